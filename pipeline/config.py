@@ -1,0 +1,174 @@
+"""All settings: flag > environment > pipeline.toml > default, validated once into one frozen object."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import uuid
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from pipeline.errors import ConfigError
+
+CONFIG_FILE = Path("pipeline.toml")
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+_IDENTIFIER = r"[^\s.\"]{1,63}"
+
+
+class Config(BaseSettings):
+    """One field per setting; the environment variable is the field's name in upper case after `PIPELINE_`.
+
+    DSNs are secrets: `repr` and every message leave their value out.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="PIPELINE_", frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    source_dsn: SecretStr | None = Field(None, description="database to replicate from; embedded when not set")
+    database_dsn: SecretStr | None = Field(None, description="database for the events; embedded when not set")
+    source_id: uuid.UUID | None = Field(None, description="source_database_id of the events; made at first start")
+    data_dir: Path = Field(Path(".pipeline"), description="embedded Postgres, exports, logs of jobs")
+    slot: str = Field("pipeline", pattern=r"^[a-z0-9_]{1,63}$", description="replication slot")
+    publication: str = Field("pipeline", pattern=r"^[^\s\"',]{1,54}$", description="publication of the keyed tables")
+    tables: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="`schema.table` list, `*` matches anything; empty means all"
+    )
+    events_table: str = Field(
+        "public.sequin_events", pattern=rf"^{_IDENTIFIER}\.{_IDENTIFIER}$", description="the default events table"
+    )
+    http_host: str = Field("127.0.0.1", min_length=1, description="address of health, readiness and metrics")
+    http_port: int = Field(12312, ge=1, le=65535, description="port of health, readiness and metrics")
+    api_token: SecretStr | None = Field(None, description="bearer token wanted by every endpoint but health")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="lowest level to log")
+    log_format: Literal["auto", "text", "json"] = Field("auto", description="auto: text on a terminal, else json")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags and file come in through `load`, so only they and the environment are sources."""
+        return init_settings, env_settings
+
+    @field_validator("source_dsn", "database_dsn")
+    @classmethod
+    def _dsn_parses(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None or not value.get_secret_value().strip():
+            return None
+        try:
+            conninfo_to_dict(value.get_secret_value())
+        except ProgrammingError:  # its text may quote the password
+            raise ValueError("expected a libpq URI (postgresql://user@host/db) or key=value pairs") from None
+        return value
+
+    @field_validator("tables", mode="before")
+    @classmethod
+    def _split_tables(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        return tuple(value)
+
+    @field_validator("tables")
+    @classmethod
+    def _tables_are_qualified(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in value:
+            if not re.fullmatch(r"[^.]+\.[^.]+", pattern):
+                raise ValueError(f"expected `schema.table`, where * matches anything, not {pattern!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _public_address_needs_token(self) -> Config:
+        if self.http_host not in LOOPBACK and self.api_token is None:
+            raise ValueError(
+                f"PIPELINE_HTTP_HOST {self.http_host} is reachable from outside this machine: "
+                "set PIPELINE_API_TOKEN, or use 127.0.0.1"
+            )
+        return self
+
+    def with_databases(self, source_dsn: str, database_dsn: str) -> Config:
+        """The same settings with both databases named, as the roles need them."""
+        return self.model_copy(
+            update={"source_dsn": SecretStr(source_dsn), "database_dsn": SecretStr(database_dsn)}
+        )
+
+    @property
+    def source(self) -> str:
+        """libpq connection string of the source. Raises ConfigError while none is resolved."""
+        return _resolved("PIPELINE_SOURCE_DSN", self.source_dsn)
+
+    @property
+    def database(self) -> str:
+        """libpq connection string of the pipeline database. Raises ConfigError while none is resolved."""
+        return _resolved("PIPELINE_DATABASE_DSN", self.database_dsn)
+
+    def to_json(self) -> str:
+        """All settings with their secrets, for a child process's standard input and nothing else."""
+        values = self.model_dump(mode="json", exclude_none=True)
+        for name in ("source_dsn", "database_dsn", "api_token"):
+            if (secret := getattr(self, name)) is not None:
+                values[name] = secret.get_secret_value()
+        import json
+
+        return json.dumps(values)
+
+
+def load(file: Path | None = None, **flags: Any) -> Config:
+    """Settings from flags (None: not given), the environment and `file` (default: pipeline.toml when it is there).
+
+    Raises ConfigError that names each wrong setting and what was expected; values are never quoted from a DSN.
+    """
+    from os import environ
+
+    from_file = _read_file(file)
+    given = {name: value for name, value in flags.items() if value is not None}
+    for name, value in from_file.items():
+        if f"PIPELINE_{name.upper()}" not in environ:
+            given.setdefault(name, value)
+    try:
+        return Config(**given)
+    except ValidationError as error:
+        raise ConfigError("; ".join(_explain(part) for part in error.errors())) from None
+
+
+def describe(dsn: str) -> str:
+    """Where a DSN points, for messages: user, host, port and database, never a password."""
+    parts = conninfo_to_dict(dsn)
+    shown = {k: v for k in ("host", "hostaddr", "port", "user", "dbname", "service") if (v := parts.get(k))}
+    return make_conninfo(**shown) if shown else "libpq's defaults"
+
+
+def _read_file(file: Path | None) -> dict[str, Any]:
+    path = file or CONFIG_FILE
+    try:
+        with path.open("rb") as stream:
+            return tomllib.load(stream)
+    except FileNotFoundError:
+        if file is None:
+            return {}
+        raise ConfigError(f"configuration file {path} does not exist") from None
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"configuration file {path} cannot be read: {error}") from None
+
+
+def _explain(part: Any) -> str:
+    message = str(part["msg"]).removeprefix("Value error, ")
+    if not part["loc"]:
+        return message
+    name = str(part["loc"][0])
+    if part["type"] == "extra_forbidden":
+        return f"unknown setting {name!r}; see docs/operations.md for the settings there are"
+    return f"PIPELINE_{name.upper()}: {message[0].lower()}{message[1:]}"
+
+
+def _resolved(name: str, value: SecretStr | None) -> str:
+    if value is None:
+        raise ConfigError(f"{name} is not set and no embedded Postgres is running; start `pipeline serve`, or set it")
+    return value.get_secret_value()

@@ -1,0 +1,84 @@
+"""Every error the server raises on purpose. The text is one plain line: the thing, what is wrong, the remedy.
+
+PipelineError                    exit 1
+├── ConfigError                  a setting or argument is wrong; exit 2
+├── EmbeddedPostgresError        the Postgres under the data directory cannot be set up, started or stopped
+├── SchemaError                  the pipeline database cannot be brought to, or is not at, the revision of this code
+├── AddressInUse                 the HTTP port is taken
+├── Unavailable                  a database does not answer, or went away; retried while the server runs
+├── StorageError                 the pipeline database refused what the server needs to store
+│   └── Fenced                   another worker or shuffler has taken over; this one must write nothing more
+└── ReplicationError             the source cannot be replicated from as it is
+    ├── SourceUnfit              wal_level, privileges or version of the source
+    ├── PublicationMissing       the publication is absent and cannot be made
+    ├── SlotMissing              the slot is gone although a position is stored for it: changes may be lost
+    ├── SlotInUse                another program reads the slot; it may let go, so this is retried while the server runs
+    ├── SlotUnusable             the slot is not pgoutput, is two-phase, of another database, or invalidated
+    └── DecodeError              bytes that are not the protocol we asked for
+"""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """Base of all; `str(error)` is what the user reads."""
+
+    exit_code = 1
+
+
+class ConfigError(PipelineError):
+    """A setting or an argument is wrong."""
+
+    exit_code = 2
+
+
+class EmbeddedPostgresError(PipelineError):
+    """The embedded Postgres cannot be set up, started or stopped."""
+
+
+class SchemaError(PipelineError):
+    """The pipeline database is not at the revision of this code, or cannot be brought there."""
+
+
+class AddressInUse(PipelineError):
+    """The address to listen on is taken."""
+
+
+class Unavailable(PipelineError):
+    """A database does not answer or went away."""
+
+
+class StorageError(PipelineError):
+    """The pipeline database refused what the server needs to store."""
+
+
+class Fenced(StorageError):
+    """Another process has taken over; this one must write nothing more."""
+
+
+class ReplicationError(PipelineError):
+    """The source cannot be replicated from as it is."""
+
+
+class SourceUnfit(ReplicationError):
+    """The source's settings, version or privileges do not allow logical replication."""
+
+
+class PublicationMissing(ReplicationError):
+    """The publication is absent and cannot be made."""
+
+
+class SlotMissing(ReplicationError):
+    """The slot is gone, or has moved on, although a position is stored for it."""
+
+
+class SlotInUse(ReplicationError):
+    """Another program is reading the slot."""
+
+
+class SlotUnusable(ReplicationError):
+    """The slot exists but must not be used."""
+
+
+class DecodeError(ReplicationError):
+    """Bytes that are not the protocol that was asked for."""

@@ -1,0 +1,59 @@
+"""Logging: one line per event. `action` is a stable name that people may grep and alert on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import Any
+
+_PLAIN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def setup(level: str, style: str, role: str) -> None:
+    """Send every record to standard error: readable text, or one JSON object a line (`auto`: text on a terminal)."""
+    handler = logging.StreamHandler(sys.stderr)
+    text = style == "text" or (style == "auto" and sys.stderr.isatty())
+    handler.setFormatter(_Text(role) if text else _Json(role))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for chatty in ("apscheduler", "uvicorn.access", "alembic"):
+        logging.getLogger(chatty).setLevel("WARNING")
+
+
+def _extras(record: logging.LogRecord) -> dict[str, Any]:
+    return {key: value for key, value in vars(record).items() if key not in _PLAIN}
+
+
+class _Text(logging.Formatter):
+    def __init__(self, role: str) -> None:
+        super().__init__()
+        self._role = role
+
+    def format(self, record: logging.LogRecord) -> str:
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        extras = _extras(record)
+        extras.pop("action", None)
+        fields = "".join(f" {key}={value}" for key, value in extras.items())
+        line = f"{clock}.{int(record.msecs):03d} {record.levelname.lower():7} {self._role:11} {record.getMessage()}{fields}"
+        return line + ("\n" + self.formatException(record.exc_info) if record.exc_info else "")
+
+
+class _Json(logging.Formatter):
+    def __init__(self, role: str) -> None:
+        super().__init__()
+        self._role = role
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "role": self._role,
+            "message": record.getMessage(),
+            **_extras(record),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)
