@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import tomllib
 import uuid
@@ -115,9 +117,12 @@ class Config(BaseSettings):
         for name in ("source_dsn", "database_dsn", "api_token"):
             if (secret := getattr(self, name)) is not None:
                 values[name] = secret.get_secret_value()
-        import json
-
         return json.dumps(values)
+
+
+def from_json(text: str) -> Config:
+    """What `to_json` wrote; the environment plays no part."""
+    return Config.model_construct(**Config.__pydantic_validator__.validate_python(json.loads(text)).__dict__)
 
 
 def load(file: Path | None = None, **flags: Any) -> Config:
@@ -125,12 +130,10 @@ def load(file: Path | None = None, **flags: Any) -> Config:
 
     Raises ConfigError that names each wrong setting and what was expected; values are never quoted from a DSN.
     """
-    from os import environ
-
     from_file = _read_file(file)
     given = {name: value for name, value in flags.items() if value is not None}
     for name, value in from_file.items():
-        if f"PIPELINE_{name.upper()}" not in environ:
+        if f"PIPELINE_{name.upper()}" not in os.environ:
             given.setdefault(name, value)
     try:
         return Config(**given)

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 
-from pipeline.config import describe
+from pipeline.config import describe as describe
 from pipeline.errors import Unavailable
 
 Connection = psycopg.Connection[TupleRow]

@@ -19,7 +19,7 @@ def setup(level: str, style: str, role: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for chatty in ("apscheduler", "uvicorn.access", "alembic"):
+    for chatty in ("apscheduler", "uvicorn", "alembic"):
         logging.getLogger(chatty).setLevel("WARNING")
 
 

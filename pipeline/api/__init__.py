@@ -1,1 +1,3 @@
+"""What the server answers over HTTP."""
+
 from __future__ import annotations

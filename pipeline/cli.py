@@ -1,0 +1,181 @@
+"""The command line: parse arguments, call one function per command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipeline import config as settings
+from pipeline import logs
+from pipeline.config import Config
+from pipeline.errors import PipelineError
+
+app = typer.Typer(
+    name="pipeline",
+    help="Every committed change of a Postgres database as a row of sequin_events: in commit order, exactly once.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+slots = typer.Typer(help="The replication slots at the source.", no_args_is_help=True)
+app.add_typer(slots, name="slots")
+
+Role = Enum("Role", {name: name for name in ("replication", "shuffle", "schedule", "api")}, type=str)
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Only = Annotated[Role | None, typer.Option("--only", help="Run this role alone.")]
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    config: Annotated[Path | None, typer.Option(help="Settings file, instead of ./pipeline.toml.")] = None,
+    source_dsn: Annotated[str | None, typer.Option(help="Database to replicate from. Default: embedded.")] = None,
+    database_dsn: Annotated[str | None, typer.Option(help="Database for the events. Default: embedded.")] = None,
+    source_id: Annotated[str | None, typer.Option(help="UUID for source_database_id. Default: made once.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Embedded Postgres, exports, logs. Default: .pipeline")] = None,
+    slot: Annotated[str | None, typer.Option(help="Replication slot. Default: pipeline")] = None,
+    publication: Annotated[str | None, typer.Option(help="Publication. Default: pipeline")] = None,
+    tables: Annotated[str | None, typer.Option(help="schema.table list with *. Default: all")] = None,
+    events_table: Annotated[str | None, typer.Option(help="Default: public.sequin_events")] = None,
+    http_host: Annotated[str | None, typer.Option(help="Default: 127.0.0.1")] = None,
+    http_port: Annotated[str | None, typer.Option(help="Default: 12312")] = None,
+    api_token: Annotated[str | None, typer.Option(help="Bearer token for every endpoint but health.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error. Default: info")] = None,
+    log_format: Annotated[str | None, typer.Option(help="auto, text or json. Default: auto")] = None,
+) -> None:
+    """Every flag is also a PIPELINE_ variable and a key of pipeline.toml; flags win, then the environment."""
+    flags = {name: value for name, value in locals().items() if name not in ("context", "config")}
+    context.obj = lambda: settings.load(config, **flags)
+
+
+@app.command()
+def serve(context: typer.Context, only: Only = None) -> int:
+    """Migrate, then replicate until stopped. Ctrl-C drains; a second Ctrl-C leaves at once."""
+    from pipeline import serve as server
+
+    return server.serve(_load(context, "serve"), only.value if only else None)
+
+
+@app.command()
+def migrate(context: typer.Context) -> int:
+    """Bring the pipeline database to the newest revision."""
+    from pipeline import databases, schema
+
+    with databases.resolved(_load(context, "migrate")) as config:
+        before = schema.current(config.database)
+        schema.upgrade(config.database)
+        after = schema.current(config.database)
+    print(f"pipeline database: {before or 'empty'} → {after}" if before != after else f"already at {after}")
+    return 0
+
+
+@app.command()
+def status(context: typer.Context, as_json: Json = False) -> int:
+    """Positions, lag, counts, rates, roles, and what is not captured. Exit 1 when it is not replicating."""
+    from pipeline import databases
+    from pipeline.operations import report
+    from pipeline.operations import status as operation
+
+    with databases.resolved(_load(context, "status"), start=False) as config:
+        now = operation.collect(config)
+    _print(now.to_json(), as_json, lambda: report.status(now))
+    return 1 if now.reasons else 0
+
+
+@app.command()
+def check(context: typer.Context, as_json: Json = False) -> int:
+    """Look at both databases before the first start: what is wrong, and what to do. Changes nothing."""
+    from pipeline import databases
+    from pipeline.operations import check as operation
+    from pipeline.operations import report
+
+    with databases.resolved(_load(context, "check")) as config:
+        findings = operation.run(config)
+    _print({"data": [vars(finding) for finding in findings]}, as_json, lambda: report.findings(findings))
+    return 1 if any(finding.level == "error" for finding in findings) else 0
+
+
+@app.command()
+def demo(
+    seconds: Annotated[float, typer.Option(min=1, help="How long the writers write.")] = 15.0,
+    data_dir: Annotated[Path | None, typer.Option(help="A data directory of its own. Default: .pipeline/demo")] = None,
+) -> int:
+    """A shop's writers on an embedded Postgres, shown live; then every change is checked against their own record."""
+    from pipeline import demo as show
+
+    logs.setup("warning", "auto", "demo")
+    return show.run(seconds, data_dir or Path(".pipeline") / "demo")
+
+
+@slots.command("list")
+def slots_list(context: typer.Context, as_json: Json = False) -> int:
+    """Logical slots of the source, who reads them, and the WAL they hold back."""
+    from pipeline.operations import report
+    from pipeline.replication import slot
+
+    found = _with_source(context, slot.all_slots)
+    _print({"data": [vars(each) for each in found]}, as_json, lambda: report.slots(found))
+    return 0
+
+
+@slots.command("create")
+def slots_create(context: typer.Context, name: Annotated[str | None, typer.Argument()] = None) -> int:
+    """Create a slot (default: PIPELINE_SLOT); changes committed from now on wait for it."""
+    from pipeline.replication import slot
+    from pipeline.wal import lsn
+
+    chosen = name or _load(context, "slots").slot
+    start = _with_source(context, lambda source: slot.create(source, chosen))
+    print(f'slot "{chosen}" created; it streams from {lsn.show(start)}')
+    return 0
+
+
+@slots.command("delete")
+def slots_delete(context: typer.Context, name: str) -> int:
+    """Remove a slot; the source forgets what nobody else needs."""
+    from pipeline.replication import slot
+
+    _with_source(context, lambda source: slot.drop(source, name))
+    print(f'slot "{name}" deleted')
+    return 0
+
+
+def main() -> None:
+    """Run a command; exit 0 done, 1 failed or a difference found, 2 wrong use or setting."""
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except PipelineError as error:
+        print(f"pipeline: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except typer.TyperException as error:
+        error.show()
+        sys.exit(2)
+
+
+def _load(context: typer.Context, role: str) -> Config:
+    config: Config = context.obj()
+    logs.setup(config.log_level, config.log_format, role)
+    return config
+
+
+def _with_source(context: typer.Context, act: Callable[[Any], Any]) -> Any:
+    from pipeline import databases, db
+
+    with (
+        databases.resolved(_load(context, "slots"), start=False) as config,
+        db.connect(config.source, "source", name="pipeline slots") as source,
+    ):
+        return act(source)
+
+
+def _print(value: Any, as_json: bool, show: Callable[[], None]) -> None:
+    if as_json:
+        print(json.dumps(value, default=str, indent=2))
+    else:
+        show()

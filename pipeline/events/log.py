@@ -1,0 +1,73 @@
+"""Events tables: `public.sequin_events`, and others of the same columns under their own name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from pipeline.db import Connection
+from pipeline.db import sql as statement
+
+CHANNEL = "sequin_events"
+"""NOTIFY channel; the payload is `{"table": …, "seq": …}` with the newest seq."""
+
+
+@dataclass(frozen=True)
+class EventsTable:
+    """The qualified name of an events table."""
+
+    schema: str
+    name: str
+
+    @classmethod
+    def parse(cls, qualified: str) -> EventsTable:
+        """From `schema.table`, as the setting has it."""
+        schema, _, name = qualified.partition(".")
+        return cls(schema, name)
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        """The name, quoted for SQL."""
+        return sql.Identifier(self.schema, self.name)
+
+    @property
+    def sequence(self) -> sql.Identifier:
+        """The sequence that hands out its seq, quoted for SQL."""
+        return sql.Identifier(self.schema, f"{self.name}_seq_seq")
+
+
+DEFAULT = EventsTable("public", "sequin_events")
+
+
+def ensure_table(connection: Connection, table: EventsTable) -> None:
+    """Make an events table like the default one, with a sequence of its own, unless it is there."""
+    row = connection.execute("select to_regclass(%s)", (table.identifier.as_string(connection),)).fetchone()
+    if row is not None and row[0] is not None:
+        return
+    names: dict[str, sql.Composable] = {
+        "table": table.identifier,
+        "column": sql.Identifier(table.schema, table.name, "seq"),
+        "sequence": table.sequence,
+        "sequence_name": sql.Literal(table.sequence.as_string(connection)),
+        "default": DEFAULT.identifier,
+    }
+    with connection.transaction():
+        connection.execute(sql.SQL(statement("events", "create_table")).format(**names))
+
+
+def last_seq(connection: Connection, table: EventsTable) -> int:
+    """The newest seq handed out; 0 before the first event."""
+    row = connection.execute(
+        sql.SQL("select case when is_called then last_value else 0 end from {}").format(table.sequence)
+    ).fetchone()
+    return int(row[0]) if row else 0
+
+
+def notify(connection: Connection, table: EventsTable, seq: int) -> None:
+    """Wake the readers, when the transaction commits."""
+    connection.execute("select pg_notify(%s, %s)", (CHANNEL, json.dumps({"table": str(table), "seq": seq})))

@@ -1,0 +1,56 @@
+"""What every long-running process needs: a stop that signals ask for, and an end when its parent is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+
+class Stop:
+    """Set by SIGTERM (and SIGINT unless ignored). `wait` sleeps, but not past it."""
+
+    def __init__(self, *, ignore_interrupt: bool) -> None:
+        """Installs the handlers; only in the main thread. `ignore_interrupt`: Ctrl-C is the parent's business."""
+        self._event = threading.Event()
+        self._callbacks: list[Callable[[], None]] = []
+        signal.signal(signal.SIGTERM, self._handle)
+        signal.signal(signal.SIGINT, signal.SIG_IGN if ignore_interrupt else self._handle)
+
+    def __bool__(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep; True as soon as a stop was asked for."""
+        return self._event.wait(seconds)
+
+    def then(self, callback: Callable[[], None]) -> None:
+        """Call this too when a stop is asked for, from the signal handler; at once when it was already."""
+        self._callbacks.append(callback)
+        if self:
+            callback()
+
+    def _handle(self, _signal: int, _frame: object) -> None:
+        self._event.set()
+        for callback in self._callbacks:
+            callback()
+
+
+def read_settings() -> str:
+    """The first line of standard input, unbuffered: the rest of it is for `exit_with_parent`."""
+    line = bytearray()
+    while (byte := os.read(0, 1)) not in (b"", b"\n"):
+        line += byte
+    return line.decode()
+
+
+def exit_with_parent() -> None:
+    """End this process as soon as standard input ends: its other end is the parent's, which is gone then."""
+
+    def watch() -> None:
+        while os.read(0, 1):
+            continue
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()

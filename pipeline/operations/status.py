@@ -1,0 +1,159 @@
+"""Where everything stands: positions, lag, counts, rates, roles, and what is not captured. Reads, never writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from psycopg.rows import class_row
+
+from pipeline import db, schema
+from pipeline.catalog import roles, sources
+from pipeline.config import Config
+from pipeline.db import Connection, sql
+from pipeline.errors import PipelineError, Unavailable
+from pipeline.replication import preparation
+from pipeline.replication import slot as slots
+from pipeline.wal import lsn
+
+IDLE_BYTES = 1_000_000
+"""A source that is no further ahead of us than this, with nothing staged that waits, counts as caught up."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The counters of the pipeline database. LSNs are integers, None before the first start."""
+
+    staged_lsn: int | None = None
+    open_lsn: int | None = None
+    open_changes: int = 0
+    staged_changes: int = 0
+    staged_transactions: int = 0
+    shuffled_lsn: int | None = None
+    shuffled_at: datetime | None = None
+    unshuffled: bool = False
+    last_seq: int | None = None
+    events: int = 0
+    changes_per_second: float | None = None
+    events_per_second: float | None = None
+    read_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Status:
+    """All there is to say. `reasons`: why it is not replicating; empty when it is. `lag_seconds` 0: caught up."""
+
+    source_id: str | None = None
+    database: str | None = None
+    slot: str | None = None
+    revision: str | None = None
+    source_lsn: int | None = None
+    confirmed_lsn: int | None = None
+    retained_bytes: int | None = None
+    lag_bytes: int | None = None
+    lag_seconds: float | None = None
+    progress: Progress = field(default_factory=Progress)
+    roles: list[roles.RoleState] = field(default_factory=list)
+    not_captured: dict[str, str] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`: LSNs as Postgres prints them, times in ISO format."""
+        values = asdict(self)
+        values.update(values.pop("progress"))
+        values.pop("read_at")
+        for name in [name for name in values if name.endswith("_lsn")]:
+            values[name] = None if values[name] is None else lsn.show(values[name])
+        return values
+
+
+def collect(config: Config) -> Status:
+    """The status now. Raises Unavailable only for the pipeline database; a source that is gone is a reason."""
+    with db.connect(config.database, "pipeline database", name="pipeline status") as connection:
+        return read(config, connection)
+
+
+def read(config: Config, connection: Connection) -> Status:
+    """The status, over a connection to the pipeline database; connects to the source for as long as it takes."""
+    revision = schema.current_revision(connection)
+    if revision is None:
+        return Status(reasons=["the pipeline database was never migrated; start `pipeline serve`"])
+    stored = sources.find(connection, config.source_id)
+    held = list(roles.states(connection).values())
+    progress = _progress(connection)
+    facts: dict[str, Any] = {}
+    reasons = role_reasons(held)
+    try:
+        facts = _ask_source(config, connection)
+    except PipelineError as error:
+        reasons.append(str(error))
+    source_lsn = facts.get("source_lsn")
+    done = _position(progress)
+    lag = max(0, source_lsn - done) if source_lsn is not None and done is not None else None
+    return Status(
+        source_id=str(stored.id) if stored else None,
+        database=stored.database_name if stored else None,
+        slot=config.slot,
+        revision=revision,
+        lag_bytes=lag,
+        lag_seconds=_lag_seconds(progress, lag),
+        progress=progress,
+        roles=held,
+        reasons=reasons,
+        **facts,
+    )
+
+
+def role_reasons(held: Sequence[roles.RoleState], needed: Sequence[str] = ("replication", "shuffle")) -> list[str]:
+    """Why the roles that move data do not, in plain words."""
+    by_name = {role.role: role for role in held}
+    reasons = []
+    for name in needed:
+        role = by_name.get(name)
+        if role is not None and role.held and role.state == "running":
+            continue
+        if role is None:
+            reasons.append(f"{name} has never run")
+        elif role.reason and role.state != "running":
+            reasons.append(f"{name}: {role.reason}")
+        else:
+            reasons.append(f"{name} is {role.state if role.held else 'not running'}")
+    return reasons
+
+
+def _progress(connection: Connection) -> Progress:
+    with connection.cursor(row_factory=class_row(Progress)) as cursor:
+        return cursor.execute(sql("operations", "progress")).fetchone() or Progress()
+
+
+def _position(progress: Progress) -> int | None:
+    """Up to where the log is complete: with nothing waiting in staging, that is what staging has seen."""
+    return progress.shuffled_lsn if progress.unshuffled else progress.staged_lsn
+
+
+def _lag_seconds(progress: Progress, lag: int | None) -> float | None:
+    if not progress.unshuffled and lag is not None and lag < IDLE_BYTES:
+        return 0.0
+    if progress.shuffled_at is None or progress.read_at is None:
+        return None
+    return max(0.0, round((progress.read_at - progress.shuffled_at).total_seconds(), 3))
+
+
+def _ask_source(config: Config, connection: Connection) -> dict[str, Any]:
+    with db.connect(config.source, "source", name="pipeline status") as source:
+        try:
+            slot = slots.find(source, config.slot)
+            row = source.execute(sql("operations", "source_position")).fetchone()
+            stored = sources.find(connection, config.source_id)
+            missing = preparation.publisher(config, source, connection).missing(stored.publications if stored else {})
+        except psycopg.OperationalError as error:
+            raise Unavailable(f"source: {db.one_line(error)}") from error
+    return {
+        "source_lsn": row[0] if row else None,
+        "confirmed_lsn": slot.confirmed_lsn if slot else None,
+        "retained_bytes": slot.retained_bytes if slot else None,
+        "not_captured": missing,
+    }

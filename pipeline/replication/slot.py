@@ -1,0 +1,111 @@
+"""The replication slot at the source: look, create, refuse, drop. Over an ordinary connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psycopg
+from psycopg.rows import class_row
+
+from pipeline import db
+from pipeline.db import Connection, sql
+from pipeline.errors import SlotInUse, SlotMissing, SlotUnusable, SourceUnfit
+from pipeline.replication.stream import APPLICATION_NAME
+from pipeline.wal import lsn
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A logical slot as pg_replication_slots shows it; LSNs as integers.
+
+    `retained_bytes`: WAL the source keeps for it. `holder`: application_name of the program that reads it.
+    """
+
+    name: str
+    plugin: str
+    database: str
+    two_phase: bool
+    temporary: bool
+    active_pid: int | None
+    holder: str | None
+    restart_lsn: int | None
+    confirmed_lsn: int | None
+    wal_status: str | None
+    retained_bytes: int | None
+
+
+def find(connection: Connection, name: str) -> Slot | None:
+    """The slot of this name, whichever database it belongs to."""
+    return next((slot for slot in all_slots(connection) if slot.name == name), None)
+
+
+def all_slots(connection: Connection) -> list[Slot]:
+    """Every logical slot of the cluster."""
+    with connection.cursor(row_factory=class_row(Slot)) as cursor:
+        return cursor.execute(sql("replication", "slots")).fetchall()
+
+
+def create(connection: Connection, name: str) -> int:
+    """Make the slot; returns the LSN from which it streams. Waits for transactions that are running now.
+
+    Raises SourceUnfit when privileges, wal_level or free slots are missing.
+    """
+    try:
+        row = connection.execute(sql("replication", "create_slot"), {"name": name}).fetchone()
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ObjectNotInPrerequisiteState) as error:
+        raise SourceUnfit(f'cannot create slot "{name}": {db.one_line(error)}') from error
+    except psycopg.errors.ConfigurationLimitExceeded as error:
+        raise SourceUnfit(
+            f'cannot create slot "{name}": {db.one_line(error)}; raise max_replication_slots or drop an unused slot'
+        ) from error
+    assert row is not None  # noqa: S101  a function call
+    return lsn.parse(row[0])
+
+
+def drop(connection: Connection, name: str) -> None:
+    """Remove the slot. Raises SlotMissing, or SlotInUse with the pid that reads it."""
+    try:
+        connection.execute("select pg_drop_replication_slot(%s)", (name,))
+    except psycopg.errors.UndefinedObject as error:
+        raise SlotMissing(f'slot "{name}" does not exist') from error
+    except psycopg.errors.ObjectInUse as error:
+        raise SlotInUse(f"{db.one_line(error)}; stop that program first") from error
+
+
+def require_usable(slot: Slot, database: str, position: int | None) -> None:
+    """Refuse a slot that would lose or garble changes; `position` is what we have stored, None at first start."""
+    name = f'slot "{slot.name}"'
+    remedy = "choose another PIPELINE_SLOT, or drop this one"
+    if slot.plugin != "pgoutput":
+        raise SlotUnusable(f"{name} uses the plugin {slot.plugin}, not pgoutput; {remedy}")
+    if slot.database != database:
+        raise SlotUnusable(f"{name} is of database {slot.database}, not {database}; {remedy}")
+    if slot.two_phase:
+        raise SlotUnusable(f"{name} was made with two_phase, which sends transactions before they commit; {remedy}")
+    if slot.wal_status == "lost" or slot.confirmed_lsn is None:
+        raise SlotUnusable(
+            f"{name} has been invalidated: the source removed WAL it still needed"
+            + (f", from {lsn.show(position)} on" if position is not None else "")
+            + "; changes since are lost to it"
+        )
+    if position is not None and slot.confirmed_lsn > position:
+        raise SlotMissing(
+            f"{name} was confirmed up to {lsn.show(slot.confirmed_lsn)} by somebody else, but we have stored only up to "
+            f"{lsn.show(position)}: the changes in between are gone"
+        )
+
+
+def require_free(slot: Slot) -> None:
+    """Raises SlotInUse when a program that is not ours reads the slot."""
+    if slot.active_pid is not None and slot.holder != APPLICATION_NAME:
+        raise SlotInUse(
+            f'slot "{slot.name}" is in use by pid {slot.active_pid}'
+            + (f" ({slot.holder})" if slot.holder else "")
+            + "; stop that program, or choose another PIPELINE_SLOT"
+        )
+
+
+def evict(connection: Connection, slot: Slot) -> None:
+    """End a walsender that an earlier worker of ours left behind. Only the holder of the replication role may."""
+    if slot.active_pid is not None and slot.holder == APPLICATION_NAME:
+        connection.execute("select pg_terminate_backend(%s)", (slot.active_pid,))

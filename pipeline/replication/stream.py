@@ -1,0 +1,190 @@
+"""The replication connection: the only code that speaks on its socket (Postgres manual, "Streaming Replication Protocol")."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from psycopg import OperationalError, errors, pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pipeline import db
+from pipeline.errors import PublicationMissing, ReplicationError, SlotInUse, SlotMissing, SlotUnusable, SourceUnfit
+from pipeline.wal import lsn, pgoutput
+from pipeline.wal.encoding import SESSION_SETTINGS
+
+logger = logging.getLogger(__name__)
+
+APPLICATION_NAME = "pipeline replication"
+PROTOCOL_OPTIONS = {"proto_version": "1", "messages": "true"}
+"""What commit_idx depends on besides the publications: a change is a deliberate step."""
+
+SENDER_TIMEOUT = 60
+"""wal_sender_timeout of our connection in seconds; after 1.5 times as long without a word the source counts as gone."""
+_EPOCH_2000 = 946_684_800
+_COPY_BOTH = pq.ExecStatus.COPY_BOTH
+_BY_SQLSTATE: dict[str, type[ReplicationError]] = {
+    "55006": SlotInUse,
+    "42704": SlotMissing,
+    "55000": SlotUnusable,
+    "42501": SourceUnfit,
+}
+
+
+@dataclass(frozen=True)
+class SystemIdentity:
+    """What IDENTIFY_SYSTEM says of the source."""
+
+    system_identifier: str
+    timeline: int
+    flushed: int
+    database: str
+
+
+class ReplicationStream:
+    """One walsender's stream. Open, `identify`, `start`, then `read` until it raises; always `close`."""
+
+    def __init__(self, dsn: str) -> None:
+        """Connect. Raises Unavailable, or SourceUnfit where replication connections are refused."""
+        self._dsn = dsn
+        self._connection = pq.PGconn.connect(_conninfo(dsn).encode())
+        if self._connection.status != pq.ConnStatus.OK:
+            error = OperationalError(self._connection.get_error_message())
+            self._connection.finish()
+            if "must be superuser or replication role" in str(error) or "REPLICATION attribute" in str(error):
+                raise SourceUnfit(
+                    f"user of {db.describe(dsn)} may not replicate; run: alter role … with replication"
+                ) from error
+            raise db.unavailable(dsn, "source", error) from error
+        self._connection.notice_handler = self._notice
+        self._readable = asyncio.Event()
+        self._skipped_publication: str | None = None
+        self._heard_at = time.monotonic()
+        self.idle = True
+        """Whether the last `read` took all there was."""
+
+    def identify(self) -> SystemIdentity:
+        """Which cluster and database this is."""
+        result = self._command("IDENTIFY_SYSTEM")
+        values = [(result.get_value(0, column) or b"").decode() for column in range(4)]
+        return SystemIdentity(values[0], int(values[1]), lsn.parse(values[2]), values[3])
+
+    def start(self, slot: str, position: int, publications: Sequence[str]) -> None:
+        """Begin to stream transactions that end after `position`. Raises the ReplicationError that says why not."""
+        names = ",".join('"' + name.replace('"', '""') + '"' for name in publications)
+        options = {**PROTOCOL_OPTIONS, "publication_names": names}
+        settings = ", ".join(f"\"{name}\" '{value.replace(chr(39), chr(39) * 2)}'" for name, value in options.items())
+        self._command(
+            f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn.show(position)} ({settings})', expect=_COPY_BOTH
+        )
+        self._connection.nonblocking = 1
+        asyncio.get_running_loop().add_reader(self._connection.socket, self._readable.set)
+
+    async def read(self, limit: int = 500) -> list[bytes]:
+        """The next messages, at least one and at most `limit`, each with its type byte (`w` or `k`)."""
+        while not (messages := self._take(limit)):
+            self._readable.clear()
+            silence = time.monotonic() - self._heard_at
+            try:
+                await asyncio.wait_for(self._readable.wait(), max(1.0, 1.5 * SENDER_TIMEOUT - silence))
+            except TimeoutError:
+                error = OperationalError(f"no word from it for {time.monotonic() - self._heard_at:.0f} s")
+                raise db.unavailable(self._dsn, "source", error) from None
+        self._heard_at = time.monotonic()
+        return messages
+
+    def send_status(self, received: int, confirmed: int) -> None:
+        """Tell the source how far we are; never blocks. `confirmed` lets it forget what came before."""
+        clock = int((time.time() - _EPOCH_2000) * 1_000_000)
+        try:
+            self._connection.put_copy_data(pgoutput.encode_status(max(received, confirmed), confirmed, clock))
+            self._connection.flush()
+        except OperationalError as error:
+            raise db.unavailable(self._dsn, "source", error) from error
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._connection.status == pq.ConnStatus.OK and self._connection.socket >= 0:
+            try:
+                asyncio.get_running_loop().remove_reader(self._connection.socket)
+            except RuntimeError:  # no loop any more: nothing to remove
+                logger.debug("closed outside of the loop", extra={"action": "replication.closed"})
+        self._connection.finish()
+
+    def _take(self, limit: int) -> list[bytes]:
+        messages: list[bytes] = []
+        take = self._connection.get_copy_data
+        asked = False
+        self.idle = False
+        try:
+            while len(messages) < limit:
+                size, data = take(1)
+                if size > 0:
+                    messages.append(bytes(data))
+                    asked = False
+                elif size < 0:
+                    self._raise_end()
+                elif asked:
+                    self.idle = True
+                    break
+                else:
+                    self._connection.consume_input()
+                    asked = True
+        except OperationalError as error:
+            raise db.unavailable(self._dsn, "source", error) from error
+        if self._skipped_publication:
+            raise PublicationMissing(self._skipped_publication)
+        return messages
+
+    def _raise_end(self) -> None:
+        result = self._connection.get_result()
+        if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
+            raise self._error(result)
+        raise db.unavailable(self._dsn, "source", OperationalError("it ended the replication stream"))
+
+    def _command(self, command: str, expect: pq.ExecStatus = pq.ExecStatus.TUPLES_OK) -> pq.abc.PGresult:
+        result = self._connection.exec_(command.encode())
+        if result.status != expect:
+            raise self._error(result)
+        return result
+
+    def _error(self, result: pq.abc.PGresult) -> Exception:
+        text = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
+        text = text or "; ".join(self._connection.get_error_message().splitlines())
+        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+        if state == errors.UndefinedObject.sqlstate and "publication" in text:
+            return PublicationMissing(
+                f"{text}; it was dropped while the slot still needs it: changes since are not readable in full"
+            )
+        if state in _BY_SQLSTATE:
+            return _BY_SQLSTATE[state](f"the source refuses: {text}")
+        if state.startswith(("57", "53", "08")) or not state:
+            return db.unavailable(self._dsn, "source", OperationalError(text))
+        return ReplicationError(f"the source stopped the stream: {text} (SQLSTATE {state})")
+
+    def _notice(self, result: pq.abc.PGresult) -> None:
+        text = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
+        logger.warning("source says: %s", text, extra={"action": "replication.notice"})
+        # 18 skips the rows of a publication that was recreated, and says so only here (pgoutput.c, LoadPublications).
+        if "skipped loading publication" in text:
+            self._skipped_publication = (
+                f"{text}: it did not exist at this point of the WAL, so the source leaves changes out; "
+                "recreate the slot to go on with a gap"
+            )
+
+
+def _conninfo(dsn: str) -> str:
+    given = str(conninfo_to_dict(dsn).get("options") or "")
+    settings = {**SESSION_SETTINGS, "wal_sender_timeout": f"{SENDER_TIMEOUT}s"}
+    ours = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    return make_conninfo(
+        dsn,
+        replication="database",
+        client_encoding="UTF8",
+        application_name=APPLICATION_NAME,
+        connect_timeout=db.CONNECT_TIMEOUT,
+        options=f"{given} {ours}".strip(),
+    )

@@ -1,0 +1,256 @@
+"""The stream's messages as staging rows, each tagged with (commit_lsn, commit_idx). Keeps state, does no IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipeline.catalog.relations import TableForm
+from pipeline.errors import DecodeError
+from pipeline.staging.rows import change_head, full_row, row, transaction_head
+from pipeline.staging.writer import Batch
+from pipeline.wal import encoding
+from pipeline.wal.encoding import RowEncoder
+from pipeline.wal.messages import (
+    Begin,
+    Commit,
+    Delete,
+    Insert,
+    LogicalMessage,
+    Message,
+    Origin,
+    Relation,
+    Truncate,
+    Type,
+    Update,
+)
+
+ANNOTATION_SET = frozenset({"pipeline:annotations", "sequin:transaction_annotations.set"})
+ANNOTATION_CLEAR = "sequin:transaction_annotations.clear"
+
+
+class StagedRelation:
+    """A relation as rows refer to it: its id in the history and how its rows are encoded."""
+
+    def __init__(self, relation_id: int, form: TableForm) -> None:
+        self.id = relation_id
+        names = [column.name for column in form.columns]
+        self.encoder = RowEncoder(
+            [(column.name, column.base_type_oid) for column in form.columns],
+            [names.index(name) for name in form.key_columns if name in names],
+        )
+        self.heads: dict[bytes, bytes] = {}
+        """What rows of the transaction `heads_of` begin their change with, by action."""
+        self.heads_of = -1
+
+
+@dataclass
+class _Whole:
+    position: int
+    commit_lsn: int
+    committed_at: int
+
+
+class Tagger:
+    """Counts changes as pgoutput sends them and turns each into a staging row.
+
+    `learn` is told of Relation messages and of message prefixes by the worker, which looks them up first; `feed`
+    takes everything else. `take` hands over what has come together.
+    """
+
+    def __init__(self) -> None:
+        self._relations: dict[int, StagedRelation] = {}
+        self._prefixes: dict[str, StagedRelation] = {}
+        self._rows: list[bytes] = []
+        self._first_lsn = 0
+        self._last_lsn = 0
+        self._transactions = 0
+        self._whole: _Whole | None = None
+        self._begin: Begin | None = None
+        self._head = b""
+        self._idx = 0
+        self._annotations: bytes | None = None
+        self.size = 0
+        """Bytes of rows not taken yet."""
+        self._handlers: dict[type, Callable[..., None]] = {
+            Insert: self._insert,
+            Update: self._update,
+            Delete: self._delete,
+            Begin: self._open,
+            Commit: self._close,
+            Truncate: self._truncate,
+            LogicalMessage: self._message,
+            Origin: self._ignore,
+            Type: self._ignore,
+        }
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a Begin has come whose Commit has not."""
+        return self._begin is not None
+
+    @property
+    def has_whole(self) -> bool:
+        """Whether a whole transaction waits to be taken."""
+        return self._whole is not None
+
+    @property
+    def commit_lsn(self) -> int:
+        """Of the open transaction, else of the last one; 0 before the first."""
+        return self._begin.final_lsn if self._begin else self._last_lsn
+
+    def feed(self, message: Message) -> None:
+        """Take a message. Raises DecodeError for what cannot follow what came before."""
+        try:
+            handler = self._handlers[type(message)]
+        except KeyError:
+            raise DecodeError(f"unexpected {type(message).__name__}") from None
+        handler(message)
+
+    def learn(self, relation: Relation | str, staged: StagedRelation) -> None:
+        """Rows of this relation, or messages of this prefix, are encoded so from now on."""
+        if isinstance(relation, str):
+            self._prefixes[relation] = staged
+        else:
+            self._relations[relation.oid] = staged
+
+    def knows_prefix(self, message: LogicalMessage) -> bool:
+        """Whether `feed` can take this message without `learn` first."""
+        return (
+            not message.transactional
+            or message.prefix in self._prefixes
+            or message.prefix in ANNOTATION_SET
+            or message.prefix == ANNOTATION_CLEAR
+        )
+
+    def take(self) -> Batch | None:
+        """Everything that has come together, the beginning of an open transaction included; None when there is nothing.
+
+        A batch may lack rows: transactions of which nothing is staged still move the position.
+        """
+        if not self._rows and self._whole is None:
+            return None
+        whole = self._whole
+        batch = Batch(
+            rows=self._rows,
+            first_lsn=self._first_lsn,
+            last_lsn=self._last_lsn,
+            transactions=self._transactions,
+            position=whole.position if whole else None,
+            commit_lsn=whole.commit_lsn if whole else None,
+            committed_at=whole.committed_at if whole else None,
+            open_lsn=self._begin.final_lsn if self._begin else None,
+            open_changes=self._idx if self._begin else 0,
+        )
+        self._rows, self._whole, self._transactions, self.size = [], None, 0, 0
+        return batch
+
+    def _open(self, message: Begin) -> None:
+        if self._begin is not None:
+            raise DecodeError(f"Begin {message.final_lsn} inside of transaction {self._begin.final_lsn}")
+        self._begin = message
+        self._head = transaction_head(message.final_lsn)
+        self._idx = 0
+        self._annotations = None
+
+    def _close(self, message: Commit) -> None:
+        if self._begin is None or self._begin.final_lsn != message.commit_lsn:
+            raise DecodeError(f"Commit {message.commit_lsn} does not match its Begin")
+        self._whole = _Whole(message.end_lsn, message.commit_lsn, message.committed_at)
+        self._transactions += 1
+        self._begin = None
+
+    def _insert(self, message: Insert) -> None:
+        relation = self._relation(message.relation)
+        self._add(relation, b"insert", relation.encoder.encode(message.new))
+
+    def _update(self, message: Update) -> None:
+        relation = self._relation(message.relation)
+        encoder = relation.encoder
+        old = message.old if message.old_is_full else None
+        changes = (
+            None if message.old is None else encoder.changes(message.old, message.new, full=message.old_is_full)
+        )
+        self._add(relation, b"update", encoder.encode(message.new, old), changes)
+
+    def _delete(self, message: Delete) -> None:
+        relation = self._relation(message.relation)
+        encode = relation.encoder.encode if message.old_is_full else relation.encoder.encode_present
+        self._add(relation, b"delete", encode(message.old))
+
+    def _truncate(self, message: Truncate) -> None:
+        for oid in message.relations:
+            relation = self._relation(oid)
+            self._add(relation, b"truncate", encoding.Encoded(b"", b"{}", None, None))
+
+    def _message(self, message: LogicalMessage) -> None:
+        if not message.transactional:
+            return
+        if message.prefix in ANNOTATION_SET:
+            self._annotations = encoding.annotations(message.content)
+            self._idx += 1
+        elif message.prefix == ANNOTATION_CLEAR:
+            self._annotations = None
+            self._idx += 1
+        else:
+            record = encoding.message_record(message.content)
+            encoded = encoding.Encoded(b"", record, None, None)
+            self._add(self._prefixes[message.prefix], b"message", encoded)
+
+    def _ignore(self, message: Message) -> None:
+        """Says nothing that rows need."""
+
+    def _relation(self, oid: int) -> StagedRelation:
+        try:
+            return self._relations[oid]
+        except KeyError:
+            raise DecodeError(f"a change of relation {oid}, which the source has not described") from None
+
+    def _commit_lsn(self) -> int:
+        if self._begin is None:
+            raise DecodeError("a change outside of a transaction")
+        return self._begin.final_lsn
+
+    def _change(self, relation: StagedRelation, action: bytes) -> bytes:
+        begin = self._begin
+        if begin is None:
+            raise DecodeError("a change outside of a transaction")
+        if relation.heads_of != begin.final_lsn:
+            relation.heads_of = begin.final_lsn
+            relation.heads = {}
+        head = relation.heads.get(action)
+        if head is None:
+            head = relation.heads[action] = change_head(relation.id, begin.xid, begin.committed_at, action)
+        return head
+
+    def _add(
+        self, relation: StagedRelation, action: bytes, encoded: encoding.Encoded, changes: bytes | None = None
+    ) -> None:
+        pk, record, exact, unchanged = encoded
+        change = self._change(relation, action)
+        annotations = self._annotations
+        if changes is None and exact is None and unchanged is None and annotations is None:
+            self._append(row(self._head, self._idx, change, pk, record))
+        else:
+            self._append(
+                full_row(
+                    self._head,
+                    self._idx,
+                    change,
+                    pk,
+                    record,
+                    changes=changes,
+                    exact=exact,
+                    unchanged=unchanged,
+                    annotations=annotations,
+                )
+            )
+
+    def _append(self, staged: bytes) -> None:
+        if not self._rows:
+            self._first_lsn = self._commit_lsn()
+        self._last_lsn = self._commit_lsn()
+        self._rows.append(staged)
+        self.size += len(staged)
+        self._idx += 1
+

@@ -1,0 +1,238 @@
+"""The replication worker: reads the stream, tags and stages it, confirms what is durable. One event loop, three tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
+from psycopg.rows import TupleRow
+
+from pipeline import db
+from pipeline.catalog import relations
+from pipeline.catalog.relations import TableForm
+from pipeline.catalog.sources import Source
+from pipeline.db import Connection
+from pipeline.replication.stream import SENDER_TIMEOUT, ReplicationStream
+from pipeline.replication.tagging import StagedRelation, Tagger
+from pipeline.staging.writer import Writer
+from pipeline.wal import lsn, pgoutput
+from pipeline.wal.messages import LogicalMessage, Message, Relation
+
+logger = logging.getLogger(__name__)
+
+FLUSH_BYTES = 2_000_000
+"""Rows of this size are staged even while more is coming."""
+BUFFER_BYTES = 8_000_000
+"""Rows of this size stop the reading until staging has caught up: what bounds the worker's memory."""
+PACE = 0.004
+"""Seconds between two staging commits, at least: small transactions share one when they come faster."""
+CONFIRM_EVERY = 1.0
+"""Seconds after which what was staged is made durable and confirmed."""
+IDLE_BYTES, IDLE_SECONDS = 65_536, 10.0
+"""With nothing for us in the WAL, the position moves after so many bytes or seconds. Storing it writes WAL too."""
+
+_RELATION, _MESSAGE = ord("R"), ord("M")
+
+
+class RelationBook:
+    """Relations as rows are encoded by them: what the source says, completed and kept in the history."""
+
+    def __init__(self, source: Connection, pipeline: Connection, stored: Source) -> None:
+        self._source = source
+        self._pipeline = pipeline
+        self._stored = stored
+        self._known = relations.latest(pipeline, stored.id, stored.epoch)
+
+    def describe(self, message: Relation | LogicalMessage, from_lsn: int) -> StagedRelation:
+        """Look a relation up and record it when its form is new. Talks to both databases."""
+        if isinstance(message, Relation):
+            return self._staged(relations.describe(self._source, message), from_lsn)
+        return self._staged(relations.message_form(message.prefix), from_lsn)
+
+    def _staged(self, form: TableForm, from_lsn: int) -> StagedRelation:
+        key = relations.identity(form)
+        known = self._known.get(key)
+        if known is None or known[1] != form:
+            relation_id = relations.record(self._pipeline, self._stored.id, self._stored.epoch, form, from_lsn)
+            known = self._known[key] = relation_id, form
+        return StagedRelation(*known)
+
+
+class ReplicationWorker:
+    """Stages everything the stream brings until `stop` is called or something fails.
+
+    The stream must be started at the writer's position. Confirms only what is durable in the pipeline database, and
+    never a point inside of a transaction.
+    """
+
+    def __init__(self, stream: ReplicationStream, writer: Writer, book: RelationBook) -> None:
+        self._stream = stream
+        self._writer = writer
+        self._book = book
+        self._tagger = Tagger()
+        self._received = writer.position
+        self._confirmed = writer.position
+        self._confirmed_at = 0.0
+        self._idle_position = 0
+        self._hurry = False
+        self._work = asyncio.Event()
+        self._space = asyncio.Event()
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Stage and confirm what is whole, then return from `run`."""
+        self._stopping.set()
+        self._work.set()
+
+    async def run(self) -> None:
+        """Until stopped. Raises what went wrong, the first of it; nothing that was confirmed is ever lost by that."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                reader = tasks.create_task(self._read())
+                feedback = tasks.create_task(self._feedback())
+                await self._write()
+                reader.cancel()
+                feedback.cancel()
+        except* Exception as group:
+            raise _first(group) from group
+
+    async def _read(self) -> None:
+        while not self._stopping.is_set():
+            for data in await self._stream.read():
+                if data[0] == pgoutput.XLOG_DATA:
+                    if data[pgoutput.XLOG_HEADER] in (_RELATION, _MESSAGE):
+                        await self._learn(pgoutput.decode(data, pgoutput.XLOG_HEADER))
+                    else:
+                        self._tagger.feed(pgoutput.decode(data, pgoutput.XLOG_HEADER))
+                elif data[0] == pgoutput.KEEPALIVE:
+                    self._keepalive(data)
+            if self._ready():
+                self._work.set()
+            while self._tagger.size >= BUFFER_BYTES:
+                self._space.clear()
+                await self._space.wait()
+            await asyncio.sleep(0)
+
+    async def _learn(self, message: Message) -> None:
+        """Relations and message prefixes are looked up before rows that refer to them are tagged."""
+        if isinstance(message, Relation):
+            self._tagger.learn(
+                message, await asyncio.to_thread(self._book.describe, message, self._tagger.commit_lsn)
+            )
+            return
+        if isinstance(message, LogicalMessage) and not self._tagger.knows_prefix(message):
+            self._tagger.learn(
+                message.prefix, await asyncio.to_thread(self._book.describe, message, self._tagger.commit_lsn)
+            )
+        self._tagger.feed(message)
+
+    def _keepalive(self, data: bytes) -> None:
+        keepalive = pgoutput.decode_keepalive(data)
+        self._received = max(self._received, keepalive.wal_end)
+        if not self._tagger.in_transaction:  # inside of one, wal_end is its own commit (facts/postgres.md 8)
+            self._idle_position = keepalive.wal_end
+        self._hurry = self._hurry or keepalive.reply_requested
+        if keepalive.reply_requested:
+            self._send_status()
+        self._work.set()
+
+    def _ready(self) -> bool:
+        tagger = self._tagger
+        return tagger.size >= FLUSH_BYTES or (tagger.has_whole and self._stream.idle)
+
+    async def _write(self) -> None:
+        confirm_at = 0.0
+        while not (self._stopping.is_set() and not self._tagger.has_whole):
+            await self._wait_for_work()
+            if self._ready() or (self._stopping.is_set() and self._tagger.has_whole):
+                started = time.monotonic()
+                await self._stage(durable=started >= confirm_at)
+                if started >= confirm_at:
+                    confirm_at = started + CONFIRM_EVERY
+                await asyncio.sleep(max(0.0, PACE - (time.monotonic() - started)))
+            else:
+                await self._store_idle_position()
+        await self._confirm_all()
+
+    async def _wait_for_work(self) -> None:
+        self._work.clear()
+        if self._ready() or self._stopping.is_set():
+            return
+        try:
+            await asyncio.wait_for(self._work.wait(), CONFIRM_EVERY)
+        except TimeoutError:
+            return
+
+    async def _stage(self, *, durable: bool) -> None:
+        batch = self._tagger.take()
+        if batch is None:
+            return
+        self._space.set()
+        if not batch.rows:  # transactions without anything for us move on as idle WAL does
+            self._idle_position = max(self._idle_position, batch.position or 0)
+            return
+        await self._writer.append(batch, durable=durable)
+        if durable:
+            self._confirm(self._writer.position)
+        logger.debug("staged", extra={"action": "replication.staged", "rows": len(batch.rows)})
+
+    async def _store_idle_position(self) -> None:
+        """Nothing to stage: make what was staged durable, and move on past WAL that holds nothing for us."""
+        target = self._writer.position
+        if not self._tagger.in_transaction and not self._tagger.has_whole:
+            target = max(target, self._idle_position)
+        behind = target - self._confirmed
+        if behind <= 0:
+            self._hurry = False
+            return
+        waited = time.monotonic() - self._confirmed_at
+        unconfirmed_rows = self._writer.position > self._confirmed
+        if (
+            (unconfirmed_rows and waited >= CONFIRM_EVERY)
+            or behind >= IDLE_BYTES
+            or waited >= IDLE_SECONDS
+            or (self._hurry and waited >= PACE)
+        ):
+            self._hurry = False
+            await self._writer.store_position(target)
+            self._confirm(self._writer.position)
+
+    async def _confirm_all(self) -> None:
+        if self._writer.position > self._confirmed:
+            await self._writer.store_position(self._writer.position)
+            self._confirm(self._writer.position)
+        logger.info(
+            "drained", extra={"action": "replication.drained", "confirmed": lsn.show(self._confirmed)}
+        )
+
+    def _confirm(self, position: int) -> None:
+        self._confirmed = position
+        self._confirmed_at = time.monotonic()
+        self._send_status()
+
+    def _send_status(self) -> None:
+        self._stream.send_status(self._received, self._confirmed)
+
+    async def _feedback(self) -> None:
+        """Keep the walsender from giving us up, whatever staging is waiting for."""
+        while True:
+            await asyncio.sleep(SENDER_TIMEOUT / 6)
+            self._send_status()
+
+
+async def connect_writer(dsn: str) -> AsyncConnection[TupleRow]:
+    """The worker's staging connection. Raises Unavailable."""
+    conninfo = make_conninfo(dsn, connect_timeout=db.CONNECT_TIMEOUT, application_name="pipeline staging")
+    try:
+        return await AsyncConnection.connect(conninfo, autocommit=True)
+    except psycopg.OperationalError as error:
+        raise db.unavailable(dsn, "pipeline database", error) from error
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

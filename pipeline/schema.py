@@ -1,0 +1,143 @@
+"""The pipeline database's schema: bring it to head, check that it is there. Alembic does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import sqlalchemy
+from alembic import command
+from alembic.config import Config as AlembicConfig
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util.exc import CommandError
+from sqlalchemy.exc import OperationalError, ProgrammingError
+
+from pipeline import db
+from pipeline.errors import SchemaError
+
+SCHEMA = "pipeline"
+LOCK_TIMEOUT = "10s"
+"""How long a migration waits for other migrations and for locks that readers hold."""
+_LOCK_KEY = 7_146_290_150_143_411_457
+
+
+def upgrade(dsn: str) -> None:
+    """Bring the pipeline database to the newest revision; does nothing when it is there.
+
+    Safe to run from several processes at once. Raises SchemaError for a revision this code does not know, or when
+    locks are not to be had within LOCK_TIMEOUT; Unavailable when the database does not answer.
+    """
+    with _migrating(dsn) as alembic:
+        command.upgrade(alembic, "head")
+
+
+def downgrade(dsn: str, revision: str) -> None:
+    """Back to `revision` ("base": before the first), dropping what came later with its data."""
+    with _migrating(dsn) as alembic:
+        command.downgrade(alembic, revision)
+
+
+def current(dsn: str) -> str | None:
+    """The revision the pipeline database is at; None when it was never migrated."""
+    with db.connect(dsn, "pipeline database", name="pipeline schema") as connection:
+        return current_revision(connection)
+
+
+def current_revision(connection: db.Connection) -> str | None:
+    """The same over an open connection."""
+    exists = connection.execute("select to_regclass('pipeline.alembic_version')").fetchone()
+    if exists is None or exists[0] is None:
+        return None
+    row = connection.execute("select version_num from pipeline.alembic_version").fetchone()
+    return row[0] if row else None
+
+
+def head() -> str:
+    """The newest revision this code has."""
+    revision = ScriptDirectory.from_config(_alembic()).get_current_head()
+    if revision is None:
+        raise SchemaError(f"no migrations found in {_location()}")
+    return revision
+
+
+def engine(dsn: str) -> sqlalchemy.Engine:
+    """SQLAlchemy over psycopg for Alembic; its connections are ours, errors included."""
+
+    def connect() -> psycopg.Connection[tuple[object, ...]]:
+        connection = db.connect(dsn, "pipeline database", name="pipeline migrate")
+        connection.autocommit = False
+        return connection
+
+    return sqlalchemy.create_engine("postgresql+psycopg://", creator=connect, poolclass=sqlalchemy.NullPool)
+
+
+@contextmanager
+def migration_lock(connection: sqlalchemy.Connection) -> Iterator[None]:
+    """Hold the migration lock of this database, for the session, with lock_timeout set; makes the schema when absent."""
+    connection.execute(sqlalchemy.text(f"set lock_timeout = '{LOCK_TIMEOUT}'"))
+    connection.execute(sqlalchemy.text(f"select pg_advisory_lock({_LOCK_KEY})"))
+    connection.commit()
+    try:
+        connection.execute(sqlalchemy.text(f"create schema if not exists {SCHEMA}"))
+        connection.commit()
+        yield
+        connection.commit()
+    finally:
+        connection.rollback()
+        connection.execute(sqlalchemy.text(f"select pg_advisory_unlock({_LOCK_KEY})"))
+        connection.commit()
+
+
+@contextmanager
+def _migrating(dsn: str) -> Iterator[AlembicConfig]:
+    alembic = _alembic()
+    try:
+        with engine(dsn).connect() as connection:
+            _refuse_unknown_revision(connection, alembic)
+            alembic.attributes["connection"] = connection
+            yield alembic
+    except (OperationalError, ProgrammingError) as error:
+        raise _explained(error) from error
+    except CommandError as error:
+        raise SchemaError(f"migration failed: {error}") from error
+
+
+def _refuse_unknown_revision(connection: sqlalchemy.Connection, alembic: AlembicConfig) -> None:
+    context = MigrationContext.configure(connection, opts={"version_table_schema": SCHEMA})
+    known = {script.revision for script in ScriptDirectory.from_config(alembic).walk_revisions()}
+    unknown = [revision for revision in context.get_current_heads() if revision not in known]
+    connection.rollback()
+    if unknown:
+        raise SchemaError(
+            f"the pipeline database is at revision {unknown[0]!r}, which this version of the server does not know; "
+            "run the version that made it, or a newer one"
+        )
+
+
+def _explained(error: OperationalError | ProgrammingError) -> SchemaError:
+    cause = error.orig
+    if isinstance(cause, psycopg.errors.LockNotAvailable):
+        return SchemaError(
+            f"a migration waited {LOCK_TIMEOUT} for a lock that another session holds; end that session "
+            "(pg_stat_activity, pg_locks), or try again"
+        )
+    if isinstance(cause, psycopg.errors.InsufficientPrivilege):
+        return SchemaError(
+            f"the pipeline database's user may not create what the server needs: {db.one_line(cause)}; "
+            "grant create on the database and on schema public"
+        )
+    return SchemaError(f"migration failed: {db.one_line(cause or error)}")
+
+
+def _alembic() -> AlembicConfig:
+    alembic = AlembicConfig()
+    alembic.set_main_option("script_location", str(_location()).replace("%", "%%"))
+    return alembic
+
+
+def _location() -> Path:
+    shipped = Path(__file__).with_name("_alembic")
+    return shipped if shipped.is_dir() else Path(__file__).parents[1] / "alembic"

@@ -1,0 +1,24 @@
+-- A segment's whole transactions become events: seq is handed out in the order of (commit_lsn, commit_idx).
+insert into {events} (
+    source_database_id, source_epoch, commit_lsn, commit_idx, xid,
+    source_table_oid, source_table_schema, source_table_name,
+    record_pk, record, changes, exact, action, unchanged_columns, transaction_annotations, committed_at)
+select
+    %(source)s, %(epoch)s, w.commit_lsn, w.commit_idx, w.xid,
+    case when w.action = 'truncate' then r.relation_oid else r.table_oid end,
+    case when w.action = 'truncate' then r.relation_schema else r.table_schema end,
+    case when w.action = 'truncate' then r.relation_name else r.table_name end,
+    w.record_pk, w.record::jsonb, w.changes::jsonb,
+    case when w.exact is not null then (
+        -- Only what jsonb does not give back as it was.
+        select jsonb_object_agg(e.key, e.value) from jsonb_each_text(w.exact::jsonb) e
+        where (w.record::jsonb -> e.key)::text is distinct from e.value
+            or w.record::jsonb -> e.key = 'null'::jsonb
+    ) end,
+    w.action,
+    case when w.unchanged_columns is not null
+        then array(select jsonb_array_elements_text(w.unchanged_columns::jsonb)) end,
+    w.transaction_annotations::jsonb, w.committed_at
+from only {segment} w join pipeline.relations r on r.id = w.relation_id
+where w.commit_lsn > %(after)s and w.commit_lsn <= %(upto)s
+order by w.commit_lsn, w.commit_idx

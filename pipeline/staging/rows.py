@@ -1,0 +1,68 @@
+"""Rows of `wal_events` as COPY's binary format, one bytes object a row (Postgres manual, "COPY", Binary Format)."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from orjson import dumps
+
+COLUMNS = (
+    "commit_lsn",
+    "commit_idx",
+    "relation_id",
+    "xid",
+    "committed_at",
+    "action",
+    "record_pk",
+    "record",
+    "changes",
+    "exact",
+    "unchanged_columns",
+    "transaction_annotations",
+)
+HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+TRAILER = b"\xff\xff"
+
+_head = Struct(">hiqi").pack
+_change = Struct(">iiiqiqi").pack
+_length = Struct(">i").pack
+_NULL = b"\xff\xff\xff\xff"
+_FOUR_NULLS = _NULL * 4
+
+
+def transaction_head(commit_lsn: int) -> bytes:
+    """What every row of a transaction begins with."""
+    return _head(len(COLUMNS), 8, commit_lsn, 4)
+
+
+def change_head(relation_id: int, xid: int, committed_at: int, action: bytes) -> bytes:
+    """What rows of one transaction, relation and action share after commit_idx. `committed_at`: µs since 2000."""
+    return _change(4, relation_id, 8, xid, 8, committed_at, len(action)) + action
+
+
+def row(head: bytes, idx: int, change: bytes, record_pk: bytes, record: bytes) -> bytes:
+    """A row without the columns that are mostly null."""
+    return b"".join(
+        (head, _length(idx), change, _length(len(record_pk)), record_pk, _length(len(record)), record, _FOUR_NULLS)
+    )
+
+
+def full_row(
+    head: bytes,
+    idx: int,
+    change: bytes,
+    record_pk: bytes,
+    record: bytes,
+    *,
+    changes: bytes | None = None,
+    exact: bytes | None = None,
+    unchanged: list[str] | None = None,
+    annotations: bytes | None = None,
+) -> bytes:
+    """A row with any of the columns that are mostly null."""
+    rest = (changes, exact, dumps(unchanged) if unchanged else None, annotations)
+    return row(head, idx, change, record_pk, record)[: -len(_FOUR_NULLS)] + b"".join([_field(value) for value in rest])
+
+
+def _field(value: bytes | None) -> bytes:
+    return _NULL if value is None else _length(len(value)) + value

@@ -1,0 +1,71 @@
+"""Segments: the children of `wal_events`. One worker fills one at a time; the shuffler drains them in order of LSN.
+
+A segment goes free → filling → full → drained → free. It is emptied by TRUNCATE in a transaction of its own, never
+by DELETE while it is in use, so that a snapshot held elsewhere in the database cannot turn staging into bloat.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import class_row
+
+from pipeline.db import Connection
+from pipeline.db import sql as statement
+
+FULL_AT = 2_000
+"""Rows after which a segment takes no further batch: what the shuffler may have to read again to find new rows."""
+
+STAGED_CHANNEL = "pipeline_staged"
+"""NOTIFY channel of each staging commit."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A child of wal_events that holds rows; LSNs are the commit LSNs of its first and last row."""
+
+    id: int
+    full: bool
+    first_lsn: int
+    last_lsn: int
+    row_count: int
+
+
+def table(segment_id: int) -> sql.Identifier:
+    """The child table of a segment."""
+    return sql.Identifier("pipeline", f"wal_events_{segment_id:05d}")
+
+
+def pending(connection: Connection, source: uuid.UUID) -> list[Segment]:
+    """Segments with rows that may still have to be moved, in order of LSN."""
+    with connection.cursor(row_factory=class_row(Segment)) as cursor:
+        return cursor.execute(statement("staging", "pending_segments"), {"source": source}).fetchall()
+
+
+def mark_drained(connection: Connection, ids: Sequence[int]) -> None:
+    """Say, in the transaction that moved their rows, that these segments are done with."""
+    if ids:
+        connection.execute(statement("staging", "mark_drained"), {"ids": list(ids)})
+
+
+def empty_drained(connection: Connection) -> int:
+    """Truncate drained segments for reuse, each in its own transaction; one that somebody has locked is left.
+
+    The connection must be in autocommit mode and outside of a transaction. Returns how many were emptied.
+    """
+    emptied = 0
+    for (segment_id,) in connection.execute(statement("staging", "drained_segments")).fetchall():
+        name = table(segment_id)
+        try:
+            with connection.transaction():
+                connection.execute(sql.SQL("lock table only {} in access exclusive mode nowait").format(name))
+                connection.execute(sql.SQL("truncate only {}").format(name))
+                connection.execute(statement("staging", "free_segment"), {"id": segment_id})
+            emptied += 1
+        except psycopg.errors.LockNotAvailable:
+            continue
+    return emptied

@@ -1,0 +1,5 @@
+-- Become the writer of this source: from here on every older generation is fenced.
+update pipeline.replication_progress
+set generation = generation + 1, open_commit_lsn = null, open_changes = 0, updated_at = clock_timestamp()
+where source_id = %(source)s and worker = %(worker)s
+returning generation, position, commit_lsn

@@ -1,0 +1,2 @@
+-- Segments to empty.
+select id from pipeline.segments where state = 'drained' order by id

@@ -1,0 +1,170 @@
+"""The worker's side of staging: one fenced writer a source, batches by COPY, progress in the same transaction."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from psycopg import AsyncConnection, sql
+from psycopg.rows import TupleRow
+
+from pipeline.db import Connection
+from pipeline.db import sql as statement
+from pipeline.errors import Fenced, StorageError
+from pipeline.staging import rows, segments
+
+_COPY = sql.SQL("copy {} ({}) from stdin (format binary)")
+_COLUMNS = sql.SQL(", ").join(map(sql.Identifier, rows.COLUMNS))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows to stage: whole transactions, then perhaps the beginning of one more. Never empty.
+
+    `position`, `commit_lsn` and `committed_at` (µs since 2000) are of the last whole transaction, None when there is
+    none; `open_lsn` and `open_changes` are of the one that is not whole yet.
+    """
+
+    rows: list[bytes]
+    first_lsn: int
+    last_lsn: int
+    transactions: int
+    position: int | None
+    commit_lsn: int | None
+    committed_at: int | None
+    open_lsn: int | None
+    open_changes: int
+
+
+def stored_position(connection: Connection, source: uuid.UUID, worker: int = 0) -> int | None:
+    """The position a worker has stored; None when this source was never replicated."""
+    row = connection.execute(statement("staging", "stored_position"), {"source": source, "worker": worker}).fetchone()
+    return None if row is None else row[0]
+
+
+def begin(connection: Connection, source: uuid.UUID, epoch: int, position: int, worker: int = 0) -> None:
+    """Store the first position of a source; keeps the one that is there."""
+    connection.execute(
+        statement("staging", "begin_progress"),
+        {"source": source, "worker": worker, "epoch": epoch, "position": position},
+    )
+
+
+class Writer:
+    """The one writer of a source's staging rows. `position` is where to resume: all before it is staged."""
+
+    def __init__(
+        self,
+        connection: AsyncConnection[TupleRow],
+        source: uuid.UUID,
+        worker: int,
+        claim: tuple[int, int, int],
+    ) -> None:
+        self._connection = connection
+        self._who = {"source": source, "worker": worker, "generation": claim[0]}
+        self._segment: int | None = None
+        self.position = claim[1]
+        self.commit_lsn = claim[2]
+
+    @classmethod
+    async def claim(cls, connection: AsyncConnection[TupleRow], source: uuid.UUID, worker: int = 0) -> Writer:
+        """Take over: fence older writers and remove what they left of a transaction that was not whole."""
+        who = {"source": source, "worker": worker}
+        # A crash may lose a batch together with its progress; the slot, not confirmed until then, sends it again.
+        await connection.execute("set synchronous_commit = off")
+        async with connection.transaction():
+            cursor = await connection.execute(statement("staging", "claim_progress"), who)
+            row = await cursor.fetchone()
+            if row is None:
+                raise StorageError(f"no progress is stored for source {source}")
+            await _drop_half_staged(connection, who, row[2])
+        return cls(connection, source, worker, (row[0], row[1], row[2]))
+
+    async def append(self, batch: Batch, *, durable: bool) -> None:
+        """Stage a batch in one transaction. With `durable`, it and all before it are on disk when this returns.
+
+        Raises Fenced, having written nothing, when a newer writer has taken over.
+        """
+        async with self._connection.transaction():
+            if durable:
+                await self._connection.execute("set local synchronous_commit = on")
+            segment = self._segment or await self._take_segment()
+            async with (
+                self._connection.cursor() as cursor,
+                cursor.copy(_COPY.format(segments.table(segment), _COLUMNS)) as copy,
+            ):
+                await copy.write(b"".join((rows.HEADER, *batch.rows, rows.TRAILER)))
+            state = await self._store(batch, segment)
+        self._segment = segment if state == "filling" else None
+        if batch.position is not None:
+            self.position = max(self.position, batch.position)
+
+    async def store_position(self, position: int) -> None:
+        """Store, durably, that nothing for us lies before `position`; what was appended before becomes durable too."""
+        async with self._connection.transaction():
+            await self._connection.execute("set local synchronous_commit = on")
+            cursor = await self._connection.execute(
+                statement("staging", "store_position"), {**self._who, "position": position}
+            )
+            row = await cursor.fetchone()
+            if row is None:
+                raise self._fenced()
+        self.position = row[0]
+
+    async def _store(self, batch: Batch, segment: int) -> str:
+        cursor = await self._connection.execute(
+            statement("staging", "store_batch"),
+            {
+                **self._who,
+                "segment": segment,
+                "full_at": segments.FULL_AT,
+                "rows": len(batch.rows),
+                "position": batch.position,
+                "commit_lsn": batch.commit_lsn,
+                "committed_at": batch.committed_at,
+                "open_lsn": batch.open_lsn,
+                "open_changes": batch.open_changes,
+                "transactions": batch.transactions,
+                "first_lsn": batch.first_lsn,
+                "last_lsn": batch.last_lsn,
+            },
+        )
+        row = await cursor.fetchone()
+        if row is None:
+            raise self._fenced()
+        return str(row[0])
+
+    async def _take_segment(self) -> int:
+        cursor = await self._connection.execute(statement("staging", "take_segment"), self._who)
+        row = await cursor.fetchone()
+        if row is not None:
+            return int(row[0])
+        cursor = await self._connection.execute(statement("staging", "add_segment"), self._who)
+        row = await cursor.fetchone()
+        assert row is not None  # noqa: S101  insert … returning
+        await self._connection.execute(
+            sql.SQL(
+                "create table {} () inherits (public.wal_events)"
+                " with (autovacuum_enabled = off, toast.autovacuum_enabled = off)"
+            ).format(segments.table(row[0]))
+        )
+        return int(row[0])
+
+    def _fenced(self) -> Fenced:
+        return Fenced(
+            f"another replication worker has taken over source {self._who['source']}; "
+            f"this one (generation {self._who['generation']}) stops"
+        )
+
+
+async def _drop_half_staged(connection: AsyncConnection[TupleRow], who: dict[str, object], commit_lsn: int) -> None:
+    cursor = await connection.execute(statement("staging", "drop_half_staged"), {**who, "commit_lsn": commit_lsn})
+    for segment, state, mixed in await cursor.fetchall():
+        if state == "full" and mixed:
+            removed = await connection.execute(
+                sql.SQL("delete from only {} where commit_lsn > %s").format(segments.table(segment)), (commit_lsn,)
+            )
+            await connection.execute(
+                statement("staging", "cut_segment"),
+                {"id": segment, "commit_lsn": commit_lsn, "removed": removed.rowcount},
+            )

@@ -1,0 +1,120 @@
+"""Child processes, one a role: started, restarted with backoff, drained in order. Knows nothing of what they do."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+logger = logging.getLogger(__name__)
+
+RETRY = 75
+"""Exit status of a child that wants to be started again (EX_TEMPFAIL of sysexits.h)."""
+DRAIN_SECONDS = 30.0
+"""All children together have so long to finish after SIGTERM."""
+_FIRST_DELAY, _LONGEST_DELAY, _HEALTHY_AFTER = 0.25, 8.0, 30.0
+_POLL = 0.1
+
+
+class _Child:
+    def __init__(self, role: str, command: Sequence[str], settings: str) -> None:
+        self.role = role
+        self._command = command
+        self._settings = settings
+        self._delay = _FIRST_DELAY
+        self._started_at = 0.0
+        self.restart_at = 0.0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Run it; its standard input says what the settings are, and by ending that we are gone."""
+        self._started_at = time.monotonic()
+        self.process = subprocess.Popen(self._command, stdin=subprocess.PIPE)
+        assert self.process.stdin is not None  # noqa: S101  asked for
+        self.process.stdin.write(self._settings.encode() + b"\n")
+        self.process.stdin.flush()
+        logger.info("started", extra={"action": "serve.started", "child": self.role, "pid": self.process.pid})
+
+    def schedule_restart(self, reason: str) -> None:
+        """Plan the next start; each failure in a row waits twice as long."""
+        if time.monotonic() - self._started_at > _HEALTHY_AFTER:
+            self._delay = _FIRST_DELAY
+        self.process = None
+        self.restart_at = time.monotonic() + self._delay
+        logger.warning(
+            "%s %s; starts again in %.2g s", self.role, reason, self._delay, extra={"action": "serve.restarts"}
+        )
+        self._delay = min(self._delay * 2, _LONGEST_DELAY)
+
+
+class Supervisor:
+    """Runs one child per role until told to stop, or until one ends for good.
+
+    `command` gives the program of a role; `settings` is written to its standard input as one line.
+    """
+
+    def __init__(self, roles: Sequence[str], command: Callable[[str], Sequence[str]], settings: str) -> None:
+        self._children = [_Child(role, command(role), settings) for role in roles]
+        self._interrupts = 0
+        self._stop = threading.Event()
+        signal.signal(signal.SIGTERM, self._handle)
+        signal.signal(signal.SIGINT, self._handle)
+
+    def run(self, before_restart: Callable[[], None]) -> int:
+        """Supervise until a signal, or until a child fails for good; drains, then returns the exit status.
+
+        `before_restart` is called each time before a child is started again.
+        """
+        for child in self._children:
+            child.start()
+        status = 0
+        while not self._stop.is_set():
+            for child in self._children:
+                status = status or self._look_after(child, before_restart)
+            if status:
+                break
+            self._stop.wait(_POLL)
+        logger.info("draining", extra={"action": "serve.draining"})
+        return self._drain() or status
+
+    def _look_after(self, child: _Child, before_restart: Callable[[], None]) -> int:
+        if child.process is None:
+            if time.monotonic() >= child.restart_at:
+                before_restart()
+                child.start()
+            return 0
+        code = child.process.poll()
+        if code is None or self._stop.is_set():
+            return 0
+        if code == RETRY or code < 0:
+            child.schedule_restart(f"was killed by signal {-code}" if code < 0 else "ended")
+            return 0
+        return code or 1
+
+    def _drain(self) -> int:
+        """One after the other, in the order of the roles: what an earlier one leaves, a later one still moves."""
+        deadline = time.monotonic() + DRAIN_SECONDS
+        status = 0
+        for child in self._children:
+            if child.process is None:
+                continue
+            child.process.send_signal(signal.SIGTERM)
+            while child.process.poll() is None and time.monotonic() < deadline and self._interrupts < 2:
+                time.sleep(_POLL / 2)
+            if child.process.poll() is None:
+                logger.warning("%s did not finish; killed", child.role, extra={"action": "serve.killed"})
+                child.process.kill()
+                child.process.wait()
+                status = 1
+        return status
+
+    def _handle(self, number: int, _frame: object) -> None:
+        if number == signal.SIGINT:
+            self._interrupts += 1
+        if self._interrupts == 1 and number == signal.SIGINT:
+            sys.stderr.write("\nstopping; press Ctrl-C again to leave at once\n")
+        self._stop.set()

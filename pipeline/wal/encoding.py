@@ -1,0 +1,234 @@
+"""Values as JSON text, by the type and the text Postgres prints, and by nothing else (DESIGN §5).
+
+The text is what a session with SESSION_SETTINGS prints. bool, int2, int4, int8, oid, numeric and float become JSON
+scalars when their text is a JSON number; json and jsonb and domains over them are embedded; the rest is a JSON string.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from orjson import dumps
+
+from pipeline.wal.messages import UNCHANGED, Row, Value
+
+SESSION_SETTINGS = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "lc_monetary": "C",
+    "search_path": "",
+}
+"""What a session must set, besides client_encoding UTF8, for values to print as this module expects."""
+
+BOOL, INT8, INT2, INT4, OID, JSON, FLOAT4, FLOAT8, NUMERIC, JSONB = 16, 20, 21, 23, 26, 114, 700, 701, 1700, 3802
+
+ValueEncoder = Callable[[bytes], bytes]
+
+
+class Encoded(NamedTuple):
+    """One row as JSON texts. `exact` holds source texts that jsonb may not carry, by column; None when there are none."""
+
+    record_pk: bytes
+    record: bytes
+    exact: bytes | None
+    unchanged: list[str] | None
+
+
+def _bool(value: bytes) -> bytes:
+    return b"true" if value == b"t" else b"false"
+
+
+def _as_is(value: bytes) -> bytes:
+    return value
+
+
+def _number(value: bytes) -> bytes:
+    # NaN and ±Infinity end in a letter; everything else numeric_out and float8out print is a JSON number.
+    return value if value[-1] <= 57 else b'"' + value + b'"'
+
+
+def _float(value: bytes) -> bytes:
+    return b'"-0"' if value == b"-0" else _number(value)
+
+
+def string(value: bytes) -> bytes:
+    """A JSON string of UTF-8 text."""
+    return dumps(value.decode())
+
+
+def _embedded(value: bytes) -> bytes:
+    return value if jsonb_accepts(value) else string(value)
+
+
+_SCALARS: dict[int, ValueEncoder] = {
+    BOOL: _bool,
+    INT2: _as_is,
+    INT4: _as_is,
+    INT8: _as_is,
+    OID: _as_is,
+    NUMERIC: _number,
+    FLOAT4: _float,
+    FLOAT8: _float,
+    JSON: _embedded,
+    JSONB: _as_is,
+}
+
+
+def encoder_for(type_oid: int) -> ValueEncoder:
+    """How values of a type are written. For a domain over json or jsonb pass JSON or JSONB."""
+    return _SCALARS.get(type_oid, string)
+
+
+_NUMBER = re.compile(rb"-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])|[eE][+-]?\d{4}|\d{1000}")
+_MAX_DEPTH = 3000
+_MAX_EXPONENT = 16_000
+
+
+def jsonb_accepts(text: bytes) -> bool:
+    """Whether jsonb surely takes this json text (which json has accepted). Never true for one that jsonb refuses.
+
+    jsonb refuses `\\u0000`, lone surrogates, numbers beyond numeric's range (src/backend/utils/adt/jsonb.c), and
+    nesting beyond the server's stack.
+    """
+    if _SUSPECT.search(text) is None and text.count(b"[") + text.count(b"{") < _MAX_DEPTH:
+        return True
+    bare = _STRING.sub(b"", text)
+    if bare.count(b"[") + bare.count(b"{") >= _MAX_DEPTH:
+        return False
+    return all(_escapes_are_sound(found[0]) for found in _STRING.finditer(text)) and all(
+        _fits_numeric(found) for found in _NUMBER.finditer(bare)
+    )
+
+
+def _escapes_are_sound(text: bytes) -> bool:
+    high = -1  # where a high surrogate ended
+    for found in _ESCAPE.finditer(text):
+        unit = int(found[1], 16) if found[1] else 1
+        if high == found.start():
+            if not 0xDC00 <= unit <= 0xDFFF:
+                return False
+            high = -1
+            continue
+        if high >= 0 or unit == 0 or 0xDC00 <= unit <= 0xDFFF:
+            return False
+        if 0xD800 <= unit <= 0xDBFF:
+            high = found.end()
+    return high < 0
+
+
+def _fits_numeric(found: re.Match[bytes]) -> bool:
+    whole, fraction, exponent = found.groups()
+    power = int(exponent) if exponent and len(exponent) < 9 else 0 if not exponent else _MAX_EXPONENT + 1
+    return abs(power) <= _MAX_EXPONENT and len(whole) <= 100_000 and len(fraction or b"") <= 16_000 - max(-power, 0)
+
+
+class RowEncoder:
+    """Encodes rows of one relation version.
+
+    `columns`: (name, type oid) in the order of the row, domains over json and jsonb given as those types.
+    `key`: indexes of the key columns, in table column order.
+    """
+
+    def __init__(self, columns: Sequence[tuple[str, int]], key: Sequence[int]) -> None:
+        self.names = [name for name, _ in columns]
+        self._encoders = [encoder_for(oid) for _, oid in columns]
+        self._prefixes = [
+            (b"{" if i == 0 else b",") + dumps(name) + b":" for i, name in enumerate(self.names)
+        ]
+        self._writers = [_writer(p, encoder_for(oid)) for p, (_, oid) in zip(self._prefixes, columns, strict=True)]
+        self._kept = [(i, oid) for i, (_, oid) in enumerate(columns) if oid in (JSON, JSONB)]
+        self._key = tuple(key)
+        self._single_key = self._key[0] if len(self._key) == 1 else None
+
+    def encode(self, row: Row, old: Row | None = None) -> Encoded:
+        """A whole row. Values that are UNCHANGED are taken from `old` where it has them, else left out and named."""
+        try:
+            record = b"".join([write(value) for write, value in zip(self._writers, row, strict=True)])  # type: ignore[arg-type]
+        except (TypeError, AttributeError):  # an UNCHANGED among the values: no writer takes it
+            return self._encode_toasted(row, old)
+        return Encoded(self.key_of(row), (record or b"{") + b"}", self._exact(row) if self._kept else None, None)
+
+    def encode_present(self, row: Row) -> Encoded:
+        """Only the key columns, for an old key (`K`): what else the row may hold is not in the WAL."""
+        present = [i for i in self._key if row[i] is not UNCHANGED]
+        return Encoded(self.key_of(row), self.object(row, present), None, None)
+
+    def key_of(self, row: Row) -> bytes:
+        """The key's text when it is one column; a JSON array when it is more; empty when there is none."""
+        if self._single_key is not None:
+            value = row[self._single_key]
+            return value if isinstance(value, bytes) else b""
+        if not self._key:
+            return b""
+        return b"[" + b",".join([self.value(i, row[i]) for i in self._key]) + b"]"
+
+    def changes(self, old: Row, new: Row, *, full: bool) -> bytes:
+        """The old values of the columns that differ, as a JSON object; with a bare key (`K`) only key columns."""
+        columns = range(len(self.names)) if full else self._key
+        changed = [i for i in columns if new[i] is not UNCHANGED and old[i] != new[i] and old[i] is not UNCHANGED]
+        return self.object(old, changed)
+
+    def object(self, row: Row, columns: Sequence[int]) -> bytes:
+        """The named columns as a JSON object."""
+        return b"{" + b",".join([self._prefixes[i][1:] + self.value(i, row[i]) for i in columns]) + b"}"
+
+    def value(self, column: int, value: Value) -> bytes:
+        """One value as JSON text; null for what is not there."""
+        return self._encoders[column](value) if isinstance(value, bytes) else b"null"
+
+    def _encode_toasted(self, row: Row, old: Row | None) -> Encoded:
+        if old is not None:
+            row = [old[i] if value is UNCHANGED else value for i, value in enumerate(row)]
+        present = [i for i, value in enumerate(row) if value is not UNCHANGED]
+        unchanged = [self.names[i] for i, value in enumerate(row) if value is UNCHANGED]
+        exact = self._exact(row) if self._kept else None
+        return Encoded(self.key_of(row), self.object(row, present), exact, unchanged or None)
+
+    def _exact(self, row: Row) -> bytes | None:
+        """json texts that may differ from their jsonb form, and JSON nulls; the shuffle keeps those that do differ."""
+        kept: dict[str, str] = {}
+        for i, oid in self._kept:
+            value = row[i]
+            if isinstance(value, bytes) and (oid == JSON or value == b"null"):
+                kept[self.names[i]] = value.decode()
+        return dumps(kept) if kept else None
+
+
+def _writer(prefix: bytes, encode: ValueEncoder) -> Callable[[bytes | None], bytes]:
+    """`prefix` and the encoded value in one call; a TypeError or AttributeError for UNCHANGED."""
+    null = prefix + b"null"
+    if encode is _as_is:
+        return lambda value: null if value is None else prefix + value
+    if encode is string:
+        return lambda value: null if value is None else prefix + dumps(value.decode())
+    return lambda value: null if value is None else prefix + encode(value)
+
+
+def message_record(content: bytes) -> bytes:
+    """A logical message's content as its record: text when it is UTF-8 that jsonb takes, else base64."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        return dumps({"content_base64": b64encode(content).decode()})
+    return dumps({"content": text})
+
+
+def annotations(content: bytes) -> bytes | None:
+    """Transaction annotations as JSON text that jsonb takes, or None when the content is not JSON."""
+    try:
+        json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return content if jsonb_accepts(content) else None

@@ -1,0 +1,22 @@
+"""Log sequence numbers: Postgres prints them as `16/B374D848`, we keep them as integers that fit a bigint."""
+
+from __future__ import annotations
+
+from typing import NewType
+
+Lsn = NewType("Lsn", int)
+
+ZERO = Lsn(0)
+
+
+def parse(text: str) -> Lsn:
+    """`"16/B374D848"` as an integer. Raises ValueError for anything else."""
+    high, slash, low = text.partition("/")
+    if not slash:
+        raise ValueError(f"expected an LSN such as 16/B374D848, not {text!r}")
+    return Lsn((int(high, 16) << 32) | int(low, 16))
+
+
+def show(lsn: int) -> str:
+    """The way Postgres prints it."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

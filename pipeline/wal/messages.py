@@ -1,0 +1,125 @@
+"""What pgoutput says, protocol version 1 with messages, and what the walsender says around it.
+
+Source: the Postgres manual, "Logical Replication Message Formats" and "Streaming Replication Protocol".
+LSNs are integers; times are microseconds since 2000-01-01 UTC, as on the wire. Tuples, because one is made per change.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+
+class Unchanged(Enum):
+    """Stands for a TOASTed value that the update did not touch and the WAL therefore lacks."""
+
+    VALUE = "unchanged"
+
+
+UNCHANGED: Final = Unchanged.VALUE
+
+Value = bytes | None | Unchanged
+"""Text of a value in UTF-8, None for SQL NULL, or UNCHANGED."""
+
+Row = list[Value]
+
+
+class Begin(NamedTuple):
+    """Opens a transaction. `final_lsn` is the LSN of its commit record: DESIGN's commit_lsn."""
+
+    final_lsn: int
+    committed_at: int
+    xid: int
+
+
+class Commit(NamedTuple):
+    """Closes a transaction. `end_lsn` is the position to confirm and to resume from."""
+
+    commit_lsn: int
+    end_lsn: int
+    committed_at: int
+
+
+class Origin(NamedTuple):
+    """The transaction came from another server."""
+
+    commit_lsn: int
+    name: str
+
+
+class RelationColumn(NamedTuple):
+    """`key`: part of the replica identity (with FULL: every column)."""
+
+    key: bool
+    name: str
+    type_oid: int
+    type_modifier: int
+
+
+class Relation(NamedTuple):
+    """A table as it is for the changes that follow. `replica_identity` is pg_class.relreplident: d, n, f or i."""
+
+    oid: int
+    schema: str
+    name: str
+    replica_identity: str
+    columns: tuple[RelationColumn, ...]
+
+
+class Type(NamedTuple):
+    """The name of a type that is not built in."""
+
+    oid: int
+    schema: str
+    name: str
+
+
+class Insert(NamedTuple):
+    """A new row."""
+
+    relation: int
+    new: Row
+
+
+class Update(NamedTuple):
+    """A changed row. `old` is None, or the old row: only key columns filled (`K`) unless `old_is_full` (`O`)."""
+
+    relation: int
+    old: Row | None
+    old_is_full: bool
+    new: Row
+
+
+class Delete(NamedTuple):
+    """A removed row: only key columns filled (`K`) unless `old_is_full` (`O`)."""
+
+    relation: int
+    old: Row
+    old_is_full: bool
+
+
+class Truncate(NamedTuple):
+    """Emptied tables, by oid, in the order the server lists them."""
+
+    relations: tuple[int, ...]
+    cascade: bool
+    restart_identity: bool
+
+
+class LogicalMessage(NamedTuple):
+    """`pg_logical_emit_message`. One that is not transactional stands outside of any Begin and Commit."""
+
+    transactional: bool
+    lsn: int
+    prefix: str
+    content: bytes
+
+
+Message = Begin | Commit | Origin | Relation | Type | Insert | Update | Delete | Truncate | LogicalMessage
+
+
+class Keepalive(NamedTuple):
+    """The walsender's own word: how far it has got, and whether it wants an answer now."""
+
+    wal_end: int
+    reply_requested: bool

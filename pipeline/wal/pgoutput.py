@@ -1,0 +1,199 @@
+"""pgoutput's bytes as messages. Every function takes a whole message; a torn or unknown one raises DecodeError.
+
+Layout: Postgres manual, "Logical Replication Message Formats" (src/backend/replication/logical/proto.c).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from struct import error as StructError
+
+from pipeline.errors import DecodeError
+from pipeline.wal.messages import (
+    UNCHANGED,
+    Begin,
+    Commit,
+    Delete,
+    Insert,
+    Keepalive,
+    LogicalMessage,
+    Message,
+    Origin,
+    Relation,
+    RelationColumn,
+    Row,
+    Truncate,
+    Type,
+    Update,
+)
+
+_u16 = Struct(">H").unpack_from
+_u32 = Struct(">I").unpack_from
+_u64 = Struct(">Q").unpack_from
+_begin = Struct(">QqI")
+_commit = Struct(">BQQq")
+_keepalive = Struct(">QqB")
+_status = Struct(">cQQQqB")
+
+XLOG_DATA, KEEPALIVE = ord("w"), ord("k")
+XLOG_HEADER = 25
+"""Bytes of an XLogData message before pgoutput's own: type, start, end, clock."""
+
+
+def decode(data: bytes, at: int = 0) -> Message:
+    """The message that begins at offset `at` and ends where `data` ends."""
+    try:
+        message, end = _DECODERS[data[at]](data, at + 1)
+    except KeyError:
+        raise DecodeError(f"unknown replication message type {data[at : at + 1]!r}") from None
+    except (IndexError, StructError, UnicodeDecodeError, ValueError) as error:
+        raise DecodeError(f"torn replication message {data[at : at + 1]!r} of {len(data) - at} bytes") from error
+    if end != len(data):
+        raise DecodeError(
+            f"replication message {data[at : at + 1]!r} of {len(data) - at} bytes, but it ends at {end - at}"
+        )
+    return message
+
+
+def decode_keepalive(data: bytes) -> Keepalive:
+    """A walsender's `k` message, with its type byte."""
+    if len(data) != 1 + _keepalive.size:
+        raise DecodeError(f"torn keepalive of {len(data)} bytes")
+    wal_end, _clock, reply = _keepalive.unpack_from(data, 1)
+    return Keepalive(wal_end, bool(reply))
+
+
+def encode_status(written: int, confirmed: int, clock: int) -> bytes:
+    """Our status update. `confirmed` is reported as flushed and applied; `clock`: microseconds since 2000."""
+    return _status.pack(b"r", written, confirmed, confirmed, clock, 0)
+
+
+def _row(data: bytes, at: int) -> tuple[Row, int]:
+    row: Row = []
+    append = row.append
+    count = _u16(data, at)[0]
+    at += 2
+    for _ in range(count):
+        kind = data[at]
+        if kind == 116:  # t: text
+            start = at + 5
+            at = start + _u32(data, at + 1)[0]
+            append(data[start:at])
+        elif kind == 110:  # n: NULL
+            append(None)
+            at += 1
+        elif kind == 117:  # u: TOASTed and unchanged
+            append(UNCHANGED)
+            at += 1
+        else:
+            raise ValueError(f"column kind {kind}")
+    return row, at
+
+
+def _insert(data: bytes, at: int) -> tuple[Message, int]:
+    relation = _u32(data, at)[0]
+    if data[at + 4] != 78:  # N
+        raise ValueError("insert without a new row")
+    new, end = _row(data, at + 5)
+    return Insert(relation, new), end
+
+
+def _update(data: bytes, at: int) -> tuple[Message, int]:
+    relation = _u32(data, at)[0]
+    kind = data[at + 4]
+    old = None
+    at += 5
+    if kind in (75, 79):  # K: old key, O: old row
+        old, at = _row(data, at)
+        if data[at] != 78:
+            raise ValueError("update without a new row")
+        at += 1
+    elif kind != 78:
+        raise ValueError(f"update tuple kind {kind}")
+    new, end = _row(data, at)
+    return Update(relation, old, kind == 79, new), end
+
+
+def _delete(data: bytes, at: int) -> tuple[Message, int]:
+    kind = data[at + 4]
+    if kind not in (75, 79):
+        raise ValueError(f"delete tuple kind {kind}")
+    old, end = _row(data, at + 5)
+    return Delete(_u32(data, at)[0], old, kind == 79), end
+
+
+def _begin_transaction(data: bytes, at: int) -> tuple[Message, int]:
+    return Begin(*_begin.unpack_from(data, at)), at + _begin.size
+
+
+def _commit_transaction(data: bytes, at: int) -> tuple[Message, int]:
+    _flags, commit_lsn, end_lsn, committed_at = _commit.unpack_from(data, at)
+    return Commit(commit_lsn, end_lsn, committed_at), at + _commit.size
+
+
+def _origin(data: bytes, at: int) -> tuple[Message, int]:
+    name, end = _string(data, at + 8)
+    return Origin(_u64(data, at)[0], name), end
+
+
+def _relation(data: bytes, at: int) -> tuple[Message, int]:
+    oid = _u32(data, at)[0]
+    schema, at = _string(data, at + 4)
+    name, at = _string(data, at)
+    identity = chr(data[at])
+    count = _u16(data, at + 1)[0]
+    at += 3
+    columns = []
+    for _ in range(count):
+        key = bool(data[at] & 1)
+        column, at = _string(data, at + 1)
+        columns.append(RelationColumn(key, column, _u32(data, at)[0], _i32(data, at + 4)[0]))
+        at += 8
+    # Postgres sends pg_catalog as an empty schema name (logicalrep_write_namespace).
+    return Relation(oid, schema or "pg_catalog", name, identity, tuple(columns)), at
+
+
+def _type(data: bytes, at: int) -> tuple[Message, int]:
+    schema, end = _string(data, at + 4)
+    name, end = _string(data, end)
+    return Type(_u32(data, at)[0], schema or "pg_catalog", name), end
+
+
+def _truncate(data: bytes, at: int) -> tuple[Message, int]:
+    count, options = _u32(data, at)[0], data[at + 4]
+    end = at + 5 + 4 * count
+    if end > len(data):
+        raise ValueError("truncate lists more relations than it holds")
+    oids = tuple(_u32(data, at + 5 + 4 * i)[0] for i in range(count))
+    return Truncate(oids, bool(options & 1), bool(options & 2)), end
+
+
+def _logical_message(data: bytes, at: int) -> tuple[Message, int]:
+    transactional = bool(data[at] & 1)
+    lsn = _u64(data, at + 1)[0]
+    prefix, at = _string(data, at + 9)
+    start = at + 4
+    end = start + _u32(data, at)[0]
+    return LogicalMessage(transactional, lsn, prefix, data[start:end]), end
+
+
+def _string(data: bytes, at: int) -> tuple[str, int]:
+    end = data.index(0, at)
+    return data[at:end].decode(), end + 1
+
+
+_i32 = Struct(">i").unpack_from
+
+_DECODERS: dict[int, Callable[[bytes, int], tuple[Message, int]]] = {
+    ord("B"): _begin_transaction,
+    ord("C"): _commit_transaction,
+    ord("O"): _origin,
+    ord("R"): _relation,
+    ord("Y"): _type,
+    ord("I"): _insert,
+    ord("U"): _update,
+    ord("D"): _delete,
+    ord("T"): _truncate,
+    ord("M"): _logical_message,
+}

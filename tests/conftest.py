@@ -1,0 +1,10 @@
+"""Every test starts without the settings of the shell it was started from."""
+
+from __future__ import annotations
+
+import os
+
+pytest_plugins = ["tests.fixtures.postgres"]
+
+for name in [name for name in os.environ if name.startswith("PIPELINE_") and not name.startswith("PIPELINE_TEST_")]:
+    del os.environ[name]

@@ -1,0 +1,108 @@
+"""compose.yml and the Dockerfile, as far as they can be judged without an engine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[2]
+COMPOSE = ROOT / "compose.yml"
+DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+
+
+@pytest.fixture(scope="module")
+def compose() -> Any:
+    return YAML(typ="safe").load(COMPOSE)
+
+
+@pytest.fixture(scope="module")
+def services(compose: Any) -> Any:
+    return compose["services"]
+
+
+def instructions(name: str) -> list[list[str]]:
+    return [words[1:] for line in DOCKERFILE if (words := line.split()) and words[0] == name]
+
+
+def test_compose_fits_the_compose_schema() -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_postgres_decodes_logically(services: Any) -> None:
+    assert "wal_level=logical" in services["postgres"]["command"]
+
+
+def test_both_services_tell_their_health(services: Any) -> None:
+    assert set(services) == {"postgres", "server"}
+    assert "pg_isready" in services["postgres"]["healthcheck"]["test"]
+    assert "/readyz" in services["server"]["healthcheck"]["test"][-1]
+
+
+def test_server_waits_for_healthy_postgres(services: Any) -> None:
+    assert services["server"]["depends_on"]["postgres"]["condition"] == "service_healthy"
+
+
+def test_server_may_drain_before_it_is_killed(services: Any) -> None:
+    assert services["server"]["stop_grace_period"] == "40s"
+
+
+def test_data_is_in_named_volumes(compose: Any, services: Any) -> None:
+    mounts = {volume for service in services.values() for volume in service["volumes"]}
+    assert mounts == {"postgres:/var/lib/postgresql", "data:/data"}
+    assert {mount.split(":")[0] for mount in mounts} == set(compose["volumes"])
+
+
+def test_ports_are_on_loopback_only(services: Any) -> None:
+    for service in services.values():
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+
+
+def test_password_is_in_no_dsn(services: Any) -> None:
+    environment = services["server"]["environment"]
+    assert environment["PGPASSWORD"] == services["postgres"]["environment"]["POSTGRES_PASSWORD"]
+    for name in ("PIPELINE_SOURCE_DSN", "PIPELINE_DATABASE_DSN"):
+        assert "password" not in environment[name]
+
+
+def test_both_databases_are_made(compose: Any, services: Any) -> None:
+    (config,) = services["postgres"]["configs"]
+    assert config["target"].startswith("/docker-entrypoint-initdb.d/")
+    assert compose["configs"][config["source"]]["content"] == "create database pipeline;"
+    assert services["postgres"]["environment"]["POSTGRES_DB"] == "source"
+
+
+def test_base_images_are_pinned_to_a_minor() -> None:
+    images = [words[0] for words in instructions("FROM")]
+    assert images
+    assert all(re.fullmatch(r"python:3\.\d+-slim", image) for image in images)
+
+
+def test_container_is_not_root() -> None:
+    ((user,),) = instructions("USER")
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
+
+
+def test_image_runs_the_server_and_keeps_its_data() -> None:
+    assert instructions("ENTRYPOINT") == [['["pipeline"]']]
+    assert instructions("CMD") == [['["serve"]']]
+    assert instructions("VOLUME") == [["/data"]]
+    assert "PIPELINE_DATA_DIR=/data" in [word for words in instructions("ENV") for word in words]
+    assert "/healthz" in next(line for line in DOCKERFILE if line.startswith("HEALTHCHECK"))
+
+
+def test_every_copied_file_exists_and_is_let_in() -> None:
+    let_in = [line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().split() if line[0] == "!"]
+    sources = {word for words in instructions("COPY") if "--from" not in words[0] for word in words[:-1]}
+    assert sources
+    for source in sources:
+        assert (ROOT / source).exists(), source
+        assert any(fnmatch(source, pattern) for pattern in let_in), f"{source} is kept out by .dockerignore"
