@@ -6,9 +6,9 @@ reader's lock delays a migration but never queues everybody else behind it for l
 
 from __future__ import annotations
 
+from alembic import context
 from sqlalchemy import Connection
 
-from alembic import context
 from pipeline import config, databases, schema
 
 

@@ -97,9 +97,7 @@ class Config(BaseSettings):
 
     def with_databases(self, source_dsn: str, database_dsn: str) -> Config:
         """The same settings with both databases named, as the roles need them."""
-        return self.model_copy(
-            update={"source_dsn": SecretStr(source_dsn), "database_dsn": SecretStr(database_dsn)}
-        )
+        return self.model_copy(update={"source_dsn": SecretStr(source_dsn), "database_dsn": SecretStr(database_dsn)})
 
     @property
     def source(self) -> str:
@@ -144,7 +142,7 @@ def load(file: Path | None = None, **flags: Any) -> Config:
 def describe(dsn: str) -> str:
     """Where a DSN points, for messages: user, host, port and database, never a password."""
     parts = conninfo_to_dict(dsn)
-    shown = {k: v for k in ("host", "hostaddr", "port", "user", "dbname", "service") if (v := parts.get(k))}
+    shown = {k: str(v) for k in ("host", "hostaddr", "port", "user", "dbname", "service") if (v := parts.get(k))}
     return make_conninfo(**shown) if shown else "libpq's defaults"
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
-from typing import Any, LiteralString, cast
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 
-from pipeline.config import describe as describe
+from pipeline.config import describe
 from pipeline.errors import Unavailable
 
 Connection = psycopg.Connection[TupleRow]
@@ -23,7 +23,7 @@ CONNECT_TIMEOUT = 10
 @cache
 def sql(package: str, name: str) -> LiteralString:
     """The statement in `pipeline/<package>/sql/<name>.sql`, read once."""
-    return cast(LiteralString, files(f"pipeline.{package}").joinpath("sql", f"{name}.sql").read_text("utf-8"))
+    return files(f"pipeline.{package}").joinpath("sql", f"{name}.sql").read_text("utf-8")
 
 
 def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> Connection:
@@ -31,7 +31,7 @@ def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> C
 
     Raises Unavailable with libpq's reason in one line.
     """
-    conninfo = make_conninfo(dsn, **{"connect_timeout": CONNECT_TIMEOUT, "application_name": name})
+    conninfo = make_conninfo(dsn, connect_timeout=CONNECT_TIMEOUT, application_name=name)
     try:
         return psycopg.connect(conninfo, autocommit=True, **options)
     except psycopg.OperationalError as error:

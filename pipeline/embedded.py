@@ -40,6 +40,8 @@ START_TIMEOUT = 120
 """Seconds for a start, crash recovery included."""
 STOP_TIMEOUT = 60
 """Seconds for a shutdown, its checkpoint included."""
+LEAVE_TIMEOUT = 20
+"""Seconds that the processes of a killed server get to end."""
 DEFAULT_PORT = 5432
 """Only the number in the socket's name while no port is asked for."""
 
@@ -57,6 +59,7 @@ _FALLBACK_USERS = ("postgres", "nobody")
 _CANNOT_ENTER = 3
 _PROBE = f'cd "$1" 2>/dev/null || exit {_CANNOT_ENTER}; exec "$2" --version'
 _PASSING = re.compile(r"starting up|shutting down|not yet accepting|recovery mode")
+_LEAVING = re.compile(r"pre-existing shared memory|lock file .* already exists")
 _DEAD_PID = 2**31 - 1
 
 # A program of its own instead of a preexec_fn: no Python runs between fork and exec of a process that may have threads.
@@ -77,7 +80,7 @@ _REMEDIES = {
     "Disk quota": "free some space, or set PIPELINE_DATA_DIR to a folder on another disk",
     "shared memory": "end other servers, or give this machine or container more shared memory (Docker: --shm-size)",
     "Cannot allocate memory": "give this machine or container more memory",
-    "Address already in use": "choose another port, or end the program that listens there",
+    "could not create any TCP/IP sockets": "choose another port, or end the program that listens there",
     "Permission denied": "set PIPELINE_DATA_DIR to a folder of the user who starts the server",
 }
 
@@ -230,7 +233,6 @@ class Server:
             self._initdb(identity, major)
         self._write_settings()
         identity.own(self.directory)
-        self._disown_pid()
         self._launch(identity)
         return True
 
@@ -297,20 +299,21 @@ class Server:
         lines = [f"{name} = {_quoted(value)}\n" for name, value in settings.items()]
         (self.data / "pipeline.conf").write_text("".join(lines))
 
-    def _disown_pid(self) -> None:
-        """Take a number that now belongs to another program out of a leftover pid file: Postgres would not start.
+    def _disown_pids(self) -> None:
+        """Take a number that now belongs to another program, or to nobody's zombie, out of leftover lock files.
 
-        The rest stays: with it Postgres checks that no orphan of the old server still writes.
+        Postgres would not start. The rest stays: with it Postgres checks that no orphan of the old server still writes.
         """
-        file = self.data / "postmaster.pid"
-        with suppress(FileNotFoundError, ValueError):
-            pid, _, rest = file.read_text().partition("\n")
-            if _is_another_program(int(pid), self.data):
-                file.write_text(f"{_DEAD_PID}\n{rest}")
+        for file in (self.data / "postmaster.pid", self._socket.with_name(self._socket.name + ".lock")):
+            with suppress(FileNotFoundError, ValueError):
+                pid, _, rest = file.read_text().partition("\n")
+                if _is_another_program(int(pid), self.data):
+                    file.write_text(f"{_DEAD_PID}\n{rest}")
 
     def _launch(self, identity: _Identity) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + LEAVE_TIMEOUT
         while True:
+            self._disown_pids()
             seen = self.log.stat().st_size if self.log.exists() else 0
             # Names relative to the folder: pg_ctl hands them to a shell, and a path may hold anything.
             done = identity.run(
@@ -320,7 +323,7 @@ class Server:
             if not done.returncode:
                 return
             reason = _decisive(self._log_after(seen)) or _decisive(done.stderr)
-            if "pre-existing shared memory" not in reason or time.monotonic() > deadline:
+            if not _LEAVING.search(reason) or time.monotonic() > deadline:
                 raise self._failure(f"does not come up in {self.directory}", reason)
             time.sleep(0.2)  # the killed server's processes are on their way out
 

@@ -37,7 +37,8 @@ class _Text(logging.Formatter):
         extras = _extras(record)
         extras.pop("action", None)
         fields = "".join(f" {key}={value}" for key, value in extras.items())
-        line = f"{clock}.{int(record.msecs):03d} {record.levelname.lower():7} {self._role:11} {record.getMessage()}{fields}"
+        where = f"{clock}.{int(record.msecs):03d} {record.levelname.lower():7} {self._role:11}"
+        line = f"{where} {record.getMessage()}{fields}"
         return line + ("\n" + self.formatException(record.exc_info) if record.exc_info else "")
 
 

@@ -76,7 +76,7 @@ def engine(dsn: str) -> sqlalchemy.Engine:
 
 @contextmanager
 def migration_lock(connection: sqlalchemy.Connection) -> Iterator[None]:
-    """Hold the migration lock of this database, for the session, with lock_timeout set; makes the schema when absent."""
+    """Hold the migration lock of this database, with lock_timeout set; makes the schema when it is absent."""
     connection.execute(sqlalchemy.text(f"set lock_timeout = '{LOCK_TIMEOUT}'"))
     connection.execute(sqlalchemy.text(f"select pg_advisory_lock({_LOCK_KEY})"))
     connection.commit()

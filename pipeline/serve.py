@@ -109,7 +109,9 @@ def _acquire(connection: Connection, role: str, stop: Stop) -> bool:
         if not told:
             holder = roles.states(connection).get(role)
             logger.info(
-                "standing by: %s is held by %s", role, holder.server if holder else "another server",
+                "standing by: %s is held by %s",
+                role,
+                holder.server if holder else "another server",
                 extra={"action": f"{role}.standby"},
             )
             told = True
@@ -226,12 +228,17 @@ def _say_hello(config: Config, resolved: Config, chosen: tuple[str, ...]) -> Non
         for name, given in ((databases.SOURCE, config.source_dsn), (databases.PIPELINE, config.database_dsn)):
             if given is None:
                 logger.info(
-                    "embedded Postgres, database %s: %s", name, server.psql_command(name),
+                    "embedded Postgres, database %s: %s",
+                    name,
+                    server.psql_command(name),
                     extra={"action": "serve.embedded"},
                 )
     logger.info(
-        "serving %s from %s to %s", ", ".join(chosen), settings.describe(resolved.source),
-        settings.describe(resolved.database), extra={"action": "serve.serving"},
+        "serving %s from %s to %s",
+        ", ".join(chosen),
+        settings.describe(resolved.source),
+        settings.describe(resolved.database),
+        extra={"action": "serve.serving"},
     )
 
 

@@ -93,7 +93,8 @@ create table pipeline.segments (
     last_lsn bigint,
     row_count bigint not null default 0
 );
-comment on table pipeline.segments is 'One row per child of wal_events: free, filling, full, or drained and to be emptied.';
+comment on table pipeline.segments is
+    'One row per child of wal_events: free, filling, full, or drained and to be emptied.';
 
 create table pipeline.replication_progress (
     source_id uuid not null references pipeline.sources,
@@ -112,7 +113,8 @@ create table pipeline.replication_progress (
 );
 comment on column pipeline.replication_progress.position is
     'End of the last transaction staged whole, or a later point with nothing for us before it: what may be confirmed.';
-comment on column pipeline.replication_progress.generation is 'Counts up with each worker; an older one can write nothing.';
+comment on column pipeline.replication_progress.generation is
+    'Counts up with each worker; an older one can write nothing.';
 
 create table pipeline.shuffle_progress (
     source_id uuid primary key references pipeline.sources,
@@ -150,7 +152,8 @@ create table public.sequin_events (
 ) partition by range (seq);
 create index sequin_events_row_history_idx
     on public.sequin_events (source_database_id, source_table_oid, record_pk, seq);
-comment on table public.sequin_events is 'Every committed change of the source, in commit order. Read: where seq > $last order by seq.';
+comment on table public.sequin_events is
+    'Every committed change of the source, in commit order. Read: where seq > $last order by seq.';
 """
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
@@ -94,9 +94,10 @@ class _Server(uvicorn.Server):
     def leave(self) -> None:
         self.should_exit = True
 
-    def capture_signals(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
         """Signals are ours."""
-        return nullcontext()
+        yield
 
 
 def _problem(code: int, sentence: str) -> JSONResponse:

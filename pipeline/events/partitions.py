@@ -48,7 +48,7 @@ class Partitions:
         with self._connection.transaction():
             self._connection.execute(sql.SQL("create table {partition} (like {table} including all)").format(**names))
             self._connection.execute(
-                sql.SQL("alter table {table} attach partition {partition} for values from ({lower}) to ({upper})").format(
-                    **names
-                )
+                sql.SQL(
+                    "alter table {table} attach partition {partition} for values from ({lower}) to ({upper})"
+                ).format(**names)
             )

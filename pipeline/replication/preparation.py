@@ -75,7 +75,7 @@ def refuse_unfit(config: Config, source: Connection, pipeline: Connection) -> No
 
 
 def prepare(config: Config, source: Connection, pipeline: Connection, identity: SystemIdentity) -> Prepared:
-    """Find or make source, publications and slot, in this order. Raises the ReplicationError that says what is wrong."""
+    """Find or make source, publications and slot, in this order. Raises the ReplicationError that says why not."""
     refuse_unfit(config, source, pipeline)
     stored = sources.find(pipeline, config.source_id)
     if stored is not None:

@@ -1,4 +1,4 @@
-"""Publications that cannot make a user's statement fail: keyed tables in one, inserts and truncates of keyless in another.
+"""Publications that cannot make a user's statement fail: keyed tables in one, of keyless ones only inserts.
 
 A publication of updates and deletes makes both *fail* on a table without a replica identity (CheckCmdReplicaIdentity),
 so such a table is never in one that has them. Publications that we did not make are used as they are.

@@ -90,8 +90,8 @@ def require_usable(slot: Slot, database: str, position: int | None) -> None:
         )
     if position is not None and slot.confirmed_lsn > position:
         raise SlotMissing(
-            f"{name} was confirmed up to {lsn.show(slot.confirmed_lsn)} by somebody else, but we have stored only up to "
-            f"{lsn.show(position)}: the changes in between are gone"
+            f"{name} was confirmed up to {lsn.show(slot.confirmed_lsn)} by somebody else, but we have stored only up "
+            f"to {lsn.show(position)}: the changes in between are gone"
         )
 
 

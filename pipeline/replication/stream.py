@@ -1,4 +1,7 @@
-"""The replication connection: the only code that speaks on its socket (Postgres manual, "Streaming Replication Protocol")."""
+"""The replication connection: the only code that speaks on its socket.
+
+Source: the Postgres manual, "Streaming Replication Protocol".
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from psycopg import OperationalError, errors, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pipeline import db
+from pipeline.config import describe
 from pipeline.errors import PublicationMissing, ReplicationError, SlotInUse, SlotMissing, SlotUnusable, SourceUnfit
 from pipeline.wal import lsn, pgoutput
 from pipeline.wal.encoding import SESSION_SETTINGS
@@ -56,7 +60,7 @@ class ReplicationStream:
             self._connection.finish()
             if "must be superuser or replication role" in str(error) or "REPLICATION attribute" in str(error):
                 raise SourceUnfit(
-                    f"user of {db.describe(dsn)} may not replicate; run: alter role … with replication"
+                    f"user of {describe(dsn)} may not replicate; run: alter role … with replication"
                 ) from error
             raise db.unavailable(dsn, "source", error) from error
         self._connection.notice_handler = self._notice
@@ -77,9 +81,7 @@ class ReplicationStream:
         names = ",".join('"' + name.replace('"', '""') + '"' for name in publications)
         options = {**PROTOCOL_OPTIONS, "publication_names": names}
         settings = ", ".join(f"\"{name}\" '{value.replace(chr(39), chr(39) * 2)}'" for name, value in options.items())
-        self._command(
-            f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn.show(position)} ({settings})', expect=_COPY_BOTH
-        )
+        self._command(f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn.show(position)} ({settings})', expect=_COPY_BOTH)
         self._connection.nonblocking = 1
         asyncio.get_running_loop().add_reader(self._connection.socket, self._readable.set)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from orjson import dumps
+
 from pipeline.catalog.relations import TableForm
 from pipeline.errors import DecodeError
-from pipeline.staging.rows import change_head, full_row, row, transaction_head
+from pipeline.staging.rows import change_head, row, transaction_head
 from pipeline.staging.writer import Batch
 from pipeline.wal import encoding
 from pipeline.wal.encoding import RowEncoder
@@ -67,6 +69,7 @@ class Tagger:
         self._transactions = 0
         self._whole: _Whole | None = None
         self._begin: Begin | None = None
+        self._open_lsn = -1
         self._head = b""
         self._idx = 0
         self._annotations: bytes | None = None
@@ -82,6 +85,7 @@ class Tagger:
             LogicalMessage: self._message,
             Origin: self._ignore,
             Type: self._ignore,
+            Relation: self._unlearned,
         }
 
     @property
@@ -101,11 +105,7 @@ class Tagger:
 
     def feed(self, message: Message) -> None:
         """Take a message. Raises DecodeError for what cannot follow what came before."""
-        try:
-            handler = self._handlers[type(message)]
-        except KeyError:
-            raise DecodeError(f"unexpected {type(message).__name__}") from None
-        handler(message)
+        self._handlers[type(message)](message)
 
     def learn(self, relation: Relation | str, staged: StagedRelation) -> None:
         """Rows of this relation, or messages of this prefix, are encoded so from now on."""
@@ -149,6 +149,7 @@ class Tagger:
         if self._begin is not None:
             raise DecodeError(f"Begin {message.final_lsn} inside of transaction {self._begin.final_lsn}")
         self._begin = message
+        self._open_lsn = message.final_lsn
         self._head = transaction_head(message.final_lsn)
         self._idx = 0
         self._annotations = None
@@ -159,6 +160,7 @@ class Tagger:
         self._whole = _Whole(message.end_lsn, message.commit_lsn, message.committed_at)
         self._transactions += 1
         self._begin = None
+        self._open_lsn = -1
 
     def _insert(self, message: Insert) -> None:
         relation = self._relation(message.relation)
@@ -168,9 +170,7 @@ class Tagger:
         relation = self._relation(message.relation)
         encoder = relation.encoder
         old = message.old if message.old_is_full else None
-        changes = (
-            None if message.old is None else encoder.changes(message.old, message.new, full=message.old_is_full)
-        )
+        changes = None if message.old is None else encoder.changes(message.old, message.new, full=message.old_is_full)
         self._add(relation, b"update", encoder.encode(message.new, old), changes)
 
     def _delete(self, message: Delete) -> None:
@@ -187,7 +187,7 @@ class Tagger:
         if not message.transactional:
             return
         if message.prefix in ANNOTATION_SET:
-            self._annotations = encoding.annotations(message.content)
+            self._annotations = encoding.transaction_annotations(message.content)
             self._idx += 1
         elif message.prefix == ANNOTATION_CLEAR:
             self._annotations = None
@@ -200,57 +200,41 @@ class Tagger:
     def _ignore(self, message: Message) -> None:
         """Says nothing that rows need."""
 
+    def _unlearned(self, message: Relation) -> None:
+        raise DecodeError(f"relation {message.oid} was fed before it was learned")
+
     def _relation(self, oid: int) -> StagedRelation:
         try:
             return self._relations[oid]
         except KeyError:
             raise DecodeError(f"a change of relation {oid}, which the source has not described") from None
 
-    def _commit_lsn(self) -> int:
-        if self._begin is None:
-            raise DecodeError("a change outside of a transaction")
-        return self._begin.final_lsn
-
     def _change(self, relation: StagedRelation, action: bytes) -> bytes:
+        """What rows of this relation and action share in the open transaction."""
         begin = self._begin
         if begin is None:
             raise DecodeError("a change outside of a transaction")
         if relation.heads_of != begin.final_lsn:
             relation.heads_of = begin.final_lsn
             relation.heads = {}
-        head = relation.heads.get(action)
-        if head is None:
-            head = relation.heads[action] = change_head(relation.id, begin.xid, begin.committed_at, action)
+        head = relation.heads[action] = change_head(relation.id, begin.xid, begin.committed_at, action)
         return head
 
     def _add(
         self, relation: StagedRelation, action: bytes, encoded: encoding.Encoded, changes: bytes | None = None
     ) -> None:
         pk, record, exact, unchanged = encoded
-        change = self._change(relation, action)
+        change = relation.heads.get(action) if relation.heads_of == self._open_lsn else None
+        change = change or self._change(relation, action)
         annotations = self._annotations
         if changes is None and exact is None and unchanged is None and annotations is None:
-            self._append(row(self._head, self._idx, change, pk, record))
+            staged = row(self._head, self._idx, change, pk, record)
         else:
-            self._append(
-                full_row(
-                    self._head,
-                    self._idx,
-                    change,
-                    pk,
-                    record,
-                    changes=changes,
-                    exact=exact,
-                    unchanged=unchanged,
-                    annotations=annotations,
-                )
-            )
-
-    def _append(self, staged: bytes) -> None:
+            rest = (changes, exact, dumps(unchanged) if unchanged else None, annotations)
+            staged = row(self._head, self._idx, change, pk, record, rest)
         if not self._rows:
-            self._first_lsn = self._commit_lsn()
-        self._last_lsn = self._commit_lsn()
+            self._first_lsn = self._open_lsn
+        self._last_lsn = self._open_lsn
         self._rows.append(staged)
         self.size += len(staged)
         self._idx += 1
-

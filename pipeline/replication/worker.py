@@ -1,4 +1,4 @@
-"""The replication worker: reads the stream, tags and stages it, confirms what is durable. One event loop, three tasks."""
+"""The replication worker: reads the stream, tags and stages it, confirms what is durable. One loop, three tasks."""
 
 from __future__ import annotations
 
@@ -120,9 +120,7 @@ class ReplicationWorker:
     async def _learn(self, message: Message) -> None:
         """Relations and message prefixes are looked up before rows that refer to them are tagged."""
         if isinstance(message, Relation):
-            self._tagger.learn(
-                message, await asyncio.to_thread(self._book.describe, message, self._tagger.commit_lsn)
-            )
+            self._tagger.learn(message, await asyncio.to_thread(self._book.describe, message, self._tagger.commit_lsn))
             return
         if isinstance(message, LogicalMessage) and not self._tagger.knows_prefix(message):
             self._tagger.learn(
@@ -205,9 +203,7 @@ class ReplicationWorker:
         if self._writer.position > self._confirmed:
             await self._writer.store_position(self._writer.position)
             self._confirm(self._writer.position)
-        logger.info(
-            "drained", extra={"action": "replication.drained", "confirmed": lsn.show(self._confirmed)}
-        )
+        logger.info("drained", extra={"action": "replication.drained", "confirmed": lsn.show(self._confirmed)})
 
     def _confirm(self, position: int) -> None:
         self._confirmed = position

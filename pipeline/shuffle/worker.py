@@ -47,13 +47,15 @@ class Shuffler:
             events=table.identifier, sequence=sql.Literal(table.sequence.as_string(connection))
         )
         # G4: a reader must never see a seq that an immediate shutdown takes back (facts: an asynchronous commit did).
-        connection.execute("select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'")
+        connection.execute(
+            "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
+        )
         connection.execute("set work_mem = '64MB'")
         connection.execute("set jit = off")
         connection.execute(sql.SQL("listen {}").format(sql.Identifier(segments.STAGED_CHANNEL)))
 
     def step(self) -> int:
-        """Move the next run, if there is one; returns how many events were added and -1 when there was nothing to do."""
+        """Move the next run; returns how many events it added, -1 when there was nothing to do."""
         run = self._plan()
         if run is None:
             return -1

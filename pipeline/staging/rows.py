@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from orjson import dumps
-
 COLUMNS = (
     "commit_lsn",
     "commit_idx",
@@ -40,28 +38,27 @@ def change_head(relation_id: int, xid: int, committed_at: int, action: bytes) ->
     return _change(4, relation_id, 8, xid, 8, committed_at, len(action)) + action
 
 
-def row(head: bytes, idx: int, change: bytes, record_pk: bytes, record: bytes) -> bytes:
-    """A row without the columns that are mostly null."""
-    return b"".join(
-        (head, _length(idx), change, _length(len(record_pk)), record_pk, _length(len(record)), record, _FOUR_NULLS)
-    )
-
-
-def full_row(
+def row(
     head: bytes,
     idx: int,
     change: bytes,
     record_pk: bytes,
     record: bytes,
-    *,
-    changes: bytes | None = None,
-    exact: bytes | None = None,
-    unchanged: list[str] | None = None,
-    annotations: bytes | None = None,
+    rest: tuple[bytes | None, bytes | None, bytes | None, bytes | None] | None = None,
 ) -> bytes:
-    """A row with any of the columns that are mostly null."""
-    rest = (changes, exact, dumps(unchanged) if unchanged else None, annotations)
-    return row(head, idx, change, record_pk, record)[: -len(_FOUR_NULLS)] + b"".join([_field(value) for value in rest])
+    """A row. `rest`: changes, exact, unchanged_columns (a JSON array) and transaction_annotations; None when all null."""
+    return b"".join(
+        (
+            head,
+            _length(idx),
+            change,
+            _length(len(record_pk)),
+            record_pk,
+            _length(len(record)),
+            record,
+            _FOUR_NULLS if rest is None else b"".join([_field(value) for value in rest]),
+        )
+    )
 
 
 def _field(value: bytes | None) -> bytes:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from orjson import dumps
 
+from pipeline.errors import DecodeError
 from pipeline.wal.messages import UNCHANGED, Row, Value
 
 SESSION_SETTINGS = {
@@ -33,7 +34,7 @@ ValueEncoder = Callable[[bytes], bytes]
 
 
 class Encoded(NamedTuple):
-    """One row as JSON texts. `exact` holds source texts that jsonb may not carry, by column; None when there are none."""
+    """One row as JSON texts. `exact` holds source texts that jsonb may not carry, by column, or is None."""
 
     record_pk: bytes
     record: bytes
@@ -142,21 +143,28 @@ class RowEncoder:
     def __init__(self, columns: Sequence[tuple[str, int]], key: Sequence[int]) -> None:
         self.names = [name for name, _ in columns]
         self._encoders = [encoder_for(oid) for _, oid in columns]
-        self._prefixes = [
-            (b"{" if i == 0 else b",") + dumps(name) + b":" for i, name in enumerate(self.names)
-        ]
+        self._prefixes = [(b"{" if i == 0 else b",") + dumps(name) + b":" for i, name in enumerate(self.names)]
         self._writers = [_writer(p, encoder_for(oid)) for p, (_, oid) in zip(self._prefixes, columns, strict=True)]
-        self._kept = [(i, oid) for i, (_, oid) in enumerate(columns) if oid in (JSON, JSONB)]
+        self._json = [i for i, (_, oid) in enumerate(columns) if oid == JSON]
+        self._jsonb = [i for i, (_, oid) in enumerate(columns) if oid == JSONB]
+        self._may_need_exact = bool(self._json or self._jsonb)
         self._key = tuple(key)
+        self._width = len(columns)
         self._single_key = self._key[0] if len(self._key) == 1 else None
 
     def encode(self, row: Row, old: Row | None = None) -> Encoded:
-        """A whole row. Values that are UNCHANGED are taken from `old` where it has them, else left out and named."""
+        """A whole row. Values that are UNCHANGED are taken from `old` where it has them, else left out and named.
+
+        Raises DecodeError for a row of another width than the relation's.
+        """
+        if len(row) != self._width:
+            raise DecodeError(f"a row of {len(row)} columns for a relation of {self._width}")
         try:
-            record = b"".join([write(value) for write, value in zip(self._writers, row, strict=True)])  # type: ignore[arg-type]
+            record = b"".join([write(value) for write, value in zip(self._writers, row)])  # type: ignore[arg-type]  # noqa: B905
         except (TypeError, AttributeError):  # an UNCHANGED among the values: no writer takes it
             return self._encode_toasted(row, old)
-        return Encoded(self.key_of(row), (record or b"{") + b"}", self._exact(row) if self._kept else None, None)
+        exact = self._exact(row) if self._may_need_exact else None
+        return Encoded(self.key_of(row), (record or b"{") + b"}", exact, None)
 
     def encode_present(self, row: Row) -> Encoded:
         """Only the key columns, for an old key (`K`): what else the row may hold is not in the WAL."""
@@ -191,17 +199,13 @@ class RowEncoder:
             row = [old[i] if value is UNCHANGED else value for i, value in enumerate(row)]
         present = [i for i, value in enumerate(row) if value is not UNCHANGED]
         unchanged = [self.names[i] for i, value in enumerate(row) if value is UNCHANGED]
-        exact = self._exact(row) if self._kept else None
+        exact = self._exact(row)
         return Encoded(self.key_of(row), self.object(row, present), exact, unchanged or None)
 
     def _exact(self, row: Row) -> bytes | None:
         """json texts that may differ from their jsonb form, and JSON nulls; the shuffle keeps those that do differ."""
-        kept: dict[str, str] = {}
-        for i, oid in self._kept:
-            value = row[i]
-            if isinstance(value, bytes) and (oid == JSON or value == b"null"):
-                kept[self.names[i]] = value.decode()
-        return dumps(kept) if kept else None
+        kept = [i for i in self._jsonb if row[i] == b"null"] + [i for i in self._json if isinstance(row[i], bytes)]
+        return b"{" + b",".join([self._prefixes[i][1:] + string(row[i]) for i in kept]) + b"}" if kept else None  # type: ignore[arg-type]
 
 
 def _writer(prefix: bytes, encode: ValueEncoder) -> Callable[[bytes | None], bytes]:
@@ -225,7 +229,7 @@ def message_record(content: bytes) -> bytes:
     return dumps({"content": text})
 
 
-def annotations(content: bytes) -> bytes | None:
+def transaction_annotations(content: bytes) -> bytes | None:
     """Transaction annotations as JSON text that jsonb takes, or None when the content is not JSON."""
     try:
         json.loads(content)

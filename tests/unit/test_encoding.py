@@ -1,0 +1,136 @@
+"""Values as JSON text by type and source text alone (DESIGN §5)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.wal import encoding
+from pipeline.wal.encoding import JSON, JSONB, RowEncoder
+from pipeline.wal.messages import UNCHANGED
+
+BOOL, INT4, INT8, TEXT, NUMERIC, FLOAT8, TIMESTAMPTZ, INT4_ARRAY = 16, 23, 20, 25, 1700, 701, 1184, 1007
+
+
+@pytest.mark.parametrize(
+    ("type_oid", "source", "written"),
+    [
+        (BOOL, b"t", b"true"),
+        (BOOL, b"f", b"false"),
+        (INT8, b"-9223372036854775808", b"-9223372036854775808"),
+        (NUMERIC, b"1.50", b"1.50"),
+        (NUMERIC, b"NaN", b'"NaN"'),
+        (NUMERIC, b"-Infinity", b'"-Infinity"'),
+        (FLOAT8, b"1e-07", b"1e-07"),
+        (FLOAT8, b"-0", b'"-0"'),
+        (FLOAT8, b"Infinity", b'"Infinity"'),
+        (TEXT, b"1", b'"1"'),
+        (TEXT, 'a"\\\n\x01é🐘'.encode(), '"a\\"\\\\\\n\\u0001é🐘"'.encode()),
+        (TIMESTAMPTZ, b"infinity", b'"infinity"'),
+        (INT4_ARRAY, b"{1,NULL}", b'"{1,NULL}"'),
+        (JSON, b' {"b" : 1} ', b' {"b" : 1} '),
+        (JSONB, b'{"a": [1, 2]}', b'{"a": [1, 2]}'),
+        (JSON, b'"\\u0000"', b'"\\"\\\\u0000\\""'),
+    ],
+)
+def test_each_type(type_oid: int, source: bytes, written: bytes) -> None:
+    assert encoding.encoder_for(type_oid)(source) == written
+
+
+@given(st.text(alphabet=st.characters(exclude_characters="\0", codec="utf-8")))
+def test_any_text_is_a_json_string_of_itself(value: str) -> None:
+    assert json.loads(encoding.string(value.encode())) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        rb'{"a": "\u0000"}',
+        rb'"\ud800"',
+        rb'"\udc00"',
+        rb'"\ud800\u0041"',
+        rb'"\udc00\ud800"',
+        b"1e400000",
+        b"1e-99999999999",
+        b"9" * 140_000,
+        b"[" * 5000 + b"]" * 5000,
+    ],
+)
+def test_json_that_jsonb_refuses(text: bytes) -> None:
+    assert not encoding.jsonb_accepts(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        rb'"\\u0000"',
+        rb'"\ud83d\udc18"',
+        rb'"\\\ud83d\udc18"',
+        b"1e1000",
+        b'"1e400000"',
+        b'"[[["',
+        b'"' + b"[" * 9000 + b'"',
+    ],
+)
+def test_json_that_jsonb_takes(text: bytes) -> None:
+    assert encoding.jsonb_accepts(text)
+
+
+def test_a_row() -> None:
+    encoder = RowEncoder([("id", INT4), ('o"dd', TEXT), ("ok", BOOL), ("none", TEXT)], [0])
+    encoded = encoder.encode([b"7", b"x", b"t", None])
+    assert json.loads(encoded.record) == {"id": 7, 'o"dd': "x", "ok": True, "none": None}
+    assert (encoded.record_pk, encoded.exact, encoded.unchanged) == (b"7", None, None)
+
+
+def test_a_key_of_several_columns_is_an_array_in_the_order_given() -> None:
+    encoder = RowEncoder([("b", TEXT), ("x", TEXT), ("a", INT4)], [2, 0])
+    assert encoder.encode([b"k,1", b"-", b"5"]).record_pk == b'[5,"k,1"]'
+
+
+def test_no_key_and_no_columns() -> None:
+    encoder = RowEncoder([], [])
+    assert encoder.encode([]) == (b"", b"{}", None, None)
+
+
+def test_unchanged_values_come_from_the_old_row_or_are_named() -> None:
+    encoder = RowEncoder([("id", INT4), ("big", TEXT), ("n", NUMERIC)], [0])
+    known = encoder.encode([b"1", UNCHANGED, UNCHANGED], [b"1", b"old", b"2.0"])
+    assert json.loads(known.record) == {"id": 1, "big": "old", "n": 2.0}
+    assert known.unchanged is None
+    unknown = encoder.encode([b"1", UNCHANGED, UNCHANGED])
+    assert json.loads(unknown.record) == {"id": 1}
+    assert unknown.unchanged == ["big", "n"]
+
+
+def test_an_old_key_holds_the_key_alone() -> None:
+    encoder = RowEncoder([("id", INT4), ("v", TEXT)], [0])
+    assert encoder.encode_present([b"3", None]) == (b"3", b'{"id":3}', None, None)
+
+
+def test_changes_are_the_old_values_of_what_differs() -> None:
+    encoder = RowEncoder([("id", INT4), ("v", TEXT), ("w", TEXT)], [0])
+    assert encoder.changes([b"1", b"a", None], [b"1", b"b", None], full=True) == b'{"v":"a"}'
+    assert encoder.changes([b"1", None, None], [b"2", b"b", None], full=False) == b'{"id":1}'
+    assert encoder.changes([b"1", b"a", None], [b"1", UNCHANGED, None], full=True) == b"{}"
+
+
+def test_exact_keeps_json_texts_and_json_null() -> None:
+    encoder = RowEncoder([("j", JSON), ("b", JSONB), ("n", JSONB)], [])
+    assert json.loads(encoder.encode([b'{"a":1}', b"null", b"{}"]).exact or b"") == {"j": '{"a":1}', "b": "null"}
+    assert encoder.encode([None, b"{}", None]).exact is None
+
+
+def test_message_contents() -> None:
+    assert json.loads(encoding.message_record(b"hi")) == {"content": "hi"}
+    assert json.loads(encoding.message_record(b"\xff\x00")) == {"content_base64": "/wA="}
+    assert json.loads(encoding.message_record(b"a\0b")) == {"content_base64": "YQBi"}
+
+
+def test_annotations_must_be_json() -> None:
+    assert encoding.transaction_annotations(b'{"user": 7}') == b'{"user": 7}'
+    assert encoding.transaction_annotations(b"{user") is None
+    assert encoding.transaction_annotations(rb'"\u0000"') is None
