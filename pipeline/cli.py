@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from setproctitle import setproctitle
 
-from pipeline import config as settings
 from pipeline import logs
-from pipeline.config import Config
 from pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pipeline.config import Config
 
 app = typer.Typer(
     name="pipeline",
@@ -26,9 +31,22 @@ app = typer.Typer(
 slots = typer.Typer(help="The replication slots at the source.", no_args_is_help=True)
 app.add_typer(slots, name="slots")
 
-Role = Enum("Role", {name: name for name in ("replication", "shuffle", "schedule", "api")}, type=str)
+
+class Role(StrEnum):
+    """What `serve --only` takes."""
+
+    REPLICATION = "replication"
+    SHUFFLE = "shuffle"
+    SCHEDULE = "schedule"
+    API = "api"
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SECRET_FLAGS = ("--source-dsn", "--database-dsn", "--api-token")
+"""Their values must not be seen in a list of processes."""
 Only = Annotated[Role | None, typer.Option("--only", help="Run this role alone.")]
+
+Accept = Annotated[list[str] | None, typer.Option(help="Name of a finding to take for a warning, if it is an error.")]
 
 
 @app.callback()
@@ -51,7 +69,13 @@ def options(
 ) -> None:
     """Every flag is also a PIPELINE_ variable and a key of pipeline.toml; flags win, then the environment."""
     flags = {name: value for name, value in locals().items() if name not in ("context", "config")}
-    context.obj = lambda: settings.load(config, **flags)
+
+    def load() -> Config:
+        from pipeline import config as settings
+
+        return settings.load(config, **flags)
+
+    context.obj = load
 
 
 @app.command()
@@ -89,14 +113,12 @@ def status(context: typer.Context, as_json: Json = False) -> int:
 
 
 @app.command()
-def check(context: typer.Context, as_json: Json = False) -> int:
+def check(context: typer.Context, as_json: Json = False, accept: Accept = None) -> int:
     """Look at both databases before the first start: what is wrong, and what to do. Changes nothing."""
-    from pipeline import databases
     from pipeline.operations import check as operation
     from pipeline.operations import report
 
-    with databases.resolved(_load(context, "check")) as config:
-        findings = operation.run(config)
+    findings = operation.run(_load(context, "check"), frozenset(accept or ()))
     _print({"data": [vars(finding) for finding in findings]}, as_json, lambda: report.findings(findings))
     return 1 if any(finding.level == "error" for finding in findings) else 0
 
@@ -120,7 +142,7 @@ def slots_list(context: typer.Context, as_json: Json = False) -> int:
     from pipeline.replication import slot
 
     found = _with_source(context, slot.all_slots)
-    _print({"data": [vars(each) for each in found]}, as_json, lambda: report.slots(found))
+    _print({"data": [each.to_json() for each in found]}, as_json, lambda: report.slots(found))
     return 0
 
 
@@ -146,16 +168,57 @@ def slots_delete(context: typer.Context, name: str) -> int:
     return 0
 
 
-def main() -> None:
-    """Run a command; exit 0 done, 1 failed or a difference found, 2 wrong use or setting."""
+def main() -> int:
+    """Run a command; 0 done, 1 failed or a difference found, 2 wrong use or setting, 130 interrupted."""
+    setproctitle(" ".join(["pipeline", *_without_secrets(sys.argv[1:])]))
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        with _plain_errors():
+            status = int(app(standalone_mode=False) or 0)
+            sys.stdout.flush()
+            return status
     except PipelineError as error:
         print(f"pipeline: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except typer.TyperException as error:
-        error.show()
-        sys.exit(2)
+        return error.exit_code
+    except typer.TyperException as error:  # without a command, the message is the help
+        message = error.format_message()
+        print(
+            message if "\n" in message else f"pipeline: {message} `pipeline --help` shows what there is.",
+            file=sys.stderr,
+        )
+        return 2
+    except typer.Abort:
+        return 130
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """One plain line also for what a database or the system refuses where nobody expected it."""
+    try:
+        yield
+    except BrokenPipeError:  # whoever reads our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise PipelineError("the output is closed; read all of it") from None
+    except OSError as error:
+        where = error.filename or "the system"
+        raise PipelineError(f"{where}: {error.strerror or error}; put that right and try again") from error
+    except Exception as error:
+        from pipeline import db
+
+        if (refusal := db.refusal(error)) is None:
+            raise
+        raise refusal from error
+
+
+def _without_secrets(arguments: list[str]) -> list[str]:
+    """The command line as others may see it."""
+    shown = list(arguments)
+    for place, argument in enumerate(arguments):
+        flag, equals, _ = argument.partition("=")
+        if flag in SECRET_FLAGS and equals:
+            shown[place] = f"{flag}=***"
+        elif argument in SECRET_FLAGS and place + 1 < len(shown):
+            shown[place + 1] = "***"
+    return shown
 
 
 def _load(context: typer.Context, role: str) -> Config:
@@ -165,10 +228,12 @@ def _load(context: typer.Context, role: str) -> Config:
 
 
 def _with_source(context: typer.Context, act: Callable[[Any], Any]) -> Any:
+    """Needs no pipeline database: with the source's DSN alone it is not asked for."""
     from pipeline import databases, db
 
+    given = _load(context, "slots")
     with (
-        databases.resolved(_load(context, "slots"), start=False) as config,
+        nullcontext(given) if given.source_dsn else databases.resolved(given, start=False) as config,
         db.connect(config.source, "source", name="pipeline slots") as source,
     ):
         return act(source)
@@ -176,6 +241,6 @@ def _with_source(context: typer.Context, act: Callable[[Any], Any]) -> Any:
 
 def _print(value: Any, as_json: bool, show: Callable[[], None]) -> None:
     if as_json:
-        print(json.dumps(value, default=str, indent=2))
+        print(json.dumps(value, default=lambda it: it.isoformat() if isinstance(it, datetime) else str(it), indent=2))
     else:
         show()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from pipeline.errors import ConfigError
 
 CONFIG_FILE = Path("pipeline.toml")
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+_DSN_FORMS = "a libpq URI (postgresql://user@host/db) or key=value pairs (host=… dbname=…)"
 _IDENTIFIER = r"[^\s.\"]{1,63}"
 
 
@@ -66,9 +68,14 @@ class Config(BaseSettings):
         if value is None or not value.get_secret_value().strip():
             return None
         try:
-            conninfo_to_dict(value.get_secret_value())
+            parts = conninfo_to_dict(value.get_secret_value())
         except ProgrammingError:  # its text may quote the password
-            raise ValueError("expected a libpq URI (postgresql://user@host/db) or key=value pairs") from None
+            raise ValueError(f"expected {_DSN_FORMS}") from None
+        if _splits_wrongly(value.get_secret_value()) or not re.fullmatch(r"[\d, ]*", str(parts.get("port") or "")):
+            raise ValueError(
+                f"expected {_DSN_FORMS}; in a URI, characters such as @ and / of a password must be "
+                "percent-encoded (@ as %40)"
+            )
         return value
 
     @field_validator("tables", mode="before")
@@ -76,6 +83,8 @@ class Config(BaseSettings):
     def _split_tables(cls, value: Any) -> Any:
         if isinstance(value, str):
             value = [part.strip() for part in value.split(",") if part.strip()]
+        if not isinstance(value, list | tuple):
+            raise ValueError("expected a list of `schema.table`, where * matches anything")
         return tuple(value)
 
     @field_validator("tables")
@@ -155,8 +164,19 @@ def _read_file(file: Path | None) -> dict[str, Any]:
         if file is None:
             return {}
         raise ConfigError(f"configuration file {path} does not exist") from None
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"configuration file {path} cannot be read: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"configuration file {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise ConfigError(f"configuration file {path} is not TOML: {error}; correct it, or name another") from None
+
+
+def _splits_wrongly(dsn: str) -> bool:
+    """Whether libpq would take a part of a URI's password for the host, port or database, and print it."""
+    scheme, separator, rest = dsn.partition("://")
+    if not separator or "=" in scheme:
+        return False
+    before_query = rest.partition("?")[0]
+    return before_query.count("@") > 1 or "@" in before_query.partition("/")[2]
 
 
 def _explain(part: Any) -> str:
@@ -165,7 +185,9 @@ def _explain(part: Any) -> str:
         return message
     name = str(part["loc"][0])
     if part["type"] == "extra_forbidden":
-        return f"unknown setting {name!r}; see docs/operations.md for the settings there are"
+        near = difflib.get_close_matches(name, Config.model_fields, 1, 0.5)
+        known = f"did you mean {near[0]}?" if near else f"there are: {', '.join(Config.model_fields)}"
+        return f"unknown setting {name!r} in the configuration file; {known}"
     return f"PIPELINE_{name.upper()}: {message[0].lower()}{message[1:]}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -13,11 +14,23 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 
 from pipeline.config import describe
-from pipeline.errors import Unavailable
+from pipeline.errors import PipelineError, Unavailable
 
 Connection = psycopg.Connection[TupleRow]
 CONNECT_TIMEOUT = 10
 """Seconds to wait for a connection to be accepted."""
+_REMEDIES = (
+    (r"could not translate host name", "correct the host in {setting}"),
+    (r"Connection refused|No such file or directory|timeout|timed out|No route", "start it, or correct {setting}"),
+    (r"password|authentication", "correct user and password in {setting}, PGPASSWORD or PGPASSFILE"),
+    (r'database ".*" does not exist', "create it, or correct {setting}"),
+    (r'role ".*" does not exist', "create it, or correct {setting}"),
+    (r"no pg_hba.conf entry", "allow it in that server's pg_hba.conf, or correct {setting}"),
+    (r"permission denied for database", "grant connect on it to this user, or correct {setting}"),
+    (r"No space left on device", "free some space on its disk"),
+    (r"too many clients|reserved for roles|connection slots", "end other connections, or raise max_connections there"),
+)
+"""What to do, by libpq's or the server's words."""
 
 
 @cache
@@ -40,7 +53,23 @@ def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> C
 
 def unavailable(dsn: str, what: str, error: BaseException) -> Unavailable:
     """The error for a database that refused or dropped a connection."""
-    return Unavailable(f"{what} ({describe(dsn)}) is not available: {one_line(error)}")
+    cause = one_line(error)
+    remedy = next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, cause)), "")
+    remedy = remedy.format(setting="PIPELINE_SOURCE_DSN" if what == "source" else "PIPELINE_DATABASE_DSN")
+    return Unavailable(f"{what} ({describe(dsn)}) is not available: {cause}" + (f"; {remedy}" if remedy else ""))
+
+
+def refusal(error: BaseException) -> PipelineError | None:
+    """What a command says when a database refuses a statement of its; None when the error is no driver's."""
+    if not isinstance(error, psycopg.Error):
+        return None
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        remedy = "connect as a user who may, or grant it"
+    elif isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedColumn):
+        remedy = "its tables are of another version: run `pipeline migrate`, or the version that made them"
+    else:
+        remedy = "run `pipeline check` to see what is wrong"
+    return PipelineError(f"a database refuses: {one_line(error)}; {remedy}")
 
 
 def one_line(error: BaseException) -> str:

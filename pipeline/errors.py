@@ -12,6 +12,7 @@ PipelineError                    exit 1
     ├── SourceUnfit              wal_level, privileges or version of the source
     ├── PublicationMissing       the publication is absent and cannot be made
     ├── SlotMissing              the slot is gone although a position is stored for it: changes may be lost
+    ├── SlotExists               the slot to create is there already
     ├── SlotInUse                another program reads the slot; it may let go, so this is retried while the server runs
     ├── SlotUnusable             the slot is not pgoutput, is two-phase, of another database, or invalidated
     └── DecodeError              bytes that are not the protocol we asked for
@@ -70,6 +71,10 @@ class PublicationMissing(ReplicationError):
 
 class SlotMissing(ReplicationError):
     """The slot is gone, or has moved on, although a position is stored for it."""
+
+
+class SlotExists(ReplicationError):
+    """The slot to create is there already."""
 
 
 class SlotInUse(ReplicationError):

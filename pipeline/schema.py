@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import psycopg
 import sqlalchemy
 from alembic import command
 from alembic.config import Config as AlembicConfig
-from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
-from sqlalchemy.exc import OperationalError, ProgrammingError
+from sqlalchemy.exc import DBAPIError
 
 from pipeline import db
 from pipeline.errors import SchemaError
@@ -53,6 +53,22 @@ def current_revision(connection: db.Connection) -> str | None:
         return None
     row = connection.execute("select version_num from pipeline.alembic_version").fetchone()
     return row[0] if row else None
+
+
+def refuse_unfit(connection: db.Connection) -> None:
+    """Raises SchemaError when `upgrade` would: an unknown revision, or no right to create. Changes nothing."""
+    revision = current_revision(connection)
+    if revision is not None and revision not in _known():
+        raise SchemaError(
+            f"the pipeline database is at revision {revision!r}, which this version of the server does not know; "
+            "run the version that made it, or a newer one"
+        )
+    if revision is None and not _may_create(connection):
+        user, name = connection.info.user, connection.info.dbname
+        raise SchemaError(
+            f'user "{user}" may not create tables in the pipeline database {name}; run there as its owner: '
+            f'grant create on database "{name}" to "{user}", and grant create on schema public to "{user}"'
+        )
 
 
 def head() -> str:
@@ -96,28 +112,30 @@ def _migrating(dsn: str) -> Iterator[AlembicConfig]:
     alembic = _alembic()
     try:
         with engine(dsn).connect() as connection:
-            _refuse_unknown_revision(connection, alembic)
+            refuse_unfit(cast(db.Connection, connection.connection.driver_connection))
+            connection.rollback()
             alembic.attributes["connection"] = connection
             yield alembic
-    except (OperationalError, ProgrammingError) as error:
+    except DBAPIError as error:
         raise _explained(error) from error
     except CommandError as error:
         raise SchemaError(f"migration failed: {error}") from error
 
 
-def _refuse_unknown_revision(connection: sqlalchemy.Connection, alembic: AlembicConfig) -> None:
-    context = MigrationContext.configure(connection, opts={"version_table_schema": SCHEMA})
-    known = {script.revision for script in ScriptDirectory.from_config(alembic).walk_revisions()}
-    unknown = [revision for revision in context.get_current_heads() if revision not in known]
-    connection.rollback()
-    if unknown:
-        raise SchemaError(
-            f"the pipeline database is at revision {unknown[0]!r}, which this version of the server does not know; "
-            "run the version that made it, or a newer one"
-        )
+def _may_create(connection: db.Connection) -> bool:
+    """Whether this user may make what the first migration makes."""
+    row = connection.execute(
+        "select has_database_privilege(current_database(), 'create')"
+        " and coalesce(has_schema_privilege(to_regnamespace('public'), 'create'), false)"
+    ).fetchone()
+    return bool(row and row[0])
 
 
-def _explained(error: OperationalError | ProgrammingError) -> SchemaError:
+def _known() -> set[str]:
+    return {script.revision for script in ScriptDirectory.from_config(_alembic()).walk_revisions()}
+
+
+def _explained(error: DBAPIError) -> SchemaError:
     cause = error.orig
     if isinstance(cause, psycopg.errors.LockNotAvailable):
         return SchemaError(
@@ -129,7 +147,11 @@ def _explained(error: OperationalError | ProgrammingError) -> SchemaError:
             f"the pipeline database's user may not create what the server needs: {db.one_line(cause)}; "
             "grant create on the database and on schema public"
         )
-    return SchemaError(f"migration failed: {db.one_line(cause or error)}")
+    if isinstance(cause, psycopg.errors.DiskFull):
+        return SchemaError(f"the pipeline database's disk is full: {db.one_line(cause)}; free some space there")
+    return SchemaError(
+        f"migration of the pipeline database failed: {db.one_line(cause or error)}; put that right and start again"
+    )
 
 
 def _alembic() -> AlembicConfig:

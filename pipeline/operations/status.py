@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import class_row
 
-from pipeline import db, schema
+from pipeline import db
 from pipeline.catalog import roles, sources
 from pipeline.config import Config
 from pipeline.db import Connection, sql
@@ -78,7 +78,7 @@ def collect(config: Config) -> Status:
 
 def read(config: Config, connection: Connection) -> Status:
     """The status, over a connection to the pipeline database; connects to the source for as long as it takes."""
-    revision = schema.current_revision(connection)
+    revision = _revision(connection)
     if revision is None:
         return Status(reasons=["the pipeline database was never migrated; start `pipeline serve`"])
     stored = sources.find(connection, config.source_id)
@@ -105,6 +105,12 @@ def read(config: Config, connection: Connection) -> Status:
         reasons=reasons,
         **facts,
     )
+
+
+def _revision(connection: Connection) -> str | None:
+    row = connection.execute("select to_regclass('pipeline.alembic_version') is not null").fetchone()
+    found = connection.execute(sql("operations", "revision")).fetchone() if row and row[0] else None
+    return found[0] if found else None
 
 
 def role_reasons(held: Sequence[roles.RoleState], needed: Sequence[str] = ("replication", "shuffle")) -> list[str]:

@@ -31,17 +31,25 @@ class Prepared:
 
 def require_fit(source: Connection) -> None:
     """Raises SourceUnfit when this server cannot be a source: wal_level, version, rights, or a standby."""
-    row = source.execute(sql("replication", "source_settings")).fetchone()
-    assert row is not None  # noqa: S101  one row by construction
-    version, wal_level, may_replicate, user = row
+    version, wal_level, may_replicate, user, standby = settings(source)
     if version < MIN_VERSION:
-        raise SourceUnfit(f"the source runs Postgres {version // 10000}; 14 or newer is needed")
+        raise SourceUnfit(f"the source runs Postgres {version // 10000}, and 14 or newer is needed; upgrade it")
+    if standby:
+        raise SourceUnfit("the source is a standby; point PIPELINE_SOURCE_DSN at its primary")
     if wal_level != "logical":
         raise SourceUnfit(
             f"the source has wal_level = {wal_level}; set wal_level = logical in its configuration and restart it"
         )
     if not may_replicate:
         raise SourceUnfit(f'user "{user}" may not replicate from the source; run: alter role "{user}" with replication')
+
+
+def settings(source: Connection) -> tuple[int, str, bool, str, bool]:
+    """Version, wal_level, whether this user may replicate, its name, and whether the server is a standby."""
+    row = source.execute(sql("replication", "source_settings")).fetchone()
+    assert row is not None  # noqa: S101  the role we are
+    version, wal_level, may_replicate, user, standby = row
+    return version, wal_level, may_replicate, user, standby
 
 
 def shares_database(source: Connection, pipeline: Connection) -> bool:
@@ -70,7 +78,7 @@ def refuse_unfit(config: Config, source: Connection, pipeline: Connection) -> No
         slots.require_usable(slot, source.info.dbname, position)
         slots.require_free(slot)
     elif position is not None:
-        raise _slot_lost(config.slot, position)
+        raise slot_lost(config.slot, position)
     Publisher(source, config.publication, config.tables).require_possible()
 
 
@@ -79,7 +87,7 @@ def prepare(config: Config, source: Connection, pipeline: Connection, identity: 
     refuse_unfit(config, source, pipeline)
     stored = sources.find(pipeline, config.source_id)
     if stored is not None:
-        _require_same(stored, identity, config.slot)
+        require_same(stored, identity, config.slot)
     else:
         stored = Source(
             id=config.source_id or uuid.uuid4(),
@@ -102,7 +110,7 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
     slot = slots.find(source, config.slot)
     if slot is None:
         if position is not None:
-            raise _slot_lost(config.slot, position)
+            raise slot_lost(config.slot, position)
         start = slots.create(source, config.slot)
     else:
         slots.require_usable(slot, source.info.dbname, position)
@@ -111,7 +119,8 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
     writer.begin(pipeline, stored.id, stored.epoch, start)
 
 
-def _require_same(stored: Source, identity: SystemIdentity, slot: str) -> None:
+def require_same(stored: Source, identity: SystemIdentity, slot: str) -> None:
+    """Raises SourceUnfit or SlotMissing when positions are stored for another source or slot than this."""
     if (stored.system_identifier, stored.database_name) != (identity.system_identifier, identity.database):
         raise SourceUnfit(
             f"the source is database {identity.database} of cluster {identity.system_identifier}, but positions are "
@@ -125,7 +134,8 @@ def _require_same(stored: Source, identity: SystemIdentity, slot: str) -> None:
         )
 
 
-def _slot_lost(name: str, position: int) -> SlotMissing:
+def slot_lost(name: str, position: int) -> SlotMissing:
+    """The error for a slot that is gone although a position is stored."""
     return SlotMissing(
         f'slot "{name}" does not exist, but we have stored up to {lsn.show(position)}: it was dropped, and the changes '
         "since are not in the log; start over with a new pipeline database to go on"

@@ -98,7 +98,7 @@ class Publisher:
         if self._name in made:
             reason = "it is in no publication yet: this user may have to own it"
         left_out = {str(table): reason for table in self._uncovered()}
-        for table in self._tables() if self._name in made else []:
+        for table in self.tables() if self._name in made else []:
             if not table.keyed and str(table) not in left_out:
                 left_out[str(table)] = "only inserts and truncates: it has no replica identity (add a primary key)"
         return left_out
@@ -107,7 +107,7 @@ class Publisher:
         """Add tables that have come, move those whose key came or went; returns what cannot be published, and why."""
         published = self._published()
         missing: dict[str, str] = {}
-        tables = self._tables()
+        tables = self.tables()
         for suffix in _PUBLISH:
             name = self._name + suffix
             wanted = {table.oid: table for table in tables if table.keyed == (suffix == "")}
@@ -120,7 +120,7 @@ class Publisher:
         names = [self._name + suffix for suffix in _PUBLISH]
         rows = self._source.execute(sql("replication", "covered_tables"), {"publications": names}).fetchall()
         covered = {row[0] for row in rows}
-        return [table for table in self._tables() if table.oid not in covered]
+        return [table for table in self.tables() if table.oid not in covered]
 
     def _existing(self) -> dict[str, int]:
         names = [self._name + suffix for suffix in _PUBLISH]
@@ -147,7 +147,8 @@ class Publisher:
             f"let an owner of the tables run: create publication {self._name} for table …"
         )
 
-    def _tables(self) -> list[Table]:
+    def tables(self) -> list[Table]:
+        """Every table that is wanted, as it is to be listed."""
         with self._source.cursor(row_factory=class_row(Table)) as cursor:
             tables = cursor.execute(sql("replication", "publishable_tables")).fetchall()
         return [table for table in tables if self._wants(table)]

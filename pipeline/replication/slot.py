@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import psycopg
 from psycopg.rows import class_row
 
 from pipeline import db
 from pipeline.db import Connection, sql
-from pipeline.errors import SlotInUse, SlotMissing, SlotUnusable, SourceUnfit
+from pipeline.errors import ConfigError, SlotExists, SlotInUse, SlotMissing, SlotUnusable, SourceUnfit
 from pipeline.replication.stream import APPLICATION_NAME
 from pipeline.wal import lsn
 
@@ -33,6 +34,13 @@ class Slot:
     wal_status: str | None
     retained_bytes: int | None
 
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`: LSNs as Postgres prints them."""
+        values = asdict(self)
+        for name in ("restart_lsn", "confirmed_lsn"):
+            values[name] = None if values[name] is None else lsn.show(values[name])
+        return values
+
 
 def find(connection: Connection, name: str) -> Slot | None:
     """The slot of this name, whichever database it belongs to."""
@@ -48,12 +56,21 @@ def all_slots(connection: Connection) -> list[Slot]:
 def create(connection: Connection, name: str) -> int:
     """Make the slot; returns the LSN from which it streams. Waits for transactions that are running now.
 
-    Raises SourceUnfit when privileges, wal_level or free slots are missing.
+    Raises SlotExists, ConfigError for a name that Postgres refuses, and SourceUnfit when privileges, wal_level or free
+    slots are missing.
     """
     try:
         row = connection.execute(sql("replication", "create_slot"), {"name": name}).fetchone()
-    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ObjectNotInPrerequisiteState) as error:
-        raise SourceUnfit(f'cannot create slot "{name}": {db.one_line(error)}') from error
+    except psycopg.errors.DuplicateObject as error:
+        raise SlotExists(f'slot "{name}" exists already; choose another name, or delete it first') from error
+    except psycopg.errors.InvalidName as error:
+        raise ConfigError(f"{db.one_line(error)}; use lower case letters, digits and _") from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise _not_permitted(connection, f'create slot "{name}"', error) from error
+    except psycopg.errors.ObjectNotInPrerequisiteState as error:
+        raise SourceUnfit(
+            f'cannot create slot "{name}": {db.one_line(error)}; set it at the source and restart it'
+        ) from error
     except psycopg.errors.ConfigurationLimitExceeded as error:
         raise SourceUnfit(
             f'cannot create slot "{name}": {db.one_line(error)}; raise max_replication_slots or drop an unused slot'
@@ -67,7 +84,9 @@ def drop(connection: Connection, name: str) -> None:
     try:
         connection.execute("select pg_drop_replication_slot(%s)", (name,))
     except psycopg.errors.UndefinedObject as error:
-        raise SlotMissing(f'slot "{name}" does not exist') from error
+        raise SlotMissing(f'slot "{name}" does not exist; `pipeline slots list` shows those that do') from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise _not_permitted(connection, f'drop slot "{name}"', error) from error
     except psycopg.errors.ObjectInUse as error:
         raise SlotInUse(f"{db.one_line(error)}; stop that program first") from error
 
@@ -86,12 +105,13 @@ def require_usable(slot: Slot, database: str, position: int | None) -> None:
         raise SlotUnusable(
             f"{name} has been invalidated: the source removed WAL it still needed"
             + (f", from {lsn.show(position)} on" if position is not None else "")
-            + "; changes since are lost to it"
+            + ", and changes since are lost to it; drop it and start over with a new pipeline database"
         )
     if position is not None and slot.confirmed_lsn > position:
         raise SlotMissing(
             f"{name} was confirmed up to {lsn.show(slot.confirmed_lsn)} by somebody else, but we have stored only up "
-            f"to {lsn.show(position)}: the changes in between are gone"
+            f"to {lsn.show(position)}, and the changes in between are gone; drop it and start over with a new "
+            "pipeline database"
         )
 
 
@@ -109,3 +129,8 @@ def evict(connection: Connection, slot: Slot) -> None:
     """End a walsender that an earlier worker of ours left behind. Only the holder of the replication role may."""
     if slot.active_pid is not None and slot.holder == APPLICATION_NAME:
         connection.execute("select pg_terminate_backend(%s)", (slot.active_pid,))
+
+
+def _not_permitted(connection: Connection, what: str, error: psycopg.Error) -> SourceUnfit:
+    user = connection.info.user
+    return SourceUnfit(f'cannot {what}: {db.one_line(error)}; run: alter role "{user}" with replication')

@@ -71,5 +71,5 @@ def test_a_lost_a_repeated_and_a_misplaced_change_are_differences(events: list[s
         return [Change("public.t", "insert", "", {"note": note}) for note in notes]
 
     assert assert_same(changes(["a", "b", "c"]), changes(["a", "b", "c"])) == 3
-    with pytest.raises(AssertionError, match="change [34]|change 2"):
+    with pytest.raises(AssertionError, match=r"change [234]: "):
         assert_same(changes(events), changes(["a", "b", "c"]))

@@ -1,0 +1,102 @@
+"""The demo as a reader of the log: follows it live by `seq`, woken by NOTIFY, and reads it whole for the check."""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+
+from pipeline import db
+from pipeline.db import Connection, sql
+from pipeline.demo.verdict import Change, Event
+from pipeline.errors import PipelineError
+from pipeline.events import log
+
+MARK = "demo"
+"""Prefix of the messages that mark where a run begins and ends."""
+
+
+class Follower(threading.Thread):
+    """Reads `where seq > $last order by seq`, as any SQL reader does, and remembers what it saw and when."""
+
+    def __init__(self, dsn: str, begin: str) -> None:
+        """`begin`: the mark after which counting starts; before it may come what an earlier run left."""
+        super().__init__(name="follower", daemon=True)
+        self._begin = begin
+        self._connection = db.connect(dsn, "pipeline database", name="demo follower")
+        self._connection.execute(f"listen {log.CHANNEL}")
+        self._last = log.last_seq(self._connection, log.DEFAULT)
+        self._stopping = threading.Event()
+        self.failure: str | None = None
+        self.seqs = array("q")
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.marks: dict[str, int] = {}
+        self.arrived: dict[int, float] = {}
+        """When the first event of a transaction was here."""
+
+    def run(self) -> None:
+        """Follow until stopped."""
+        try:
+            while not self._stopping.is_set():
+                while self._read():
+                    continue
+                for _ in self._connection.notifies(timeout=0.5, stop_after=1):
+                    pass
+        except psycopg.Error as error:
+            self.failure = f"the pipeline database went away: {db.one_line(error)}"
+        finally:
+            self._connection.close()
+
+    def stop(self) -> None:
+        """End, within half a second."""
+        self._stopping.set()
+        if self.is_alive():
+            self.join()
+
+    def wait_for(self, mark: str, seconds: float) -> bool:
+        """Whether a mark has arrived, given so much time. Raises PipelineError when the reader has failed."""
+        deadline = time.monotonic() + seconds
+        while mark not in self.marks:
+            if self.failure:
+                raise PipelineError(self.failure)
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def _read(self) -> int:
+        rows = self._connection.execute(sql("demo", "follow_events"), {"seq": self._last}).fetchall()
+        now = time.monotonic()
+        for seq, xid, table, action, content in rows:
+            if action == "message" and table == MARK:
+                self.marks[content] = seq
+            elif self._begin in self.marks:
+                self.seqs.append(seq)
+                self.counts[table, action] += 1
+                self.arrived.setdefault(xid, now)
+        self._last = rows[-1][0] if rows else self._last
+        return len(rows)
+
+
+def mark(source: Connection, name: str) -> None:
+    """Write a message into the source's WAL that becomes an event of its own."""
+    source.execute("select pg_logical_emit_message(true, %s, %s)", (MARK, name))
+
+
+def read_events(connection: Connection, after: int, until: int) -> Iterator[Event]:
+    """The log between two positions, both left out; in pieces, so that it may be long."""
+    with connection.transaction(), connection.cursor(name="demo_events") as cursor:
+        cursor.itersize = 5000
+        cursor.execute(sql("demo", "read_events"), {"after": after, "until": until})
+        for seq, lsn, idx, xid, table, action, key, values, old in cursor:
+            yield Event(seq, lsn, idx, xid, Change(table, action, tuple(key), values, old))
+
+
+def latest(connection: Connection, after: int, rows: int) -> list[tuple[Any, ...]]:
+    """The newest events, newest first: seq, table, action, record_pk, record, changes."""
+    return connection.execute(sql("demo", "latest_events"), {"seq": after, "rows": rows}).fetchall()

@@ -1,0 +1,122 @@
+"""A session at the source that writes down what it does, as Postgres itself returns it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, LiteralString
+
+from psycopg import Cursor
+from psycopg.sql import SQL, Composed, Identifier, Placeholder
+
+from pipeline import db
+from pipeline.demo.verdict import Change, Record, Transaction, Values
+
+KEYS = {"customers": ("id",), "stock": ("sku",), "orders": ("id",), "order_lines": ("order_id", "line_no")}
+"""Primary key columns of the shop's tables."""
+FULL = {"stock"}
+"""Tables whose WAL carries whole old rows."""
+_BOOL = 16
+_BOOLS = {"t": "true", "f": "false"}
+_TEXT_FORM = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres"
+
+
+class RecordingSession:
+    """A connection of its own. `record` gets every transaction once its COMMIT has returned; one thread at a time."""
+
+    def __init__(self, dsn: str, name: str) -> None:
+        self._connection = db.connect(dsn, "source", name=name, options=_TEXT_FORM)
+        self._changes: list[Change] = []
+        self.record = Record()
+        self.savepoints = 0
+        """How often work was undone back to a savepoint."""
+
+    def close(self) -> None:
+        """End the session; what is open is rolled back."""
+        self._connection.close()
+
+    @contextmanager
+    def transaction(self, *, rollback: bool = False) -> Iterator[None]:
+        """A transaction; with `rollback` all it did is undone at its end."""
+        self._changes = []
+        began = time.monotonic()
+        with self._connection.transaction(force_rollback=rollback):
+            yield
+            row = self._connection.execute("select pg_current_xact_id_if_assigned()::text::bigint").fetchone()
+        ended = time.monotonic()
+        if row is None or row[0] is None:
+            return  # it wrote nothing, and has no number
+        xid = row[0] % 2**32
+        if rollback or not self._changes:
+            self.record.silent.add(xid)
+        else:
+            self.record.committed.append(Transaction(xid, began, ended, tuple(self._changes)))
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """A savepoint; when the block raises, what it did is undone, at the source and in the record."""
+        kept = len(self._changes)
+        try:
+            with self._connection.transaction():
+                yield
+        except BaseException:
+            del self._changes[kept:]
+            self.savepoints += 1
+            raise
+
+    def insert(self, table: str, **values: Any) -> Values:
+        """Insert one row; returns it."""
+        query = SQL("insert into shop.{} ({}) values ({}) returning *").format(
+            Identifier(table), SQL(", ").join(map(Identifier, values)), SQL(", ").join(map(Placeholder, values))
+        )
+        (row,) = self._run(query, values)
+        self._note(table, "insert", row)
+        return row
+
+    def update(self, table: str, assignments: LiteralString, where: LiteralString, **values: Any) -> list[Values]:
+        """Update rows, each to its next version; returns them in the order in which they were written."""
+        query = SQL("update shop.{} set {}, version = version + 1 where {} returning old.*, new.*").format(
+            Identifier(table), SQL(assignments), SQL(where)
+        )
+        rows = self._run(query, values, versions=2)
+        for old, new in zip(rows[::2], rows[1::2], strict=True):
+            changed = {column: old[column] for column in old if old[column] != new[column]}
+            self._note(table, "update", new, changed if table in FULL else None)
+        return rows[1::2]
+
+    def delete(self, table: str, where: LiteralString, **values: Any) -> list[Values]:
+        """Delete rows; returns them in the order in which they were deleted."""
+        rows = self._run(SQL("delete from shop.{} where {} returning *").format(Identifier(table), SQL(where)), values)
+        for row in rows:
+            self._note(table, "delete", row if table in FULL else {column: row[column] for column in KEYS[table]})
+        return rows
+
+    def column(self, query: LiteralString, **values: Any) -> list[Any]:
+        """The first column of a query that changes nothing."""
+        return [row[0] for row in self._connection.execute(query, values).fetchall()]
+
+    def _run(self, query: Composed, values: dict[str, Any], versions: int = 1) -> list[Values]:
+        return list(_texts(self._connection.execute(query, values), versions))
+
+    def _note(self, table: str, action: str, row: Values, old: Values | None = None) -> None:
+        key = tuple(row[column] or "" for column in KEYS[table])
+        self._changes.append(Change(f"shop.{table}", action, key, row, old))
+
+
+def _texts(cursor: Cursor[Any], versions: int) -> Iterator[Values]:
+    """Rows as the texts that Postgres sent; `versions` of a row stand side by side in a result row."""
+    result, columns = cursor.pgresult, cursor.description or []
+    if result is None:
+        return
+    width = len(columns) // versions
+    names: Sequence[tuple[int, str, bool]] = [(i, c.name, c.type_code == _BOOL) for i, c in enumerate(columns)]
+    for row in range(result.ntuples):
+        for start in range(0, len(columns), width):
+            yield {name: _text(result.get_value(row, i), is_bool) for i, name, is_bool in names[start : start + width]}
+
+
+def _text(value: bytes | None, is_bool: bool) -> str | None:
+    if value is None:
+        return None
+    return _BOOLS[value.decode()] if is_bool else value.decode()

@@ -1,0 +1,165 @@
+"""What the demo looks like: a live screen on a terminal, a plain line every two seconds anywhere else."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+ROWS = 6
+"""Latest events that are shown."""
+_COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
+_PLAIN_EVERY = 2.0
+_RATE_OVER = 3.0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One moment. `latest`: seq, table, action, record_pk, record, changes."""
+
+    elapsed: float
+    seconds: float
+    doing: str
+    commits: int
+    rollbacks: int
+    events: int
+    lag_bytes: int | None
+    lag_seconds: float | None
+    counts: Mapping[tuple[str, str], int]
+    latest: Sequence[tuple[Any, ...]]
+
+
+class _Rates:
+    """Commits and events per second over the last moments."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int, int]] = deque()
+
+    def add(self, now: Snapshot) -> tuple[float, float]:
+        samples = self._samples
+        samples.append((time.monotonic(), now.commits, now.events))
+        while samples[-1][0] - samples[0][0] > _RATE_OVER:
+            samples.popleft()
+        (start, commits, events), (end, *_) = samples[0], samples[-1]
+        passed = max(end - start, 0.001)
+        return (now.commits - commits) / passed, (now.events - events) / passed
+
+
+@contextmanager
+def shown(console: Console, tables: Sequence[str]) -> Iterator[Callable[[Snapshot], None]]:
+    """Give each moment to the function this yields; the last one stays on the screen."""
+    rates = _Rates()
+    if not console.is_terminal:
+        yield _plain(console, rates)
+        return
+    with Live(console=console, auto_refresh=False, transient=False) as live:
+        yield lambda now: live.update(_picture(now, rates.add(now), tables), refresh=True)
+
+
+def _plain(console: Console, rates: _Rates) -> Callable[[Snapshot], None]:
+    due = _PLAIN_EVERY
+
+    def show(now: Snapshot) -> None:
+        nonlocal due
+        commits, events = rates.add(now)
+        if now.elapsed >= due:
+            due = now.elapsed + _PLAIN_EVERY
+            console.print(
+                f"{now.elapsed:5.1f} s  {now.commits:6,} commits ({commits:,.0f}/s)  "
+                f"{now.events:7,} events ({events:,.0f}/s)  lag {_lag(now)}"
+            )
+
+    return show
+
+
+def _picture(now: Snapshot, rates: tuple[float, float], tables: Sequence[str]) -> Panel:
+    body = Group(_headline(now), Text(), _figures(now, rates), Text(), _counts(now, tables), Text(), _events(now))
+    return Panel(body, title="[b]a tea shop[/b]  →  WAL  →  [b]sequin_events[/b]", border_style="cyan", width=100)
+
+
+def _headline(now: Snapshot) -> Table:
+    line = Table.grid(padding=(0, 2), expand=True)
+    line.add_column(width=36)
+    line.add_column(ratio=1)
+    line.add_column(width=12, justify="right")
+    bar = ProgressBar(total=now.seconds, completed=min(now.elapsed, now.seconds), complete_style="cyan")
+    line.add_row(now.doing, bar, f"{min(now.elapsed, now.seconds):.0f} of {now.seconds:.0f} s")
+    return line
+
+
+def _figures(now: Snapshot, rates: tuple[float, float]) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    for _ in range(4):
+        grid.add_column(ratio=1, no_wrap=True)
+    grid.add_row(
+        Text.assemble((f"{rates[0]:,.0f}", "bold"), " commits/s"),
+        Text.assemble((f"{rates[1]:,.0f}", "bold"), " events/s"),
+        Text.assemble("lag ", (_lag(now), "bold")),
+        Text.assemble((f"{now.rollbacks:,}", "bold"), " rolled back"),
+    )
+    grid.add_row(*(Text(text, style="dim") for text in (f"{now.commits:,} in all", f"{now.events:,} in all", "", "")))
+    return grid
+
+
+def _counts(now: Snapshot, tables: Sequence[str]) -> Table:
+    table = Table(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("table", ratio=2)
+    for action, colour in _COLOURS.items():
+        table.add_column(action, justify="right", style=colour, ratio=1)
+    for name in tables:
+        table.add_row(f"shop.{name}", *(f"{now.counts.get((name, action), 0):,}" for action in _COLOURS))
+    return table
+
+
+def _events(now: Snapshot) -> Table:
+    table = Table(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("seq", justify="right", width=7)
+    table.add_column("table", width=11)
+    table.add_column("action", width=6)
+    table.add_column("key", width=8, no_wrap=True)
+    table.add_column("what", ratio=1, no_wrap=True, overflow="ellipsis")
+    for seq, name, action, key, record, changes in [*now.latest, *[("",) * 4 + ({}, None)] * ROWS][:ROWS]:
+        what = Text(_short(action, record, changes))
+        table.add_row(f"{seq}", name, Text(action, style=_COLOURS.get(action, "")), Text(key), what)
+    return table
+
+
+def _short(action: str, record: Mapping[str, Any], changes: Mapping[str, Any] | None) -> str:
+    """The interesting part of an event in one line: what changed where it is known, else the values there are."""
+    if action == "update" and changes:
+        parts = [f"{name} {changes[name]} → {record.get(name)}" for name in changes if name != "version"]
+    else:
+        parts = [f"{name}={value}" for name, value in _worth(record)]
+    return " ".join("  ".join(parts).split(" ")).replace("\n", "↵").replace("\t", " ")
+
+
+def _worth(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    first = ("state", "total", "quantity", "sku", "name", "title", "email", "note")
+    dull = ("id", "order_id", "line_no", "version", "customer_id")
+    names = [name for name in first if name in record] + [n for n in record if n not in first and n not in dull]
+    yield from ((name, record[name]) for name in names if record[name] is not None)
+
+
+def totals(counts: Mapping[tuple[str, str], int]) -> str:
+    """So many of each action, in words."""
+    by_action: Counter[str] = Counter()
+    for (_, action), count in counts.items():
+        by_action[action] += count
+    return ", ".join(f"{by_action[action]:,} {action}s" for action in _COLOURS)
+
+
+def _lag(now: Snapshot) -> str:
+    if now.lag_bytes is None:
+        return "unknown"
+    size = f"{now.lag_bytes / 1000:,.0f} kB" if now.lag_bytes < 10_000_000 else f"{now.lag_bytes / 1e6:,.0f} MB"
+    return size if now.lag_seconds is None else f"{now.lag_seconds:.1f} s, {size}"

@@ -1,0 +1,110 @@
+"""The real server as a child process: `pipeline serve` on the demo's data directory, with its log in a file."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pipeline
+from pipeline.errors import PipelineError
+
+READY_TIMEOUT = 60.0
+"""Seconds until /readyz must say yes; a server of an earlier demo may still be draining."""
+STOP_TIMEOUT = 35.0
+_LAST_LINES = 12
+
+# It ends with us, even by kill -9: Linux then sends it SIGTERM, and it drains.
+_UNTIL_PARENT_ENDS = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG, kept over exec
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("the demo is gone")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class ServerProcess:
+    """`pipeline serve`, running from construction until `stop`."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.log = data_dir / "serve.log"
+        self.port = _free_port()
+        serve = [sys.executable, "-m", "pipeline", "--config", os.devnull, "serve"]
+        if sys.platform == "linux":
+            serve = [sys.executable, "-I", "-S", "-c", _UNTIL_PARENT_ENDS, str(os.getpid()), *serve]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                serve,
+                env=_environment(data_dir, self.port),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for us; we tell it to stop
+            )
+
+    def require_alive(self) -> None:
+        """Raises PipelineError with the end of its log when it has ended."""
+        code = self._process.poll()
+        if code is not None:
+            ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit status {code}"
+            raise PipelineError(f"the server {ended}; the end of {self.log}:\n{self._last_lines()}")
+
+    def wait_until_ready(self) -> None:
+        """Raises PipelineError when it ends instead, or is not ready in time."""
+        deadline = time.monotonic() + READY_TIMEOUT
+        while (reason := self._not_ready()) is not None:
+            self.require_alive()
+            if time.monotonic() > deadline:
+                raise PipelineError(f"the server is not ready after {READY_TIMEOUT:.0f} s: {reason}; see {self.log}")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Drain it; kill it when that takes too long, or at Ctrl-C."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_TIMEOUT)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            self._process.kill()
+            self._process.wait()
+
+    def _not_ready(self) -> str | None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request("GET", "/readyz")
+            answer = connection.getresponse()
+            body = answer.read()
+            return None if answer.status == 200 else "; ".join(json.loads(body)["reasons"])
+        except (OSError, http.client.HTTPException) as error:
+            return str(error)
+        finally:
+            connection.close()
+
+    def _last_lines(self) -> str:
+        lines = self.log.read_text("utf-8", errors="replace").splitlines()
+        return "\n".join(f"  {line}" for line in lines[-_LAST_LINES:])
+
+
+def _environment(data_dir: Path, port: int) -> dict[str, str]:
+    """Ours, which has no settings left, and this package wherever we have it from, not what the folder may hold."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(Path(pipeline.__file__).parents[1]),
+        "PYTHONSAFEPATH": "1",
+        "PIPELINE_DATA_DIR": str(data_dir),
+        "PIPELINE_HTTP_PORT": str(port),
+        "PIPELINE_LOG_FORMAT": "text",
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

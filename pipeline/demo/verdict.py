@@ -1,0 +1,173 @@
+"""The check: what the writers wrote down against what the log holds. Pure, and knows nothing of how the log is made.
+
+What must hold, and is known without the product:
+
+- each transaction that committed is there once, whole, its changes in the order of its statements, every value equal;
+- nothing else is there: no rolled back transaction, no part undone by a savepoint, nothing unknown;
+- a transaction that began after another's commit had returned comes after it;
+- each row's events are its life: inserted at version 1, each update one version on, nothing after its delete;
+- seq, commit_lsn and commit_idx say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import groupby, zip_longest
+from operator import attrgetter
+
+Values = Mapping[str, str | None]
+"""Column to the text that Postgres prints, None for NULL."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One row changed. `values`: of a delete, what the replica identity has; `old`: old values that the WAL has."""
+
+    table: str
+    action: str
+    key: tuple[str, ...]
+    values: Values
+    old: Values | None = None
+
+    def __str__(self) -> str:
+        return f"{self.action} of {self.table} {', '.join(self.key)}"
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A transaction as its writer knows it. `began` and `ended`: one clock, before BEGIN and after COMMIT returned."""
+
+    xid: int
+    began: float
+    ended: float
+    changes: tuple[Change, ...]
+
+
+@dataclass
+class Record:
+    """What the writers did. `silent`: xids of transactions that must leave no event, such as those rolled back."""
+
+    committed: list[Transaction] = field(default_factory=list)
+    silent: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Event:
+    """A row of sequin_events."""
+
+    seq: int
+    commit_lsn: int
+    commit_idx: int
+    xid: int
+    change: Change
+
+
+def verdict(record: Record, events: Iterable[Event]) -> list[str]:
+    """Every difference, in plain words; empty when every change arrived once, in order. Events come as read."""
+    arrived = [list(group) for _, group in groupby(events, key=attrgetter("xid"))]
+    known = {transaction.xid: transaction for transaction in record.committed}
+    differences = [
+        *_strangers(arrived, known.keys(), record.silent),
+        *_missing(arrived, record.committed),
+        *_positions(arrived),
+        *_disorder([known[group[0].xid] for group in arrived if group[0].xid in known]),
+        *_broken_lives(event for group in arrived for event in group),
+    ]
+    for group in arrived:
+        if group[0].xid in known:
+            differences += _unlike(known[group[0].xid], group)
+    return differences
+
+
+def _strangers(arrived: Sequence[Sequence[Event]], known: Set[int], silent: Set[int]) -> Iterator[str]:
+    seen: set[int] = set()
+    for group in arrived:
+        first = group[0]
+        if first.xid in silent:
+            yield f"seq {first.seq}: {first.change} by transaction {first.xid}, which was rolled back"
+        elif first.xid not in known:
+            yield f"seq {first.seq}: {first.change} by transaction {first.xid}, which no writer knows"
+        elif first.xid in seen:
+            yield f"seq {first.seq}: {first.change} by transaction {first.xid}, of which events came before"
+        seen.add(first.xid)
+
+
+def _missing(arrived: Sequence[Sequence[Event]], committed: Iterable[Transaction]) -> Iterator[str]:
+    seen = {group[0].xid for group in arrived}
+    for transaction in committed:
+        if transaction.xid not in seen:
+            changes = transaction.changes
+            yield f"transaction {transaction.xid} is missing: {len(changes)} changes, the first an {changes[0]}"
+
+
+def _positions(arrived: Sequence[Sequence[Event]]) -> Iterator[str]:
+    seq = lsn = 0
+    for group in arrived:
+        xid, at = group[0].xid, group[0].commit_lsn
+        if at <= lsn:
+            yield f"transaction {xid}: its commit_lsn {at} is not above {lsn}, that of the transaction before"
+        lsn = at
+        for idx, event in enumerate(group):
+            if event.seq <= seq:
+                yield f"seq {event.seq} comes after {seq}"
+            if (event.commit_lsn, event.commit_idx) != (at, idx):
+                yield f"seq {event.seq}: is at {event.commit_lsn}, {event.commit_idx}; {at}, {idx} was expected"
+            seq = event.seq
+
+
+def _disorder(transactions: Iterable[Transaction]) -> Iterator[str]:
+    latest: Transaction | None = None
+    for transaction in transactions:
+        if latest is not None and transaction.ended < latest.began:
+            yield f"transaction {transaction.xid} comes after {latest.xid}, which began when it had already committed"
+        if latest is None or transaction.began > latest.began:
+            latest = transaction
+
+
+def _broken_lives(events: Iterable[Event]) -> Iterator[str]:
+    versions: dict[tuple[str, tuple[str, ...]], int] = {}
+    for event in events:
+        change = event.change
+        row = change.table, change.key
+        before = versions.get(row, 0)
+        if change.action == "delete":
+            if not before:
+                yield f"seq {event.seq}: {change}, a row that is not there"
+            versions.pop(row, None)
+            continue
+        version = int(change.values.get("version") or 0)
+        if version != before + 1 or (change.action == "insert") != (before == 0):
+            yield f"seq {event.seq}: {change} to version {version}, which was at {before or 'none'}"
+        versions[row] = version
+
+
+def _unlike(transaction: Transaction, group: Sequence[Event]) -> Iterator[str]:
+    """The first difference inside of a transaction: what follows it is mostly its consequence."""
+    for idx, (wanted, event) in enumerate(zip_longest(transaction.changes, group)):
+        where = f"transaction {transaction.xid}, change {idx}"
+        if event is None:
+            yield f"{where}: {wanted} is missing"
+            return
+        if wanted is None:
+            yield f"{where}: {event.change} (seq {event.seq}) is one too many"
+            return
+        if wanted != event.change:
+            yield f"{where} (seq {event.seq}): {_contrast(wanted, event.change)}"
+            return
+
+
+def _contrast(wanted: Change, found: Change) -> str:
+    if str(wanted) != str(found):
+        return f"{found}, where the writer made an {wanted}"
+    for what, ours, theirs in (("", wanted.values, found.values), ("old ", wanted.old or {}, found.old or {})):
+        for column in sorted({*ours, *theirs}):
+            if ours.get(column) != theirs.get(column) or (column in ours) != (column in theirs):
+                return (
+                    f"{wanted}: {what}{column} is {_shown(theirs, column)}, and the writer has {_shown(ours, column)}"
+                )
+    return f"{wanted}: old values are {'present' if found.old is not None else 'absent'}, against expectation"
+
+
+def _shown(values: Values, column: str) -> str:
+    return repr(values[column]) if column in values else "absent"

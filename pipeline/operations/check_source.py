@@ -1,0 +1,198 @@
+"""The source's part of the preflight: can it be replicated from, and what of it will not be captured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from psycopg.rows import class_row
+
+from pipeline.catalog.sources import Source
+from pipeline.config import Config
+from pipeline.db import Connection, sql
+from pipeline.operations.findings import Finding, Findings, guarded, some
+from pipeline.replication import preparation
+from pipeline.replication import slot as slots
+from pipeline.replication.publications import Publisher, Table
+from pipeline.replication.stream import APPLICATION_NAME, ReplicationStream
+from pipeline.wal import lsn
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the pipeline database has stored of the source: None before the first start."""
+
+    stored: Source | None = None
+    position: int | None = None
+
+
+@dataclass(frozen=True)
+class _Limits:
+    max_slots: int
+    slots: int
+    max_senders: int
+    senders: int
+    slot_keeps: str
+    slot_timeout: str | None
+    synchronous_names: str
+
+
+@dataclass(frozen=True)
+class _Publication:
+    oid: int
+    all_tables: bool
+    via_root: bool
+    left_out: list[str]
+
+
+def run(config: Config, dsn: str, source: Connection, pipeline: Connection | None, known: Known) -> Findings:
+    """Everything about the source at `dsn`, given what is known of it. `pipeline` is None when it does not answer."""
+    parts: dict[str, Callable[[], Iterable[Finding]]] = {
+        "source": lambda: _settings(source),
+        "replication": lambda: _replicates(config, dsn, known),
+        "slot": lambda: _slot(config, source, known),
+        "limits": lambda: _limits(config, source),
+        "tables": lambda: _tables(config, source, pipeline, known),
+    }
+    for name, look in parts.items():
+        found = list(guarded(name, look))
+        yield from found
+        if name == "source" and any(finding.level == "error" for finding in found):
+            return
+
+
+def _settings(source: Connection) -> Findings:
+    _, wal_level, may_replicate, user, standby = preparation.settings(source)
+    if standby:
+        yield Finding("error", "source", "is a standby", "point PIPELINE_SOURCE_DSN at its primary")
+    if wal_level == "logical":
+        yield Finding("ok", "wal_level", "logical")
+    else:
+        text = f"wal_level = {wal_level}, and decoding needs logical"
+        yield Finding("error", "wal_level", text, "set wal_level = logical in its configuration and restart the source")
+    if may_replicate:
+        yield Finding("ok", "replication right", f'user "{user}" may replicate')
+    else:
+        text = f'user "{user}" may not replicate'
+        yield Finding("error", "replication right", text, f'alter role "{user}" with replication')
+
+
+def _replicates(config: Config, dsn: str, known: Known) -> Findings:
+    stream = ReplicationStream(dsn)
+    try:
+        identity = stream.identify()
+    finally:
+        stream.close()
+    if known.stored:
+        preparation.require_same(known.stored, identity, config.slot)
+    yield Finding("ok", "replication", f"cluster {identity.system_identifier} accepts a replication connection")
+
+
+def _slot(config: Config, source: Connection, known: Known) -> Findings:
+    slot = slots.find(source, config.slot)
+    if slot is None:
+        if known.position is not None:
+            raise preparation.slot_lost(config.slot, known.position)
+        yield Finding("ok", "slot", f'"{config.slot}" will be made')
+        return
+    slots.require_usable(slot, source.info.dbname, known.position)
+    slots.require_free(slot)
+    reader = f"read by our worker (pid {slot.active_pid})" if slot.active_pid else "free"
+    yield Finding("ok", "slot", f'"{slot.name}" is {reader}, confirmed up to {lsn.show(slot.confirmed_lsn or 0)}')
+
+
+def _limits(config: Config, source: Connection) -> Findings:
+    with source.cursor(row_factory=class_row(_Limits)) as cursor:
+        limits = cursor.execute(sql("operations", "source_limits")).fetchone()
+    assert limits is not None  # noqa: S101  a query without a table
+    slot = slots.find(source, config.slot)
+    running = slot is not None and slot.active_pid is not None
+    yield _free("max_replication_slots", limits.max_slots - limits.slots, limits.max_slots, slot is not None)
+    yield _free("max_wal_senders", limits.max_senders - limits.senders, limits.max_senders, running)
+    if limits.slot_keeps != "-1":
+        text = f"a slot that holds back more than {limits.slot_keeps} of WAL is invalidated, and changes are lost to it"
+        yield Finding("warning", "max_slot_wal_keep_size", text, "watch the lag; -1 holds back what is needed")
+    if limits.slot_timeout:
+        text = f"a slot that nobody reads for {limits.slot_timeout} is invalidated, and changes are lost to it"
+        remedy = "never stop the server for so long, or set idle_replication_slot_timeout = 0"
+        yield Finding("warning", "idle_replication_slot_timeout", text, remedy)
+    if waits_for_us(limits.synchronous_names):
+        text = f"synchronous_standby_names = '{limits.synchronous_names}' makes users' commits wait for this server"
+        remedy = "name the standbys there, or run `pipeline check --accept synchronous_standby_names`"
+        yield Finding("error", "synchronous_standby_names", text, remedy)
+
+
+def _free(name: str, free: int, most: int, have_ours: bool) -> Finding:
+    if have_ours or free > 0:
+        return Finding("ok", name, f"{free} of {most} are free" + (", one of the others is ours" if have_ours else ""))
+    return Finding("error", name, f"all {most} are in use", f"raise {name}, or end what does not need its own")
+
+
+def waits_for_us(names: str) -> bool:
+    """Whether this value of synchronous_standby_names can choose our walsender."""
+    listed = re.sub(r"^\s*((first|any)\s+)?\d+\s*\((.*)\)\s*$", r"\3", names, flags=re.IGNORECASE | re.DOTALL)
+    ours = {"*", APPLICATION_NAME}
+    return any(name.strip().strip('"').lower() in ours for name in listed.split(","))
+
+
+def _tables(config: Config, source: Connection, pipeline: Connection | None, known: Known) -> Findings:
+    publisher = (
+        preparation.publisher(config, source, pipeline)
+        if pipeline is not None
+        else Publisher(source, config.publication, config.tables)
+    )
+    tables = publisher.tables()
+    if not tables:
+        yield Finding("warning", "tables", "no table matches", "create one, or correct PIPELINE_TABLES")
+    with source.cursor(row_factory=class_row(_Publication)) as cursor:
+        facts = {"publication": config.publication}
+        publication = cursor.execute(sql("operations", "publication_facts"), facts).fetchone()
+    made = known.stored.publications if known.stored else {}
+    if publication is None:
+        publisher.require_possible()
+        yield Finding("ok", "publication", f'"{config.publication}" will be made')
+    if publication is None or made.get(config.publication) == publication.oid:
+        if publication is not None:
+            yield Finding("ok", "publication", f'"{config.publication}" was made by this server')
+        yield from _ours(source, tables)
+    else:
+        yield from _theirs(config.publication, publication, tables, publisher.missing(made))
+
+
+def _ours(source: Connection, tables: list[Table]) -> Findings:
+    """What there is to say where this server makes the publications."""
+    oids = {"tables": [table.oid for table in tables]}
+    foreign = {row[0] for row in source.execute(sql("operations", "table_owners"), oids).fetchall()}
+    not_owned = [table for table in tables if table.oid in foreign]
+    keyless = [table for table in tables if not table.keyed and table.oid not in foreign]
+    if not_owned:
+        text = f"{some(not_owned)}: this user does not own them, and so cannot publish them"
+        remedy = f'make "{source.info.user}" a member of their owner, or leave them out with PIPELINE_TABLES'
+        yield Finding("warning", "table owners", text, remedy)
+    if keyless:
+        text = f"{some(keyless)}: without a replica identity only inserts and truncates are captured"
+        yield Finding("warning", "replica identity", text, "add a primary key, or: alter table … replica identity full")
+    if tables and not not_owned and not keyless:
+        yield Finding("ok", "tables", f"{len(tables)} match, all with a replica identity")
+
+
+def _theirs(name: str, publication: _Publication, tables: list[Table], missing: dict[str, str]) -> Findings:
+    """What there is to say of a publication that somebody else made: it is used as it is."""
+    yield Finding("ok", "publication", f'"{name}" was not made by this server, and is used as it is')
+    if publication.via_root:
+        text = f'"{name}" has publish_via_partition_root: truncates of single partitions are never sent'
+        remedy = f'alter publication "{name}" set (publish_via_partition_root = false)'
+        yield Finding("warning", "publication root", text, remedy)
+    if publication.left_out:
+        text = f'"{name}" does not publish {" and ".join(publication.left_out)}'
+        yield Finding("warning", "publication actions", text, f'alter publication "{name}" set (publish = …)')
+    keyless = [table for table in tables if not table.keyed and str(table) not in missing]
+    if keyless and not {"updates", "deletes"} <= set(publication.left_out):
+        text = f'{some(keyless)} in "{name}" without a replica identity: updates and deletes of them fail for users'
+        yield Finding("warning", "replica identity", text, "add a primary key, or: alter table … replica identity full")
+    if missing:
+        text = f'{some(missing)}: not in "{name}", so not captured'
+        yield Finding("warning", "tables", text, f'alter publication "{name}" add table …, or correct PIPELINE_TABLES')
+    elif tables:
+        yield Finding("ok", "tables", f"all {len(tables)} that match are published")

@@ -1,0 +1,197 @@
+"""What the commands print for people: aligned columns, coloured on a terminal, plain in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.catalog.roles import RoleState
+from pipeline.operations.check import Finding
+from pipeline.operations.status import Progress, Status
+from pipeline.replication.slot import Slot
+from pipeline.wal import lsn
+
+_PIPE_WIDTH = 1000
+"""Columns when nobody looks: a pipe gets whole lines."""
+_LEVEL_STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
+_STATE_STYLES = {"running": "green", "starting": "yellow", "waiting": "yellow", "failed": "bold red"}
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def status(now: Status) -> None:
+    """Whether it replicates, and if not why; positions, lag, rates, roles, tables that are not captured."""
+    console = _console()
+    _headline(console, now)
+    if now.revision is None:
+        return
+    sections = [_facts(now)]
+    if now.roles:
+        sections.append(_roles(now.roles))
+    if now.not_captured:
+        sections.append(_not_captured(now.not_captured))
+    for section in sections:
+        console.print()
+        console.print(section)
+
+
+def findings(found: Sequence[Finding]) -> None:
+    """One line a finding, its remedy below; then the verdict."""
+    console = _console()
+    table = _table("", "", "")
+    for finding in found:
+        text = Text(finding.text)
+        if finding.remedy:
+            text.append(f"\n→ {finding.remedy}", "bold" if finding.level == "error" else "")
+        table.add_row(Text(finding.level, _LEVEL_STYLES[finding.level]), finding.name, text)
+    console.print(table)
+    errors = sum(finding.level == "error" for finding in found)
+    warnings = sum(finding.level == "warning" for finding in found)
+    verdict = "ready for `pipeline serve`" if not errors else "not ready for `pipeline serve`"
+    console.print(Text(f"{verdict}: {_count(errors, 'error')}, {_count(warnings, 'warning')}", "bold"))
+
+
+def slots(found: Sequence[Slot]) -> None:
+    """Each slot with what reads it and what it holds back."""
+    console = _console()
+    if not found:
+        console.print("no logical slots at the source")
+        return
+    table = _table("slot", "database", "plugin", "read by", "confirmed", "holds back", "WAL")
+    for slot in found:
+        table.add_row(
+            slot.name,
+            slot.database,
+            slot.plugin + (", two-phase" if slot.two_phase else "") + (", temporary" if slot.temporary else ""),
+            _reader(slot),
+            _position(slot.confirmed_lsn),
+            _size(slot.retained_bytes),
+            Text(slot.wal_status or "-", "bold red" if slot.wal_status == "lost" else ""),
+        )
+    console.print(table)
+
+
+def _console() -> Console:
+    console = Console(markup=False, highlight=False, emoji=False)
+    return console if console.is_terminal else Console(markup=False, highlight=False, emoji=False, width=_PIPE_WIDTH)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(
+        box=None, show_header=any(columns), header_style="dim", padding=(0, 3, 0, 0), pad_edge=False, show_edge=False
+    )
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _headline(console: Console, now: Status) -> None:
+    if not now.reasons:
+        console.print(Text("replicating", "bold green"))
+        return
+    console.print(Text("not replicating", "bold red"))
+    for reason in now.reasons:
+        console.print(Text(f"  {reason}"))
+
+
+def _facts(now: Status) -> Table:
+    progress = now.progress
+    table = _table("", "", "")
+    rows = [
+        ("source", now.database or "-", f"slot {now.slot}" + _held_back(now)),
+        ("written", _position(now.source_lsn), "the source has written up to here"),
+        ("confirmed", _position(now.confirmed_lsn), "the source may forget what is before"),
+        ("staged", _position(progress.staged_lsn), _staged(progress)),
+        ("shuffled", _position(progress.shuffled_lsn), _shuffled(progress)),
+        ("lag", _lag(now), "" if now.lag_bytes is None else _size(now.lag_bytes)),
+        ("rates", _rate(progress.events_per_second, "event"), _rate(progress.changes_per_second, "change") + " staged"),
+    ]
+    for label, value, note in rows:
+        table.add_row(Text(label, "dim"), value, Text(note, "dim"))
+    return table
+
+
+def _roles(held: Iterable[RoleState]) -> Table:
+    table = _table("role", "state", "holder", "pid", "since", "reason")
+    now = datetime.now(UTC)
+    for role in held:
+        state = role.state if role.held or role.state in ("failed", "stopped") else "not running"
+        style = _STATE_STYLES.get(state, "red")
+        table.add_row(
+            role.role,
+            Text(state, style),
+            role.server,
+            str(role.pid),
+            _ago((now - role.since).total_seconds()),
+            role.reason or "",
+        )
+    return table
+
+
+def _not_captured(tables: dict[str, str]) -> Table:
+    table = _table("not captured", "why")
+    for name, reason in sorted(tables.items()):
+        table.add_row(Text(name, "yellow"), reason)
+    return table
+
+
+def _reader(slot: Slot) -> str:
+    if slot.active_pid is None:
+        return "nobody"
+    return f"{slot.holder or 'a program'} (pid {slot.active_pid})"
+
+
+def _held_back(now: Status) -> str:
+    return f" holds back {_size(now.retained_bytes)} of WAL" if now.retained_bytes is not None else " does not exist"
+
+
+def _staged(progress: Progress) -> str:
+    text = f"{_count(progress.staged_changes, 'change')} in {_count(progress.staged_transactions, 'transaction')}"
+    if progress.open_changes:
+        text += f", and {progress.open_changes:,} of one that has not ended"
+    return text
+
+
+def _shuffled(progress: Progress) -> str:
+    newest = f", the newest has seq {progress.last_seq}" if progress.last_seq else ""
+    return f"{_count(progress.events, 'event')} in the log{newest}"
+
+
+def _lag(now: Status) -> str:
+    if now.lag_seconds is None:
+        return "-"
+    return f"{now.lag_seconds:,.1f} s" if now.lag_seconds else "none"
+
+
+def _rate(rate: float | None, noun: str) -> str:
+    return "-" if rate is None else f"{rate:,.0f} {noun}s/s"
+
+
+def _position(position: int | None) -> str:
+    return "-" if position is None else lsn.show(position)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def _size(size: int | None) -> str:
+    """Bytes for people, in powers of 1000."""
+    if size is None:
+        return "-"
+    power = max(0, min((len(str(abs(size))) - 1) // 3, len(_UNITS) - 1))
+    return f"{size / 1000**power:.{1 if power else 0}f} {_UNITS[power]}"
+
+
+def _ago(seconds: float) -> str:
+    """How long something has lasted, in the two largest units."""
+    minutes, rest = divmod(int(max(seconds, 0)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [
+        f"{number} {unit}" for number, unit in ((days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")) if number
+    ]
+    return " ".join(parts[:2]) or "0 s"

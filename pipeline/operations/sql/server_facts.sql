@@ -1,0 +1,10 @@
+-- What decides whether a server and database can do their part, and which one it is.
+select current_setting('server_version_num')::int as version,
+    current_setting('server_version') as shown_version,
+    current_setting('transaction_read_only') = 'on' as read_only,
+    pg_is_in_recovery() as standby,
+    pg_encoding_to_char(d.encoding)::text as encoding,
+    d.datname::text as database,
+    current_user::text as user_name
+from pg_database d
+where d.datname = current_database()

@@ -1,0 +1,168 @@
+"""A role's process: wait until the role is ours, run it, and say why it ended. Imports only what the role needs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import platform
+import sys
+from collections.abc import Callable
+
+import psycopg
+from setproctitle import setproctitle
+
+from pipeline import config as settings
+from pipeline import db, logs
+from pipeline.catalog import roles, sources
+from pipeline.config import Config
+from pipeline.db import Connection
+from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable
+from pipeline.events.log import EventsTable
+from pipeline.loop import Stop, exit_with_parent, read_settings
+from pipeline.supervisor import RETRY
+
+logger = logging.getLogger(__name__)
+
+STANDBY_SECONDS = 2.0
+"""How often a standby tries to take a role over."""
+RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced)
+"""Errors after which a role is started again; every other PipelineError stops the server with its plain line."""
+
+
+def main(argv: list[str]) -> int:
+    """`python -m pipeline.role ROLE`, settings as the first line of standard input; returns its exit status."""
+    role = argv[0]
+    config = settings.from_json(read_settings())
+    setproctitle(f"pipeline: {role}")
+    logs.setup(config.log_level, config.log_format, role)
+    stop = Stop(ignore_interrupt=True)
+    exit_with_parent()
+    try:
+        _hold_and_run(role, config, stop)
+    except PipelineError as error:
+        logger.error("%s", error, extra={"action": f"{role}.failed"})
+        return RETRY if isinstance(error, RETRIED) else error.exit_code
+    except Exception:
+        logger.exception("unexpected error", extra={"action": f"{role}.failed"})
+        return RETRY
+    return 0
+
+
+def _hold_and_run(role: str, config: Config, stop: Stop) -> None:
+    if role == "api":  # any number may answer requests
+        _run_api(config, stop)
+        return
+    with db.connect(config.database, "pipeline database", name=f"pipeline {role}") as connection:
+        try:
+            if not _acquire(connection, role, stop):
+                return
+            _report(connection, role, "starting")
+            _RUNNERS[role](config, connection, stop)
+            _report(connection, role, "stopped")
+        except PipelineError as error:
+            state: roles.State = "waiting" if isinstance(error, RETRIED) else "failed"
+            if not connection.broken:
+                _report(connection, role, state, str(error))
+            raise
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise db.unavailable(config.database, "pipeline database", error) from error
+
+
+def _acquire(connection: Connection, role: str, stop: Stop) -> bool:
+    """Wait until the role is ours; False when told to stop before."""
+    told = False
+    while not roles.try_acquire(connection, role):
+        if not told:
+            holder = roles.states(connection).get(role)
+            logger.info(
+                "standing by: %s is held by %s",
+                role,
+                holder.server if holder else "another server",
+                extra={"action": f"{role}.standby"},
+            )
+            told = True
+        if stop.wait(STANDBY_SECONDS):
+            return False
+    return not stop
+
+
+def _report(connection: Connection, role: str, state: roles.State, reason: str | None = None) -> None:
+    roles.report(connection, role, server_name(), os.getpid(), state, reason)
+
+
+def server_name() -> str:
+    """This server among others: host and the supervisor's pid."""
+    return f"{platform.node()}:{os.getppid()}"
+
+
+def _run_replication(config: Config, connection: Connection, stop: Stop) -> None:
+    asyncio.run(_replicate(config, connection, stop))
+
+
+async def _replicate(config: Config, connection: Connection, stop: Stop) -> None:
+    from pipeline.replication import preparation
+    from pipeline.replication.stream import ReplicationStream
+    from pipeline.replication.worker import RelationBook, ReplicationWorker, connect_writer
+    from pipeline.staging.writer import Writer
+
+    with db.connect(config.source, "source", name="pipeline catalog") as source:
+        stream = ReplicationStream(config.source)
+        try:
+            prepared = preparation.prepare(config, source, connection, stream.identify())
+            for table, reason in prepared.publications.missing.items():
+                logger.warning("%s is not captured: %s", table, reason, extra={"action": "publication.missing"})
+            async with await connect_writer(config.database) as staging:
+                writer = await Writer.claim(staging, prepared.source.id)
+                stream.start(config.slot, writer.position, prepared.publications.names)
+                worker = ReplicationWorker(stream, writer, RelationBook(source, connection, prepared.source))
+                asyncio.get_running_loop().call_soon(stop.then, worker.stop)
+                _report(connection, "replication", "running")
+                logger.info("streaming", extra={"action": "replication.streaming", "slot": config.slot})
+                await worker.run()
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            where, what = (config.source, "source") if source.broken else (config.database, "pipeline database")
+            raise db.unavailable(where, what, error) from error
+        finally:
+            stream.close()
+
+
+def _run_shuffle(config: Config, connection: Connection, stop: Stop) -> None:
+    from pipeline.shuffle.worker import Shuffler
+
+    while (source := sources.find(connection, config.source_id)) is None:
+        _report(connection, "shuffle", "waiting", "no source has been replicated from yet")
+        if stop.wait(0.2):
+            return
+    shuffler = Shuffler(connection, source.id, EventsTable.parse(config.events_table))
+    _report(connection, "shuffle", "running")
+    logger.info("shuffling", extra={"action": "shuffle.running", "table": config.events_table})
+    while True:
+        if shuffler.step() < 0:
+            if stop:
+                return
+            shuffler.wait()
+
+
+def _run_schedule(config: Config, connection: Connection, stop: Stop) -> None:
+    from pipeline import schedule
+
+    _report(connection, "schedule", "running")
+    schedule.run(config, connection, stop)
+
+
+def _run_api(config: Config, stop: Stop) -> None:
+    from pipeline.api import app
+
+    app.run(config, server_name(), stop)
+
+
+_RUNNERS: dict[str, Callable[[Config, Connection, Stop], None]] = {
+    "replication": _run_replication,
+    "shuffle": _run_shuffle,
+    "schedule": _run_schedule,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

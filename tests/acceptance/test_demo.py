@@ -1,0 +1,91 @@
+"""`pipeline demo` as people start it: in a folder of theirs, with settings that must play no part."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import pipeline
+from pipeline.embedded import Server
+from tests.fixtures.waiting import eventually
+
+VERDICT = "every change arrived once, in order"
+
+
+@pytest.fixture
+def data_dir(server_directory: Path) -> Path:
+    """A short path; what is left running below it is ended."""
+    return server_directory.parent / "demo"
+
+
+@contextmanager
+def started(data_dir: Path, folder: Path, seconds: int) -> Iterator[subprocess.Popen[str]]:
+    (folder / "pipeline.toml").write_text("http_port = 'none'\n")
+    wrong = {
+        "PIPELINE_SOURCE_DSN": "postgresql://nobody@127.0.0.1:1/nowhere",
+        "PIPELINE_LOG_LEVEL": "deafening",
+        "PGHOSTADDR": "127.0.0.1",
+        "PYTHONPATH": str(Path(pipeline.__file__).parents[1]),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipeline", "demo", "--seconds", str(seconds), "--data-dir", str(data_dir)],
+        cwd=folder,
+        env=os.environ | wrong,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def finished(data_dir: Path, folder: Path, seconds: int = 4) -> str:
+    with started(data_dir, folder, seconds) as process:
+        output, _ = process.communicate(timeout=90)
+    assert process.returncode == 0, output
+    return output
+
+
+def test_the_demo_ends_with_its_verdict_and_can_be_repeated(data_dir: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        output = finished(data_dir, tmp_path)
+        assert VERDICT in output
+        assert not Server(data_dir / "postgres").running()
+    assert f"--data-dir {data_dir} serve" in output
+    assert "dbname=pipeline" in output
+
+
+def test_after_kill_9_the_next_demo_is_exact(data_dir: Path, tmp_path: Path) -> None:
+    with started(data_dir, tmp_path, 60) as process:
+        eventually(lambda: _orders(data_dir) > 20, timeout=60, errors=(psycopg.Error,))
+        process.kill()
+        process.wait()
+    assert VERDICT in finished(data_dir, tmp_path)
+
+
+def test_ctrl_c_stops_everything(data_dir: Path, tmp_path: Path) -> None:
+    with started(data_dir, tmp_path, 60) as process:
+        eventually(lambda: _orders(data_dir) > 5, timeout=60, errors=(psycopg.Error,))
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in output
+    assert "Traceback" not in output
+    assert not Server(data_dir / "postgres").running()
+
+
+def _orders(data_dir: Path) -> int:
+    with psycopg.connect(Server(data_dir / "postgres").dsn("source")) as connection:
+        row = connection.execute("select count(*) from shop.orders").fetchone()
+    return row[0] if row else 0

@@ -1,0 +1,108 @@
+"""Two servers on one pipeline database, and how a server leaves."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from tests.fixtures import test_decoding
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.server import Serving
+from tests.fixtures.test_decoding import Change
+from tests.fixtures.waiting import eventually
+
+TAKEOVER = 15
+LEAVES_AT_ONCE = 5
+ROWS = 50_000
+
+
+@pytest.fixture
+def fresh_dsn(cluster: Cluster) -> Iterator[str]:
+    """A pipeline database that was never migrated."""
+    with cluster.database("fresh") as dsn:
+        yield dsn
+
+
+def commit(source: psycopg.Connection, *numbers: int) -> None:
+    for number in numbers:
+        source.execute("insert into t values (%s)", [number])
+
+
+def committed(log: psycopg.Connection) -> list[str | None]:
+    return [change.values["id"] for change in test_decoding.read_events(log) if change.table == "public.t"]
+
+
+def has_all(log: psycopg.Connection, *numbers: int) -> None:
+    assert committed(log) == [str(number) for number in numbers]
+
+
+def states(*servers: Serving) -> list[int]:
+    return [server.get("/readyz").status_code for server in servers]
+
+
+def test_two_that_boot_together_come_up_and_one_takes_over(
+    source_dsn: str, fresh_dsn: str, serve: Callable[..., Serving]
+):
+    with psycopg.connect(source_dsn, autocommit=True) as source:
+        source.execute("create table t (id int primary key)")
+        both = [serve(database_dsn=fresh_dsn, wait=False) for _ in range(2)]
+
+        def one_is_ready() -> None:
+            assert sorted(states(*both)) == [200, 503]
+
+        eventually(one_is_ready, timeout=30, errors=(AssertionError, OSError, Exception))
+        active, standby = sorted(both, key=lambda server: states(server)[0])
+        reasons = standby.get("/readyz").json()["reasons"]
+        assert any("standing by" in reason and f":{active.process.pid}" in reason for reason in reasons), reasons
+        with psycopg.connect(fresh_dsn, autocommit=True) as log:
+            commit(source, 1, 2, 3)
+            eventually(lambda: has_all(log, 1, 2, 3))
+            active.process.kill()
+            commit(source, 4, 5, 6)
+            eventually(lambda: has_all(log, 1, 2, 3, 4, 5, 6), timeout=TAKEOVER)
+        standby.wait_ready(timeout=TAKEOVER)
+        assert standby.process.poll() is None
+
+
+def test_sigterm_drains_what_was_staged(source_dsn: str, database_dsn: str, serve: Callable[..., Serving]):
+    with psycopg.connect(source_dsn, autocommit=True) as source, psycopg.connect(database_dsn, autocommit=True) as log:
+        source.execute("create table t (id int primary key)")
+        server = serve()
+        for first in range(0, ROWS, ROWS // 10):
+            source.execute("insert into t select generate_series(%s::int, %s)", [first + 1, first + ROWS // 10])
+        eventually(lambda: staged(log) > 0)
+        assert server.stop() == 0
+        assert log.execute("select count(*) from public.sequin_events").fetchone() == (staged(log),)
+        assert "draining" in server.log()
+        serve()
+        eventually(lambda: has_all(log, *range(1, ROWS + 1)))
+
+
+def staged(log: psycopg.Connection) -> int:
+    row = log.execute("select coalesce(sum(changes), 0)::bigint from pipeline.replication_progress").fetchone()
+    return row[0] if row else 0
+
+
+def test_a_second_interrupt_leaves_at_once(source_dsn: str, database_dsn: str, serve: Callable[..., Serving]):
+    with psycopg.connect(source_dsn, autocommit=True) as source, psycopg.connect(database_dsn) as log:
+        source.execute("create table t (id int primary key)")
+        server = serve()
+        # A shuffler that waits for a reader's lock cannot drain.
+        log.execute("lock table pipeline.shuffle_progress")
+        commit(source, 1)
+        children = server.children()
+        server.process.send_signal(signal.SIGINT)
+        eventually(lambda: "draining" in server.log())
+        eventually(lambda: "replication" not in server.children())
+        assert server.process.poll() is None
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(LEAVES_AT_ONCE) != 0
+        assert set(children) >= {"replication", "shuffle", "schedule", "api"}
+        assert server.children() == {}
+        log.rollback()
+        serve()
+        eventually(lambda: has_all(log, 1))
+        assert [Change("public.t", "insert", "1", {"id": "1"})] == list(test_decoding.read_events(log))

@@ -1,0 +1,108 @@
+"""The product under measurement: the real `python -m pipeline serve`, over TCP, on a pipeline database of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from psycopg import Connection
+
+from tests.benchmarks import processes
+from tests.benchmarks.backlog import DATABASE as SOURCE
+from tests.benchmarks.errors import BenchmarkFailed
+from tests.fixtures.postgres import Cluster, free_port
+
+DATABASE = "pipeline"
+REPOSITORY = Path(__file__).resolve().parents[2]
+START_TIMEOUT = 60.0
+STOP_GRACE = 40.0
+
+
+class PipelineServer:
+    """A running server and what can be seen of it from outside."""
+
+    def __init__(self, cluster: Cluster, slot: str, process: subprocess.Popen[str], log: Path) -> None:
+        self.cluster = cluster
+        self.slot = slot
+        self.process = process
+        self.log = log
+
+    def wait_active(self, source: Connection) -> int:
+        """The pid of the walsender, as soon as the slot is read."""
+        return wait_active(source, self.slot, self.require_alive)
+
+    def require_alive(self) -> None:
+        """Raises BenchmarkFailed with the end of the log when the server has ended."""
+        if self.process.poll() is not None:
+            raise BenchmarkFailed(f"`pipeline serve` ended with {self.process.returncode}: {self.log_tail()}")
+
+    def role(self, name: str) -> int:
+        """The pid of a role's process."""
+        for pid in processes.children(self.process.pid):
+            if processes.title(pid) == f"pipeline: {name}":
+                return pid
+        raise BenchmarkFailed(f"no process of role {name}: {self.log_tail()}")
+
+    def restarts(self) -> int:
+        """How often the supervisor had to start a role again."""
+        return self.log.read_text(errors="replace").count("starts again")
+
+    def log_tail(self) -> str:
+        return tail(self.log)
+
+
+@contextmanager
+def serve(cluster: Cluster, slot: str) -> Iterator[PipelineServer]:
+    """A server on a fresh pipeline database; both are gone after the block."""
+    cluster.drop(DATABASE)
+    cluster.create(DATABASE)
+    with tempfile.TemporaryDirectory(prefix="wal-bench-serve-") as folder:
+        log = Path(folder) / "serve.log"
+        command = [sys.executable, "-m", "pipeline", "serve"]
+        try:
+            with (
+                log.open("w") as output,
+                processes.running(
+                    command, grace=STOP_GRACE, cwd=folder, env=_environment(cluster, slot), stdout=output, stderr=output
+                ) as process,
+            ):
+                yield PipelineServer(cluster, slot, process, log)
+        finally:
+            cluster.drop(DATABASE)
+
+
+def wait_active(source: Connection, slot: str, require_alive: Callable[[], None]) -> int:
+    """The pid of the walsender, as soon as somebody reads the slot; `require_alive` raises when nobody ever will."""
+    deadline = time.monotonic() + START_TIMEOUT
+    query = "select active_pid from pg_replication_slots where slot_name = %s"
+    while time.monotonic() < deadline:
+        row = source.execute(query, (slot,)).fetchone()
+        if row is not None and row[0] is not None:
+            return int(row[0])
+        require_alive()
+        time.sleep(0.005)
+    raise BenchmarkFailed(f"nobody reads slot {slot} after {START_TIMEOUT:.0f} s")
+
+
+def tail(log: Path, lines: int = 5) -> str:
+    """The end of a log, in one line."""
+    return " | ".join(log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _environment(cluster: Cluster, slot: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PIPELINE_")}
+    return {
+        **kept,
+        "PYTHONPATH": str(REPOSITORY),
+        "PIPELINE_SOURCE_DSN": cluster.tcp_dsn(SOURCE),
+        "PIPELINE_DATABASE_DSN": cluster.tcp_dsn(DATABASE),
+        "PIPELINE_SLOT": slot,
+        "PIPELINE_HTTP_PORT": str(free_port()),
+        "PIPELINE_LOG_FORMAT": "text",
+    }

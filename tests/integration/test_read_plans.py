@@ -1,0 +1,93 @@
+"""The two queries everybody runs stay cheap however many partitions there are."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.db import Connection
+from pipeline.events.log import DEFAULT
+from pipeline.events.partitions import Partitions
+
+PARTITIONS, ROWS = 20, 1500
+TABLES, KEYS = 3, 50
+SOURCE = uuid.UUID(int=1)
+NEXT_EVENTS = "select * from public.sequin_events where seq > $1 order by seq limit 1000"
+HISTORY = """
+    select * from public.sequin_events
+    where source_database_id = $1 and source_table_oid = $2 and record_pk = $3 order by seq
+"""
+FILL = """
+    insert into public.sequin_events (source_database_id, commit_lsn, commit_idx, source_table_oid,
+        source_table_schema, source_table_name, record_pk, record, action, committed_at)
+    select %s, n, 0, n %% %s, 'public', 't', n %% %s, '{}', 'insert', now() from generate_series(1, %s) n
+"""
+
+
+@pytest.fixture
+def log(database_dsn: str) -> Iterator[Connection]:
+    """An events table of 20 full partitions, and those made ahead."""
+    with psycopg.connect(database_dsn, autocommit=True) as connection:
+        Partitions(connection, DEFAULT, rows=ROWS).reserve(PARTITIONS * ROWS)
+        connection.execute(FILL, [SOURCE, TABLES, KEYS, PARTITIONS * ROWS])
+        yield connection
+
+
+@pytest.fixture(params=["analyzed", "not analyzed"])
+def statistics(request: pytest.FixtureRequest, log: Connection) -> None:
+    """Nothing may depend on autovacuum having been there."""
+    if request.param == "analyzed":
+        log.execute("analyze public.sequin_events")
+
+
+@pytest.fixture(params=["force_custom_plan", "force_generic_plan"])
+def plan_cache_mode(request: pytest.FixtureRequest, log: Connection) -> None:
+    """A prepared statement's plan is made with its parameters at first and without them later."""
+    log.execute(f"set plan_cache_mode = {request.param}")
+
+
+def executed(log: Connection, query: str, types: str, *values: object) -> list[dict[str, Any]]:
+    """The nodes of the prepared query's plan that ran; `never executed` ones are left out."""
+    log.execute("deallocate all")
+    log.execute(f"prepare query ({types}) as {query}")
+    literals = ", ".join(psycopg.sql.Literal(value).as_string(log) for value in values)
+    row = log.execute(f"explain (analyze, format json) execute query ({literals})").fetchone()
+    assert row is not None
+    return [node for node in nodes(row[0][0]["Plan"]) if node["Actual Loops"]]
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
+
+
+def scans(ran: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [node for node in ran if "Relation Name" in node]
+
+
+@pytest.mark.usefixtures("statistics", "plan_cache_mode")
+@pytest.mark.parametrize("last", [0, ROWS - 1, 10 * ROWS - 500, PARTITIONS * ROWS - 10])
+def test_the_next_thousand_events_execute_at_most_two_partitions_and_sort_nothing(log: Connection, last: int):
+    partitions = log.execute("select count(*) from pg_inherits where inhparent = 'sequin_events'::regclass").fetchone()
+    assert partitions is not None
+    assert partitions[0] >= PARTITIONS
+    ran = executed(log, NEXT_EVENTS, "bigint", last)
+    assert ran[0]["Actual Rows"] == min(1000, PARTITIONS * ROWS - last)
+    with_rows = [scan for scan in scans(ran) if scan["Actual Rows"]]
+    assert 1 <= len(with_rows) <= len(scans(ran)) <= 2, ran
+    assert {scan["Node Type"] for scan in scans(ran)} == {"Index Scan"}
+    assert not [node for node in ran if "Sort" in node["Node Type"]]
+
+
+@pytest.mark.usefixtures("statistics", "plan_cache_mode")
+def test_the_history_of_one_key_is_an_index_scan(log: Connection):
+    ran = executed(log, HISTORY, "uuid, bigint, text", SOURCE, 1, "7")
+    assert ran[0]["Actual Rows"] == PARTITIONS * ROWS // (TABLES * KEYS)
+    assert {scan["Node Type"] for scan in scans(ran)} == {"Index Scan"}
+    assert all("source_database_id_source_table_oid" in scan["Index Name"] for scan in scans(ran)), scans(ran)
+    assert not [node for node in ran if "Sort" in node["Node Type"]]

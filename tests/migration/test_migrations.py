@@ -1,0 +1,140 @@
+"""The schema goes up, down and up again, from every place a user can start it, and says plainly why when it cannot."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pipeline import schema
+from pipeline.errors import SchemaError
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.server import COMMAND, ROOT, environment
+from tests.fixtures.waiting import eventually
+
+UNKNOWN = "9999"
+
+
+@pytest.fixture
+def empty_dsn(cluster: Cluster) -> Iterator[str]:
+    """A database that was never migrated."""
+    with cluster.database("empty") as dsn:
+        yield dsn
+
+
+def dump(cluster: Cluster, dsn: str) -> str:
+    """The whole schema as pg_dump prints it, owned objects, comments and defaults included."""
+    assert cluster.server is not None
+    command = [str(cluster.server.bin_dir / "pg_dump"), "--schema-only", dsn]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return "\n".join(line for line in text.splitlines() if not line.startswith(("\\restrict", "\\unrestrict", "--")))
+
+
+def tables(dsn: str) -> list[str]:
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute(
+            "select oid::regclass::text from pg_class where relkind in ('r', 'p', 'S', 'v', 'i')"
+            " and relnamespace::regnamespace::text in ('public', 'pipeline') order by 1"
+        )
+        return [row[0] for row in rows]
+
+
+def command(dsn: str, *arguments: str, folder: Path = ROOT) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        arguments,
+        cwd=folder,
+        env=environment({"database_dsn": dsn}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def output_of(process: subprocess.Popen[str]) -> str:
+    shown, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, shown
+    return shown
+
+
+def test_up_down_up_gives_the_same_schema(cluster: Cluster, empty_dsn: str):
+    schema.upgrade(empty_dsn)
+    first, made = dump(cluster, empty_dsn), tables(empty_dsn)
+    assert "sequin_events" in made
+    assert schema.current(empty_dsn) == schema.head()
+    schema.downgrade(empty_dsn, "base")
+    assert schema.current(empty_dsn) is None
+    assert [name for name in tables(empty_dsn) if "alembic_version" not in name] == []
+    schema.upgrade(empty_dsn)
+    assert dump(cluster, empty_dsn) == first
+
+
+def test_a_second_upgrade_changes_nothing(cluster: Cluster, database_dsn: str):
+    before = dump(cluster, database_dsn)
+    schema.upgrade(database_dsn)
+    assert dump(cluster, database_dsn) == before
+
+
+def test_alembic_in_the_repository_does_what_the_server_does(cluster: Cluster, empty_dsn: str, database_dsn: str):
+    alembic = [sys.executable, "-m", "alembic"]
+    output_of(command(empty_dsn, *alembic, "upgrade", "head"))
+    assert dump(cluster, empty_dsn) == dump(cluster, database_dsn)
+    assert schema.head() in output_of(command(empty_dsn, *alembic, "current"))
+
+
+def test_two_migrations_at_once_both_succeed(cluster: Cluster, empty_dsn: str, database_dsn: str, tmp_path: Path):
+    both = [command(empty_dsn, *COMMAND, "migrate", folder=tmp_path) for _ in range(2)]
+    shown = [output_of(process) for process in both]
+    assert all(schema.head() in text for text in shown), shown
+    assert dump(cluster, empty_dsn) == dump(cluster, database_dsn)
+
+
+def test_a_migration_waits_for_another_and_then_gives_up_with_a_plain_line(
+    empty_dsn: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(schema, "LOCK_TIMEOUT", "200ms")
+    with schema.engine(empty_dsn).connect() as holder, schema.migration_lock(holder):
+        with pytest.raises(SchemaError, match=r"^a migration waited 200ms for a lock that another session holds"):
+            schema.upgrade(empty_dsn)
+        assert tables(empty_dsn) == []
+
+
+def test_a_readers_lock_stops_a_migration_with_a_plain_line(database_dsn: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(schema, "LOCK_TIMEOUT", "200ms")
+    with psycopg.connect(database_dsn) as reader:
+        reader.execute("select from public.sequin_events")
+        with pytest.raises(SchemaError, match=r"waited 200ms for a lock .* end that session"):
+            schema.downgrade(database_dsn, "base")
+    assert schema.current(database_dsn) == schema.head()
+    schema.downgrade(database_dsn, "base")
+    assert schema.current(database_dsn) is None
+
+
+def test_a_migration_goes_on_when_the_reader_has_gone(database_dsn: str):
+    with psycopg.connect(database_dsn) as reader, psycopg.connect(database_dsn, autocommit=True) as watcher:
+        reader.execute("select from public.sequin_events")
+        migration = threading.Thread(target=schema.downgrade, args=[database_dsn, "base"])
+        migration.start()
+        waiting = "select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+        eventually(lambda: watcher.execute(waiting).fetchone() is not None)
+        reader.rollback()
+        migration.join()
+    assert schema.current(database_dsn) is None
+
+
+@pytest.mark.parametrize("change", [schema.upgrade, lambda dsn: schema.downgrade(dsn, "base")], ids=["up", "down"])
+def test_a_revision_of_a_later_version_is_refused_and_nothing_changes(
+    database_dsn: str, change: Callable[[str], None]
+):
+    with psycopg.connect(database_dsn) as connection:
+        connection.execute("update pipeline.alembic_version set version_num = %s", [UNKNOWN])
+    before = tables(database_dsn)
+    with pytest.raises(SchemaError, match=rf"'{UNKNOWN}', which this version of the server does not know"):
+        change(database_dsn)
+    assert schema.current(database_dsn) == UNKNOWN
+    assert tables(database_dsn) == before

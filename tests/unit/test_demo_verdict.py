@@ -1,0 +1,150 @@
+"""The demo's check catches whatever could go wrong: each kind of damage, done to a log that was good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from pipeline.demo.verdict import Change, Event, Record, Transaction, Values, verdict
+
+Log = list[Event]
+
+
+def insert(order: str, total: str | None = "1.50") -> Change:
+    return Change("shop.orders", "insert", (order,), {"id": order, "total": total, "version": "1"})
+
+
+def update(order: str, version: int, old: Values | None = None) -> Change:
+    return Change("shop.orders", "update", (order,), {"id": order, "total": "2.00", "version": str(version)}, old)
+
+
+def delete(order: str) -> Change:
+    return Change("shop.orders", "delete", (order,), {"id": order})
+
+
+COMMITTED = [
+    Transaction(10, began=0.0, ended=1.0, changes=(insert("1"), insert("2"), update("1", 2))),
+    Transaction(11, began=2.0, ended=4.0, changes=(insert("3"),)),
+    Transaction(12, began=3.0, ended=5.0, changes=(insert("4", None), insert("5"))),
+    Transaction(13, began=6.0, ended=7.0, changes=(update("1", 3, {"total": "2.00"}), delete("2"))),
+]
+ROLLED_BACK = 99
+
+
+def written(order: Sequence[Transaction] = COMMITTED) -> Log:
+    """The events of these transactions as a log in this order numbers them."""
+    places = [
+        (place, idx, tx.xid, change) for place, tx in enumerate(order, 1) for idx, change in enumerate(tx.changes)
+    ]
+    return [
+        Event(seq, commit_lsn=1000 * place, commit_idx=idx, xid=xid, change=change)
+        for seq, (place, idx, xid, change) in enumerate(places, 1)
+    ]
+
+
+def judge(log: Log) -> list[str]:
+    return verdict(Record(COMMITTED, {ROLLED_BACK}), log)
+
+
+def renumbered(log: Log) -> Log:
+    """The same events in this order, with everything that the product numbers as if it were right."""
+    seen: dict[int, int] = {}
+    numbered = []
+    for seq, event in enumerate(log, 1):
+        idx = seen[event.xid] = seen.get(event.xid, -1) + 1
+        numbered.append(replace(event, seq=seq, commit_lsn=1000 * len(seen), commit_idx=idx))
+    return numbered
+
+
+def swapped(log: Log, first: int, second: int) -> Log:
+    log[first], log[second] = log[second], log[first]
+    return log
+
+
+def altered(log: Log, at: int, **values: str | None) -> Log:
+    log[at] = replace(log[at], change=replace(log[at].change, values={**log[at].change.values, **values}))
+    return log
+
+
+def test_a_log_like_the_record_is_good() -> None:
+    assert judge(written()) == []
+
+
+def test_transactions_that_overlapped_may_come_in_either_order() -> None:
+    first, second, third, last = COMMITTED
+    assert judge(written([first, third, second, last])) == []
+
+
+def test_gaps_in_seq_are_allowed() -> None:
+    assert judge([replace(event, seq=event.seq * 3) for event in written()]) == []
+
+
+DAMAGE: dict[str, tuple[Callable[[Log], Log], str]] = {
+    "first event of a transaction missing": (lambda log: log[1:], "insert of shop.orders 2, where the writer made"),
+    "last event of a transaction missing": (lambda log: log[:2] + log[3:], "update of shop.orders 1 is missing"),
+    "transaction missing": (lambda log: log[:3] + log[4:], "transaction 11 is missing: 1 changes"),
+    "last transaction missing": (lambda log: log[:-2], "transaction 13 is missing"),
+    "everything missing": (lambda log: [], "transaction 10 is missing"),
+    "event twice": (lambda log: [*log[:2], log[1], *log[2:]], "shop.orders 2, where the writer made an update"),
+    "last event of a transaction twice": (lambda log: [*log, log[-1]], "shop.orders 2 (seq 9) is one too many"),
+    "transaction twice": (lambda log: [*log, *log[:3]], "transaction 10, of which events came before"),
+    "changes swapped": (lambda log: swapped(log, 0, 1), "insert of shop.orders 2, where the writer made an insert of"),
+    "transaction torn": (lambda log: swapped(log, 2, 3), "transaction 10, of which events came before"),
+    "transactions swapped": (
+        lambda log: written([COMMITTED[1], COMMITTED[0], *COMMITTED[2:]]),
+        "transaction 10 comes after 11, which began when it had already committed",
+    ),
+    "first and last transaction swapped": (
+        lambda log: written([COMMITTED[3], *COMMITTED[1:3], COMMITTED[0]]),
+        "update of shop.orders 1 to version 3, which was at none",
+    ),
+    "value altered": (lambda log: altered(log, 0, total="1.5"), "total is '1.5', and the writer has '1.50'"),
+    "NULL altered": (lambda log: altered(log, 4, total=""), "total is '', and the writer has None"),
+    "column added": (lambda log: altered(log, 1, note=None), "note is None, and the writer has absent"),
+    "rolled back transaction": (
+        lambda log: [*log, Event(9, 9000, 0, ROLLED_BACK, insert("9"))],
+        "insert of shop.orders 9 by transaction 99, which was rolled back",
+    ),
+    "event of nobody": (
+        lambda log: [*log, Event(9, 9000, 0, 77, insert("9"))],
+        "insert of shop.orders 9 by transaction 77, which no writer knows",
+    ),
+    "event too many in a transaction": (
+        lambda log: [*log, Event(9, 4000, 2, 13, insert("9"))],
+        "insert of shop.orders 9 (seq 9) is one too many",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("damage", "said"), DAMAGE.values(), ids=DAMAGE)
+def test_damage_is_named_though_the_numbers_look_right(damage: Callable[[Log], Log], said: str) -> None:
+    assert said in "\n".join(judge(renumbered(damage(written()))))
+
+
+def test_old_values_are_compared() -> None:
+    log = written()
+    for old in ({"total": "1.99"}, {}, None):
+        log[6] = replace(log[6], change=replace(log[6].change, old=old))
+        assert any("transaction 13, change 0" in difference for difference in judge(log))
+
+
+@pytest.mark.parametrize(
+    ("seq", "lsn", "idx", "said"),
+    [
+        (3, 4000, 1, "seq 3 comes after 7"),
+        (8, 2001, 1, "is at 2001, 1; 4000, 1 was expected"),
+        (8, 4000, 2, "is at 4000, 2; 4000, 1 was expected"),
+    ],
+)
+def test_numbers_are_checked_as_well(seq: int, lsn: int, idx: int, said: str) -> None:
+    log = written()
+    log[7] = replace(log[7], seq=seq, commit_lsn=lsn, commit_idx=idx)
+    (difference,) = judge(log)
+    assert said in difference
+
+
+def test_commit_lsns_rise() -> None:
+    log = [replace(event, commit_lsn=5000 - event.commit_lsn) for event in written()]
+    assert "its commit_lsn 3000 is not above 4000" in "\n".join(judge(log))
