@@ -20,7 +20,7 @@ Connection = psycopg.Connection[TupleRow]
 CONNECT_TIMEOUT = 10
 """Seconds to wait for a connection to be accepted."""
 _REMEDIES = (
-    (r"could not translate host name", "correct the host in {setting}"),
+    (r"could not translate host name|failed to resolve host", "correct the host in {setting}"),
     (r"Connection refused|No such file or directory|timeout|timed out|No route", "start it, or correct {setting}"),
     (r"password|authentication", "correct user and password in {setting}, PGPASSWORD or PGPASSFILE"),
     (r'database ".*" does not exist', "create it, or correct {setting}"),
@@ -44,7 +44,7 @@ def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> C
 
     Raises Unavailable with libpq's reason in one line.
     """
-    conninfo = make_conninfo(dsn, connect_timeout=CONNECT_TIMEOUT, application_name=name)
+    conninfo = make_conninfo(dsn, connect_timeout=CONNECT_TIMEOUT, application_name=name, client_encoding="UTF8")
     try:
         return psycopg.connect(conninfo, autocommit=True, **options)
     except psycopg.OperationalError as error:

@@ -1,7 +1,9 @@
-"""The demo as a reader of the log: follows it live by `seq`, woken by NOTIFY, and reads it whole for the check."""
+"""The demo as a reader: follows the log live by `seq`, woken by NOTIFY, reads it whole for the check, and the WAL."""
 
 from __future__ import annotations
 
+import re
+import subprocess
 import threading
 import time
 from array import array
@@ -14,6 +16,7 @@ import psycopg
 from pipeline import db
 from pipeline.db import Connection, sql
 from pipeline.demo.verdict import Change, Event
+from pipeline.embedded import Server
 from pipeline.errors import PipelineError
 from pipeline.events import log
 
@@ -83,9 +86,10 @@ class Follower(threading.Thread):
         return len(rows)
 
 
-def mark(source: Connection, name: str) -> None:
-    """Write a message into the source's WAL that becomes an event of its own."""
-    source.execute("select pg_logical_emit_message(true, %s, %s)", (MARK, name))
+def mark(source: Connection, name: str) -> str:
+    """Write a message into the source's WAL that becomes an event of its own; returns its LSN."""
+    row = source.execute("select pg_logical_emit_message(true, %s, %s)::text", (MARK, name)).fetchone()
+    return row[0] if row else ""
 
 
 def read_events(connection: Connection, after: int, until: int) -> Iterator[Event]:
@@ -95,6 +99,17 @@ def read_events(connection: Connection, after: int, until: int) -> Iterator[Even
         cursor.execute(sql("demo", "read_events"), {"after": after, "until": until})
         for seq, lsn, idx, xid, table, action, key, values, old in cursor:
             yield Event(seq, lsn, idx, xid, Change(table, action, tuple(key), values, old))
+
+
+def commit_lsns(postgres: Server, start: str, end: str) -> dict[int, int]:
+    """Where pg_waldump finds each transaction's commit; empty when that stretch of WAL is not kept any more."""
+    done = subprocess.run(
+        [postgres.bin_dir / "pg_waldump", "-p", postgres.data / "pg_wal", "-r", "Transaction", "-s", start, "-e", end],
+        capture_output=True,
+        text=True,
+    )
+    found = re.findall(r"tx:\s+(\d+), lsn: ([0-9A-F]+)/([0-9A-F]+), .*desc: COMMIT ", done.stdout)
+    return {} if done.returncode else {int(xid): int(high, 16) << 32 | int(low, 16) for xid, high, low in found}
 
 
 def latest(connection: Connection, after: int, rows: int) -> list[tuple[Any, ...]]:

@@ -40,12 +40,14 @@ class Snapshot:
 
 
 class _Rates:
-    """Commits and events per second over the last moments."""
+    """Commits and events per second over the last moments; over the whole time once it is up."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int, int]] = deque()
 
     def add(self, now: Snapshot) -> tuple[float, float]:
+        if now.elapsed >= now.seconds:
+            return now.commits / now.seconds, now.events / now.seconds
         samples = self._samples
         samples.append((time.monotonic(), now.commits, now.events))
         while samples[-1][0] - samples[0][0] > _RATE_OVER:

@@ -6,7 +6,7 @@ What must hold, and is known without the product:
 - nothing else is there: no rolled back transaction, no part undone by a savepoint, nothing unknown;
 - a transaction that began after another's commit had returned comes after it;
 - each row's events are its life: inserted at version 1, each update one version on, nothing after its delete;
-- seq, commit_lsn and commit_idx say the same.
+- seq, commit_lsn and commit_idx say the same, and commit_lsn is where the WAL itself has the commit.
 """
 
 from __future__ import annotations
@@ -46,10 +46,14 @@ class Transaction:
 
 @dataclass
 class Record:
-    """What the writers did. `silent`: xids of transactions that must leave no event, such as those rolled back."""
+    """What the writers did. `silent`: xids of transactions that must leave no event, such as those rolled back.
+
+    `commit_lsns`: xid to where the WAL has its commit; those it lacks are not compared.
+    """
 
     committed: list[Transaction] = field(default_factory=list)
     silent: set[int] = field(default_factory=set)
+    commit_lsns: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def verdict(record: Record, events: Iterable[Event]) -> list[str]:
     differences = [
         *_strangers(arrived, known.keys(), record.silent),
         *_missing(arrived, record.committed),
-        *_positions(arrived),
+        *_positions(arrived, record.commit_lsns),
         *_disorder([known[group[0].xid] for group in arrived if group[0].xid in known]),
         *_broken_lives(event for group in arrived for event in group),
     ]
@@ -101,12 +105,14 @@ def _missing(arrived: Sequence[Sequence[Event]], committed: Iterable[Transaction
             yield f"transaction {transaction.xid} is missing: {len(changes)} changes, the first an {changes[0]}"
 
 
-def _positions(arrived: Sequence[Sequence[Event]]) -> Iterator[str]:
+def _positions(arrived: Sequence[Sequence[Event]], commit_lsns: Mapping[int, int]) -> Iterator[str]:
     seq = lsn = 0
     for group in arrived:
         xid, at = group[0].xid, group[0].commit_lsn
         if at <= lsn:
             yield f"transaction {xid}: its commit_lsn {at} is not above {lsn}, that of the transaction before"
+        if at != commit_lsns.get(xid, at):
+            yield f"transaction {xid}: its commit_lsn is {at}, and the WAL has its commit at {commit_lsns[xid]}"
         lsn = at
         for idx, event in enumerate(group):
             if event.seq <= seq:

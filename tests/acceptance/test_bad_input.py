@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -16,8 +16,10 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pipeline import cli
+from pipeline import cli, logs
+from pipeline import serve as serving
 from pipeline.embedded import Server
+from tests.fixtures.mounts import tmpfs
 from tests.fixtures.postgres import SETTINGS, Cluster, bin_dir, free_port, unique
 from tests.fixtures.server import Serving, command_line, processes, run_command, status_field
 from tests.fixtures.waiting import eventually
@@ -31,7 +33,8 @@ def refused(tmp_path: Path) -> Run:
     """Run a command that must fail with its one plain line; returns the line."""
 
     def run(*arguments: str, status: int = 1, folder: Path = tmp_path, **settings: object) -> str:
-        done = run_command(*(arguments or ("serve",)), folder=folder, **{"http_port": free_port(), **settings})
+        settings.setdefault("http_port", free_port())
+        done = run_command(*(arguments or ("serve",)), folder=folder, timeout=60, **settings)
         assert done.returncode == status, done
         assert done.stdout == ""
         assert done.stderr.startswith("pipeline: "), done.stderr
@@ -43,9 +46,10 @@ def refused(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def refused_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The same inside this process, which is faster: for what is refused before anything is connected or started."""
+    """The same inside this process, which is faster."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "setproctitle", lambda title: None)
+    for module, name in ((cli, "setproctitle"), (serving, "setproctitle"), (logs, "setup")):
+        monkeypatch.setattr(module, name, lambda *_: None)
 
     def run(*arguments: str, status: int = 2, **settings: object) -> str:
         with monkeypatch.context() as patch:
@@ -133,22 +137,23 @@ def test_a_dsn_that_is_none(refused_here: Run) -> None:
         ({"user": "no_such_role"}, 'role "no_such_role" does not exist; create it'),
     ],
 )
-def test_a_dsn_that_leads_nowhere(refused: Run, untouched: str, changes: dict[str, str], said: str) -> None:
-    line = refused(source_dsn=make_conninfo(untouched, **changes), database_dsn=untouched)
+def test_a_dsn_that_leads_nowhere(refused_here: Run, untouched: str, changes: dict[str, str], said: str) -> None:
+    line = refused_here("serve", status=1, source_dsn=make_conninfo(untouched, **changes), database_dsn=untouched)
     assert said in line
     assert line.endswith("PIPELINE_SOURCE_DSN")
 
 
-def test_the_pipeline_database_is_named_as_such(refused: Run, untouched: str) -> None:
-    line = refused(source_dsn=untouched, database_dsn=make_conninfo(untouched, dbname="no_such_database"))
+def test_the_pipeline_database_is_named_as_such(refused_here: Run, untouched: str) -> None:
+    wrong = make_conninfo(untouched, dbname="no_such_database")
+    line = refused_here("serve", status=1, source_dsn=untouched, database_dsn=wrong)
     assert line.startswith("pipeline: pipeline database (")
     assert line.endswith("PIPELINE_DATABASE_DSN")
 
 
-def test_a_wrong_password(refused: Run, strict: Cluster) -> None:
+def test_a_wrong_password(refused: Run, refused_here: Run, strict: Cluster) -> None:
     wrong = make_conninfo(strict.tcp_dsn("postgres"), user="watched", password=f"{SECRET}-wrong")
-    for command in ("serve", "status", "migrate"):
-        line = refused(command, source_dsn=wrong, database_dsn=wrong)
+    for run, command in ((refused, "serve"), (refused_here, "status"), (refused_here, "migrate")):
+        line = run(command, status=1, source_dsn=wrong, database_dsn=wrong)
         assert 'password authentication failed for user "watched"; correct user and password in PIPELINE_' in line
         assert SECRET not in line
 
@@ -163,7 +168,7 @@ def test_the_password_is_nowhere_to_be_seen(tmp_path: Path, strict: Cluster) -> 
         ours = {pid for pid in processes() if status_field(pid, "NSpgid") == str(server.process.pid)}
         assert len(ours) >= 5
         assert not [pid for pid in ours if SECRET.encode() in command_line(pid)]
-        for command in ("status", "check", "slots list"):
+        for command in ("status", "check"):
             done = run_command(*command.split(), folder=tmp_path, source_dsn=dsn, database_dsn=dsn)
             assert done.returncode == 0, done
             assert SECRET not in done.stdout + done.stderr
@@ -188,21 +193,21 @@ def test_a_command_hides_the_secrets_of_its_flags(tmp_path: Path) -> None:
             server.close()
 
 
-def test_wal_level(refused: Run, tmp_path: Path) -> None:
+def test_wal_level(refused: Run, refused_here: Run) -> None:
     with small_server("replica") as server:
         dsn = server.dsn("postgres")
         line = refused(source_dsn=dsn, database_dsn=dsn)
         assert "wal_level = replica; set wal_level = logical in its configuration and restart it" in line
-        assert "wal_level" in refused("slots", "create", "one", source_dsn=dsn)
+        assert "wal_level" in refused_here("slots", "create", "one", status=1, source_dsn=dsn)
         assert_untouched(dsn)
 
 
-def test_no_right_to_replicate(refused: Run, untouched: str) -> None:
+def test_no_right_to_replicate(refused_here: Run, untouched: str) -> None:
     with role(untouched, "") as dsn:
-        line = refused(source_dsn=dsn, database_dsn=untouched)
+        line = refused_here("serve", status=1, source_dsn=dsn, database_dsn=untouched)
         assert 'may not replicate from the source; run: alter role "role_' in line
         for command in ("create", "delete"):
-            line = refused("slots", command, "one", source_dsn=dsn)
+            line = refused_here("slots", command, "one", status=1, source_dsn=dsn)
             assert "with replication" in line or "does not exist" in line
 
 
@@ -213,27 +218,29 @@ def test_no_publication_and_no_right_to_create_one(refused: Run, untouched: str)
         assert "create publication pipeline for table" in line
 
 
-def test_no_right_to_make_tables(refused: Run, untouched: str) -> None:
+def test_no_right_to_make_tables(refused_here: Run, untouched: str) -> None:
     with role(untouched, "") as dsn:
         for command in ("serve", "migrate"):
-            line = refused(command, source_dsn=untouched, database_dsn=dsn)
+            line = refused_here(command, status=1, source_dsn=untouched, database_dsn=dsn)
             assert "may not create tables in the pipeline database" in line
             assert "grant create on schema public" in line
 
 
-def test_a_slot_that_another_program_reads(refused: Run, cluster: Cluster, untouched: str, slot_name: str) -> None:
+def test_a_slot_that_another_program_reads(refused: Run, refused_here: Run, untouched: str, slot_name: str) -> None:
     recvlogical = bin_dir(18)
     assert recvlogical
     options = ["-o", "proto_version=1", "-o", "publication_names=theirs", "-f", "/dev/null"]
     with psycopg.connect(untouched, autocommit=True) as conn:
         conn.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [slot_name])
-        command = [recvlogical / "pg_recvlogical", "-d", untouched, "-S", slot_name, "--start", *options]
+        command = [str(recvlogical / "pg_recvlogical"), "-d", untouched, "-S", slot_name, "--start", *options]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as reader:
             try:
                 pid = eventually(lambda: active_pid(conn, slot_name))
                 line = refused(source_dsn=untouched, database_dsn=untouched, slot=slot_name)
                 assert f'slot "{slot_name}" is in use by pid {pid} (pg_recvlogical); stop that program' in line
-                assert f"active for PID {pid}" in refused("slots", "delete", slot_name, source_dsn=untouched)
+                assert f"active for PID {pid}" in refused_here(
+                    "slots", "delete", slot_name, status=1, source_dsn=untouched
+                )
             finally:
                 reader.kill()
         eventually(lambda: not active_pid(conn, slot_name))
@@ -253,25 +260,17 @@ def test_a_port_in_use(refused: Run, untouched: str) -> None:
     assert line.endswith("choose another PIPELINE_HTTP_PORT")
 
 
-def test_a_revision_that_this_code_does_not_know(refused: Run, untouched: str, cluster: Cluster) -> None:
+def test_a_revision_that_this_code_does_not_know(
+    refused: Run, refused_here: Run, untouched: str, cluster: Cluster
+) -> None:
     with cluster.database("future") as future, psycopg.connect(future, autocommit=True) as conn:
         conn.execute("create schema pipeline; create table pipeline.alembic_version (version_num text)")
         conn.execute("insert into pipeline.alembic_version values ('9999')")
-        for command in ("serve", "migrate"):
-            line = refused(command, source_dsn=untouched, database_dsn=future)
+        for run, command in ((refused, "serve"), (refused_here, "migrate")):
+            line = run(command, status=1, source_dsn=untouched, database_dsn=future)
             assert "is at revision '9999', which this version of the server does not know; run the version" in line
         tables = conn.execute("select count(*) from pg_tables where schemaname in ('pipeline', 'public')").fetchone()
         assert tables == (1,)
-
-
-@contextmanager
-def tmpfs(options: str) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="wal-fs-") as name, ExitStack() as stack:
-        command = ["mount", "-t", "tmpfs", "-o", options, "none", name]
-        if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
-            pytest.skip("mounting is not permitted here: left out")
-        stack.callback(subprocess.run, ["umount", "--lazy", name], check=True)
-        yield Path(name)
 
 
 def test_a_full_disk_below_the_data_directory(refused: Run) -> None:
@@ -326,14 +325,16 @@ def test_wrong_use(refused_here: Run) -> None:
     assert "Missing argument" in refused_here("slots", "delete")
 
 
-def test_slots_that_are_there_or_not(refused: Run, untouched: str, slot_name: str, tmp_path: Path) -> None:
+def test_slots_that_are_there_or_not(refused_here: Run, untouched: str, slot_name: str, tmp_path: Path) -> None:
     done = run_command("slots", "create", slot_name, folder=tmp_path, source_dsn=untouched)
     assert done.returncode == 0, done
-    line = refused("slots", "create", slot_name, source_dsn=untouched)
+    line = refused_here("slots", "create", slot_name, status=1, source_dsn=untouched)
     assert f'slot "{slot_name}" exists already; choose another name, or delete it first' in line
     assert run_command("slots", "delete", slot_name, folder=tmp_path, source_dsn=untouched).returncode == 0
-    assert f'slot "{slot_name}" does not exist' in refused("slots", "delete", slot_name, source_dsn=untouched)
-    assert "lower case" in refused("slots", "create", "No Name", source_dsn=untouched)
+    assert f'slot "{slot_name}" does not exist' in refused_here(
+        "slots", "delete", slot_name, status=1, source_dsn=untouched
+    )
+    assert "lower case" in refused_here("slots", "create", "No Name", source_dsn=untouched)
 
 
 def test_nothing_is_running(refused_here: Run) -> None:
@@ -342,7 +343,7 @@ def test_nothing_is_running(refused_here: Run) -> None:
         assert "the embedded Postgres in .pipeline is not running; start `pipeline serve` first" in line
 
 
-def test_a_reader_without_rights(refused: Run, cluster: Cluster, database_dsn: str) -> None:
+def test_a_reader_without_rights(refused_here: Run, database_dsn: str) -> None:
     with role(database_dsn, "") as dsn:
-        line = refused("status", source_dsn=dsn, database_dsn=dsn)
+        line = refused_here("status", status=1, source_dsn=dsn, database_dsn=dsn)
     assert "permission denied for schema pipeline" in line

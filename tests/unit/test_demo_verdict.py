@@ -148,3 +148,10 @@ def test_numbers_are_checked_as_well(seq: int, lsn: int, idx: int, said: str) ->
 def test_commit_lsns_rise() -> None:
     log = [replace(event, commit_lsn=5000 - event.commit_lsn) for event in written()]
     assert "its commit_lsn 3000 is not above 4000" in "\n".join(judge(log))
+
+
+def test_commit_lsn_is_where_the_wal_has_the_commit() -> None:
+    in_wal = {10: 1000, 11: 2000, 12: 3000, 13: 4000}
+    assert verdict(Record(COMMITTED, commit_lsns=in_wal), written()) == []
+    (difference, *_) = verdict(Record(COMMITTED, commit_lsns={**in_wal, 12: 1500}), written())
+    assert "transaction 12: its commit_lsn is 3000, and the WAL has its commit at 1500" in difference

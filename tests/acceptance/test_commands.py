@@ -1,0 +1,101 @@
+"""`status`, `check` and `slots` beside a running server: what people see, `--json`, exit statuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.wal import lsn
+from tests.fixtures.server import Serving, run_command
+from tests.fixtures.waiting import eventually
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def command(tmp_path: Path, source_dsn: str, database_dsn: str, slot_name: str) -> Command:
+    """Run a command with this test's settings; it must end with `status` and say nothing on standard error."""
+
+    def run(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+        settings = {"source_dsn": source_dsn, "database_dsn": database_dsn, "slot": slot_name}
+        done = run_command(*arguments, folder=tmp_path, **settings)
+        assert done.returncode == status, done
+        assert done.stderr == ""
+        return done
+
+    return run
+
+
+def as_json(done: subprocess.CompletedProcess[str]) -> Any:
+    return json.loads(done.stdout)
+
+
+def test_beside_a_running_server(
+    serve: Callable[..., Serving], command: Command, source_dsn: str, slot_name: str
+) -> None:
+    with psycopg.connect(source_dsn, autocommit=True) as conn:
+        conn.execute("create table orders (id int primary key); create table notes (text text)")
+        server = serve()
+        conn.execute("insert into orders select generate_series(1, 1000)")
+
+    def arrived() -> dict[str, Any]:
+        now: dict[str, Any] = as_json(command("status", "--json"))
+        assert now["events"] == 1000
+        assert now["lag_seconds"] == 0
+        return now
+
+    now = eventually(arrived)
+    assert now["reasons"] == []
+    assert now["slot"] == slot_name
+    assert (now["staged_changes"], now["staged_transactions"], now["last_seq"]) == (1000, 1, 1000)
+    assert {role["role"]: role["state"] for role in now["roles"]} == dict.fromkeys(
+        ("replication", "schedule", "shuffle"), "running"
+    )
+    for name in ("source_lsn", "confirmed_lsn", "staged_lsn", "shuffled_lsn"):
+        assert lsn.parse(now[name]) > 0
+    assert list(now["not_captured"]) == ["public.notes"]
+
+    shown = command("status").stdout
+    assert shown.startswith("replicating\n")
+    assert "1,000 changes in 1 transaction " in shown
+    assert "1,000 events in the log, the newest has seq 1000" in shown
+    assert "public.notes   only inserts and truncates: it has no replica identity" in shown
+
+    found = {finding["name"]: finding for finding in as_json(command("check", "--json"))["data"]}
+    assert found["slot"]["level"] == "ok"
+    assert "read by our worker" in found["slot"]["text"]
+    assert found["replica identity"]["level"] == "warning"
+    assert "was made by this server" in found["publication"]["text"]
+
+    [slot] = [slot for slot in as_json(command("slots", "list", "--json"))["data"] if slot["name"] == slot_name]
+    assert (slot["plugin"], slot["holder"], slot["two_phase"]) == ("pgoutput", "pipeline replication", False)
+    assert lsn.parse(slot["confirmed_lsn"]) > 0
+    assert f"pipeline replication (pid {slot['active_pid']})" in command("slots", "list").stdout
+
+    assert server.stop() == 0
+    stopped = command("status", status=1).stdout
+    assert stopped.startswith("not replicating\n  replication is not running\n  shuffle is not running\n")
+    assert as_json(command("status", "--json", status=1))["reasons"] == [
+        "replication is not running",
+        "shuffle is not running",
+    ]
+
+
+def test_status_before_the_first_start(command: Command) -> None:
+    assert as_json(command("status", "--json", status=1))["reasons"] == [
+        "replication has never run",
+        "shuffle has never run",
+    ]
+
+
+def test_migrate_twice(tmp_path: Path, source_dsn: str) -> None:
+    first = run_command("migrate", folder=tmp_path, source_dsn=source_dsn, database_dsn=source_dsn)
+    again = run_command("migrate", folder=tmp_path, source_dsn=source_dsn, database_dsn=source_dsn)
+    assert first.stdout.startswith("pipeline database: empty → ")
+    assert again.stdout.startswith("already at ")
