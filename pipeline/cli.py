@@ -125,7 +125,7 @@ def check(context: typer.Context, as_json: Json = False, accept: Accept = None) 
 
 @app.command()
 def demo(
-    seconds: Annotated[float, typer.Option(min=1, help="How long the writers write.")] = 15.0,
+    seconds: Annotated[float, typer.Option(min=1, max=600, help="How long the writers write.")] = 15.0,
     data_dir: Annotated[Path | None, typer.Option(help="A data directory of its own. Default: .pipeline/demo")] = None,
 ) -> int:
     """A shop's writers on an embedded Postgres, shown live; then every change is checked against their own record."""

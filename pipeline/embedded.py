@@ -158,7 +158,8 @@ class Server:
     def dsn(self, database: str) -> str:
         """libpq connection string over the Unix socket."""
         port = self.port or DEFAULT_PORT
-        return make_conninfo(host=str(self.directory), port=port, user="postgres", dbname=database)
+        # Without the empty hostaddr a PGHOSTADDR of the environment would lead to another server.
+        return make_conninfo(host=str(self.directory), hostaddr="", port=port, user="postgres", dbname=database)
 
     def tcp_dsn(self, database: str) -> str:
         """libpq connection string over TCP; only for a server with a port."""
@@ -171,7 +172,8 @@ class Server:
     def psql_command(self, database: str) -> str:
         """What to paste into a shell to look into `database`."""
         psql = "psql" if shutil.which("psql") else str(self.bin_dir / "psql")
-        return shlex.join([psql, self.dsn(database)])
+        port = self.port or DEFAULT_PORT
+        return shlex.join([psql, "-h", str(self.directory), "-p", str(port), "-U", "postgres", database])
 
     def create_databases(self, *names: str) -> None:
         """Create the databases that are missing; another process may be doing the same."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +35,7 @@ class _Child:
     def start(self) -> None:
         """Run it; its standard input says what the settings are, and by ending that we are gone."""
         self._started_at = time.monotonic()
-        self.process = subprocess.Popen(self._command, stdin=subprocess.PIPE)
+        self.process = subprocess.Popen(self._command, stdin=subprocess.PIPE, env=_environment())
         assert self.process.stdin is not None  # noqa: S101  asked for
         self.process.stdin.write(self._settings.encode() + b"\n")
         self.process.stdin.flush()
@@ -49,6 +51,13 @@ class _Child:
             "%s %s; starts again in %.2g s", self.role, reason, self._delay, extra={"action": "serve.restarts"}
         )
         self._delay = min(self._delay * 2, _LONGEST_DELAY)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, but modules come from where ours came from, not from a folder that the server was started in."""
+    here = str(Path(__file__).parents[1])
+    paths = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(paths)}
 
 
 class Supervisor:

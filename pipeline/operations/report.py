@@ -156,7 +156,7 @@ def _staged(progress: Progress) -> str:
 
 
 def _shuffled(progress: Progress) -> str:
-    newest = f", the newest has seq {progress.last_seq}" if progress.last_seq else ""
+    newest = f", newest seq {progress.last_seq}" if progress.last_seq else ""
     return f"{_count(progress.events, 'event')} in the log{newest}"
 
 

@@ -99,7 +99,7 @@ def read(config: Config, connection: Connection) -> Status:
         slot=config.slot,
         revision=revision,
         lag_bytes=lag,
-        lag_seconds=_lag_seconds(progress, lag),
+        lag_seconds=_lag_seconds(progress, lag, running=not role_reasons(held)),
         progress=progress,
         roles=held,
         reasons=reasons,
@@ -140,8 +140,9 @@ def _position(progress: Progress) -> int | None:
     return progress.shuffled_lsn if progress.unshuffled else progress.staged_lsn
 
 
-def _lag_seconds(progress: Progress, lag: int | None) -> float | None:
-    if not progress.unshuffled and lag is not None and lag < IDLE_BYTES:
+def _lag_seconds(progress: Progress, lag: int | None, *, running: bool) -> float | None:
+    """0 when caught up; else the age of the newest event, which is the most that can be known."""
+    if running and not progress.unshuffled and lag is not None and lag < IDLE_BYTES:
         return 0.0
     if progress.shuffled_at is None or progress.read_at is None:
         return None

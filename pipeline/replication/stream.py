@@ -28,6 +28,8 @@ PROTOCOL_OPTIONS = {"proto_version": "1", "messages": "true"}
 
 SENDER_TIMEOUT = 60
 """wal_sender_timeout of our connection in seconds; after 1.5 times as long without a word the source counts as gone."""
+GATHER = 0.001
+"""Seconds to let more come together when messages come faster than this: waking up for each would cost more."""
 _EPOCH_2000 = 946_684_800
 _COPY_BOTH = pq.ExecStatus.COPY_BOTH
 _BY_SQLSTATE: dict[str, type[ReplicationError]] = {
@@ -89,6 +91,8 @@ class ReplicationStream:
         """The next messages, at least one and at most `limit`, each with its type byte (`w` or `k`)."""
         while not (messages := self._take(limit)):
             self._readable.clear()
+            if time.monotonic() - self._heard_at < GATHER:
+                await asyncio.sleep(GATHER)
             silence = time.monotonic() - self._heard_at
             try:
                 await asyncio.wait_for(self._readable.wait(), max(1.0, 1.5 * SENDER_TIMEOUT - silence))

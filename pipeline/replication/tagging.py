@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from struct import Struct
 
 from orjson import dumps
 
@@ -11,7 +12,7 @@ from pipeline.catalog.relations import TableForm
 from pipeline.errors import DecodeError
 from pipeline.staging.rows import change_head, row, transaction_head
 from pipeline.staging.writer import Batch
-from pipeline.wal import encoding
+from pipeline.wal import encoding, pgoutput
 from pipeline.wal.encoding import RowEncoder
 from pipeline.wal.messages import (
     Begin,
@@ -26,6 +27,9 @@ from pipeline.wal.messages import (
     Type,
     Update,
 )
+
+_u32 = Struct(">I").unpack_from
+_NEW_ROWS = {ord("I"): b"insert", ord("U"): b"update"}
 
 ANNOTATION_SET = frozenset({"pipeline:annotations", "sequin:transaction_annotations.set"})
 ANNOTATION_CLEAR = "sequin:transaction_annotations.clear"
@@ -106,6 +110,17 @@ class Tagger:
     def feed(self, message: Message) -> None:
         """Take a message. Raises DecodeError for what cannot follow what came before."""
         self._handlers[type(message)](message)
+
+    def feed_bytes(self, data: bytes, at: int) -> None:
+        """`feed` the message in `data` from `at` on; new rows without an old one, the most there is, in one pass."""
+        action = _NEW_ROWS.get(data[at])
+        if action is not None and data[at + 5 : at + 6] == b"N":
+            relation = self._relations.get(_u32(data, at + 1)[0])
+            encoded = relation.encoder.encode_tuple(data, at + 6) if relation else None
+            if relation and encoded:
+                self._add(relation, action, encoded)
+                return
+        self.feed(pgoutput.decode(data, at))
 
     def learn(self, relation: Relation | str, staged: StagedRelation) -> None:
         """Rows of this relation, or messages of this prefix, are encoded so from now on."""

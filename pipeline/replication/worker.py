@@ -107,7 +107,7 @@ class ReplicationWorker:
                     if data[pgoutput.XLOG_HEADER] in (_RELATION, _MESSAGE):
                         await self._learn(pgoutput.decode(data, pgoutput.XLOG_HEADER))
                     else:
-                        self._tagger.feed(pgoutput.decode(data, pgoutput.XLOG_HEADER))
+                        self._tagger.feed_bytes(data, pgoutput.XLOG_HEADER)
                 elif data[0] == pgoutput.KEEPALIVE:
                     self._keepalive(data)
             if self._ready():

@@ -46,7 +46,7 @@ def row(
     record: bytes,
     rest: tuple[bytes | None, bytes | None, bytes | None, bytes | None] | None = None,
 ) -> bytes:
-    """A row. `rest`: changes, exact, unchanged_columns (a JSON array) and transaction_annotations; None when all null."""
+    """A row. `rest`: changes, exact, unchanged_columns (a JSON array), transaction_annotations; None when all null."""
     return b"".join(
         (
             head,

@@ -10,6 +10,8 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Sequence
+from struct import Struct
+from struct import error as StructError
 from typing import NamedTuple
 
 from orjson import dumps
@@ -29,6 +31,11 @@ SESSION_SETTINGS = {
 """What a session must set, besides client_encoding UTF8, for values to print as this module expects."""
 
 BOOL, INT8, INT2, INT4, OID, JSON, FLOAT4, FLOAT8, NUMERIC, JSONB = 16, 20, 21, 23, 26, 114, 700, 701, 1700, 3802
+
+_u16 = Struct(">H").unpack_from
+_u32 = Struct(">I").unpack_from
+_TEXT, _NULL = ord("t"), ord("n")
+_SHORT_TEXT = b"t\0\0\0"
 
 ValueEncoder = Callable[[bytes], bytes]
 
@@ -166,6 +173,40 @@ class RowEncoder:
         exact = self._exact(row) if self._may_need_exact else None
         return Encoded(self.key_of(row), (record or b"{") + b"}", exact, None)
 
+    def encode_tuple(self, data: bytes, at: int) -> Encoded | None:
+        """`encode` straight from the TupleData at `at`, which must end where `data` ends: half the time of two passes.
+
+        None when it holds more than text and NULLs, or is torn; `pgoutput.decode` then says which.
+        """
+        row: Row = []
+        written = []
+        try:
+            if _u16(data, at)[0] != self._width:
+                return None
+            at += 2
+            for write in self._writers:
+                if data[at : at + 4] == _SHORT_TEXT:  # most values are shorter than 256 bytes
+                    start = at + 5
+                    at = start + data[at + 4]
+                    value = data[start:at]
+                elif data[at] == _TEXT:
+                    start = at + 5
+                    at = start + _u32(data, at + 1)[0]
+                    value = data[start:at]
+                elif data[at] == _NULL:
+                    at += 1
+                    value = None
+                else:
+                    return None
+                row.append(value)
+                written.append(write(value))
+        except (IndexError, StructError, UnicodeDecodeError):
+            return None
+        if at != len(data):
+            return None
+        exact = self._exact(row) if self._may_need_exact else None
+        return Encoded(self.key_of(row), (b"".join(written) or b"{") + b"}", exact, None)
+
     def encode_present(self, row: Row) -> Encoded:
         """Only the key columns, for an old key (`K`): what else the row may hold is not in the WAL."""
         present = [i for i in self._key if row[i] is not UNCHANGED]
@@ -204,6 +245,12 @@ class RowEncoder:
 
     def _exact(self, row: Row) -> bytes | None:
         """json texts that may differ from their jsonb form, and JSON nulls; the shuffle keeps those that do differ."""
+        for i in self._jsonb:
+            if row[i] == b"null":
+                break
+        else:
+            if not self._json:
+                return None
         kept = [i for i in self._jsonb if row[i] == b"null"] + [i for i in self._json if isinstance(row[i], bytes)]
         return b"{" + b",".join([self._prefixes[i][1:] + string(row[i]) for i in kept]) + b"}" if kept else None  # type: ignore[arg-type]
 

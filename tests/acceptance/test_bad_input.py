@@ -34,7 +34,7 @@ def refused(tmp_path: Path) -> Run:
 
     def run(*arguments: str, status: int = 1, folder: Path = tmp_path, **settings: object) -> str:
         settings.setdefault("http_port", free_port())
-        done = run_command(*(arguments or ("serve",)), folder=folder, timeout=60, **settings)
+        done = run_command(*(arguments or ("serve",)), folder=folder, **settings)
         assert done.returncode == status, done
         assert done.stdout == ""
         assert done.stderr.startswith("pipeline: "), done.stderr

@@ -64,7 +64,7 @@ def test_beside_a_running_server(
     shown = command("status").stdout
     assert shown.startswith("replicating\n")
     assert "1,000 changes in 1 transaction " in shown
-    assert "1,000 events in the log, the newest has seq 1000" in shown
+    assert "1,000 events in the log, newest seq 1000" in shown
     assert "public.notes   only inserts and truncates: it has no replica identity" in shown
 
     found = {finding["name"]: finding for finding in as_json(command("check", "--json"))["data"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -25,7 +26,12 @@ def findings(source_dsn: str, slot_name: str, cluster: Cluster, tmp_path: Path) 
     with cluster.database("fresh") as fresh:
 
         def run(accept: tuple[str, ...] = (), **settings: object) -> dict[str, Finding]:
-            defaults = {"source_dsn": source_dsn, "database_dsn": fresh, "slot": slot_name, "data_dir": tmp_path}
+            defaults: dict[str, Any] = {
+                "source_dsn": source_dsn,
+                "database_dsn": fresh,
+                "slot": slot_name,
+                "data_dir": tmp_path,
+            }
             before = state(source_dsn), state(fresh)
             found = check.run(load(**{**defaults, **settings}), accept)
             assert (state(source_dsn), state(fresh)) == before

@@ -15,5 +15,5 @@ def test_round_trip(text: str, value: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "12", "x/y"])
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="LSN|base 16"):
+    with pytest.raises(ValueError, match=r"LSN|base 16"):
         lsn.parse(text)
