@@ -159,7 +159,7 @@ def _read_file(file: Path | None) -> dict[str, Any]:
     path = file or CONFIG_FILE
     try:
         with path.open("rb") as stream:
-            return tomllib.load(stream)
+            return _flat(tomllib.load(stream))
     except FileNotFoundError:
         if file is None:
             return {}
@@ -168,6 +168,14 @@ def _read_file(file: Path | None) -> dict[str, Any]:
         raise ConfigError(f"configuration file {path} cannot be read: {error.strerror}") from None
     except ValueError as error:  # not TOML, or not UTF-8
         raise ConfigError(f"configuration file {path} is not TOML: {error}; correct it, or name another") from None
+
+
+def _flat(values: dict[str, Any]) -> dict[str, Any]:
+    """`[log]` holds `level` and `format` of the two settings that begin with log_."""
+    section = values.pop("log", {})
+    if not isinstance(section, dict):
+        raise ConfigError("[log] in the configuration file is a section with level and format")
+    return values | {f"log_{name}": value for name, value in section.items()}
 
 
 def _splits_wrongly(dsn: str) -> bool:

@@ -28,6 +28,7 @@ _REMEDIES = (
     (r"no pg_hba.conf entry", "allow it in that server's pg_hba.conf, or correct {setting}"),
     (r"permission denied for database", "grant connect on it to this user, or correct {setting}"),
     (r"No space left on device", "free some space on its disk"),
+    (r"closed the connection|shutting down|starting up", "see whether it runs, and what its log says"),
     (r"too many clients|reserved for roles|connection slots", "end other connections, or raise max_connections there"),
 )
 """What to do, by libpq's or the server's words."""

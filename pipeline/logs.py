@@ -19,6 +19,7 @@ def setup(level: str, style: str, role: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    logging.getLogger("apscheduler.executors").setLevel("CRITICAL")  # the schedule role says it in one line
     for chatty in ("apscheduler", "uvicorn", "alembic"):
         logging.getLogger(chatty).setLevel("WARNING")
 

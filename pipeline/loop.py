@@ -14,7 +14,7 @@ class Stop:
     def __init__(self, *, ignore_interrupt: bool) -> None:
         """Installs the handlers; only in the main thread. `ignore_interrupt`: Ctrl-C is the parent's business."""
         self._event = threading.Event()
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], object]] = []
         signal.signal(signal.SIGTERM, self._handle)
         signal.signal(signal.SIGINT, signal.SIG_IGN if ignore_interrupt else self._handle)
 
@@ -25,7 +25,7 @@ class Stop:
         """Sleep; True as soon as a stop was asked for."""
         return self._event.wait(seconds)
 
-    def then(self, callback: Callable[[], None]) -> None:
+    def then(self, callback: Callable[[], object]) -> None:
         """Call this too when a stop is asked for, from the signal handler; at once when it was already."""
         self._callbacks.append(callback)
         if self:

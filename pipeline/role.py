@@ -7,7 +7,10 @@ import logging
 import os
 import platform
 import sys
+import uuid
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 import psycopg
 from setproctitle import setproctitle
@@ -62,7 +65,7 @@ def _hold_and_run(role: str, config: Config, stop: Stop) -> None:
             _report(connection, role, "stopped")
         except PipelineError as error:
             state: roles.State = "waiting" if isinstance(error, RETRIED) else "failed"
-            if not connection.broken:
+            with suppress(psycopg.Error):  # the connection may be what broke
                 _report(connection, role, state, str(error))
             raise
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
@@ -107,16 +110,19 @@ async def _replicate(config: Config, connection: Connection, stop: Stop) -> None
     from pipeline.staging.writer import Writer
 
     with db.connect(config.source, "source", name="pipeline catalog") as source:
-        stream = ReplicationStream(config.source)
+        stored = sources.find(connection, config.source_id)
+        source_id = stored.id if stored else config.source_id or uuid.uuid4()
+        stream = ReplicationStream(config.source, source_id)
         try:
-            prepared = preparation.prepare(config, source, connection, stream.identify())
+            prepared = preparation.prepare(config, source, connection, stream.identify(), source_id)
             for table, reason in prepared.publications.missing.items():
                 logger.warning("%s is not captured: %s", table, reason, extra={"action": "publication.missing"})
             async with await connect_writer(config.database) as staging:
                 writer = await Writer.claim(staging, prepared.source.id)
                 stream.start(config.slot, writer.position, prepared.publications.names)
                 worker = ReplicationWorker(stream, writer, RelationBook(source, connection, prepared.source))
-                asyncio.get_running_loop().call_soon(stop.then, worker.stop)
+                loop = asyncio.get_running_loop()
+                stop.then(partial(loop.call_soon_threadsafe, worker.stop))
                 _report(connection, "replication", "running")
                 logger.info("streaming", extra={"action": "replication.streaming", "slot": config.slot})
                 await worker.run()

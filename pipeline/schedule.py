@@ -29,8 +29,8 @@ PUBLISH_SECONDS = 2
 def run(config: Config, connection: Connection, stop: Stop) -> None:
     """Run the jobs until told to stop. `connection` holds the role; when it breaks, this raises."""
     scheduler = BackgroundScheduler(timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1})
-    scheduler.add_job(sample, "interval", [config], seconds=SAMPLE_SECONDS, misfire_grace_time=None)
-    scheduler.add_job(publish_new_tables, "interval", [config], seconds=PUBLISH_SECONDS, misfire_grace_time=None)
+    for job, seconds in ((sample, SAMPLE_SECONDS), (publish_new_tables, PUBLISH_SECONDS)):
+        scheduler.add_job(job, "interval", [config], id=job.__name__, seconds=seconds, misfire_grace_time=None)
     scheduler.add_listener(_log_failure, EVENT_JOB_ERROR)
     scheduler.start()
     try:

@@ -61,6 +61,8 @@ def describe(source: Connection, relation: Relation) -> TableForm:
         }
     flagged = [column.name for column in relation.columns if column.key]
     key = (facts.get("primary_key") or []) if relation.replica_identity == "f" else flagged
+    if facts.get("table_oid") == relation.oid:  # no partition: the message knows the name it had then
+        facts.update(table_schema=relation.schema, table_name=relation.name)
     order = {name: position for position, name in enumerate(facts.get("column_order") or [])}
     return TableForm(
         relation_oid=relation.oid,

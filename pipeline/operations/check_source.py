@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from pipeline.operations.findings import Finding, Findings, guarded, some
 from pipeline.replication import preparation
 from pipeline.replication import slot as slots
 from pipeline.replication.publications import Publisher, Table
-from pipeline.replication.stream import APPLICATION_NAME, ReplicationStream
+from pipeline.replication.stream import NAME_PREFIX, ReplicationStream
 from pipeline.wal import lsn
 
 
@@ -79,7 +80,7 @@ def _settings(source: Connection) -> Findings:
 
 
 def _replicates(config: Config, dsn: str, known: Known) -> Findings:
-    stream = ReplicationStream(dsn)
+    stream = ReplicationStream(dsn, known.stored.id if known.stored else uuid.uuid4())
     try:
         identity = stream.identify()
     finally:
@@ -97,7 +98,7 @@ def _slot(config: Config, source: Connection, known: Known) -> Findings:
         yield Finding("ok", "slot", f'"{config.slot}" will be made')
         return
     slots.require_usable(slot, source.info.dbname, known.position)
-    slots.require_free(slot)
+    slots.require_free(slot, known.stored.id if known.stored else None)
     reader = f"read by our worker (pid {slot.active_pid})" if slot.active_pid else "free"
     yield Finding("ok", "slot", f'"{slot.name}" is {reader}, confirmed up to {lsn.show(slot.confirmed_lsn or 0)}')
 
@@ -132,8 +133,8 @@ def _free(name: str, free: int, most: int, have_ours: bool) -> Finding:
 def waits_for_us(names: str) -> bool:
     """Whether this value of synchronous_standby_names can choose our walsender."""
     listed = re.sub(r"^\s*((first|any)\s+)?\d+\s*\((.*)\)\s*$", r"\3", names, flags=re.IGNORECASE | re.DOTALL)
-    ours = {"*", APPLICATION_NAME}
-    return any(name.strip().strip('"').lower() in ours for name in listed.split(","))
+    chosen = [name.strip().strip('"').lower() for name in listed.split(",")]
+    return any(name == "*" or name.startswith(NAME_PREFIX) for name in chosen)
 
 
 def _tables(config: Config, source: Connection, pipeline: Connection | None, known: Known) -> Findings:

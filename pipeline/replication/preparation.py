@@ -76,21 +76,26 @@ def refuse_unfit(config: Config, source: Connection, pipeline: Connection) -> No
     slot = slots.find(source, config.slot)
     if slot is not None:
         slots.require_usable(slot, source.info.dbname, position)
-        slots.require_free(slot)
+        slots.require_free(slot, stored.id if stored else None)
     elif position is not None:
         raise slot_lost(config.slot, position)
     Publisher(source, config.publication, config.tables).require_possible()
 
 
-def prepare(config: Config, source: Connection, pipeline: Connection, identity: SystemIdentity) -> Prepared:
-    """Find or make source, publications and slot, in this order. Raises the ReplicationError that says why not."""
+def prepare(
+    config: Config, source: Connection, pipeline: Connection, identity: SystemIdentity, source_id: uuid.UUID
+) -> Prepared:
+    """Find or make source (a new one gets `source_id`), publications and slot, in this order.
+
+    Raises the ReplicationError that says why not.
+    """
     refuse_unfit(config, source, pipeline)
     stored = sources.find(pipeline, config.source_id)
     if stored is not None:
         require_same(stored, identity, config.slot)
     else:
         stored = Source(
-            id=config.source_id or uuid.uuid4(),
+            id=source_id,
             epoch=0,
             system_identifier=identity.system_identifier,
             database_name=identity.database,

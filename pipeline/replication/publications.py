@@ -94,6 +94,8 @@ class Publisher:
 
     def missing(self, made: dict[str, int]) -> dict[str, str]:
         """Tables that match but are not captured in full, and why; changes nothing."""
+        if self._name not in self._existing():  # before the first start there is nothing to leave out
+            return {}
         reason = f'publication "{self._name}" was not made by this server and does not have it'
         if self._name in made:
             reason = "it is in no publication yet: this user may have to own it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from psycopg.rows import class_row
 from pipeline import db
 from pipeline.db import Connection, sql
 from pipeline.errors import ConfigError, SlotExists, SlotInUse, SlotMissing, SlotUnusable, SourceUnfit
-from pipeline.replication.stream import APPLICATION_NAME
+from pipeline.replication.stream import application_name
 from pipeline.wal import lsn
 
 
@@ -115,9 +116,10 @@ def require_usable(slot: Slot, database: str, position: int | None) -> None:
         )
 
 
-def require_free(slot: Slot) -> None:
-    """Raises SlotInUse when a program that is not ours reads the slot."""
-    if slot.active_pid is not None and slot.holder != APPLICATION_NAME:
+def require_free(slot: Slot, source_id: uuid.UUID | None) -> None:
+    """Raises SlotInUse when anybody but a worker of this source reads the slot; None: the source is new."""
+    ours = source_id is not None and slot.holder == application_name(source_id)
+    if slot.active_pid is not None and not ours:
         raise SlotInUse(
             f'slot "{slot.name}" is in use by pid {slot.active_pid}'
             + (f" ({slot.holder})" if slot.holder else "")
@@ -126,8 +128,8 @@ def require_free(slot: Slot) -> None:
 
 
 def evict(connection: Connection, slot: Slot) -> None:
-    """End a walsender that an earlier worker of ours left behind. Only the holder of the replication role may."""
-    if slot.active_pid is not None and slot.holder == APPLICATION_NAME:
+    """End the walsender that an earlier worker of ours left behind. Only the holder of the replication role may."""
+    if slot.active_pid is not None:
         connection.execute("select pg_terminate_backend(%s)", (slot.active_pid,))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,10 +23,11 @@ from pipeline.wal.encoding import SESSION_SETTINGS
 
 logger = logging.getLogger(__name__)
 
-APPLICATION_NAME = "pipeline replication"
 PROTOCOL_OPTIONS = {"proto_version": "1", "messages": "true"}
 """What commit_idx depends on besides the publications: a change is a deliberate step."""
 
+NAME_PREFIX = "pipeline "
+"""How the names begin under which the source shows our walsenders."""
 SENDER_TIMEOUT = 60
 """wal_sender_timeout of our connection in seconds; after 1.5 times as long without a word the source counts as gone."""
 GATHER = 0.001
@@ -53,10 +55,13 @@ class SystemIdentity:
 class ReplicationStream:
     """One walsender's stream. Open, `identify`, `start`, then `read` until it raises; always `close`."""
 
-    def __init__(self, dsn: str) -> None:
-        """Connect. Raises Unavailable, or SourceUnfit where replication connections are refused."""
+    def __init__(self, dsn: str, source_id: uuid.UUID) -> None:
+        """Connect, under a name that says whose it is.
+
+        Raises Unavailable, or SourceUnfit where replication connections are refused.
+        """
         self._dsn = dsn
-        self._connection = pq.PGconn.connect(_conninfo(dsn).encode())
+        self._connection = pq.PGconn.connect(_conninfo(dsn, source_id).encode())
         if self._connection.status != pq.ConnStatus.OK:
             error = OperationalError(self._connection.get_error_message())
             self._connection.finish()
@@ -182,7 +187,12 @@ class ReplicationStream:
             )
 
 
-def _conninfo(dsn: str) -> str:
+def application_name(source_id: uuid.UUID) -> str:
+    """What the source shows as our walsender's name: no worker of another pipeline database has the same."""
+    return f"{NAME_PREFIX}{source_id}"
+
+
+def _conninfo(dsn: str, source_id: uuid.UUID) -> str:
     given = str(conninfo_to_dict(dsn).get("options") or "")
     settings = {**SESSION_SETTINGS, "wal_sender_timeout": f"{SENDER_TIMEOUT}s"}
     ours = " ".join(f"-c {name}={value}" for name, value in settings.items())
@@ -190,7 +200,7 @@ def _conninfo(dsn: str) -> str:
         dsn,
         replication="database",
         client_encoding="UTF8",
-        application_name=APPLICATION_NAME,
+        application_name=application_name(source_id),
         connect_timeout=db.CONNECT_TIMEOUT,
         options=f"{given} {ours}".strip(),
     )

@@ -43,6 +43,7 @@ class RelationBook:
 
     def __init__(self, source: Connection, pipeline: Connection, stored: Source) -> None:
         self._source = source
+        self._source.execute("set search_path = ''")  # names of types come out qualified
         self._pipeline = pipeline
         self._stored = stored
         self._known = relations.latest(pipeline, stored.id, stored.epoch)
@@ -97,7 +98,7 @@ class ReplicationWorker:
                 await self._write()
                 reader.cancel()
                 feedback.cancel()
-        except* Exception as group:
+        except BaseExceptionGroup as group:
             raise _first(group) from group
 
     async def _read(self) -> None:
@@ -222,7 +223,9 @@ class ReplicationWorker:
 
 async def connect_writer(dsn: str) -> AsyncConnection[TupleRow]:
     """The worker's staging connection. Raises Unavailable."""
-    conninfo = make_conninfo(dsn, connect_timeout=db.CONNECT_TIMEOUT, application_name="pipeline staging")
+    conninfo = make_conninfo(
+        dsn, connect_timeout=db.CONNECT_TIMEOUT, application_name="pipeline staging", client_encoding="UTF8"
+    )
     try:
         return await AsyncConnection.connect(conninfo, autocommit=True)
     except psycopg.OperationalError as error:

@@ -1,7 +1,8 @@
 """`kill -9` of any process and an immediate shutdown of either database, under load: nothing lost, nothing repeated.
 
-The truth is what the source's own tables hold in the end. Where Debian's Postgres 15 is installed, the whole sequence is
-compared with a `test_decoding` slot too; elsewhere a row that every third transaction locks gives the order between writers.
+The truth is what the source's own tables hold in the end. Where Debian's Postgres 15 is installed, the whole sequence
+is compared with a `test_decoding` slot too; elsewhere a row that every third transaction locks gives the order between
+writers.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ WRITERS, KILLS = 4, 3
 PACE = 0.002
 """Seconds a writer rests between two transactions: the load must not starve what is tested."""
 GONE_WITHIN = 5.0
+LARGE = 200_000
 TABLES = f"""
     create table journal (writer int, n int, tally int, primary key (writer, n));
     create table accounts (id int primary key, n int not null);
@@ -198,6 +200,23 @@ def test_three_kills_lose_nothing_and_repeat_nothing(
             test_decoding.assert_same((e._replace(key="") for e in events), (c._replace(key="") for c in reported))
 
 
+def test_a_worker_killed_inside_of_a_large_transaction_stages_it_once(
+    source_dsn: str, database_dsn: str, serve: Callable[..., Serving]
+):
+    with opened(source_dsn, database_dsn) as (source, log):
+        source.execute("create table t (id int primary key, note text)")
+        server = serve()
+        statement = "insert into t select n, repeat('x', 300) from generate_series(1, %s::int) n"
+        source.execute(statement, [LARGE])
+        open_changes = "select from pipeline.replication_progress where open_changes > 0"
+        eventually(lambda: log.execute(open_changes).fetchone() is not None)
+        kill_child("replication")(server, serve)
+        wait_for_all(source, log)
+        assert test_decoding.transaction_sizes(log) == [LARGE, 1]
+        keys = "select count(distinct record_pk) from public.sequin_events where action = 'insert'"
+        assert log.execute(keys).fetchone() == (LARGE,)
+
+
 @pytest.fixture
 def own_server(server_directory: Path) -> Callable[[str], Server]:
     """`own_server("a")`: a Postgres that only this test has, to be stopped as it likes."""
@@ -218,7 +237,9 @@ def reasons(server: Serving) -> list[str]:
 
 def go_down_and_come_back(postgres: Server, server: Serving, what: str) -> None:
     postgres.stop("immediate")
-    eventually(lambda: any(what in reason for reason in reasons(server)), errors=(AssertionError, httpx.TimeoutException))
+    eventually(
+        lambda: any(what in reason for reason in reasons(server)), errors=(AssertionError, httpx.TimeoutException)
+    )
     assert server.process.poll() is None
     postgres.start()
     server.wait_ready(timeout=40)

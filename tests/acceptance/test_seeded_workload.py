@@ -162,13 +162,13 @@ class Writer:
         note = f"{self._chance.random()}"
         self._connection.execute(statement, (*key, note, *(key if action == "update" else ())))
         self._state.lines.add(key)
-        values = {"item": str(key[0]), "no": str(key[1]), "note": note}
+        values: test_decoding.Values = {"item": str(key[0]), "no": str(key[1]), "note": note}
         self._state.changes.append(Change("public.lines", action, f"[{key[0]},{key[1]}]", values))
 
     def _delete_lines(self) -> None:
         deleted = self._connection.execute("delete from lines where item = %s returning item, no", [self._number])
         for item, no in deleted:
-            values = {"item": str(item), "no": str(no)}
+            values: test_decoding.Values = {"item": str(item), "no": str(no)}
             self._state.changes.append(Change("public.lines", "delete", f"[{item},{no}]", values))
         self._state.lines.clear()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 
+import httpx
 import psycopg
 import pytest
 
@@ -53,7 +54,7 @@ def test_two_that_boot_together_come_up_and_one_takes_over(
         def one_is_ready() -> None:
             assert sorted(states(*both)) == [200, 503]
 
-        eventually(one_is_ready, timeout=30, errors=(AssertionError, OSError, Exception))
+        eventually(one_is_ready, timeout=30, errors=(AssertionError, httpx.TransportError))
         active, standby = sorted(both, key=lambda server: states(server)[0])
         reasons = standby.get("/readyz").json()["reasons"]
         assert any("standing by" in reason and f":{active.process.pid}" in reason for reason in reasons), reasons

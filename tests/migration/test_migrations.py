@@ -128,9 +128,7 @@ def test_a_migration_goes_on_when_the_reader_has_gone(database_dsn: str):
 
 
 @pytest.mark.parametrize("change", [schema.upgrade, lambda dsn: schema.downgrade(dsn, "base")], ids=["up", "down"])
-def test_a_revision_of_a_later_version_is_refused_and_nothing_changes(
-    database_dsn: str, change: Callable[[str], None]
-):
+def test_a_revision_of_a_later_version_is_refused_and_nothing_changes(database_dsn: str, change: Callable[[str], None]):
     with psycopg.connect(database_dsn) as connection:
         connection.execute("update pipeline.alembic_version set version_num = %s", [UNKNOWN])
     before = tables(database_dsn)
