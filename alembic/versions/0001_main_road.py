@@ -70,6 +70,7 @@ STAGING = """
 create table public.wal_events (
     commit_lsn bigint not null,
     commit_idx integer not null,
+    ordinal bigint not null,
     relation_id integer not null,
     xid bigint not null,
     committed_at timestamptz not null,
@@ -81,6 +82,8 @@ create table public.wal_events (
     unchanged_columns text,
     transaction_annotations text
 );
+comment on column public.wal_events.ordinal is
+    'Counts rows in the order of (commit_lsn, commit_idx), without gaps in a segment.';
 comment on table public.wal_events is
     'Staging: raw changes in the order workers read them. Private; its rows live in children, one per segment.';
 
@@ -91,6 +94,7 @@ create table pipeline.segments (
     state text not null default 'free' check (state in ('free', 'filling', 'full', 'drained')),
     first_lsn bigint,
     last_lsn bigint,
+    first_ordinal bigint,
     row_count bigint not null default 0
 );
 comment on table pipeline.segments is

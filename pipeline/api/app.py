@@ -6,12 +6,15 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
+import psycopg
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from pipeline import db
 from pipeline.api import metrics
+from pipeline.catalog import roles
 from pipeline.config import Config
 from pipeline.errors import PipelineError
 from pipeline.loop import Stop
@@ -61,15 +64,18 @@ def create(config: Config, server: str) -> FastAPI:
 def readiness(config: Config, server: str) -> list[str]:
     """Why this server is not ready; empty when it is."""
     try:
-        now = status.collect(config)
+        with db.connect(config.database, "pipeline database", name="pipeline readiness") as connection:
+            held = list(roles.states(connection).values())
     except PipelineError as error:
         return [str(error)]
+    except psycopg.errors.UndefinedTable:
+        return ["the pipeline database is not migrated"]
     elsewhere = [
         f"standing by: {role.role} is held by {role.server} (pid {role.pid})"
-        for role in now.roles
+        for role in held
         if role.held and role.server != server and role.role in ("replication", "shuffle")
     ]
-    return elsewhere + now.reasons
+    return elsewhere + status.role_reasons(held)
 
 
 def run(config: Config, server: str, stop: Stop) -> None:

@@ -68,6 +68,22 @@ def last_seq(connection: Connection, table: EventsTable) -> int:
     return int(row[0]) if row else 0
 
 
+def next_seq(connection: Connection, table: EventsTable) -> int:
+    """Take the next seq. Numbers taken by a transaction that fails are gaps."""
+    row = connection.execute(sql.SQL("select nextval({})").format(_regclass(connection, table))).fetchone()
+    assert row is not None  # noqa: S101  a function call
+    return int(row[0])
+
+
+def set_seq(connection: Connection, table: EventsTable, seq: int) -> None:
+    """Say that every seq up to this one is taken. Only the one writer of the table may."""
+    connection.execute(sql.SQL("select setval({}, {})").format(_regclass(connection, table), sql.Literal(seq)))
+
+
+def _regclass(connection: Connection, table: EventsTable) -> sql.Composable:
+    return sql.SQL("{}::regclass").format(sql.Literal(table.sequence.as_string(connection)))
+
+
 def notify(connection: Connection, table: EventsTable, seq: int) -> None:
     """Wake the readers, when the transaction commits."""
     connection.execute("select pg_notify(%s, %s)", (CHANNEL, json.dumps({"table": str(table), "seq": seq})))

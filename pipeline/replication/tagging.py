@@ -76,6 +76,7 @@ class Tagger:
         self._open_lsn = -1
         self._head = b""
         self._idx = 0
+        self._ordinal = 0
         self._annotations: bytes | None = None
         self.size = 0
         """Bytes of rows not taken yet."""
@@ -150,6 +151,7 @@ class Tagger:
             rows=self._rows,
             first_lsn=self._first_lsn,
             last_lsn=self._last_lsn,
+            first_ordinal=self._ordinal - len(self._rows),
             transactions=self._transactions,
             position=whole.position if whole else None,
             commit_lsn=whole.commit_lsn if whole else None,
@@ -243,13 +245,14 @@ class Tagger:
         change = change or self._change(relation, action)
         annotations = self._annotations
         if changes is None and exact is None and unchanged is None and annotations is None:
-            staged = row(self._head, self._idx, change, pk, record)
+            staged = row(self._head, self._idx, self._ordinal, change, pk, record)
         else:
             rest = (changes, exact, dumps(unchanged) if unchanged else None, annotations)
-            staged = row(self._head, self._idx, change, pk, record, rest)
+            staged = row(self._head, self._idx, self._ordinal, change, pk, record, rest)
         if not self._rows:
             self._first_lsn = self._open_lsn
         self._last_lsn = self._open_lsn
         self._rows.append(staged)
         self.size += len(staged)
         self._idx += 1
+        self._ordinal += 1

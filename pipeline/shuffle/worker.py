@@ -16,6 +16,7 @@ from pipeline.events.log import EventsTable
 from pipeline.events.partitions import Partitions
 from pipeline.shuffle.plan import Run, next_run
 from pipeline.staging import segments
+from pipeline.staging.segments import Segment
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class Shuffler:
         self._source = source
         self._table = table
         self._partitions = Partitions(connection, table)
+        self._partly_moved: tuple[int, int] | None = None
         self._insert = sql.SQL(statement("shuffle", "move_segment"))
         self._advance = sql.SQL(statement("shuffle", "advance_watermark")).format(
             events=table.identifier, sequence=sql.Literal(table.sequence.as_string(connection))
@@ -62,7 +64,7 @@ class Shuffler:
         self._partitions.reserve(run.rows)
         with self._connection.transaction():
             epoch = self._lock_watermark(run.after)
-            moved = sum(self._move(run, segment.id, epoch) for segment in run.segments)
+            moved = self._move_all(run, epoch) if run.segments else 0
             segments.mark_drained(self._connection, run.drained)
             if run.upto > run.after:
                 self._set_watermark(run.upto, moved)
@@ -91,11 +93,29 @@ class Shuffler:
             raise RuntimeError(f"the watermark of source {self._source} is not at {expected}: a second shuffler ran")
         return int(row[0])
 
-    def _move(self, run: Run, segment: int, epoch: int) -> int:
-        query = self._insert.format(events=self._table.identifier, segment=segments.table(segment))
-        return self._connection.execute(
-            query, {"source": self._source, "epoch": epoch, "after": run.after, "upto": run.upto}
-        ).rowcount
+    def _move_all(self, run: Run, epoch: int) -> int:
+        first = seq = log.next_seq(self._connection, self._table)
+        for segment in run.segments:
+            ordinal = self._next_ordinal(segment, run.after)
+            moved = self._move(run, segment, epoch, offset=seq - ordinal)
+            self._partly_moved = segment.id, ordinal + moved
+            seq += moved
+        if seq > first:
+            log.set_seq(self._connection, self._table, seq - 1)
+        return seq - first
+
+    def _next_ordinal(self, segment: Segment, after: int) -> int:
+        """Of the first row to move; only a segment that an earlier shuffler moved in part has to be asked."""
+        if self._partly_moved and self._partly_moved[0] == segment.id:
+            return self._partly_moved[1]
+        if segment.first_lsn > after:
+            return segment.first_ordinal
+        return segments.first_ordinal_after(self._connection, segment, after)
+
+    def _move(self, run: Run, segment: Segment, epoch: int, offset: int) -> int:
+        query = self._insert.format(events=self._table.identifier, segment=segments.table(segment.id))
+        values = {"source": self._source, "epoch": epoch, "offset": offset, "after": run.after, "upto": run.upto}
+        return self._connection.execute(query, values).rowcount
 
     def _set_watermark(self, commit_lsn: int, events: int) -> None:
         row = self._connection.execute(

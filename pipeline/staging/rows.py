@@ -7,6 +7,7 @@ from struct import Struct
 COLUMNS = (
     "commit_lsn",
     "commit_idx",
+    "ordinal",
     "relation_id",
     "xid",
     "committed_at",
@@ -23,6 +24,7 @@ TRAILER = b"\xff\xff"
 
 _head = Struct(">hiqi").pack
 _change = Struct(">iiiqiqi").pack
+_place = Struct(">iiq").pack
 _length = Struct(">i").pack
 _NULL = b"\xff\xff\xff\xff"
 _FOUR_NULLS = _NULL * 4
@@ -41,6 +43,7 @@ def change_head(relation_id: int, xid: int, committed_at: int, action: bytes) ->
 def row(
     head: bytes,
     idx: int,
+    ordinal: int,
     change: bytes,
     record_pk: bytes,
     record: bytes,
@@ -50,7 +53,7 @@ def row(
     return b"".join(
         (
             head,
-            _length(idx),
+            _place(idx, 8, ordinal),
             change,
             _length(len(record_pk)),
             record_pk,

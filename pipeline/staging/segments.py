@@ -26,12 +26,16 @@ STAGED_CHANNEL = "pipeline_staged"
 
 @dataclass(frozen=True)
 class Segment:
-    """A child of wal_events that holds rows; LSNs are the commit LSNs of its first and last row."""
+    """A child of wal_events that holds rows; LSNs are the commit LSNs of its first and last row.
+
+    Ordinals go from `first_ordinal` up without gaps, in the order of (commit_lsn, commit_idx).
+    """
 
     id: int
     full: bool
     first_lsn: int
     last_lsn: int
+    first_ordinal: int
     row_count: int
 
 
@@ -44,6 +48,14 @@ def pending(connection: Connection, source: uuid.UUID) -> list[Segment]:
     """Segments with rows that may still have to be moved, in order of LSN."""
     with connection.cursor(row_factory=class_row(Segment)) as cursor:
         return cursor.execute(statement("staging", "pending_segments"), {"source": source}).fetchall()
+
+
+def first_ordinal_after(connection: Connection, segment: Segment, commit_lsn: int) -> int:
+    """The ordinal of the segment's first row beyond `commit_lsn`; reads the whole segment."""
+    row = connection.execute(
+        sql.SQL("select min(ordinal) from only {} where commit_lsn > %s").format(table(segment.id)), (commit_lsn,)
+    ).fetchone()
+    return row[0] if row and row[0] is not None else segment.first_ordinal + segment.row_count
 
 
 def mark_drained(connection: Connection, ids: Sequence[int]) -> None:

@@ -19,7 +19,9 @@ _COLUMNS = sql.SQL(", ").join(map(sql.Identifier, rows.COLUMNS))
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows to stage: whole transactions, then perhaps the beginning of one more. Never empty.
+    """Rows to stage: whole transactions, then perhaps the beginning of one more.
+
+    Their `ordinal`s count up from `first_ordinal`; those of the next batch of this worker go on from there.
 
     `position`, `commit_lsn` and `committed_at` (µs since 2000) are of the last whole transaction, None when there is
     none; `open_lsn` and `open_changes` are of the one that is not whole yet.
@@ -28,6 +30,7 @@ class Batch:
     rows: list[bytes]
     first_lsn: int
     last_lsn: int
+    first_ordinal: int
     transactions: int
     position: int | None
     commit_lsn: int | None
@@ -127,6 +130,7 @@ class Writer:
                 "transactions": batch.transactions,
                 "first_lsn": batch.first_lsn,
                 "last_lsn": batch.last_lsn,
+                "first_ordinal": batch.first_ordinal,
             },
         )
         row = await cursor.fetchone()

@@ -7,7 +7,7 @@ from pipeline.staging.segments import Segment
 
 
 def segment(number: int, first: int, last: int, rows: int = 10, *, full: bool = True) -> Segment:
-    return Segment(number, full, first, last, rows)
+    return Segment(number, full, first, last, 0, rows)
 
 
 def test_nothing_staged() -> None:

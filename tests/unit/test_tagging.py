@@ -54,7 +54,9 @@ def test_every_change_counts_once_from_zero_in_each_transaction() -> None:
         made.feed(Commit(lsn, lsn + 50, 7))
     batch = made.take()
     assert batch is not None
-    tags = [(number(f[0]), number(f[1]), f[5]) for f in map(fields, batch.rows)]
+    assert [number(fields(row)[2]) for row in batch.rows] == list(range(10))
+    assert batch.first_ordinal == 0
+    tags = [(number(f[0]), number(f[1]), f[6]) for f in map(fields, batch.rows)]
     one = [(0, b"insert"), (2, b"update"), (3, b"truncate"), (4, b"truncate"), (5, b"delete")]
     assert tags == [(lsn, idx, action) for lsn in (100, 200) for idx, action in one]
     assert (batch.position, batch.commit_lsn, batch.transactions) == (250, 200, 2)
@@ -87,7 +89,7 @@ def test_annotations_hold_until_cleared_or_committed() -> None:
     made.feed(Commit(200, 250, 7))
     batch = made.take()
     assert batch is not None
-    assert [fields(row)[11] for row in batch.rows] == [b'{"by": 1}', None, None]
+    assert [fields(row)[12] for row in batch.rows] == [b'{"by": 1}', None, None]
 
 
 def test_messages_outside_of_transactions_are_not_in_the_log() -> None:

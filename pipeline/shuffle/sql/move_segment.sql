@@ -1,10 +1,11 @@
--- A segment's whole transactions become events: seq is handed out in the order of (commit_lsn, commit_idx).
+-- A segment's whole transactions become events. Ordinals follow (commit_lsn, commit_idx) without gaps, so seq does too,
+-- and nothing has to be sorted.
 insert into {events} (
-    source_database_id, source_epoch, commit_lsn, commit_idx, xid,
+    seq, source_database_id, source_epoch, commit_lsn, commit_idx, xid,
     source_table_oid, source_table_schema, source_table_name,
     record_pk, record, changes, exact, action, unchanged_columns, transaction_annotations, committed_at)
 select
-    %(source)s, %(epoch)s, w.commit_lsn, w.commit_idx, w.xid,
+    w.ordinal + %(offset)s, %(source)s, %(epoch)s, w.commit_lsn, w.commit_idx, w.xid,
     case when w.action = 'truncate' then r.relation_oid else r.table_oid end,
     case when w.action = 'truncate' then r.relation_schema else r.table_schema end,
     case when w.action = 'truncate' then r.relation_name else r.table_name end,
@@ -21,4 +22,3 @@ select
     w.transaction_annotations::jsonb, w.committed_at
 from only {segment} w join pipeline.relations r on r.id = w.relation_id
 where w.commit_lsn > %(after)s and w.commit_lsn <= %(upto)s
-order by w.commit_lsn, w.commit_idx

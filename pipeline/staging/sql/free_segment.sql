@@ -1,4 +1,5 @@
 -- An emptied segment may be filled again.
 update pipeline.segments
-set state = 'free', source_id = null, worker = null, first_lsn = null, last_lsn = null, row_count = 0
+set state = 'free', source_id = null, worker = null, first_lsn = null, last_lsn = null, first_ordinal = null,
+    row_count = 0
 where id = %(id)s and state = 'drained'

@@ -16,6 +16,7 @@ with fenced as (
     set state = case when row_count + %(rows)s >= %(full_at)s then 'full' else 'filling' end,
         first_lsn = coalesce(first_lsn, %(first_lsn)s),
         last_lsn = %(last_lsn)s,
+        first_ordinal = coalesce(first_ordinal, %(first_ordinal)s),
         row_count = row_count + %(rows)s
     where id = %(segment)s
     returning state
