@@ -140,7 +140,7 @@ def _run_shuffle(config: Config, connection: Connection, stop: Stop) -> None:
         _report(connection, "shuffle", "waiting", "no source has been replicated from yet")
         if stop.wait(0.2):
             return
-    shuffler = Shuffler(connection, source.id, EventsTable.parse(config.events_table))
+    shuffler = Shuffler(connection, source.id, EventsTable.parse(config.events_table), lambda: bool(stop))
     _report(connection, "shuffle", "running")
     logger.info("shuffling", extra={"action": "shuffle.running", "table": config.events_table})
     while True:

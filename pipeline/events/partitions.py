@@ -21,15 +21,18 @@ class Partitions:
         self._rows = rows
         self._bound = self._read_bound()
 
-    def reserve(self, rows: int) -> None:
-        """Make sure that the next `rows` values of seq, and half a partition more, have a place.
+    def reserve(self, seq: int) -> None:
+        """Make sure that every seq up to this one, and half a partition more, has a place.
 
         Creates and attaches, never `partition of`: that would wait for every reader, and make every reader wait.
         """
-        needed = last_seq(self._connection, self._table) + rows + self._rows // 2
-        while self._bound <= needed:
+        while self._bound <= seq + self._rows // 2:
             self._attach(self._bound, self._bound + self._rows)
             self._bound += self._rows
+
+    def forget(self) -> None:
+        """Look again: a transaction that attached partitions may have been rolled back."""
+        self._bound = self._read_bound()
 
     def _read_bound(self) -> int:
         row = self._connection.execute(

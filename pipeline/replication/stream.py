@@ -30,7 +30,7 @@ NAME_PREFIX = "pipeline "
 """How the names begin under which the source shows our walsenders."""
 SENDER_TIMEOUT = 60
 """wal_sender_timeout of our connection in seconds; after 1.5 times as long without a word the source counts as gone."""
-GATHER = 0.001
+GATHER = 0.003
 """Seconds to let more come together when messages come faster than this: waking up for each would cost more."""
 _EPOCH_2000 = 946_684_800
 _COPY_BOTH = pq.ExecStatus.COPY_BOTH
@@ -74,6 +74,7 @@ class ReplicationStream:
         self._readable = asyncio.Event()
         self._skipped_publication: str | None = None
         self._heard_at = time.monotonic()
+        self._waiting_since: float | None = None
         self.idle = True
         """Whether the last `read` took all there was."""
 
@@ -98,14 +99,17 @@ class ReplicationStream:
             self._readable.clear()
             if time.monotonic() - self._heard_at < GATHER:
                 await asyncio.sleep(GATHER)
-            silence = time.monotonic() - self._heard_at
-            try:
-                await asyncio.wait_for(self._readable.wait(), max(1.0, 1.5 * SENDER_TIMEOUT - silence))
-            except TimeoutError:
-                error = OperationalError(f"no word from it for {time.monotonic() - self._heard_at:.0f} s")
-                raise db.unavailable(self._dsn, "source", error) from None
+            self._waiting_since = time.monotonic()
+            await self._readable.wait()
+            self._waiting_since = None
         self._heard_at = time.monotonic()
         return messages
+
+    def require_alive(self) -> None:
+        """Raises Unavailable when the source has not said a word for so long that it must be gone."""
+        silence = time.monotonic() - self._waiting_since if self._waiting_since else 0.0
+        if silence > 1.5 * SENDER_TIMEOUT:
+            raise db.unavailable(self._dsn, "source", OperationalError(f"no word from it for {silence:.0f} s"))
 
     def send_status(self, received: int, confirmed: int) -> None:
         """Tell the source how far we are; never blocks. `confirmed` lets it forget what came before."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 
 import psycopg
 from psycopg import AsyncConnection
@@ -161,10 +162,9 @@ class ReplicationWorker:
         self._work.clear()
         if self._ready() or self._stopping.is_set():
             return
-        try:
-            await asyncio.wait_for(self._work.wait(), CONFIRM_EVERY)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CONFIRM_EVERY):
+                await self._work.wait()
 
     async def _stage(self, *, durable: bool) -> None:
         batch = self._tagger.take()
@@ -218,6 +218,7 @@ class ReplicationWorker:
         """Keep the walsender from giving us up, whatever staging is waiting for."""
         while True:
             await asyncio.sleep(SENDER_TIMEOUT / 6)
+            self._stream.require_alive()
             self._send_status()
 
 

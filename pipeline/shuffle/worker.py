@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
 from pipeline.db import Connection
 from pipeline.db import sql as statement
-from pipeline.events import log
 from pipeline.events.log import EventsTable
 from pipeline.events.partitions import Partitions
 from pipeline.shuffle.plan import Run, next_run
+from pipeline.shuffle.transfer import Transfer
 from pipeline.staging import segments
 from pipeline.staging.segments import Segment
 
@@ -22,13 +25,21 @@ logger = logging.getLogger(__name__)
 
 WAKE_AFTER = 0.5
 """Seconds without a NOTIFY after which it looks for itself."""
+AHEAD_SEGMENTS = 4
+"""Full segments of a transaction that is not staged whole from which on moving begins before its end has come."""
+AHEAD_PATIENCE = 3.0
+"""Seconds without another segment after which what was moved ahead is rolled back, so that no snapshot is held."""
+AHEAD_POLL = 0.01
+EMPTY_AT = 16
+"""Drained segments that are emptied even while there is more to move."""
 
 
 @dataclass(frozen=True)
-class _Positions:
+class _Staged:
     epoch: int
     watermark: int
     complete: int
+    generation: int
 
 
 class Shuffler:
@@ -36,90 +47,120 @@ class Shuffler:
 
     `connection` must be in autocommit mode, hold the shuffle role's lock and be used by nobody else: while the lock
     is held there is no other writer, so seq becomes visible in order and a reader of `seq > last` misses nothing.
+    `stopping` is asked while a large transaction is awaited.
     """
 
-    def __init__(self, connection: Connection, source: uuid.UUID, table: EventsTable) -> None:
+    def __init__(
+        self, connection: Connection, source: uuid.UUID, table: EventsTable, stopping: Callable[[], bool]
+    ) -> None:
         self._connection = connection
         self._source = source
         self._table = table
+        self._stopping = stopping
         self._partitions = Partitions(connection, table)
-        self._partly_moved: tuple[int, int] | None = None
-        self._insert = sql.SQL(statement("shuffle", "move_segment"))
-        self._advance = sql.SQL(statement("shuffle", "advance_watermark")).format(
-            events=table.identifier, sequence=sql.Literal(table.sequence.as_string(connection))
-        )
+        self._stopped_in: tuple[int, int] | None = None
+        self._not_ahead_of = 0
+        self._drained = 0
         # G4: a reader must never see a seq that an immediate shutdown takes back (facts: an asynchronous commit did).
         connection.execute(
             "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
         )
-        connection.execute("set work_mem = '64MB'")
+        connection.execute("set default_transaction_isolation = 'read committed'")
         connection.execute("set jit = off")
         connection.execute(sql.SQL("listen {}").format(sql.Identifier(segments.STAGED_CHANNEL)))
 
     def step(self) -> int:
         """Move the next run; returns how many events it added, -1 when there was nothing to do."""
-        run = self._plan()
-        if run is None:
+        staged = self._look()
+        if staged is None:
             return -1
-        self._partitions.reserve(run.rows)
-        with self._connection.transaction():
-            epoch = self._lock_watermark(run.after)
-            moved = self._move_all(run, epoch) if run.segments else 0
-            segments.mark_drained(self._connection, run.drained)
-            if run.upto > run.after:
-                self._set_watermark(run.upto, moved)
-        if moved:
-            logger.debug("moved", extra={"action": "shuffle.moved", "events": moved, "commit_lsn": run.upto})
+        pending = segments.pending(self._connection, self._source)
+        run = next_run(pending, staged.watermark, staged.complete)
+        moved = self._move(run) if run else self._move_ahead(staged, pending)
+        if moved > 0:
+            logger.debug("moved", extra={"action": "shuffle.moved", "events": moved})
+        if self._drained >= EMPTY_AT:
+            self._empty()
         return moved
 
     def wait(self) -> None:
         """Until something is staged, at most WAKE_AFTER; meanwhile drained segments are emptied."""
-        segments.empty_drained(self._connection)
+        self._empty()
         for _ in self._connection.notifies(timeout=WAKE_AFTER, stop_after=1):
             pass
 
-    def _plan(self) -> Run | None:
-        with self._connection.cursor(row_factory=class_row(_Positions)) as cursor:
-            found = cursor.execute(statement("shuffle", "positions"), {"source": self._source}).fetchone()
-        if found is None:
-            return None
-        return next_run(segments.pending(self._connection, self._source), found.watermark, found.complete)
+    def _empty(self) -> None:
+        segments.empty_drained(self._connection)
+        self._drained = 0
 
-    def _lock_watermark(self, expected: int) -> int:
-        row = self._connection.execute(
-            statement("shuffle", "lock_watermark"), {"source": self._source, "watermark": expected}
-        ).fetchone()
-        if row is None:
-            raise RuntimeError(f"the watermark of source {self._source} is not at {expected}: a second shuffler ran")
-        return int(row[0])
+    def _look(self) -> _Staged | None:
+        with self._connection.cursor(row_factory=class_row(_Staged)) as cursor:
+            return cursor.execute(statement("shuffle", "positions"), {"source": self._source}).fetchone()
 
-    def _move_all(self, run: Run, epoch: int) -> int:
-        first = seq = log.next_seq(self._connection, self._table)
-        for segment in run.segments:
-            ordinal = self._next_ordinal(segment, run.after)
-            moved = self._move(run, segment, epoch, offset=seq - ordinal)
-            self._partly_moved = segment.id, ordinal + moved
-            seq += moved
-        if seq > first:
-            log.set_seq(self._connection, self._table, seq - 1)
-        return seq - first
+    def _move(self, run: Run) -> int:
+        with self._connection.transaction():
+            transfer = self._transfer(run.after)
+            for segment in run.segments:
+                transfer.move(segment, self._next_ordinal(segment, run.after, transfer), run.upto)
+            transfer.finish(run.upto, run.drained)
+        self._drained += len(run.drained)
+        self._stopped_in = transfer.stopped_in or self._stopped_in
+        return transfer.moved
 
-    def _next_ordinal(self, segment: Segment, after: int) -> int:
+    def _move_ahead(self, staged: _Staged, pending: list[Segment]) -> int:
+        """Begin with a large transaction while it is still being staged, and commit when all of it has come.
+
+        Returns -1 when there is no such transaction, or when it did not come to its end: then nothing has happened.
+        """
+        full = [segment for segment in pending if segment.full and segment.last_lsn > staged.watermark]
+        if len(full) < AHEAD_SEGMENTS or full[-1].last_lsn == self._not_ahead_of:
+            return -1
+        commit_lsn = full[-1].last_lsn
+        self._partitions.forget()
+        moved = -1
+        with self._connection.transaction():
+            transfer = self._transfer(staged.watermark)
+            drained = self._follow(transfer, staged, commit_lsn)
+            if drained is None:
+                self._not_ahead_of = commit_lsn
+                raise psycopg.Rollback
+            transfer.finish(commit_lsn, drained)
+            moved = transfer.moved
+            self._drained += len(drained)
+        self._partitions.forget()
+        self._stopped_in = transfer.stopped_in if moved >= 0 else None
+        return moved
+
+    def _follow(self, transfer: Transfer, staged: _Staged, commit_lsn: int) -> list[int] | None:
+        """Move segments of the open transaction as they fill; those to drain once it is whole, None to give it up."""
+        seen: set[int] = set()
+        patience = time.monotonic() + AHEAD_PATIENCE
+        while True:
+            now = self._look()
+            if now is None or now.generation != staged.generation or self._stopping():
+                return None
+            whole = now.complete >= commit_lsn
+            pending = [s for s in segments.pending(self._connection, self._source) if s.first_lsn <= commit_lsn]
+            for segment in pending:
+                if segment.id in seen or not (segment.full or whole) or segment.last_lsn <= staged.watermark:
+                    continue
+                transfer.move(segment, self._next_ordinal(segment, staged.watermark, transfer), commit_lsn)
+                seen.add(segment.id)
+                patience = time.monotonic() + AHEAD_PATIENCE
+            if whole:
+                return [segment.id for segment in pending if segment.full and segment.last_lsn <= commit_lsn]
+            if time.monotonic() > patience:
+                return None
+            time.sleep(AHEAD_POLL)
+
+    def _transfer(self, after: int) -> Transfer:
+        return Transfer(self._connection, self._source, self._table, self._partitions, after)
+
+    def _next_ordinal(self, segment: Segment, after: int, transfer: Transfer) -> int:
         """Of the first row to move; only a segment that an earlier shuffler moved in part has to be asked."""
-        if self._partly_moved and self._partly_moved[0] == segment.id:
-            return self._partly_moved[1]
+        for stopped_in in (transfer.stopped_in, self._stopped_in):
+            if stopped_in and stopped_in[0] == segment.id and segment.first_lsn <= after:
+                return stopped_in[1]
         if segment.first_lsn > after:
             return segment.first_ordinal
         return segments.first_ordinal_after(self._connection, segment, after)
-
-    def _move(self, run: Run, segment: Segment, epoch: int, offset: int) -> int:
-        query = self._insert.format(events=self._table.identifier, segment=segments.table(segment.id))
-        values = {"source": self._source, "epoch": epoch, "offset": offset, "after": run.after, "upto": run.upto}
-        return self._connection.execute(query, values).rowcount
-
-    def _set_watermark(self, commit_lsn: int, events: int) -> None:
-        row = self._connection.execute(
-            self._advance, {"source": self._source, "commit_lsn": commit_lsn, "events": events}
-        ).fetchone()
-        if events and row is not None:
-            log.notify(self._connection, self._table, row[0])

@@ -58,10 +58,9 @@ def first_ordinal_after(connection: Connection, segment: Segment, commit_lsn: in
     return row[0] if row and row[0] is not None else segment.first_ordinal + segment.row_count
 
 
-def mark_drained(connection: Connection, ids: Sequence[int]) -> None:
-    """Say, in the transaction that moved their rows, that these segments are done with."""
-    if ids:
-        connection.execute(statement("staging", "mark_drained"), {"ids": list(ids)})
+def mark_drained(connection: Connection, ids: Sequence[int]) -> int:
+    """Say, in the transaction that moved their rows, that these segments are done with; returns how many were full."""
+    return connection.execute(statement("staging", "mark_drained"), {"ids": list(ids)}).rowcount if ids else 0
 
 
 def empty_drained(connection: Connection) -> int:

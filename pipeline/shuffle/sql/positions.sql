@@ -9,6 +9,6 @@ with made as (
     union all
     select source_id, epoch, commit_lsn from made
 )
-select w.epoch, w.commit_lsn as watermark, p.commit_lsn as complete
+select w.epoch, w.commit_lsn as watermark, p.commit_lsn as complete, p.generation
 from watermark w join pipeline.replication_progress p using (source_id)
 where p.worker = 0
