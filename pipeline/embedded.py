@@ -14,17 +14,13 @@ import errno
 import fcntl
 import importlib.util
 import os
-import pwd
 import re
 import shlex
 import shutil
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +29,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pipeline.errors import EmbeddedPostgresError
+from pipeline.unprivileged import Identity, identities
 
 SOCKET_PATH_LIMIT = 107
 """Bytes that a Unix socket's path may have on Linux."""
@@ -55,25 +52,11 @@ SETTINGS = {
 }
 
 _WHEEL_FOLDERS = {18: "pginstall18", 16: "pginstall"}
-_FALLBACK_USERS = ("postgres", "nobody")
 _CANNOT_ENTER = 3
 _PROBE = f'cd "$1" 2>/dev/null || exit {_CANNOT_ENTER}; exec "$2" --version'
 _PASSING = re.compile(r"starting up|shutting down|not yet accepting|recovery mode")
 _LEAVING = re.compile(r"pre-existing shared memory|lock file .* already exists")
 _DEAD_PID = 2**31 - 1
-
-# A program of its own instead of a preexec_fn: no Python runs between fork and exec of a process that may have threads.
-_IN_USER_NAMESPACE = """
-import ctypes, os, sys
-inside, uid, gid = sys.argv[1], os.geteuid(), os.getegid()
-libc = ctypes.CDLL(None, use_errno=True)
-if libc.unshare(0x10000000):  # CLONE_NEWUSER
-    sys.exit(os.strerror(ctypes.get_errno()))
-for name, text in (("setgroups", "deny"), ("uid_map", f"{inside} {uid} 1"), ("gid_map", f"{inside} {gid} 1")):
-    with open(f"/proc/self/{name}", "w") as file:
-        file.write(text)
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 _REMEDIES = {
     "No space left": "free some space, or set PIPELINE_DATA_DIR to a folder on another disk",
@@ -238,10 +221,10 @@ class Server:
         self._launch(identity)
         return True
 
-    def _identity(self) -> tuple[_Identity, int]:
+    def _identity(self) -> tuple[Identity, int]:
         """The first identity that can reach both the directory's parent and the binaries, and the binaries' version."""
         parent, postgres, refusals = self.directory.parent, self.bin_dir / "postgres", []
-        for identity in _identities(self.data if self.data.exists() else self.directory):
+        for identity in identities(self.data if self.data.exists() else self.directory):
             try:
                 probe = identity.run("/bin/sh", "-c", _PROBE, "sh", parent, postgres, cwd=Path("/"))
             except OSError as error:
@@ -268,7 +251,7 @@ class Server:
                 f"or dump it with a PostgreSQL {found} and restore the dump"
             )
 
-    def _initdb(self, identity: _Identity, major: int) -> None:
+    def _initdb(self, identity: Identity, major: int) -> None:
         """Make the cluster beside its place and move it there whole: what a crash leaves behind is never started."""
         if self.data.exists() and any(self.data.iterdir()):
             raise EmbeddedPostgresError(f"{self.data} is not a folder of Postgres (no PG_VERSION): move it away")
@@ -312,7 +295,7 @@ class Server:
                 if _is_another_program(int(pid), self.data):
                     file.write_text(f"{_DEAD_PID}\n{rest}")
 
-    def _launch(self, identity: _Identity) -> None:
+    def _launch(self, identity: Identity) -> None:
         deadline = time.monotonic() + LEAVE_TIMEOUT
         while True:
             self._disown_pids()
@@ -341,58 +324,6 @@ class Server:
 
     def _general_remedy(self) -> str:
         return f"see {self.log}" if self.log.exists() else "set PIPELINE_DATA_DIR to a folder that can be written"
-
-
-@dataclass(frozen=True)
-class _Identity:
-    """As whom Postgres's programs run: this user, root under another number, or another user."""
-
-    name: str
-    prefix: tuple[str, ...] = ()
-    user: int | None = None
-    group: int | None = None
-
-    def run(self, *command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-        """Run to its end, away from our terminal and with nothing of our environment that Postgres would read."""
-        return subprocess.run(
-            [*self.prefix, *map(str, command)],
-            cwd=cwd,
-            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"},
-            user=self.user,
-            group=self.group,
-            extra_groups=None if self.user is None else [],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-
-    def own(self, directory: Path) -> None:
-        """Give another user what root has made in `directory`."""
-        if self.user is None or self.group is None:
-            return
-        for folder, _, files in os.walk(directory):
-            for path in (folder, *(os.path.join(folder, file) for file in files)):
-                if os.lstat(path).st_uid != self.user:
-                    os.chown(path, self.user, self.group, follow_symlinks=False)
-
-
-def _identities(home: Path) -> Iterator[_Identity]:
-    """Who may run the Postgres of `home`, best first."""
-    owner = home.stat()
-    if os.geteuid() != 0:
-        yield _Identity("this user")
-    elif owner.st_uid != 0:
-        yield _Identity(f"its owner, user {owner.st_uid},", user=owner.st_uid, group=owner.st_gid)
-    else:
-        inside = next((str(user.pw_uid) for user in pwd.getpwall() if user.pw_uid), "1000")  # initdb wants a known user
-        launcher = (sys.executable, "-I", "-S", "-c", _IN_USER_NAMESPACE, inside)
-        yield _Identity("root in a user namespace", launcher)
-        for name in _FALLBACK_USERS:
-            with suppress(KeyError):
-                user = pwd.getpwnam(name)
-                yield _Identity(f"user {name}", user=user.pw_uid, group=user.pw_gid)
 
 
 def _is_another_program(pid: int, data: Path) -> bool:

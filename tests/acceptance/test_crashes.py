@@ -200,8 +200,9 @@ def test_three_kills_lose_nothing_and_repeat_nothing(
             test_decoding.assert_same((e._replace(key="") for e in events), (c._replace(key="") for c in reported))
 
 
-def test_a_worker_killed_inside_of_a_large_transaction_stages_it_once(
-    source_dsn: str, database_dsn: str, serve: Callable[..., Serving]
+@pytest.mark.parametrize("role", ["replication", "shuffle"])
+def test_a_role_killed_inside_of_a_large_transaction_moves_it_once(
+    role: str, source_dsn: str, database_dsn: str, serve: Callable[..., Serving]
 ):
     with opened(source_dsn, database_dsn) as (source, log):
         source.execute("create table t (id int primary key, note text)")
@@ -210,7 +211,7 @@ def test_a_worker_killed_inside_of_a_large_transaction_stages_it_once(
         source.execute(statement, [LARGE])
         open_changes = "select from pipeline.replication_progress where open_changes > 0"
         eventually(lambda: log.execute(open_changes).fetchone() is not None)
-        kill_child("replication")(server, serve)
+        kill_child(role)(server, serve)
         wait_for_all(source, log)
         assert test_decoding.transaction_sizes(log) == [LARGE, 1]
         keys = "select count(distinct record_pk) from public.sequin_events where action = 'insert'"

@@ -53,7 +53,8 @@ def test_segments_of_one_transaction_come_in_the_order_they_were_filled(database
         )
         for first_ordinal in (20, 0, 10):  # a reused segment may have any id
             database.execute(
-                "insert into pipeline.segments (source_id, worker, state, first_lsn, last_lsn, first_ordinal, row_count)"
+                "insert into pipeline.segments"
+                " (source_id, worker, state, first_lsn, last_lsn, first_ordinal, row_count)"
                 " values (%s, 0, 'full', 7, 7, %s, 10)",
                 (source, first_ordinal),
             )

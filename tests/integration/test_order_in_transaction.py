@@ -62,7 +62,7 @@ class Road:
             eventually(self._streams)
             stored = sources.find(self.log, None)
             assert stored is not None
-            self._shuffler = Shuffler(self.log, stored.id, DEFAULT)
+            self._shuffler = Shuffler(self.log, stored.id, DEFAULT, stopping=lambda: False)
             self._stack = stack.pop_all()
         return self
 

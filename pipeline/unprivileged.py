@@ -1,0 +1,79 @@
+"""As whom Postgres's programs run, for Postgres refuses to run as root. Other users change nothing."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_FALLBACK_USERS = ("postgres", "nobody")
+
+# A program of its own instead of a preexec_fn: no Python runs between fork and exec of a process that may have threads.
+_IN_USER_NAMESPACE = """
+import ctypes, os, sys
+inside, uid, gid = sys.argv[1], os.geteuid(), os.getegid()
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.unshare(0x10000000):  # CLONE_NEWUSER
+    sys.exit(os.strerror(ctypes.get_errno()))
+for name, text in (("setgroups", "deny"), ("uid_map", f"{inside} {uid} 1"), ("gid_map", f"{inside} {gid} 1")):
+    with open(f"/proc/self/{name}", "w") as file:
+        file.write(text)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """As whom Postgres's programs run: this user, root under another number, or another user."""
+
+    name: str
+    prefix: tuple[str, ...] = ()
+    user: int | None = None
+    group: int | None = None
+
+    def run(self, *command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+        """Run to its end, away from our terminal and with nothing of our environment that Postgres would read."""
+        return subprocess.run(
+            [*self.prefix, *map(str, command)],
+            cwd=cwd,
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"},
+            user=self.user,
+            group=self.group,
+            extra_groups=None if self.user is None else [],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+
+    def own(self, directory: Path) -> None:
+        """Give another user what root has made in `directory`."""
+        if self.user is None or self.group is None:
+            return
+        for folder, _, files in os.walk(directory):
+            for path in (folder, *(os.path.join(folder, file) for file in files)):
+                if os.lstat(path).st_uid != self.user:
+                    os.chown(path, self.user, self.group, follow_symlinks=False)
+
+
+def identities(home: Path) -> Iterator[Identity]:
+    """Who may run the Postgres of `home`, best first."""
+    owner = home.stat()
+    if os.geteuid() != 0:
+        yield Identity("this user")
+    elif owner.st_uid != 0:
+        yield Identity(f"its owner, user {owner.st_uid},", user=owner.st_uid, group=owner.st_gid)
+    else:
+        inside = next((str(user.pw_uid) for user in pwd.getpwall() if user.pw_uid), "1000")  # initdb wants a known user
+        launcher = (sys.executable, "-I", "-S", "-c", _IN_USER_NAMESPACE, inside)
+        yield Identity("root in a user namespace", launcher)
+        for name in _FALLBACK_USERS:
+            with suppress(KeyError):
+                user = pwd.getpwnam(name)
+                yield Identity(f"user {name}", user=user.pw_uid, group=user.pw_gid)
