@@ -14,6 +14,7 @@ from pipeline.config import Config
 from pipeline.errors import AddressInUse, PipelineError
 from pipeline.events import log
 from pipeline.events.log import EventsTable
+from pipeline.leadership import Leadership
 from pipeline.replication import preparation
 from pipeline.supervisor import Supervisor
 
@@ -32,8 +33,9 @@ def serve(config: Config, only: str | None = None) -> int:
     with databases.resolved(config) as resolved:
         boot(resolved)
         _say_hello(config, resolved, chosen)
-        supervisor = Supervisor(chosen, _command, resolved.to_json())
-        return supervisor.run(before_restart=lambda: _revive_embedded(config))
+        with Leadership(resolved.database, f"serve {only}" if only else "serve") as leads:
+            supervisor = Supervisor(chosen, _command, resolved.to_json(), leads=leads, always=("api",))
+            return supervisor.run(before_restart=lambda: _revive_embedded(config))
 
 
 def boot(config: Config) -> None:

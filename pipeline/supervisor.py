@@ -18,6 +18,8 @@ RETRY = 75
 """Exit status of a child that wants to be started again (EX_TEMPFAIL of sysexits.h)."""
 DRAIN_SECONDS = 30.0
 """All children together have so long to finish after SIGTERM."""
+LEAD_SECONDS = 1.0
+"""How often to ask whether this server leads."""
 _FIRST_DELAY, _LONGEST_DELAY, _HEALTHY_AFTER = 0.25, 8.0, 30.0
 _POLL = 0.1
 
@@ -30,16 +32,24 @@ class _Child:
         self._delay = _FIRST_DELAY
         self._started_at = 0.0
         self.restart_at = 0.0
+        self.retiring = False
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Run it; its standard input says what the settings are, and by ending that we are gone."""
         self._started_at = time.monotonic()
+        self.retiring = False
         self.process = subprocess.Popen(self._command, stdin=subprocess.PIPE, env=_environment())
         assert self.process.stdin is not None  # noqa: S101  asked for
         self.process.stdin.write(self._settings.encode() + b"\n")
         self.process.stdin.flush()
         logger.info("started", extra={"action": "serve.started", "child": self.role, "pid": self.process.pid})
+
+    def retire(self) -> None:
+        """Tell it to end, once; it is somebody else's turn."""
+        if self.process is not None and not self.retiring:
+            self.retiring = True
+            self.process.send_signal(signal.SIGTERM)
 
     def schedule_restart(self, reason: str) -> None:
         """Plan the next start; each failure in a row waits twice as long."""
@@ -63,11 +73,22 @@ def _environment() -> dict[str, str]:
 class Supervisor:
     """Runs one child per role until told to stop, or until one ends for good.
 
-    `command` gives the program of a role; `settings` is written to its standard input as one line.
+    `command` gives the program of a role; `settings` is written to its standard input as one line. `leads` is asked
+    every second: while it says no, only the roles of `always` run, and the others are told to end.
     """
 
-    def __init__(self, roles: Sequence[str], command: Callable[[str], Sequence[str]], settings: str) -> None:
+    def __init__(
+        self,
+        roles: Sequence[str],
+        command: Callable[[str], Sequence[str]],
+        settings: str,
+        *,
+        leads: Callable[[], bool],
+        always: Sequence[str] = (),
+    ) -> None:
         self._children = [_Child(role, command(role), settings) for role in roles]
+        self._leads = leads
+        self._always = always
         self._interrupts = 0
         self._stop = threading.Event()
         signal.signal(signal.SIGTERM, self._handle)
@@ -78,12 +99,16 @@ class Supervisor:
 
         `before_restart` is called each time before a child is started again.
         """
-        for child in self._children:
-            child.start()
         status = 0
+        leading, ask_at = False, 0.0
         while not self._stop.is_set():
+            if time.monotonic() >= ask_at:
+                leading, ask_at = self._leads(), time.monotonic() + LEAD_SECONDS
             for child in self._children:
-                status = status or self._look_after(child, before_restart)
+                if leading or child.role in self._always:
+                    status = status or self._look_after(child, before_restart)
+                else:
+                    child.retire()
             if status:
                 break
             self._stop.wait(_POLL)
@@ -93,16 +118,20 @@ class Supervisor:
     def _look_after(self, child: _Child, before_restart: Callable[[], None]) -> int:
         if child.process is None:
             if time.monotonic() >= child.restart_at:
-                before_restart()
+                if child.restart_at:
+                    before_restart()
                 child.start()
             return 0
         code = child.process.poll()
         if code is None or self._stop.is_set():
             return 0
-        if code == RETRY or code < 0:
+        if child.retiring:
+            child.schedule_restart("is needed again")
+            return 0
+        if code in (0, RETRY) or code < 0:
             child.schedule_restart(f"was killed by signal {-code}" if code < 0 else "ended")
             return 0
-        return code or 1
+        return code
 
     def _drain(self) -> int:
         """One after the other, in the order of the roles: what an earlier one leaves, a later one still moves."""
