@@ -64,7 +64,7 @@ def test_the_demo_ends_with_its_verdict_and_can_be_repeated(data_dir: Path, tmp_
         assert "every commit_lsn as pg_waldump has it" in output
         assert not Server(data_dir / "postgres").running()
     assert f"--data-dir {data_dir} serve" in output
-    assert "dbname=pipeline" in output
+    assert "-U postgres pipeline" in output
 
 
 def test_after_kill_9_the_next_demo_is_exact(data_dir: Path, tmp_path: Path) -> None:
