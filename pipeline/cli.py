@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ from pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from pipeline.config import Config
+
+logger = logging.getLogger(__name__)
 
 app = typer.Typer(
     name="pipeline",
@@ -224,6 +227,10 @@ def _without_secrets(arguments: list[str]) -> list[str]:
 def _load(context: typer.Context, role: str) -> Config:
     config: Config = context.obj()
     logs.setup(config.log_level, config.log_format, role)
+    from pipeline import config as settings
+
+    for name in settings.unknown_variables():
+        logger.warning("%s is no setting; docs/operations.md lists them", name, extra={"action": "config.unknown"})
     return config
 
 

@@ -148,6 +148,16 @@ def load(file: Path | None = None, **flags: Any) -> Config:
         raise ConfigError("; ".join(_explain(part) for part in error.errors())) from None
 
 
+def unknown_variables() -> list[str]:
+    """PIPELINE_ variables of the environment that are no setting, perhaps for a typing error."""
+    known = {f"PIPELINE_{name.upper()}" for name in Config.model_fields}
+    return sorted(
+        name
+        for name in os.environ
+        if name.startswith("PIPELINE_") and not name.startswith("PIPELINE_TEST_") and name not in known
+    )
+
+
 def describe(dsn: str) -> str:
     """Where a DSN points, for messages: user, host, port and database, never a password."""
     parts = conninfo_to_dict(dsn)

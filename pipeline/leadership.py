@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
+from collections.abc import Callable
 from types import TracebackType
 
 import psycopg
@@ -27,10 +28,11 @@ class Leadership:
     be stopped before another server's can begin.
     """
 
-    def __init__(self, dsn: str, name: str) -> None:
-        """`name`: servers of the same name compete."""
+    def __init__(self, dsn: str, name: str, revive: Callable[[], None]) -> None:
+        """`name`: servers of the same name compete. `revive` is called when the database does not answer."""
         self._dsn = dsn
         self._name = name
+        self._revive = revive
         self._connection: Connection | None = None
         self._leads = False
         self._told = False
@@ -58,6 +60,7 @@ class Leadership:
             if self._connection is not None:
                 self._connection.close()
             self._connection, self._leads = None, False
+            self._revive()
         return self._leads
 
     def _ask(self, connection: Connection) -> None:

@@ -33,9 +33,9 @@ def serve(config: Config, only: str | None = None) -> int:
     with databases.resolved(config) as resolved:
         boot(resolved)
         _say_hello(config, resolved, chosen)
-        with Leadership(resolved.database, f"serve {only}" if only else "serve") as leads:
-            supervisor = Supervisor(chosen, _command, resolved.to_json(), leads=leads, always=("api",))
-            return supervisor.run(before_restart=lambda: _revive_embedded(config))
+        name = f"serve {only}" if only else "serve"
+        with Leadership(resolved.database, name, lambda: _revive_embedded(config)) as leads:
+            return Supervisor(chosen, _command, resolved.to_json(), leads=leads, always=("api",)).run()
 
 
 def boot(config: Config) -> None:

@@ -94,11 +94,8 @@ class Supervisor:
         signal.signal(signal.SIGTERM, self._handle)
         signal.signal(signal.SIGINT, self._handle)
 
-    def run(self, before_restart: Callable[[], None]) -> int:
-        """Supervise until a signal, or until a child fails for good; drains, then returns the exit status.
-
-        `before_restart` is called each time before a child is started again.
-        """
+    def run(self) -> int:
+        """Supervise until a signal, or until a child fails for good; drains, then returns the exit status."""
         status = 0
         leading, ask_at = False, 0.0
         while not self._stop.is_set():
@@ -106,7 +103,7 @@ class Supervisor:
                 leading, ask_at = self._leads(), time.monotonic() + LEAD_SECONDS
             for child in self._children:
                 if leading or child.role in self._always:
-                    status = status or self._look_after(child, before_restart)
+                    status = status or self._look_after(child)
                 else:
                     child.retire()
             if status:
@@ -115,11 +112,9 @@ class Supervisor:
         logger.info("draining", extra={"action": "serve.draining"})
         return self._drain() or status
 
-    def _look_after(self, child: _Child, before_restart: Callable[[], None]) -> int:
+    def _look_after(self, child: _Child) -> int:
         if child.process is None:
             if time.monotonic() >= child.restart_at:
-                if child.restart_at:
-                    before_restart()
                 child.start()
             return 0
         code = child.process.poll()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from struct import Struct
 
 from orjson import dumps
@@ -45,16 +44,9 @@ class StagedRelation:
             [(column.name, column.base_type_oid) for column in form.columns],
             [names.index(name) for name in form.key_columns if name in names],
         )
-        self.heads: dict[bytes, bytes] = {}
-        """What rows of the transaction `heads_of` begin their change with, by action."""
-        self.heads_of = -1
-
-
-@dataclass
-class _Whole:
-    position: int
-    commit_lsn: int
-    committed_at: int
+        self.head = b""
+        """What rows of the transaction and action `head_of` begin their change with."""
+        self.head_of = (-1, b"")
 
 
 class Tagger:
@@ -71,7 +63,7 @@ class Tagger:
         self._first_lsn = 0
         self._last_lsn = 0
         self._transactions = 0
-        self._whole: _Whole | None = None
+        self._whole: Commit | None = None
         self._begin: Begin | None = None
         self._open_lsn = -1
         self._head = b""
@@ -153,7 +145,7 @@ class Tagger:
             last_lsn=self._last_lsn,
             first_ordinal=self._ordinal - len(self._rows),
             transactions=self._transactions,
-            position=whole.position if whole else None,
+            position=whole.end_lsn if whole else None,
             commit_lsn=whole.commit_lsn if whole else None,
             committed_at=whole.committed_at if whole else None,
             open_lsn=self._begin.final_lsn if self._begin else None,
@@ -174,7 +166,7 @@ class Tagger:
     def _close(self, message: Commit) -> None:
         if self._begin is None or self._begin.final_lsn != message.commit_lsn:
             raise DecodeError(f"Commit {message.commit_lsn} does not match its Begin")
-        self._whole = _Whole(message.end_lsn, message.commit_lsn, message.committed_at)
+        self._whole = message
         self._transactions += 1
         self._begin = None
         self._open_lsn = -1
@@ -231,18 +223,16 @@ class Tagger:
         begin = self._begin
         if begin is None:
             raise DecodeError("a change outside of a transaction")
-        if relation.heads_of != begin.final_lsn:
-            relation.heads_of = begin.final_lsn
-            relation.heads = {}
-        head = relation.heads[action] = change_head(relation.id, begin.xid, begin.committed_at, action)
-        return head
+        relation.head_of = begin.final_lsn, action
+        relation.head = change_head(relation.id, begin.xid, begin.committed_at, action)
+        return relation.head
 
     def _add(
         self, relation: StagedRelation, action: bytes, encoded: encoding.Encoded, changes: bytes | None = None
     ) -> None:
         pk, record, exact, unchanged = encoded
-        change = relation.heads.get(action) if relation.heads_of == self._open_lsn else None
-        change = change or self._change(relation, action)
+        lsn, of_action = relation.head_of
+        change = relation.head if lsn == self._open_lsn and of_action is action else self._change(relation, action)
         annotations = self._annotations
         if changes is None and exact is None and unchanged is None and annotations is None:
             staged = row(self._head, self._idx, self._ordinal, change, pk, record)

@@ -29,8 +29,10 @@ FLUSH_BYTES = 2_000_000
 """Rows of this size are staged even while more is coming."""
 BUFFER_BYTES = 8_000_000
 """Rows of this size stop the reading until staging has caught up: what bounds the worker's memory."""
-PACE = 0.004
-"""Seconds between two staging commits, at least: small transactions share one when they come faster."""
+PACE, BUSY_PACE = 0.004, 0.012
+"""Seconds between two staging commits, at least, so that small transactions share one; longer when many come."""
+BUSY_ROWS = 100
+"""Rows of a batch from which on many come."""
 CONFIRM_EVERY = 1.0
 """Seconds after which what was staged is made durable and confirmed."""
 IDLE_BYTES, IDLE_SECONDS = 65_536, 10.0
@@ -150,10 +152,11 @@ class ReplicationWorker:
             await self._wait_for_work()
             if self._ready() or (self._stopping.is_set() and self._tagger.has_whole):
                 started = time.monotonic()
-                await self._stage(durable=started >= confirm_at)
+                rows = await self._stage(durable=started >= confirm_at)
                 if started >= confirm_at:
                     confirm_at = started + CONFIRM_EVERY
-                await asyncio.sleep(max(0.0, PACE - (time.monotonic() - started)))
+                pace = PACE if rows < BUSY_ROWS else BUSY_PACE
+                await asyncio.sleep(max(0.0, pace - (time.monotonic() - started)))
             else:
                 await self._store_idle_position()
         await self._confirm_all()
@@ -166,18 +169,20 @@ class ReplicationWorker:
             async with asyncio.timeout(CONFIRM_EVERY):
                 await self._work.wait()
 
-    async def _stage(self, *, durable: bool) -> None:
+    async def _stage(self, *, durable: bool) -> int:
+        """Stage what has come together; returns how many rows that were."""
         batch = self._tagger.take()
         if batch is None:
-            return
+            return 0
         self._space.set()
         if not batch.rows:  # transactions without anything for us move on as idle WAL does
             self._idle_position = max(self._idle_position, batch.position or 0)
-            return
+            return 0
         await self._writer.append(batch, durable=durable)
         if durable:
             self._confirm(self._writer.position)
         logger.debug("staged", extra={"action": "replication.staged", "rows": len(batch.rows)})
+        return len(batch.rows)
 
     async def _store_idle_position(self) -> None:
         """Nothing to stage: make what was staged durable, and move on past WAL that holds nothing for us."""

@@ -30,6 +30,8 @@ AHEAD_SEGMENTS = 4
 AHEAD_PATIENCE = 3.0
 """Seconds without another segment after which what was moved ahead is rolled back, so that no snapshot is held."""
 AHEAD_POLL = 0.01
+BUSY_PACE, BUSY_ROWS = 0.012, 100
+"""Seconds a run takes at least when it moved so many rows: transactions that come fast share the cost of one."""
 EMPTY_AT = 16
 """Drained segments that are emptied even while there is more to move."""
 
@@ -71,6 +73,7 @@ class Shuffler:
 
     def step(self) -> int:
         """Move the next run; returns how many events it added, -1 when there was nothing to do."""
+        started = time.monotonic()
         staged = self._look()
         if staged is None:
             return -1
@@ -81,6 +84,8 @@ class Shuffler:
             logger.debug("moved", extra={"action": "shuffle.moved", "events": moved})
         if self._drained >= EMPTY_AT:
             self._empty()
+        if moved >= BUSY_ROWS and not self._stopping():
+            time.sleep(max(0.0, BUSY_PACE - (time.monotonic() - started)))
         return moved
 
     def wait(self) -> None:

@@ -163,12 +163,15 @@ class Writer:
 
 async def _drop_half_staged(connection: AsyncConnection[TupleRow], who: dict[str, object], commit_lsn: int) -> None:
     cursor = await connection.execute(statement("staging", "drop_half_staged"), {**who, "commit_lsn": commit_lsn})
-    for segment, state, mixed in await cursor.fetchall():
-        if state == "full" and mixed:
+    void = 0
+    for segment, state, mixed, rows_in_it in await cursor.fetchall():
+        if state == "drained":
+            void += rows_in_it
+        elif mixed:
             removed = await connection.execute(
                 sql.SQL("delete from only {} where commit_lsn > %s").format(segments.table(segment)), (commit_lsn,)
             )
-            await connection.execute(
-                statement("staging", "cut_segment"),
-                {"id": segment, "commit_lsn": commit_lsn, "removed": removed.rowcount},
-            )
+            cut = {"id": segment, "commit_lsn": commit_lsn, "removed": removed.rowcount}
+            await connection.execute(statement("staging", "cut_segment"), cut)
+            void += removed.rowcount
+    await connection.execute(statement("staging", "uncount_changes"), {**who, "void": void})

@@ -84,6 +84,12 @@ def test_every_make_target_that_docs_name_exists() -> None:
         assert named <= targets, path
 
 
+def test_every_command_that_the_readme_shows_exists() -> None:
+    shown = set(re.findall(r"^\$ pipeline (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE))
+    assert shown
+    assert shown <= {command.split()[0] for command in commands()}
+
+
 def test_the_readme_begins_with_what_it_is() -> None:
     first = "\n".join((ROOT / "README.md").read_text().splitlines()[:60])
     for needed in ("make demo", "every change arrived once, in order", "pipeline serve", "sequin_events"):

@@ -1,0 +1,51 @@
+"""`pipeline serve` without a DSN: its own Postgres, found again, revived, and left stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+
+from pipeline.embedded import Server
+from tests.fixtures.server import Serving
+from tests.fixtures.waiting import eventually
+
+
+def events(server: Server) -> list[str]:
+    with psycopg.connect(server.dsn("pipeline")) as log:
+        return [pk for (pk,) in log.execute("select record_pk from sequin_events order by seq")]
+
+
+def insert(server: Server, number: int) -> None:
+    with psycopg.connect(server.dsn("source")) as source:
+        source.execute("insert into t values (%s)", [number])
+
+
+def test_a_killed_postgres_is_started_again_and_nothing_is_lost(
+    server_directory: Path, serve: Callable[..., Serving]
+) -> None:
+    data_dir = server_directory.parent
+    postgres = Server(data_dir / "postgres")
+    serving = serve(source_dsn=None, database_dsn=None, data_dir=data_dir)
+    assert str(postgres.directory) in serving.log()
+    with psycopg.connect(postgres.dsn("source")) as source:
+        source.execute("create table t (id int primary key)")
+    eventually(lambda: published(postgres))
+    insert(postgres, 1)
+    eventually(lambda: events(postgres) == ["1"])
+
+    pid = int((postgres.data / "postmaster.pid").read_text().split()[0])
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: insert(postgres, 2), timeout=30, errors=(psycopg.Error,))
+    eventually(lambda: events(postgres) == ["1", "2"], timeout=30, errors=(psycopg.Error,))
+    serving.wait_ready()
+    assert serving.stop() == 0
+    assert not postgres.running()
+
+
+def published(server: Server) -> bool:
+    with psycopg.connect(server.dsn("source")) as source:
+        return source.execute("select from pg_publication_tables where tablename = 't'").fetchone() is not None
