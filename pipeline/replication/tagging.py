@@ -28,6 +28,7 @@ from pipeline.wal.messages import (
 )
 
 _u32 = Struct(">I").unpack_from
+_BEGIN, _COMMIT = ord("B"), ord("C")
 _NEW_ROWS = {ord("I"): b"insert", ord("U"): b"update"}
 
 ANNOTATION_SET = frozenset({"pipeline:annotations", "sequin:transaction_annotations.set"})
@@ -106,7 +107,14 @@ class Tagger:
 
     def feed_bytes(self, data: bytes, at: int) -> None:
         """`feed` the message in `data` from `at` on; new rows without an old one, the most there is, in one pass."""
-        action = _NEW_ROWS.get(data[at])
+        kind = data[at]
+        if kind == _BEGIN:
+            self._open(pgoutput.decode_begin(data, at + 1))
+            return
+        if kind == _COMMIT:
+            self._close(pgoutput.decode_commit(data, at + 1))
+            return
+        action = _NEW_ROWS.get(kind)
         if action is not None and data[at + 5 : at + 6] == b"N":
             relation = self._relations.get(_u32(data, at + 1)[0])
             encoded = relation.encoder.encode_tuple(data, at + 6) if relation else None

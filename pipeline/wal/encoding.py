@@ -151,7 +151,11 @@ class RowEncoder:
         self.names = [name for name, _ in columns]
         self._encoders = [encoder_for(oid) for _, oid in columns]
         self._prefixes = [(b"{" if i == 0 else b",") + dumps(name) + b":" for i, name in enumerate(self.names)]
-        self._writers = [_writer(p, encoder_for(oid)) for p, (_, oid) in zip(self._prefixes, columns, strict=True)]
+        # For each column what comes before its value, and its encoder: None for text that is JSON already.
+        self._steps = [
+            (prefix, None if encode is _as_is else encode)
+            for prefix, encode in zip(self._prefixes, self._encoders, strict=True)
+        ]
         self._json = [i for i, (_, oid) in enumerate(columns) if oid == JSON]
         self._jsonb = [i for i, (_, oid) in enumerate(columns) if oid == JSONB]
         self._may_need_exact = bool(self._json or self._jsonb)
@@ -166,14 +170,11 @@ class RowEncoder:
         """
         if len(row) != self._width:
             raise DecodeError(f"a row of {len(row)} columns for a relation of {self._width}")
-        try:
-            record = b"".join([write(value) for write, value in zip(self._writers, row)])  # type: ignore[arg-type]  # noqa: B905
-        except (TypeError, AttributeError):  # an UNCHANGED among the values: no writer takes it
+        if any(value is UNCHANGED for value in row):
             return self._encode_toasted(row, old)
-        exact = self._exact(row) if self._may_need_exact else None
-        return Encoded(self.key_of(row), (record or b"{") + b"}", exact, None)
+        return Encoded(self.key_of(row), self.object(row, range(self._width)), self._exact(row), None)
 
-    def encode_tuple(self, data: bytes, at: int) -> Encoded | None:
+    def encode_tuple(self, data: bytes, at: int) -> Encoded | None:  # noqa: C901  one pass, the hottest there is
         """`encode` straight from the TupleData at `at`, which must end where `data` ends: half the time of two passes.
 
         None when it holds more than text and NULLs, or is torn; `pgoutput.decode` then says which.
@@ -184,7 +185,7 @@ class RowEncoder:
             if _u16(data, at)[0] != self._width:
                 return None
             at += 2
-            for write in self._writers:
+            for prefix, encode in self._steps:
                 if data[at : at + 4] == _SHORT_TEXT:  # most values are shorter than 256 bytes
                     start = at + 5
                     at = start + data[at + 4]
@@ -195,11 +196,18 @@ class RowEncoder:
                     value = data[start:at]
                 elif data[at] == _NULL:
                     at += 1
-                    value = None
+                    row.append(None)
+                    written.append(prefix + b"null")
+                    continue
                 else:
                     return None
                 row.append(value)
-                written.append(write(value))
+                if encode is None:
+                    written.append(prefix + value)
+                elif encode is string:  # most columns: not worth a call
+                    written.append(prefix + dumps(value.decode()))
+                else:
+                    written.append(prefix + encode(value))
         except (IndexError, StructError, UnicodeDecodeError):
             return None
         if at != len(data):
@@ -253,16 +261,6 @@ class RowEncoder:
                 return None
         kept = [i for i in self._jsonb if row[i] == b"null"] + [i for i in self._json if isinstance(row[i], bytes)]
         return b"{" + b",".join([self._prefixes[i][1:] + string(row[i]) for i in kept]) + b"}" if kept else None  # type: ignore[arg-type]
-
-
-def _writer(prefix: bytes, encode: ValueEncoder) -> Callable[[bytes | None], bytes]:
-    """`prefix` and the encoded value in one call; a TypeError or AttributeError for UNCHANGED."""
-    null = prefix + b"null"
-    if encode is _as_is:
-        return lambda value: null if value is None else prefix + value
-    if encode is string:
-        return lambda value: null if value is None else prefix + dumps(value.decode())
-    return lambda value: null if value is None else prefix + encode(value)
 
 
 def message_record(content: bytes) -> bytes:

@@ -56,6 +56,21 @@ def decode(data: bytes, at: int = 0) -> Message:
     return message
 
 
+def decode_begin(data: bytes, at: int) -> Begin:
+    """A Begin whose type byte was read already, up to the end of `data`; there is one a transaction."""
+    if len(data) - at != _begin.size:
+        raise DecodeError(f"torn Begin of {len(data) - at} bytes")
+    return Begin(*_begin.unpack_from(data, at))
+
+
+def decode_commit(data: bytes, at: int) -> Commit:
+    """A Commit whose type byte was read already, up to the end of `data`."""
+    if len(data) - at != _commit.size:
+        raise DecodeError(f"torn Commit of {len(data) - at} bytes")
+    _flags, commit_lsn, end_lsn, committed_at = _commit.unpack_from(data, at)
+    return Commit(commit_lsn, end_lsn, committed_at)
+
+
 def decode_keepalive(data: bytes) -> Keepalive:
     """A walsender's `k` message, with its type byte."""
     if len(data) != 1 + _keepalive.size:

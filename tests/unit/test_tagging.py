@@ -10,7 +10,7 @@ from pipeline.catalog.relations import Column, TableForm
 from pipeline.errors import DecodeError
 from pipeline.replication.tagging import StagedRelation, Tagger
 from pipeline.wal import pgoutput
-from pipeline.wal.messages import Begin, Commit, Delete, Insert, LogicalMessage, Relation, Truncate, Update
+from pipeline.wal.messages import Begin, Commit, Delete, Insert, LogicalMessage, Message, Relation, Truncate, Update
 
 OID = 16385
 FORM = TableForm(
@@ -96,6 +96,22 @@ def test_messages_outside_of_transactions_are_not_in_the_log() -> None:
     made = tagger()
     made.feed(LogicalMessage(False, 0, "x", b"now"))
     assert made.take() is None
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_begin_and_commit_from_bytes(number: int) -> None:
+    messages: list[Message] = [Begin(100, 7, 42), Commit(100, 150, 7)]
+    wires = [b"B" + struct.pack(">QqI", 100, 7, 42), b"C\0" + struct.pack(">QQq", 100, 150, 7)]
+    plain, fast = tagger(), tagger()
+    for message, data in zip(messages, wires, strict=True):
+        plain.feed(message)
+        fast.feed_bytes(data, 0)
+    assert fast.take() == plain.take()
+    for end in range(1, len(wires[number])):
+        with pytest.raises(DecodeError):
+            tagger().feed_bytes(wires[number][:end], 0)
+    with pytest.raises(DecodeError):
+        tagger().feed_bytes(wires[number] + b"\0", 0)
 
 
 def wire(kind: bytes, *values: bytes | None) -> bytes:
