@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from typing import Any, LiteralString
@@ -78,12 +76,3 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, psycopg.Error) and error.diag.message_primary:
         return error.diag.message_primary
     return "; ".join(part.strip() for part in str(error).splitlines() if part.strip()) or type(error).__name__
-
-
-@contextmanager
-def lost_connection(dsn: str, what: str) -> Iterator[None]:
-    """Turn a connection that breaks inside the block into Unavailable."""
-    try:
-        yield
-    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        raise unavailable(dsn, what, error) from error

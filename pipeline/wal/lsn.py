@@ -6,8 +6,6 @@ from typing import NewType
 
 Lsn = NewType("Lsn", int)
 
-ZERO = Lsn(0)
-
 
 def parse(text: str) -> Lsn:
     """`"16/B374D848"` as an integer. Raises ValueError for anything else."""
