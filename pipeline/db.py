@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from typing import Any, LiteralString
 
 import psycopg
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 
 from pipeline.config import describe
@@ -32,10 +35,33 @@ _REMEDIES = (
 """What to do, by libpq's or the server's words."""
 
 
+LIVENESS = {
+    "connect_timeout": CONNECT_TIMEOUT,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""How soon a peer that is gone without a word is noticed, in libpq's terms; what a DSN says itself stays."""
+
+
 @cache
 def sql(package: str, name: str) -> LiteralString:
     """The statement in `pipeline/<package>/sql/<name>.sql`, read once."""
     return files(f"pipeline.{package}").joinpath("sql", f"{name}.sql").read_text("utf-8")
+
+
+def conninfo(dsn: str, **ours: str) -> str:
+    """The DSN with our parameters over its own, and with LIVENESS where it says nothing."""
+    given = conninfo_to_dict(dsn)
+    liveness = {name: value for name, value in LIVENESS.items() if name not in given}
+    return make_conninfo(dsn, client_encoding="UTF8", **liveness, **ours)
+
+
+def hang_up(connection: Connection) -> None:
+    """From another thread: end a connection that does not answer; who waits for it gets an OperationalError."""
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
+        line.shutdown(socket.SHUT_RDWR)
 
 
 def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> Connection:
@@ -43,9 +69,8 @@ def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> C
 
     Raises Unavailable with libpq's reason in one line.
     """
-    conninfo = make_conninfo(dsn, connect_timeout=CONNECT_TIMEOUT, application_name=name, client_encoding="UTF8")
     try:
-        return psycopg.connect(conninfo, autocommit=True, **options)
+        return psycopg.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
     except psycopg.OperationalError as error:
         raise unavailable(dsn, what, error) from error
 

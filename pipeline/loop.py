@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+
+PULSE_SECONDS = 1.0
+"""How often a child process lets its parent hear from it."""
 
 
 class Stop:
@@ -38,19 +43,30 @@ class Stop:
 
 
 def read_settings() -> str:
-    """The first line of standard input, unbuffered: the rest of it is for `exit_with_parent`."""
+    """The first line of standard input, unbuffered: the rest of it is for `live_with_parent`."""
     line = bytearray()
     while (byte := os.read(0, 1)) not in (b"", b"\n"):
         line += byte
     return line.decode()
 
 
-def exit_with_parent() -> None:
-    """End this process as soon as standard input ends: its other end is the parent's, which is gone then."""
+def live_with_parent() -> None:
+    """Standard input is a socket to the parent: end this process when it ends, and let the parent hear from us.
+
+    A byte every PULSE_SECONDS says that this process is not frozen.
+    """
+    line = socket.socket(fileno=os.dup(0))
+    line.settimeout(PULSE_SECONDS)
 
     def watch() -> None:
-        while os.read(0, 1):
-            continue
-        os._exit(1)
+        while True:
+            try:
+                if not line.recv(1024):
+                    os._exit(1)
+            except TimeoutError:
+                with suppress(BlockingIOError):  # a parent that is frozen itself does not read
+                    line.send(b".", socket.MSG_DONTWAIT)
+            except OSError:
+                os._exit(1)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()

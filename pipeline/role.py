@@ -7,9 +7,10 @@ import logging
 import os
 import platform
 import sys
+import threading
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import psycopg
@@ -22,7 +23,7 @@ from pipeline.config import Config
 from pipeline.db import Connection
 from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable
 from pipeline.events.log import EventsTable
-from pipeline.loop import Stop, exit_with_parent, read_settings
+from pipeline.loop import Stop, live_with_parent, read_settings
 from pipeline.supervisor import RETRY
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> int:
     setproctitle(f"pipeline: {role}")
     logs.setup(config.log_level, config.log_format, role)
     stop = Stop(ignore_interrupt=True)
-    exit_with_parent()
+    live_with_parent()
     try:
         _hold_and_run(role, config, stop)
     except PipelineError as error:
@@ -100,7 +101,31 @@ def server_name() -> str:
 
 
 def _run_replication(config: Config, connection: Connection, stop: Stop) -> None:
-    asyncio.run(_replicate(config, connection, stop))
+    with _beating(config, connection):
+        asyncio.run(_replicate(config, connection, stop))
+
+
+@contextmanager
+def _beating(config: Config, connection: Connection) -> Iterator[None]:
+    """Use the session that holds the role, which the worker itself seldom does; when it is gone, so is the role."""
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(roles.BEAT_SECONDS):
+            try:
+                connection.execute("select 1")
+            except psycopg.Error as error:
+                if not done.is_set():
+                    lost = db.unavailable(config.database, "pipeline database", error)
+                    logger.error("role lost: %s", lost, extra={"action": "replication.role_lost"})
+                    os._exit(RETRY)  # as safe as any death; what waits for another answer may wait for long
+
+    thread = threading.Thread(target=beat, name="beat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 async def _replicate(config: Config, connection: Connection, stop: Stop) -> None:

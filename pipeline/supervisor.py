@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -18,8 +20,8 @@ RETRY = 75
 """Exit status of a child that wants to be started again (EX_TEMPFAIL of sysexits.h)."""
 DRAIN_SECONDS = 30.0
 """All children together have so long to finish after SIGTERM."""
-LEAD_SECONDS = 1.0
-"""How often to ask whether this server leads."""
+FROZEN_SECONDS = 10.0
+"""A child that is not heard from for so long is killed and started again."""
 _FIRST_DELAY, _LONGEST_DELAY, _HEALTHY_AFTER = 0.25, 8.0, 30.0
 _POLL = 0.1
 
@@ -33,29 +35,55 @@ class _Child:
         self._started_at = 0.0
         self.restart_at = 0.0
         self.retiring = False
+        self._retire_by = 0.0
+        self._line: socket.socket | None = None
+        self._silent_looks = 0
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Run it; its standard input says what the settings are, and by ending that we are gone."""
         self._started_at = time.monotonic()
         self.retiring = False
-        self.process = subprocess.Popen(self._command, stdin=subprocess.PIPE, env=_environment())
-        assert self.process.stdin is not None  # noqa: S101  asked for
-        self.process.stdin.write(self._settings.encode() + b"\n")
-        self.process.stdin.flush()
+        self._silent_looks = 0
+        self._line, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(self._command, stdin=theirs.fileno(), env=_environment())
+        with suppress(BrokenPipeError, ConnectionResetError):  # it is dead already, which the next look finds
+            self._line.sendall(self._settings.encode() + b"\n")
+        self._line.setblocking(False)
         logger.info("started", extra={"action": "serve.started", "child": self.role, "pid": self.process.pid})
 
     def retire(self) -> None:
-        """Tell it to end, once; it is somebody else's turn."""
-        if self.process is not None and not self.retiring:
+        """Tell it to end, once; it is somebody else's turn. One that does not is killed."""
+        if self.process is None:
+            return
+        if not self.retiring:
             self.retiring = True
+            self._retire_by = time.monotonic() + DRAIN_SECONDS
             self.process.send_signal(signal.SIGTERM)
+        elif time.monotonic() > self._retire_by:
+            self.process.kill()
+
+    def kill_if_frozen(self) -> None:
+        """Call it every _POLL; looks are counted, not seconds, since we may have been frozen with it."""
+        if self.process is None or self._line is None:
+            return
+        with suppress(BlockingIOError, ConnectionResetError):
+            while self._line.recv(1024):
+                self._silent_looks = 0
+        self._silent_looks += 1
+        if self._silent_looks * _POLL > FROZEN_SECONDS:
+            logger.error("%s is frozen; killed", self.role, extra={"action": "serve.frozen", "pid": self.process.pid})
+            self._silent_looks = 0
+            self.process.kill()
 
     def schedule_restart(self, reason: str) -> None:
         """Plan the next start; each failure in a row waits twice as long."""
         if time.monotonic() - self._started_at > _HEALTHY_AFTER:
             self._delay = _FIRST_DELAY
         self.process = None
+        if self._line is not None:
+            self._line.close()
         self.restart_at = time.monotonic() + self._delay
         logger.warning(
             "%s %s; starts again in %.2g s", self.role, reason, self._delay, extra={"action": "serve.restarts"}
@@ -74,7 +102,7 @@ class Supervisor:
     """Runs one child per role until told to stop, or until one ends for good.
 
     `command` gives the program of a role; `settings` is written to its standard input as one line. `leads` is asked
-    every second: while it says no, only the roles of `always` run, and the others are told to end.
+    all the time: while it says no, only the roles of `always` run, and the others are told to end.
     """
 
     def __init__(
@@ -97,10 +125,8 @@ class Supervisor:
     def run(self) -> int:
         """Supervise until a signal, or until a child fails for good; drains, then returns the exit status."""
         status = 0
-        leading, ask_at = False, 0.0
         while not self._stop.is_set():
-            if time.monotonic() >= ask_at:
-                leading, ask_at = self._leads(), time.monotonic() + LEAD_SECONDS
+            leading = self._leads()
             for child in self._children:
                 if leading or child.role in self._always:
                     status = status or self._look_after(child)
@@ -117,6 +143,7 @@ class Supervisor:
             if time.monotonic() >= child.restart_at:
                 child.start()
             return 0
+        child.kill_if_frozen()
         code = child.process.poll()
         if code is None or self._stop.is_set():
             return 0

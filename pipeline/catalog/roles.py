@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+import psycopg
 from psycopg.rows import class_row
 
 from pipeline.db import Connection, sql
+
+logger = logging.getLogger(__name__)
+
+BEAT_SECONDS = 2.0
+"""A holder's session is used at least so often, or it counts as frozen after a while."""
+FROZEN_SECONDS = 6.0
+"""So long may the server wait for a holder's next statement before somebody else may take the role."""
 
 State = Literal["starting", "running", "waiting", "stopped", "failed"]
 
@@ -27,9 +36,34 @@ class RoleState:
 
 
 def try_acquire(connection: Connection, role: str) -> bool:
-    """Take the role for as long as this session lives; False when another session has it."""
+    """Take the role for as long as this session lives; False when another session has it.
+
+    A holder that is frozen (its process is stopped, or it was cut off from the network) loses it: its session is ended,
+    so it can write nothing on it when it wakes up. The caller must use its session every BEAT_SECONDS from then on.
+    """
+    return _lock(connection, role) or (_evict_frozen(connection, role) and _lock(connection, role))
+
+
+def _lock(connection: Connection, role: str) -> bool:
     row = connection.execute(sql("catalog", "lock_role"), {"role": role}).fetchone()
     return bool(row and row[0])
+
+
+def _evict_frozen(connection: Connection, role: str) -> bool:
+    try:
+        ended = connection.execute(sql("catalog", "evict_frozen"), {"role": role, "seconds": FROZEN_SECONDS}).fetchall()
+    except psycopg.errors.InsufficientPrivilege as error:  # it belongs to a user whose sessions we may not end
+        logger.warning("%s is held by a frozen session: %s", role, error, extra={"action": "role.frozen"})
+        return False
+    for pid, gone in ended:
+        logger.warning(
+            "%s was held by a frozen session (pid %s), which %s",
+            role,
+            pid,
+            "was ended" if gone else "does not end",
+            extra={"action": "role.evicted"},
+        )
+    return bool(ended)
 
 
 def report(connection: Connection, role: str, server: str, pid: int, state: State, reason: str | None = None) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from psycopg import OperationalError, errors, pq
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import conninfo_to_dict
 
 from pipeline import db
 from pipeline.config import describe
@@ -200,11 +200,9 @@ def _conninfo(dsn: str, source_id: uuid.UUID) -> str:
     given = str(conninfo_to_dict(dsn).get("options") or "")
     settings = {**SESSION_SETTINGS, "wal_sender_timeout": f"{SENDER_TIMEOUT}s"}
     ours = " ".join(f"-c {name}={value}" for name, value in settings.items())
-    return make_conninfo(
+    return db.conninfo(
         dsn,
         replication="database",
-        client_encoding="UTF8",
         application_name=application_name(source_id),
-        connect_timeout=db.CONNECT_TIMEOUT,
         options=f"{given} {ours}".strip(),
     )

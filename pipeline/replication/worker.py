@@ -9,7 +9,6 @@ from contextlib import suppress
 
 import psycopg
 from psycopg import AsyncConnection
-from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 
 from pipeline import db
@@ -229,11 +228,8 @@ class ReplicationWorker:
 
 async def connect_writer(dsn: str) -> AsyncConnection[TupleRow]:
     """The worker's staging connection. Raises Unavailable."""
-    conninfo = make_conninfo(
-        dsn, connect_timeout=db.CONNECT_TIMEOUT, application_name="pipeline staging", client_encoding="UTF8"
-    )
     try:
-        return await AsyncConnection.connect(conninfo, autocommit=True)
+        return await AsyncConnection.connect(db.conninfo(dsn, application_name="pipeline staging"), autocommit=True)
     except psycopg.OperationalError as error:
         raise db.unavailable(dsn, "pipeline database", error) from error
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
+import psycopg
 from psycopg import AsyncConnection, sql
 from psycopg.rows import TupleRow
 
 from pipeline.db import Connection
 from pipeline.db import sql as statement
-from pipeline.errors import Fenced, StorageError
+from pipeline.errors import Fenced, StorageError, Unavailable
 from pipeline.staging import rows, segments
 
+CLAIM_TIMEOUT = "set local lock_timeout = '5s'"
+"""A new writer does not wait for ever behind an old one's locks."""
 _COPY = sql.SQL("copy {} ({}) from stdin (format binary)")
 _COLUMNS = sql.SQL(", ").join(map(sql.Identifier, rows.COLUMNS))
 
@@ -71,16 +74,28 @@ class Writer:
 
     @classmethod
     async def claim(cls, connection: AsyncConnection[TupleRow], source: uuid.UUID, worker: int = 0) -> Writer:
-        """Take over: fence older writers and remove what they left of a transaction that was not whole."""
+        """Take over: fence older writers and remove what they left of a transaction that was not whole.
+
+        Raises Unavailable when an older writer's session holds the progress and does not let go.
+        """
         who = {"source": source, "worker": worker}
         # A crash may lose a batch together with its progress; the slot, not confirmed until then, sends it again.
         await connection.execute("set synchronous_commit = off")
-        async with connection.transaction():
-            cursor = await connection.execute(statement("staging", "claim_progress"), who)
-            row = await cursor.fetchone()
-            if row is None:
-                raise StorageError(f"no progress is stored for source {source}")
-            await _drop_half_staged(connection, who, row[2])
+        # An older writer that was frozen inside of a transaction would keep its locks for ever. One that is not inside
+        # of any is left alone: it finds another generation when it wakes up.
+        await connection.execute(statement("staging", "end_older_writer"), who)
+        try:
+            async with connection.transaction():
+                await connection.execute(CLAIM_TIMEOUT)
+                cursor = await connection.execute(statement("staging", "claim_progress"), who)
+                row = await cursor.fetchone()
+                if row is None:
+                    raise StorageError(f"no progress is stored for source {source}")
+                await _drop_half_staged(connection, who, row[2])
+        except psycopg.errors.LockNotAvailable as error:
+            raise Unavailable(
+                f"another session holds the staging of source {source}: {error}; it is tried again, or end that session"
+            ) from error
         return cls(connection, source, worker, (row[0], row[1], row[2]))
 
     async def append(self, batch: Batch, *, durable: bool) -> None:

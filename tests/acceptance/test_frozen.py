@@ -1,0 +1,87 @@
+"""A holder that is frozen, not dead: somebody else goes on within 15 s, and a zombie that wakes writes nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from tests.fixtures import test_decoding
+from tests.fixtures.server import Serving
+from tests.fixtures.waiting import eventually
+
+TAKEOVER = 15
+
+
+@pytest.fixture
+def source(source_dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(source_dsn, autocommit=True) as connection:
+        connection.execute("create table t (id int primary key)")
+        yield connection
+
+
+@pytest.fixture
+def log(database_dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(database_dsn, autocommit=True) as connection:
+        yield connection
+
+
+@contextmanager
+def frozen(*pids: int) -> Iterator[None]:
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def committed(log: psycopg.Connection) -> list[int]:
+    rows = log.execute("select (record ->> 'id')::int from public.sequin_events where action = 'insert' order by seq")
+    return [row[0] for row in rows]
+
+
+def arrive(source: psycopg.Connection, log: psycopg.Connection, *numbers: int, timeout: float = 20) -> None:
+    for number in numbers:
+        source.execute("insert into t values (%s)", [number])
+
+    def all_there() -> None:
+        assert committed(log) == list(range(1, numbers[-1] + 1))
+
+    eventually(all_there, timeout)
+
+
+def test_a_standby_takes_over_from_a_frozen_server(
+    source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
+):
+    active = serve()
+    arrive(source, log, 1, 2)
+    standby = serve(wait=False)
+    eventually(lambda: "standing by" in standby.log())
+    with frozen(active.process.pid, *active.children().values()):
+        arrive(source, log, 3, 4, timeout=TAKEOVER)
+        standby.wait_ready(timeout=TAKEOVER)
+    arrive(source, log, 5, 6)
+    eventually(lambda: active.get("/readyz").status_code == 503)
+    arrive(source, log, 7)
+    assert active.process.poll() is None
+    assert test_decoding.transaction_sizes(log) == [1] * 7
+    standby.stop()
+    active.wait_ready(timeout=TAKEOVER)
+    arrive(source, log, 8)
+
+
+@pytest.mark.parametrize("role", ["replication", "shuffle"])
+def test_a_frozen_role_is_killed_and_started_again(
+    role: str, source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
+):
+    server = serve()
+    arrive(source, log, 1, 2)
+    os.kill(server.child_pid(role), signal.SIGSTOP)
+    arrive(source, log, 3, 4, timeout=TAKEOVER)
+    assert f"{role} is frozen; killed" in server.log()
