@@ -1,7 +1,11 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve up down migrate test check fix long package-test bench
+.PHONY: help setup demo serve up down migrate test check fix long package-test bench torture
 
 PYTHON ?= python3
+# How long `make torture` goes on, on which major version, and from which seed; by default after the last recorded one.
+MINUTES ?= 30
+PG ?= 18
+SEED ?=
 # More arguments for a target's program: make test ARGS="-k encoding -x"
 ARGS ?=
 VENV := .venv
@@ -51,6 +55,9 @@ fix: $(VENV)/.dev ## Format, and repair what ruff can repair
 
 package-test: $(VENV)/.dev ## Build the wheel, use it from an empty environment and folder
 	@PYTHON=$(BIN)/python bash tests/package_test.sh
+
+torture: $(VENV)/.dev ## Random transactions under random faults: MINUTES=30 PG=18 SEED=
+	@$(BIN)/python -m tests.torture --minutes $(MINUTES) --pg $(PG) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: $(VENV)/.bench ## Speed, memory and latency beside pg_recvlogical and Debezium
 	@$(BIN)/python -m tests.benchmarks $(ARGS)

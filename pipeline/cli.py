@@ -33,6 +33,8 @@ app = typer.Typer(
 )
 slots = typer.Typer(help="The replication slots at the source.", no_args_is_help=True)
 app.add_typer(slots, name="slots")
+sources = typer.Typer(help="The source, and the epochs of its history.", no_args_is_help=True)
+app.add_typer(sources, name="sources")
 
 
 class Role(StrEnum):
@@ -127,6 +129,28 @@ def check(context: typer.Context, as_json: Json = False, accept: Accept = None) 
 
 
 @app.command()
+def verify(
+    context: typer.Context,
+    as_json: Json = False,
+    from_seq: Annotated[int, typer.Option(min=1, help="Read from this seq on.")] = 1,
+    range_rows: Annotated[int, typer.Option("--range", min=1, help="Rows one statement reads.")] = 500_000,
+) -> int:
+    """Check the log: order, whole transactions, nothing twice or missing. Exit 1 names the rows that break a rule."""
+    from pipeline import databases
+    from pipeline.operations import report
+    from pipeline.operations import verify as operation
+
+    config = _load(context, "verify")
+    with (
+        databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as config,
+        report.verifying() as on_range,
+    ):
+        found = operation.run(config, from_seq, range_rows, on_range)
+    _print(found.to_json(), as_json, lambda: report.verification(found))
+    return 0 if found.ok else 1
+
+
+@app.command()
 def demo(
     seconds: Annotated[float, typer.Option(min=1, max=600, help="How long the writers write.")] = 15.0,
     data_dir: Annotated[Path | None, typer.Option(help="A data directory of its own. Default: .pipeline/demo")] = None,
@@ -168,6 +192,34 @@ def slots_delete(context: typer.Context, name: str) -> int:
 
     _with_source(context, lambda source: slot.drop(source, name))
     print(f'slot "{name}" deleted')
+    return 0
+
+
+@sources.command("list")
+def sources_list(context: typer.Context, as_json: Json = False) -> int:
+    """Sources that the pipeline database knows: which cluster, timeline and slot, how far, in which epoch."""
+    from pipeline import databases, db
+    from pipeline.operations import known_sources, report
+
+    with (
+        databases.resolved(_load(context, "sources"), start=False) as config,
+        db.connect(config.database, "pipeline database", name="pipeline sources") as connection,
+    ):
+        found = known_sources.collect(connection)
+    _print({"data": [each.to_json() for each in found]}, as_json, lambda: report.sources(found))
+    return 0
+
+
+@sources.command("adopt")
+def sources_adopt(context: typer.Context) -> int:
+    """Begin a new epoch at the source as it is now, when positions cannot go on there. Stop the server first."""
+    from pipeline import databases
+    from pipeline.operations import adoption
+
+    config = _load(context, "sources")
+    with databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as resolved:
+        adopted = adoption.adopt(resolved)
+    print("\n".join(adopted.lines()) if adopted else "the source is the one we know; nothing was changed")
     return 0
 
 

@@ -11,10 +11,14 @@ PipelineError                    exit 1
 └── ReplicationError             the source cannot be replicated from as it is
     ├── SourceUnfit              wal_level, privileges or version of the source
     ├── PublicationMissing       the publication is absent and cannot be made
-    ├── SlotMissing              the slot is gone although a position is stored for it: changes may be lost
+    ├── SlotMissing              the slot that was named does not exist
     ├── SlotExists               the slot to create is there already
     ├── SlotInUse                another program reads the slot; it may let go, so this is retried while the server runs
-    ├── SlotUnusable             the slot is not pgoutput, is two-phase, of another database, or invalidated
+    ├── SlotUnusable             the slot is not pgoutput, is two-phase, or of another database
+    ├── SourceChanged            our positions cannot go on at this source; `pipeline sources adopt` begins a new epoch
+    │   ├── HistoryDiverged      another cluster, a fork of it, or a restored copy: what we staged is not in its history
+    │   ├── SlotLost             the slot was dropped, recreated, invalidated, or confirmed beyond what we have stored
+    │   └── PublicationChanged   a publication that we use was dropped, recreated, or publishes less than before
     └── DecodeError              bytes that are not the protocol we asked for
 """
 
@@ -70,7 +74,7 @@ class PublicationMissing(ReplicationError):
 
 
 class SlotMissing(ReplicationError):
-    """The slot is gone, or has moved on, although a position is stored for it."""
+    """The slot that was named does not exist."""
 
 
 class SlotExists(ReplicationError):
@@ -83,6 +87,22 @@ class SlotInUse(ReplicationError):
 
 class SlotUnusable(ReplicationError):
     """The slot exists but must not be used."""
+
+
+class SourceChanged(ReplicationError):
+    """Our positions cannot go on at this source: changes are missing, or its settings are not those we began with."""
+
+
+class HistoryDiverged(SourceChanged):
+    """What we staged is not in the history of this source, or not all of it."""
+
+
+class SlotLost(SourceChanged):
+    """The slot no longer holds all that we have not stored."""
+
+
+class PublicationChanged(SourceChanged):
+    """A publication that we use published less than we know of, at least for a while."""
 
 
 class DecodeError(ReplicationError):

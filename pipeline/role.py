@@ -144,10 +144,9 @@ async def _replicate(config: Config, connection: Connection, stop: Stop) -> None
                 logger.warning("%s is not captured: %s", table, reason, extra={"action": "publication.missing"})
             async with await connect_writer(config.database) as staging:
                 writer = await Writer.claim(staging, prepared.source.id)
-                stream.start(config.slot, writer.position, prepared.publications.names)
+                stream.start(config.slot, 0, prepared.publications.names)
                 worker = ReplicationWorker(stream, writer, RelationBook(source, connection, prepared.source))
-                loop = asyncio.get_running_loop()
-                stop.then(partial(loop.call_soon_threadsafe, worker.stop))
+                stop.then(partial(_soon, asyncio.get_running_loop(), worker.stop))
                 _report(connection, "replication", "running")
                 logger.info("streaming", extra={"action": "replication.streaming", "slot": config.slot})
                 await worker.run()
@@ -156,6 +155,11 @@ async def _replicate(config: Config, connection: Connection, stop: Stop) -> None
             raise db.unavailable(where, what, error) from error
         finally:
             stream.close()
+
+
+def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the loop is closed: there is nothing left to stop
+        loop.call_soon_threadsafe(call)
 
 
 def _run_shuffle(config: Config, connection: Connection, stop: Stop) -> None:

@@ -10,7 +10,6 @@ from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from pipeline import db
-from pipeline.catalog import sources
 from pipeline.config import Config
 from pipeline.db import Connection, sql
 from pipeline.errors import PipelineError
@@ -52,9 +51,7 @@ def publish_new_tables(config: Config) -> None:
     """Bring the publications that we made up to date with the tables there are."""
     source, pipeline = preparation.connect(config, name="pipeline publish")
     with source, pipeline:
-        stored = sources.find(pipeline, config.source_id)
-        if stored is not None and config.publication in stored.publications:
-            preparation.publisher(config, source, pipeline).refresh()
+        preparation.publish_new_tables(config, source, pipeline)
 
 
 def _log_failure(event: JobExecutionEvent) -> None:

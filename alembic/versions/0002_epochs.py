@@ -28,6 +28,7 @@ create table pipeline.epochs (
     timeline integer,
     from_lsn bigint not null,
     previous_position bigint,
+    after_seq bigint not null default 0,
     reason text not null,
     started_at timestamptz not null default now(),
     primary key (source_id, epoch)
@@ -35,15 +36,16 @@ create table pipeline.epochs (
 comment on table pipeline.epochs is
     'Every history of the source that we followed: LSNs compare only inside one. Begun by pipeline sources adopt.';
 comment on column pipeline.epochs.previous_position is 'How far the epoch before was staged when this one began.';
+comment on column pipeline.epochs.after_seq is 'Last seq of the epoch before.';
 
 create table pipeline.carried_transactions (
     source_id uuid not null references pipeline.sources,
     commit_lsn bigint not null,
     committed_at timestamptz not null,
-    primary key (source_id, commit_lsn)
+    primary key (source_id, commit_lsn, committed_at)
 );
 comment on table pipeline.carried_transactions is
-    'Transactions of the epoch before that the slot of a restored source sends again: those that match are skipped.';
+    'Transactions of earlier epochs that the slot of a restored source may send again: those that match are skipped.';
 
 insert into pipeline.epochs (source_id, epoch, system_identifier, from_lsn, reason, started_at)
 select s.id, s.epoch, s.system_identifier, p.position, 'was there before epochs were recorded', s.created_at

@@ -1,21 +1,32 @@
-"""The source we replicate from: one row of `pipeline.sources`, made at first start."""
+"""The source we replicate from: one row of `pipeline.sources`, made at first start, and the epochs of its history."""
 
 from __future__ import annotations
 
+import time
 import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
+from pipeline.catalog import roles
 from pipeline.db import Connection, sql
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, Unavailable
+
+PUBLISHING_SECONDS = 30.0
+"""How long to wait while another session changes publications; it needs some seconds at most."""
+_PUBLISHING = "publications"
 
 
 @dataclass(frozen=True)
 class Source:
-    """A source as stored. `publications`: those that we made, name to oid."""
+    """A source as stored. `publications`: those that we made, name to oid. `timeline`: None until known.
+
+    `published`: what the publications in use published when we last looked, as `replication/published.py` writes it.
+    """
 
     id: uuid.UUID
     epoch: int
@@ -24,10 +35,29 @@ class Source:
     slot: str
     publications: dict[str, int] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
+    timeline: int | None = None
+    published: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One history of a source. LSNs compare only inside of it.
+
+    `previous_position` and `after_seq` are how far the epoch before was staged, and the log's last seq of it.
+    """
+
+    source: uuid.UUID
+    epoch: int
+    system_identifier: str
+    timeline: int | None
+    from_lsn: int
+    previous_position: int | None
+    after_seq: int
+    reason: str
 
 
 def find(connection: Connection, source_id: uuid.UUID | None) -> Source | None:
-    """The source with this id, or the only one; None when there is none yet.
+    """The source with this id, or the only one; None when there is none yet. Works at older revisions, too.
 
     Raises ConfigError when several are stored and no id says which.
     """
@@ -41,19 +71,74 @@ def find(connection: Connection, source_id: uuid.UUID | None) -> Source | None:
 
 def add(connection: Connection, source: Source) -> None:
     """Store a new source."""
-    connection.execute(
-        sql("catalog", "add_source"),
-        {
-            "id": source.id,
-            "epoch": source.epoch,
-            "system_identifier": source.system_identifier,
-            "database_name": source.database_name,
-            "slot": source.slot,
-            "options": Jsonb(source.options),
-        },
-    )
+    connection.execute(sql("catalog", "add_source"), _values(source))
+
+
+def change(connection: Connection, source: Source) -> None:
+    """Store another history of a known source: everything but its id may be new."""
+    connection.execute(sql("catalog", "change_source"), _values(source))
+
+
+def _values(source: Source) -> dict[str, Any]:
+    return {name: Jsonb(value) if isinstance(value, dict) else value for name, value in vars(source).items()}
 
 
 def add_publication(connection: Connection, source_id: uuid.UUID, name: str, oid: int) -> None:
     """Remember that we made this publication: only such ones do we ever change."""
     connection.execute(sql("catalog", "add_publication"), {"id": source_id, "publication": Jsonb({name: oid})})
+
+
+def store_timeline(connection: Connection, source_id: uuid.UUID, timeline: int) -> None:
+    """The source goes on in this timeline."""
+    connection.execute("update pipeline.sources set timeline = %s where id = %s", (timeline, source_id))
+
+
+def store_published(connection: Connection, source_id: uuid.UUID, published: dict[str, Any]) -> None:
+    """What is published from now on. Only inside of `publishing`."""
+    connection.execute("update pipeline.sources set published = %s where id = %s", (Jsonb(published), source_id))
+
+
+@contextmanager
+def publishing(connection: Connection) -> Iterator[None]:
+    """Held while publications and what is stored of them change, so that nobody compares them half-way.
+
+    A holder that is frozen loses it, as a role does. Raises Unavailable when it is not to be had for long.
+    """
+    deadline = time.monotonic() + PUBLISHING_SECONDS
+    while not roles.try_acquire(connection, _PUBLISHING):
+        if time.monotonic() > deadline:
+            raise Unavailable("another session is changing publications all the time; it is tried again")
+        time.sleep(0.05)
+    try:
+        yield
+    finally:
+        if not connection.closed:
+            connection.execute(sql("catalog", "unlock_role"), {"role": _PUBLISHING})
+
+
+def begin_epoch(connection: Connection, epoch: Epoch) -> None:
+    """Record from where on a history was followed, and why; keeps the record that is there."""
+    connection.execute(sql("catalog", "begin_epoch"), vars(epoch))
+
+
+def epochs(connection: Connection, source_id: uuid.UUID) -> list[tuple[int, int]]:
+    """Number and `after_seq` of every epoch, the newest first."""
+    return connection.execute(sql("catalog", "epochs"), {"source": source_id}).fetchall()
+
+
+def carry(connection: Connection, source_id: uuid.UUID, transactions: Iterable[tuple[int, int]]) -> None:
+    """Remember transactions that the log has from earlier epochs: commit_lsn and commit time in µs since 2000."""
+    connection.execute("delete from pipeline.carried_transactions where source_id = %s", (source_id,))
+    values = [
+        {"source": source_id, "commit_lsn": commit_lsn, "committed_at": committed_at}
+        for commit_lsn, committed_at in transactions
+    ]
+    with connection.cursor() as cursor:
+        cursor.executemany(sql("catalog", "carry_transaction"), values)
+
+
+def carried(connection: Connection, source_id: uuid.UUID, from_lsn: int) -> frozenset[tuple[int, int]]:
+    """Those of them that a slot confirmed up to `from_lsn` may send again; forgets the others."""
+    values = {"source": source_id, "from_lsn": from_lsn}
+    connection.execute(sql("catalog", "forget_carried"), values)
+    return frozenset(connection.execute(sql("catalog", "carried_transactions"), values).fetchall())

@@ -6,6 +6,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from psycopg.rows import class_row
 
@@ -51,8 +52,9 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
     """Everything about the source at `dsn`, given what is known of it. `pipeline` is None when it does not answer."""
     parts: dict[str, Callable[[], Iterable[Finding]]] = {
         "source": lambda: _settings(source),
-        "replication": lambda: _replicates(config, dsn, known),
-        "slot": lambda: _slot(config, source, known),
+        "replication": lambda: _replicates(dsn, known),
+        "history": lambda: _goes_on(config, source, pipeline, known),
+        "slot": lambda: _slot(config, source, pipeline, known),
         "limits": lambda: _limits(config, source),
         "tables": lambda: _tables(config, source, pipeline, known),
     }
@@ -79,25 +81,38 @@ def _settings(source: Connection) -> Findings:
         yield Finding("error", "replication right", text, f'alter role "{user}" with replication')
 
 
-def _replicates(config: Config, dsn: str, known: Known) -> Findings:
+def _goes_on(config: Config, source: Connection, pipeline: Connection | None, known: Known) -> Findings:
+    """Whether what we have stored can go on here; `_slot` says so for the slot."""
+    if known.stored is None or pipeline is None:
+        return
+    for name, check in preparation.checks(config, source, pipeline, known.stored).items():
+        if name != "slot":
+            yield from guarded(name, partial(_only_errors, check))
+
+
+def _only_errors(check: Callable[[], None]) -> Findings:
+    check()
+    yield from ()
+
+
+def _replicates(dsn: str, known: Known) -> Findings:
     stream = ReplicationStream(dsn, known.stored.id if known.stored else uuid.uuid4())
     try:
         identity = stream.identify()
     finally:
         stream.close()
-    if known.stored:
-        preparation.require_same(known.stored, identity, config.slot)
     yield Finding("ok", "replication", f"cluster {identity.system_identifier} accepts a replication connection")
 
 
-def _slot(config: Config, source: Connection, known: Known) -> Findings:
+def _slot(config: Config, source: Connection, pipeline: Connection | None, known: Known) -> Findings:
     slot = slots.find(source, config.slot)
+    if slot is not None:
+        slots.require_ours(slot, source.info.dbname)
+    if pipeline is not None:
+        preparation.require_slot(config, source, pipeline, known.stored.id if known.stored else None)
     if slot is None:
-        if known.position is not None:
-            raise preparation.slot_lost(config.slot, known.position)
         yield Finding("ok", "slot", f'"{config.slot}" will be made')
         return
-    slots.require_usable(slot, source.info.dbname, known.position)
     slots.require_free(slot, known.stored.id if known.stored else None)
     reader = f"read by our worker (pid {slot.active_pid})" if slot.active_pid else "free"
     yield Finding("ok", "slot", f'"{slot.name}" is {reader}, confirmed up to {lsn.show(slot.confirmed_lsn or 0)}')

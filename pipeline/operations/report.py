@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from rich.console import Console
+from rich.progress import Progress as ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from pipeline.catalog.roles import RoleState
 from pipeline.operations.check import Finding
+from pipeline.operations.faults import Check, Fault, Verification
+from pipeline.operations.known_sources import KnownSource
 from pipeline.operations.status import Progress, Status
 from pipeline.replication.slot import Slot
 from pipeline.wal import lsn
@@ -74,6 +78,69 @@ def slots(found: Sequence[Slot]) -> None:
     console.print(table)
 
 
+@contextmanager
+def verifying() -> Iterator[Callable[[int, int, int], None]]:
+    """Shows on a terminal how far `verify` has read; gone when it is done. Standard output stays for the result."""
+    console = Console(stderr=True)
+    with ProgressBar(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("verifying", total=None)
+
+        def show(first: int, reached: int, last: int) -> None:
+            bar.update(task, description=f"seq {reached:,}", total=last - first + 1, completed=reached - first + 1)
+
+        yield show
+
+
+def verification(found: Verification) -> None:
+    """One line a check, the rows that break it below; then the verdict."""
+    console = _console()
+    if not found.checks:
+        console.print("nothing to verify: no source has been replicated yet")
+        return
+    table = _table("", "", "", "")
+    for check in found.checks:
+        table.add_row(*_checked(check))
+    console.print(table)
+    for check in found.checks:
+        if check.faults:
+            console.print()
+            console.print(_faults(check))
+    rate = found.rows / found.seconds if found.seconds else 0
+    verdict = "as it must be" if found.ok else f"{_count(sum(check.broken for check in found.checks), 'fault')}"
+    read = f"{_count(found.rows, 'row')} in {_count(found.transactions, 'transaction')}"
+    console.print()
+    where = f"from seq {found.first_seq} to {found.last_seq}" if found.rows else "without rows"
+    console.print(
+        Text(f"{found.events_table} {where}: {verdict}", "bold"),
+        Text(f"{read}, {found.seconds:,.1f} s, {rate:,.0f} rows/s", "dim"),
+        sep="\n",
+    )
+    if found.unplaced:
+        console.print(f"{_count(found.unplaced, 'row')} without a position, from before a migration, left out")
+
+
+def sources(found: Sequence[KnownSource]) -> None:
+    """Each source with its epoch and position."""
+    console = _console()
+    if not found:
+        console.print("no source has been replicated from yet")
+        return
+    table = _table("source", "epoch", "database", "cluster", "timeline", "slot", "publications", "position", "since")
+    for source in found:
+        table.add_row(
+            source.id,
+            str(source.epoch),
+            source.database,
+            source.cluster,
+            "-" if source.timeline is None else str(source.timeline),
+            source.slot,
+            ", ".join(source.publications),
+            _position(source.position),
+            "-" if source.since is None else source.since.isoformat(" ", "seconds"),
+        )
+    console.print(table)
+
+
 def _console() -> Console:
     console = Console(markup=False, highlight=False, emoji=False)
     return console if console.is_terminal else Console(markup=False, highlight=False, emoji=False, width=_PIPE_WIDTH)
@@ -129,6 +196,40 @@ def _roles(held: Iterable[RoleState]) -> Table:
             role.reason or "",
         )
     return table
+
+
+def _checked(check: Check) -> tuple[Text, str, str, Text]:
+    state = Text("ok", _LEVEL_STYLES["ok"])
+    if check.broken:
+        state = Text("broken", _LEVEL_STYLES["error"])
+    elif check.not_checked and not check.checked:
+        state = Text("not checked", _LEVEL_STYLES["warning"])
+    note = check.rule + (f"; not checked: {check.not_checked}" if check.not_checked else "")
+    return state, check.name, _count(check.checked, check.noun), Text(note, "dim")
+
+
+def _faults(check: Check) -> Table:
+    table = _table(check.name, "epoch", "commit_lsn", "idx", "table", "wrong", "expected")
+    for fault in check.faults:
+        table.add_row(
+            _seq(fault),
+            *(_or_dash(value) for value in (fault.source_epoch, fault.commit_lsn)),
+            _or_dash(fault.commit_idx),
+            _or_dash(fault.table),
+            Text(fault.wrong, "bold red"),
+            fault.expected,
+        )
+    if check.broken > len(check.faults):
+        table.add_row(Text(f"and {check.broken - len(check.faults):,} more", "bold"))
+    return table
+
+
+def _seq(fault: Fault) -> str:
+    return "-" if fault.seq is None else f"seq {fault.seq}"
+
+
+def _or_dash(value: object) -> str:
+    return "-" if value is None else str(value)
 
 
 def _not_captured(tables: dict[str, str]) -> Table:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 from pipeline import db
 from pipeline.catalog import sources
-from pipeline.catalog.sources import Source
+from pipeline.catalog.sources import Epoch, Source
 from pipeline.config import Config
 from pipeline.db import Connection, sql
-from pipeline.errors import SlotMissing, SourceUnfit
+from pipeline.errors import PublicationChanged, SourceChanged, SourceUnfit
 from pipeline.events.log import EventsTable
+from pipeline.replication import history, published
 from pipeline.replication import slot as slots
+from pipeline.replication.history import ADOPT
 from pipeline.replication.publications import Publications, Publisher
-from pipeline.replication.stream import PROTOCOL_OPTIONS, SystemIdentity
+from pipeline.replication.stream import PROTOCOL_OPTIONS, ReplicationStream, SystemIdentity
 from pipeline.staging import writer
-from pipeline.wal import lsn
 
 MIN_VERSION = 140000
 
@@ -64,22 +67,116 @@ def publisher(config: Config, source: Connection, pipeline: Connection) -> Publi
     return Publisher(source, config.publication, config.tables, own)
 
 
-def refuse_unfit(config: Config, source: Connection, pipeline: Connection) -> None:
+def refuse_unfit(
+    config: Config, source: Connection, pipeline: Connection, identity: SystemIdentity | None = None
+) -> None:
     """Everything that can be wrong with source, publication and slot, found without changing anything.
 
-    The pipeline database may be one that was never migrated.
+    The pipeline database may be one that was never migrated. `identity`: see `checks`.
     """
     require_fit(source)
     row = pipeline.execute("select to_regclass('pipeline.replication_progress') is not null").fetchone()
     stored = sources.find(pipeline, config.source_id) if row and row[0] else None
-    position = writer.stored_position(pipeline, stored.id) if stored else None
     slot = slots.find(source, config.slot)
     if slot is not None:
-        slots.require_usable(slot, source.info.dbname, position)
+        slots.require_ours(slot, source.info.dbname)
         slots.require_free(slot, stored.id if stored else None)
-    elif position is not None:
-        raise slot_lost(config.slot, position)
+    for check in checks(config, source, pipeline, stored, identity).values() if stored else ():
+        check()
+    require_slot(config, source, pipeline, stored.id if stored else None)
     Publisher(source, config.publication, config.tables).require_possible()
+
+
+def checks(
+    config: Config, source: Connection, pipeline: Connection, stored: Source, identity: SystemIdentity | None = None
+) -> dict[str, Callable[[], None]]:
+    """What must hold for our positions to go on, in this order; each raises a SourceChanged. They change nothing.
+
+    Without an `identity` from IDENTIFY_SYSTEM the ordinary connection is asked. Another server may be running.
+    """
+    position = writer.stored_position(pipeline, stored.id)
+    if position is None:
+        return {}
+    now = history.identity(source)  # after the position: a worker may be moving both
+    if identity is not None:
+        now = replace(identity, flushed=now.flushed)
+    return {
+        "history": lambda: history.require_continued(stored, now, position, partial(_fetch_history, config)),
+        "settings": lambda: _require_same_settings(config, stored),
+        "slot": lambda: require_slot(config, source, pipeline, stored.id),
+        "publication": lambda: require_published(source, pipeline, stored),
+    }
+
+
+def require_slot(config: Config, source: Connection, pipeline: Connection, source_id: uuid.UUID | None) -> None:
+    """Raises SlotLost when the slot does not hold all that we have not stored."""
+    slot = slots.find(source, config.slot)  # first: a worker stores a position before it confirms it
+    position = writer.stored_position(pipeline, source_id) if source_id else None
+    slots.require_whole(config.slot, slot, position, history.identity(source).flushed)
+
+
+def _fetch_history(config: Config, timeline: int) -> str:
+    stream = ReplicationStream(config.source, uuid.uuid4())
+    try:
+        return stream.timeline_history(timeline)
+    finally:
+        stream.close()
+
+
+def _require_same_settings(config: Config, stored: Source) -> None:
+    if stored.slot != config.slot:
+        raise SourceChanged(
+            f'positions are stored for slot "{stored.slot}", not "{config.slot}": set PIPELINE_SLOT={stored.slot}; '
+            f"or {ADOPT} with the other"
+        )
+    used = list(published.known(stored))
+    if used and config.publication not in used:
+        raise SourceChanged(
+            f'positions are stored for publication "{used[0]}", not "{config.publication}": '
+            f"set PIPELINE_PUBLICATION={used[0]}; or {ADOPT} with the other"
+        )
+    for name, value in PROTOCOL_OPTIONS.items():
+        if stored.options.get(name, value) != value:
+            raise SourceChanged(
+                f"positions are stored for a stream with {name} {stored.options[name]}, and this version of the server "
+                f"asks for {value}: run the version that stored them; or {ADOPT}"
+            )
+
+
+def require_published(source: Connection, pipeline: Connection, stored: Source) -> None:
+    """Raises PublicationChanged when publications in use publish less than when we last looked."""
+    if _less(source, stored) is None:
+        return
+    with sources.publishing(pipeline):  # perhaps our own publisher was half-way
+        fresh = sources.find(pipeline, stored.id)
+        if fresh is not None and (less := _less(source, fresh)):
+            raise _published_less(source, pipeline, fresh, less)
+
+
+def _less(source: Connection, stored: Source) -> str | None:
+    known = published.known(stored)
+    return published.difference(source, known, published.read(source, list(known)))
+
+
+def require_still_published(source: Connection, pipeline: Connection, source_id: uuid.UUID) -> None:
+    """`require_published` while the worker runs, every few seconds: one query at each side when nothing has changed.
+
+    What is published more than before is stored.
+    """
+    stored = sources.find(pipeline, source_id)
+    if stored is None or published.read(source, list(stored.published)) == published.from_json(stored.published):
+        return
+    with sources.publishing(pipeline):
+        stored = sources.find(pipeline, source_id) or stored
+        try:
+            published.ledger(source, pipeline, source_id, stored.published).look(list(stored.published))
+        except PublicationChanged as error:
+            raise _published_less(source, pipeline, stored, str(error)) from error
+
+
+def _published_less(source: Connection, pipeline: Connection, stored: Source, less: str) -> PublicationChanged:
+    position = writer.stored_position(pipeline, stored.id)
+    return PublicationChanged(f"{less}; {slots.gap(position, history.identity(source).flushed)}")
 
 
 def prepare(
@@ -89,62 +186,69 @@ def prepare(
 
     Raises the ReplicationError that says why not.
     """
-    refuse_unfit(config, source, pipeline)
+    refuse_unfit(config, source, pipeline, identity)
     stored = sources.find(pipeline, config.source_id)
-    if stored is not None:
-        require_same(stored, identity, config.slot)
-    else:
-        stored = Source(
-            id=source_id,
-            epoch=0,
-            system_identifier=identity.system_identifier,
-            database_name=identity.database,
-            slot=config.slot,
-            options={**PROTOCOL_OPTIONS, "server_version": source.info.server_version},
-        )
+    if stored is None:
+        stored = described(Source(source_id, 0, "", "", ""), config, source, identity)
         sources.add(pipeline, stored)
-    publications = publisher(config, source, pipeline).ensure(stored.publications)
-    for name, oid in publications.made.items():
-        sources.add_publication(pipeline, stored.id, name, oid)
-    _ensure_slot(config, source, pipeline, stored)
+    elif writer.stored_position(pipeline, stored.id) is None:  # nothing depends yet on what it was
+        stored = described(stored, config, source, identity)
+        sources.change(pipeline, stored)
+    elif stored.timeline != identity.timeline:
+        sources.store_timeline(pipeline, stored.id, identity.timeline)
+    publications = publish(config, source, pipeline, stored)
+    _ensure_slot(config, source, pipeline, replace(stored, timeline=identity.timeline))
     return Prepared(stored, publications)
 
 
+def described(known: Source, config: Config, source: Connection, identity: SystemIdentity) -> Source:
+    """The source as it is and as we are about to replicate from it, under a known id and epoch."""
+    return replace(
+        known,
+        system_identifier=identity.system_identifier,
+        database_name=identity.database,
+        timeline=identity.timeline,
+        slot=config.slot,
+        options={**PROTOCOL_OPTIONS, "server_version": source.info.server_version},
+    )
+
+
+def publish(config: Config, source: Connection, pipeline: Connection, stored: Source) -> Publications:
+    """Make publications or bring them up to date, and store what they publish."""
+    with sources.publishing(pipeline):
+        fresh = sources.find(pipeline, stored.id) or stored
+        ledger = published.ledger(source, pipeline, stored.id, fresh.published)
+        publications = publisher(config, source, pipeline).ensure(fresh.publications, ledger)
+        for name, oid in publications.made.items():
+            sources.add_publication(pipeline, stored.id, name, oid)
+    return publications
+
+
+def publish_new_tables(config: Config, source: Connection, pipeline: Connection) -> None:
+    """Bring publications that we made up to date with the tables there are; others are left alone.
+
+    Raises PublicationChanged when somebody else has taken something out.
+    """
+    with sources.publishing(pipeline):
+        stored = sources.find(pipeline, config.source_id)
+        if stored is not None and config.publication in stored.publications:
+            ledger = published.ledger(source, pipeline, stored.id, stored.published)
+            publisher(config, source, pipeline).refresh(ledger)
+
+
 def _ensure_slot(config: Config, source: Connection, pipeline: Connection, stored: Source) -> None:
-    position = writer.stored_position(pipeline, stored.id)
     slot = slots.find(source, config.slot)
     if slot is None:
-        if position is not None:
-            raise slot_lost(config.slot, position)
         start = slots.create(source, config.slot)
     else:
-        slots.require_usable(slot, source.info.dbname, position)
         slots.evict(source, slot)
-        start = slot.confirmed_lsn or 0
+        require_slot(config, source, pipeline, stored.id)
+        slot = slots.find(source, config.slot)
+        start = (slot.confirmed_lsn or 0) if slot else 0
     writer.begin(pipeline, stored.id, stored.epoch, start)
-
-
-def require_same(stored: Source, identity: SystemIdentity, slot: str) -> None:
-    """Raises SourceUnfit or SlotMissing when positions are stored for another source or slot than this."""
-    if (stored.system_identifier, stored.database_name) != (identity.system_identifier, identity.database):
-        raise SourceUnfit(
-            f"the source is database {identity.database} of cluster {identity.system_identifier}, but positions are "
-            f"stored for {stored.database_name} of {stored.system_identifier}; LSNs of the two do not compare: "
-            "point PIPELINE_SOURCE_DSN back, or use a new pipeline database"
-        )
-    if stored.slot != slot:
-        raise SlotMissing(
-            f'positions are stored for slot "{stored.slot}", not "{slot}": set PIPELINE_SLOT={stored.slot}, '
-            "or use a new pipeline database"
-        )
-
-
-def slot_lost(name: str, position: int) -> SlotMissing:
-    """The error for a slot that is gone although a position is stored."""
-    return SlotMissing(
-        f'slot "{name}" does not exist, but we have stored up to {lsn.show(position)}: it was dropped, and the changes '
-        "since are not in the log; start over with a new pipeline database to go on"
-    )
+    if stored.epoch == 0:
+        first = Epoch(stored.id, 0, stored.system_identifier, stored.timeline, start, None, 0, "first start")
+        sources.begin_epoch(pipeline, first)
 
 
 def connect(config: Config, *, name: str) -> tuple[Connection, Connection]:

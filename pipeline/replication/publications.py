@@ -19,6 +19,7 @@ from pipeline import db
 from pipeline.db import Connection, sql
 from pipeline.errors import PublicationMissing
 from pipeline.events.log import EventsTable
+from pipeline.replication.published import Ledger
 
 logger = logging.getLogger(__name__)
 
@@ -71,20 +72,22 @@ class Publisher:
         self._patterns = [re.compile(re.escape(p).replace(r"\*", ".*")) for p in patterns]
         self._own_tables = own_tables
 
-    def ensure(self, made: dict[str, int]) -> Publications:
+    def ensure(self, made: dict[str, int], ledger: Ledger) -> Publications:
         """Make what is missing and bring it up to date. `made`: the publications we are known to own.
 
-        Raises PublicationMissing when there is none and no right to create one.
+        Raises PublicationMissing when there is none and no right to create one, and PublicationChanged when those in
+        use publish less than the ledger says.
         """
         existing = self._existing()
-        keyless = self._name + KEYLESS_SUFFIX
         if self._name in existing and existing[self._name] != made.get(self._name):
+            ledger.look([self._name])
             return Publications((self._name,), {}, self.missing(made))
+        ledger.look(list(ledger.stored))
         owned = {}
         for suffix, actions in _PUBLISH.items():
             name = self._name + suffix
-            owned[name] = existing[name] if name in existing else self._create(name, actions)
-        return Publications((self._name, keyless), owned, self.refresh())
+            owned[name] = existing[name] if name in existing else self._create(name, actions, ledger)
+        return Publications(tuple(owned), owned, self.refresh(ledger))
 
     def require_possible(self) -> None:
         """Raises PublicationMissing when there is no publication and no right to create one; changes nothing."""
@@ -105,17 +108,35 @@ class Publisher:
                 left_out[str(table)] = "only inserts and truncates: it has no replica identity (add a primary key)"
         return left_out
 
-    def refresh(self) -> dict[str, str]:
-        """Add tables that have come, move those whose key came or went; returns what cannot be published, and why."""
-        published = self._published()
-        missing: dict[str, str] = {}
+    def refresh(self, ledger: Ledger) -> dict[str, str]:
+        """Add tables that have come, move those whose key came or went; returns what cannot be published, and why.
+
+        Raises PublicationChanged, having changed nothing, when somebody took a table out: putting it back would hide
+        that changes of it are missing. Adds come first, so that a table which moves is never in neither.
+        """
+        published = ledger.look([self._name + suffix for suffix in _PUBLISH])
         tables = self.tables()
+        missing: dict[str, str] = {}
+        gone: dict[str, list[Table]] = {}
         for suffix in _PUBLISH:
             name = self._name + suffix
+            if name not in published:
+                continue
             wanted = {table.oid: table for table in tables if table.keyed == (suffix == "")}
-            gone = [table for oid, table in published.get(name, {}).items() if oid not in wanted]
-            self._alter(name, "drop", gone, missing)
-            self._alter(name, "add", [t for o, t in wanted.items() if o not in published.get(name, {})], missing)
+            known = {int(oid): member for oid, member in published[name].tables.items()}
+            gone[name] = [
+                Table(oid, schema, table, schema, table, False)
+                for oid, (_, schema, table) in known.items()
+                if oid not in wanted
+            ]
+            if new := [table for oid, table in wanted.items() if oid not in known]:
+                self._alter(name, "add", new, missing)
+                ledger.added(name, [table.oid for table in new])
+        for name, leaving in gone.items():
+            if not leaving:
+                continue
+            ledger.forget(name, [table.oid for table in leaving])
+            self._alter(name, "drop", leaving, missing)
         return missing
 
     def _uncovered(self) -> list[Table]:
@@ -131,17 +152,20 @@ class Publisher:
         ).fetchall()
         return dict(rows)
 
-    def _create(self, name: str, actions: str) -> int:
+    def _create(self, name: str, actions: str, ledger: Ledger) -> int:
         try:
-            self._source.execute(
-                pgsql.SQL("create publication {} with (publish = {})").format(
-                    pgsql.Identifier(name), pgsql.Literal(actions)
+            with self._source.transaction():
+                self._source.execute(
+                    pgsql.SQL("create publication {} with (publish = {})").format(
+                        pgsql.Identifier(name), pgsql.Literal(actions)
+                    )
                 )
-            )
+                oid = self._existing()[name]
+                ledger.made(name, oid)  # before it is there: never one of ours that we take for somebody else's
         except psycopg.errors.InsufficientPrivilege as error:
             raise self._missing(db.one_line(error)) from error
         logger.info("publication created", extra={"action": "publication.created", "publication": name})
-        return self._existing()[name]
+        return oid
 
     def _missing(self, cause: str) -> PublicationMissing:
         return PublicationMissing(
@@ -163,15 +187,6 @@ class Publisher:
         ):
             return False
         return not self._patterns or any(pattern.fullmatch(root) for pattern in self._patterns)
-
-    def _published(self) -> dict[str, dict[int, Table]]:
-        names = [self._name + suffix for suffix in _PUBLISH]
-        found: dict[str, dict[int, Table]] = {}
-        for name, oid, schema, table in self._source.execute(
-            sql("replication", "published_tables"), {"publications": names}
-        ).fetchall():
-            found.setdefault(name, {})[oid] = Table(oid, schema, table, schema, table, False)
-        return found
 
     def _alter(self, publication: str, verb: str, tables: Sequence[Table], missing: dict[str, str]) -> None:
         if not tables:

@@ -11,9 +11,12 @@ from psycopg.rows import class_row
 
 from pipeline import db
 from pipeline.db import Connection, sql
-from pipeline.errors import ConfigError, SlotExists, SlotInUse, SlotMissing, SlotUnusable, SourceUnfit
+from pipeline.errors import ConfigError, SlotExists, SlotInUse, SlotLost, SlotMissing, SlotUnusable, SourceUnfit
 from pipeline.replication.stream import application_name
 from pipeline.wal import lsn
+
+EVICT_MILLISECONDS = 5_000
+"""A walsender of an earlier worker gets so long to end."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,11 @@ class Slot:
     confirmed_lsn: int | None
     wal_status: str | None
     retained_bytes: int | None
+
+    @property
+    def invalidated(self) -> bool:
+        """The source has removed WAL that it still needed: it cannot be read any more."""
+        return self.wal_status == "lost" or self.restart_lsn is None or self.confirmed_lsn is None
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`: LSNs as Postgres prints them."""
@@ -92,8 +100,8 @@ def drop(connection: Connection, name: str) -> None:
         raise SlotInUse(f"{db.one_line(error)}; stop that program first") from error
 
 
-def require_usable(slot: Slot, database: str, position: int | None) -> None:
-    """Refuse a slot that would lose or garble changes; `position` is what we have stored, None at first start."""
+def require_ours(slot: Slot, database: str) -> None:
+    """Raises SlotUnusable for a slot that was made for something else."""
     name = f'slot "{slot.name}"'
     remedy = "choose another PIPELINE_SLOT, or drop this one"
     if slot.plugin != "pgoutput":
@@ -102,18 +110,44 @@ def require_usable(slot: Slot, database: str, position: int | None) -> None:
         raise SlotUnusable(f"{name} is of database {slot.database}, not {database}; {remedy}")
     if slot.two_phase:
         raise SlotUnusable(f"{name} was made with two_phase, which sends transactions before they commit; {remedy}")
-    if slot.wal_status == "lost" or slot.confirmed_lsn is None:
-        raise SlotUnusable(
-            f"{name} has been invalidated: the source removed WAL it still needed"
-            + (f", from {lsn.show(position)} on" if position is not None else "")
-            + ", and changes since are lost to it; drop it and start over with a new pipeline database"
+    if slot.temporary:
+        raise SlotUnusable(f"{name} is temporary, and will be gone with its session; {remedy}")
+
+
+def require_whole(name: str, slot: Slot | None, position: int | None, written: int) -> None:
+    """Raises SlotLost when the slot does not hold everything from `position` on.
+
+    `position` is what we have stored, None at first start; `written` is how far the source is now.
+    """
+    if slot is None:
+        if position is not None:
+            cause = "it was dropped, or did not come along to this server"
+            raise SlotLost(f'slot "{name}" does not exist, but {_stored(position)}: {cause}; {gap(position, written)}')
+        return
+    if slot.invalidated:
+        kept = f", but {_stored(position)}" if position is not None else ""
+        cause = f"the source removed WAL it still needed{kept}"
+        raise SlotLost(f'slot "{name}" has been invalidated: {cause}; {gap(position, written)}')
+    confirmed = slot.confirmed_lsn or 0
+    if position is not None and confirmed > position:
+        raise SlotLost(
+            f'slot "{name}" was confirmed up to {lsn.show(confirmed)} by somebody else, or dropped and recreated, but '
+            f"{_stored(position)}; {gap(position, confirmed)}"
         )
-    if position is not None and slot.confirmed_lsn > position:
-        raise SlotMissing(
-            f"{name} was confirmed up to {lsn.show(slot.confirmed_lsn)} by somebody else, but we have stored only up "
-            f"to {lsn.show(position)}, and the changes in between are gone; drop it and start over with a new "
-            "pipeline database"
-        )
+
+
+def _stored(position: int) -> str:
+    return f"we have stored up to {lsn.show(position)}"
+
+
+def gap(position: int | None, until: int) -> str:
+    """What is missing, and what to do about it."""
+    if position is None:
+        return "drop it with `pipeline slots delete`, and a new one is made"
+    return (
+        f"changes from {lsn.show(position)} to {lsn.show(max(position, until))} are not in the log; "
+        "`pipeline sources adopt` goes on with this gap"
+    )
 
 
 def require_free(slot: Slot, source_id: uuid.UUID | None) -> None:
@@ -128,9 +162,15 @@ def require_free(slot: Slot, source_id: uuid.UUID | None) -> None:
 
 
 def evict(connection: Connection, slot: Slot) -> None:
-    """End the walsender that an earlier worker of ours left behind. Only the holder of the replication role may."""
-    if slot.active_pid is not None:
-        connection.execute("select pg_terminate_backend(%s)", (slot.active_pid,))
+    """End the walsender that an earlier worker of ours left behind. Only the holder of the replication role may.
+
+    Waits until it is gone: until then it may still confirm what it hears. Raises SlotInUse when it does not go.
+    """
+    if slot.active_pid is None:
+        return
+    row = connection.execute("select pg_terminate_backend(%s, %s)", (slot.active_pid, EVICT_MILLISECONDS)).fetchone()
+    if not (row and row[0]):
+        raise SlotInUse(f'slot "{slot.name}" is still read by pid {slot.active_pid}, which does not end; end it')
 
 
 def _not_permitted(connection: Connection, what: str, error: psycopg.Error) -> SourceUnfit:

@@ -32,6 +32,7 @@ SENDER_TIMEOUT = 60
 """wal_sender_timeout of our connection in seconds; after 1.5 times as long without a word the source counts as gone."""
 GATHER = 0.003
 """Seconds to let more come together when messages come faster than this: waking up for each would cost more."""
+_NEW_SLOT = "`pipeline sources adopt` goes on without what is missing; if it finds nothing to do, delete the slot first"
 _EPOCH_2000 = 946_684_800
 _COPY_BOTH = pq.ExecStatus.COPY_BOTH
 _BY_SQLSTATE: dict[str, type[ReplicationError]] = {
@@ -75,6 +76,8 @@ class ReplicationStream:
         self._skipped_publication: str | None = None
         self._heard_at = time.monotonic()
         self._waiting_since: float | None = None
+        self.asked_for = 0
+        """The position that `start` was given."""
         self.idle = True
         """Whether the last `read` took all there was."""
 
@@ -84,8 +87,18 @@ class ReplicationStream:
         values = [(result.get_value(0, column) or b"").decode() for column in range(4)]
         return SystemIdentity(values[0], int(values[1]), lsn.parse(values[2]), values[3])
 
+    def timeline_history(self, timeline: int) -> str:
+        """The timelines before this one and where each ended, a line each; none before the first."""
+        if timeline <= 1:
+            return ""
+        return (self._command(f"TIMELINE_HISTORY {timeline}").get_value(0, 1) or b"").decode()
+
     def start(self, slot: str, position: int, publications: Sequence[str]) -> None:
-        """Begin to stream transactions that end after `position`. Raises the ReplicationError that says why not."""
+        """Begin to stream transactions that end after `position`; 0: after what the slot has confirmed.
+
+        Raises the ReplicationError that says why not.
+        """
+        self.asked_for = position
         names = ",".join('"' + name.replace('"', '""') + '"' for name in publications)
         options = {**PROTOCOL_OPTIONS, "publication_names": names}
         settings = ", ".join(f"\"{name}\" '{value.replace(chr(39), chr(39) * 2)}'" for name, value in options.items())
@@ -171,9 +184,7 @@ class ReplicationStream:
         text = text or "; ".join(self._connection.get_error_message().splitlines())
         state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
         if state == errors.UndefinedObject.sqlstate and "publication" in text:
-            return PublicationMissing(
-                f"{text}; it was dropped while the slot still needs it: changes since are not readable in full"
-            )
+            return PublicationMissing(f"{text} where the slot still has to send changes; {_NEW_SLOT}")
         if state in _BY_SQLSTATE:
             return _BY_SQLSTATE[state](f"the source refuses: {text}")
         if state.startswith(("57", "53", "08")) or not state:
@@ -186,8 +197,7 @@ class ReplicationStream:
         # 18 skips the rows of a publication that was recreated, and says so only here (pgoutput.c, LoadPublications).
         if "skipped loading publication" in text:
             self._skipped_publication = (
-                f"{text}: it did not exist at this point of the WAL, so the source leaves changes out; "
-                "recreate the slot to go on with a gap"
+                f"{text}: it did not exist at this point of the WAL, so the source leaves changes out; {_NEW_SLOT}"
             )
 
 

@@ -12,12 +12,17 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from pipeline import db
-from pipeline.catalog import relations
+from pipeline.catalog import relations, sources
 from pipeline.catalog.relations import TableForm
 from pipeline.catalog.sources import Source
 from pipeline.db import Connection
+from pipeline.errors import SlotMissing
+from pipeline.replication import preparation
+from pipeline.replication import slot as slots
+from pipeline.replication.resume import Replay
 from pipeline.replication.stream import SENDER_TIMEOUT, ReplicationStream
 from pipeline.replication.tagging import StagedRelation, Tagger
+from pipeline.staging import progress
 from pipeline.staging.writer import Writer
 from pipeline.wal import lsn, pgoutput
 from pipeline.wal.messages import LogicalMessage, Message, Relation
@@ -36,6 +41,8 @@ CONFIRM_EVERY = 1.0
 """Seconds after which what was staged is made durable and confirmed."""
 IDLE_BYTES, IDLE_SECONDS = 65_536, 10.0
 """With nothing for us in the WAL, the position moves after so many bytes or seconds. Storing it writes WAL too."""
+WATCH_SECONDS = 2.0
+"""Between two looks whether all is still published that was."""
 
 _RELATION, _MESSAGE = ord("R"), ord("M")
 
@@ -56,6 +63,20 @@ class RelationBook:
             return self._staged(relations.describe(self._source, message), from_lsn)
         return self._staged(relations.message_form(message.prefix), from_lsn)
 
+    def require_still_published(self) -> None:
+        """Raises PublicationChanged when somebody has narrowed a publication that we use."""
+        preparation.require_still_published(self._source, self._pipeline, self._stored.id)
+
+    def replay(self, asked_for: int) -> Replay:
+        """What the slot sends again when it was asked to start at `asked_for`."""
+        slot = slots.find(self._source, self._stored.slot)
+        staged = progress.staged(self._pipeline, self._stored.id)
+        if slot is None or staged is None:
+            raise SlotMissing(f'slot "{self._stored.slot}" does not exist any more')
+        from_lsn = max(slot.confirmed_lsn or 0, asked_for)
+        carried = sources.carried(self._pipeline, self._stored.id, from_lsn)
+        return Replay(staged, from_lsn, carried)
+
     def _staged(self, form: TableForm, from_lsn: int) -> StagedRelation:
         key = relations.identity(form)
         known = self._known.get(key)
@@ -68,8 +89,8 @@ class RelationBook:
 class ReplicationWorker:
     """Stages everything the stream brings until `stop` is called or something fails.
 
-    The stream must be started at the writer's position. Confirms only what is durable in the pipeline database, and
-    never a point inside of a transaction.
+    The stream must be started at the writer's position, or before it: what comes again is left out. Confirms only what
+    is durable in the pipeline database, and never a point inside of a transaction.
     """
 
     def __init__(self, stream: ReplicationStream, writer: Writer, book: RelationBook) -> None:
@@ -77,18 +98,21 @@ class ReplicationWorker:
         self._writer = writer
         self._book = book
         self._tagger = Tagger()
-        self._received = writer.position
-        self._confirmed = writer.position
+        self._received = 0
+        self._confirmed = 0
         self._confirmed_at = 0.0
         self._idle_position = 0
         self._hurry = False
         self._work = asyncio.Event()
         self._space = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._begun = asyncio.Event()
+        self._resumed = False
 
     def stop(self) -> None:
         """Stage and confirm what is whole, then return from `run`."""
         self._stopping.set()
+        self._begun.set()
         self._work.set()
 
     async def run(self) -> None:
@@ -96,16 +120,17 @@ class ReplicationWorker:
         try:
             async with asyncio.TaskGroup() as tasks:
                 reader = tasks.create_task(self._read())
-                feedback = tasks.create_task(self._feedback())
+                others = [tasks.create_task(self._feedback()), tasks.create_task(self._watch_publications())]
                 await self._write()
-                reader.cancel()
-                feedback.cancel()
+                for task in (reader, *others):
+                    task.cancel()
         except BaseExceptionGroup as group:
             raise _first(group) from group
 
     async def _read(self) -> None:
+        messages = await self._resume()
         while not self._stopping.is_set():
-            for data in await self._stream.read():
+            for data in messages:
                 if data[0] == pgoutput.XLOG_DATA:
                     if data[pgoutput.XLOG_HEADER] in (_RELATION, _MESSAGE):
                         await self._learn(pgoutput.decode(data, pgoutput.XLOG_HEADER))
@@ -119,11 +144,38 @@ class ReplicationWorker:
                 self._space.clear()
                 await self._space.wait()
             await asyncio.sleep(0)
+            messages = await self._stream.read()
 
-    async def _learn(self, message: Message) -> None:
+    async def _resume(self) -> list[bytes]:
+        """Pass over what the slot sends again; returns the first messages that are new."""
+        replay = await asyncio.to_thread(self._book.replay, self._stream.asked_for)
+        rest: list[bytes] = []
+        while not replay.over and not self._stopping.is_set():
+            rest = replay.pass_over(await self._stream.read())
+            self._received = self._idle_position = replay.heard
+            if replay.asked:
+                self._send_status()
+            if replay.verified:
+                self._let_write(replay)
+            await asyncio.sleep(0)
+        if replay.over:
+            for data in replay.relations.values():
+                await self._learn(pgoutput.decode(data, pgoutput.XLOG_HEADER), replay.new_from)
+            self._let_write(replay)
+        return rest
+
+    def _let_write(self, replay: Replay) -> None:
+        """Nothing is stored or confirmed before what came again has turned out to be what we have."""
+        if not self._resumed:
+            self._resumed = True
+            self._confirmed = replay.from_lsn
+            self._begun.set()
+
+    async def _learn(self, message: Message, from_lsn: int | None = None) -> None:
         """Relations and message prefixes are looked up before rows that refer to them are tagged."""
         if isinstance(message, Relation):
-            self._tagger.learn(message, await asyncio.to_thread(self._book.describe, message, self._tagger.commit_lsn))
+            since = self._tagger.commit_lsn if from_lsn is None else from_lsn
+            self._tagger.learn(message, await asyncio.to_thread(self._book.describe, message, since))
             return
         if isinstance(message, LogicalMessage) and not self._tagger.knows_prefix(message):
             self._tagger.learn(
@@ -147,6 +199,9 @@ class ReplicationWorker:
 
     async def _write(self) -> None:
         confirm_at = 0.0
+        await self._begun.wait()
+        if not self._resumed:
+            return
         while not (self._stopping.is_set() and not self._tagger.has_whole):
             await self._wait_for_work()
             if self._ready() or (self._stopping.is_set() and self._tagger.has_whole):
@@ -224,6 +279,12 @@ class ReplicationWorker:
             await asyncio.sleep(SENDER_TIMEOUT / 6)
             self._stream.require_alive()
             self._send_status()
+
+    async def _watch_publications(self) -> None:
+        """The source does not say when it leaves changes out."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            await asyncio.to_thread(self._book.require_still_published)
 
 
 async def connect_writer(dsn: str) -> AsyncConnection[TupleRow]:

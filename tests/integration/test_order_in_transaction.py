@@ -18,7 +18,7 @@ from pipeline import config as settings
 from pipeline import db, role, schedule
 from pipeline.catalog import roles, sources
 from pipeline.config import Config
-from pipeline.errors import SlotMissing, SlotUnusable
+from pipeline.errors import SlotLost, SlotUnusable
 from pipeline.events.log import DEFAULT
 from pipeline.replication import preparation, worker
 from pipeline.shuffle.worker import Shuffler
@@ -284,9 +284,8 @@ def test_a_lost_slot_is_a_clear_stop_and_no_new_one_is_made(config: Config, sour
     with Road(config) as road:
         source.execute("insert into t values (1)")
         road.events()
-    position = one(
-        source, "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s", config.slot
-    )
+    with psycopg.connect(config.database) as log:
+        position = one(log, "select '0/0'::pg_lsn + position from pipeline.replication_progress")
     source.execute("select pg_drop_replication_slot(%s)", [config.slot])
     dsns = {"source_dsn": config.source, "database_dsn": config.database, "slot": config.slot}
     ended = run_command("serve", folder=tmp_path, **dsns)
@@ -300,7 +299,7 @@ def test_a_slot_that_somebody_else_confirmed_is_a_clear_stop(config: Config, sou
         road.events()
     source.execute("insert into t values (1)")
     source.execute("select pg_replication_slot_advance(%s, pg_current_wal_lsn())", [config.slot])
-    with pytest.raises(SlotMissing, match=rf'^slot "{config.slot}" was confirmed up to .* by somebody else'):
+    with pytest.raises(SlotLost, match=rf'^slot "{config.slot}" was confirmed up to .* by somebody else'):
         refuse(config)
 
 

@@ -110,7 +110,7 @@ def test_a_readers_lock_stops_a_migration_with_a_plain_line(database_dsn: str, m
         reader.execute("select from public.sequin_events")
         with pytest.raises(SchemaError, match=r"waited 200ms for a lock .* end that session"):
             schema.downgrade(database_dsn, "base")
-    assert schema.current(database_dsn) == schema.head()
+    assert schema.current(database_dsn) == "0001", "each revision is a transaction, and only the first needs this lock"
     schema.downgrade(database_dsn, "base")
     assert schema.current(database_dsn) is None
 

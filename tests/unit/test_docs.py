@@ -16,6 +16,7 @@ from pipeline.config import Config
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+DELIVERY = (ROOT / "docs" / "delivery.md").read_text()
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 MIGRATIONS = "".join(path.read_text() for path in (ROOT / "alembic" / "versions").glob("*.py"))
 
@@ -34,8 +35,10 @@ def definitions(path: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("name", sorted({n for n in backticked(ARCHITECTURE) if "/" in n}))
-def test_every_place_named_in_architecture_exists(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", sorted({n for n in backticked(ARCHITECTURE) + backticked(DELIVERY) if re.match(r"[\w.]+/", n)})
+)
+def test_every_place_that_docs_name_exists(name: str) -> None:
     path, _, definition = name.partition(":")
     assert (ROOT / path).exists(), path
     if definition:
@@ -52,6 +55,13 @@ def test_every_table_named_in_architecture_is_migrated(name: str) -> None:
 def test_architecture_names_every_module_of_the_road() -> None:
     for folder in ("wal", "catalog", "replication", "staging", "shuffle", "events", "operations", "api"):
         assert f"`pipeline/{folder}/" in ARCHITECTURE
+
+
+@pytest.mark.parametrize("guarantee", ["G1", "G2", "G3", "G4", "G5", "G9"])
+def test_every_guarantee_is_stated_with_what_holds_it(guarantee: str) -> None:
+    statement = re.search(rf"^- \*\*{guarantee} .*?(?=^- |\n\n)", DELIVERY, re.MULTILINE | re.DOTALL)
+    assert statement is not None
+    assert "`tests/" in statement[0] or "the two tests above" in statement[0]
 
 
 @pytest.mark.parametrize("name", sorted(Config.model_fields))

@@ -1,5 +1,7 @@
--- The source with an id, or all of them.
-select id, epoch, system_identifier, database_name, slot, publications, options
-from pipeline.sources
+-- The source with an id, or all of them. A pipeline database that is not migrated yet lacks the newer columns.
+select id, epoch, system_identifier, database_name, slot, publications, options,
+    (to_jsonb(s) ->> 'timeline')::integer as timeline,
+    coalesce(to_jsonb(s) -> 'published', '{}') as published
+from pipeline.sources s
 where %(id)s::uuid is null or id = %(id)s::uuid
 order by created_at

@@ -1,0 +1,5 @@
+-- A history of the source that we follow from here on.
+insert into pipeline.epochs (source_id, epoch, system_identifier, timeline, from_lsn, previous_position, after_seq, reason)
+values (%(source)s, %(epoch)s, %(system_identifier)s, %(timeline)s, %(from_lsn)s, %(previous_position)s, %(after_seq)s,
+    %(reason)s)
+on conflict do nothing

@@ -1,0 +1,274 @@
+"""A new epoch, begun on purpose: the source's history restarted, or changes are missing and it is to go on without.
+
+Every step before the last can be repeated, and the last is one transaction: wherever this stops, it can be run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+import psycopg
+
+from pipeline import schema
+from pipeline.catalog import roles, sources
+from pipeline.catalog.sources import Epoch, Source
+from pipeline.config import Config
+from pipeline.db import Connection
+from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SchemaError, SourceChanged, SourceUnfit
+from pipeline.events import history
+from pipeline.events import log as events
+from pipeline.events.log import EventsTable
+from pipeline.replication import preparation, published
+from pipeline.replication import slot as slots
+from pipeline.replication.publications import KEYLESS_SUFFIX, Publications
+from pipeline.replication.slot import Slot
+from pipeline.replication.stream import ReplicationStream, SystemIdentity
+from pipeline.replication.worker import RelationBook, connect_writer
+from pipeline.shuffle import watermark
+from pipeline.shuffle.worker import Shuffler
+from pipeline.staging import progress, segments
+from pipeline.staging.progress import Staged
+from pipeline.staging.writer import Writer
+from pipeline.wal import lsn
+
+ROLES = ("serve", "replication", "shuffle")
+"""What a running server holds, and what must be free."""
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """What was done, LSNs as integers. `left_at`: how far the epoch before was staged.
+
+    The new one begins at `starts_at`; with the slot that was there, `kept_slot`, `carried` transactions that it may
+    send again are known to be in the log.
+    """
+
+    epoch: int
+    reasons: list[str]
+    left_at: int
+    starts_at: int
+    kept_slot: bool
+    carried: int
+
+    def lines(self) -> list[str]:
+        """For people: why, what was done, and what is not in the log."""
+        at = lsn.show(self.starts_at)
+        shown = [
+            *self.reasons,
+            f"epoch {self.epoch} begins at {at}; the one before was left at {lsn.show(self.left_at)}",
+        ]
+        if self.kept_slot and self.starts_at <= self.left_at:
+            shown.append(
+                f"the slot was kept: it sends everything from {at} on, and what the log has is not taken twice"
+            )
+        elif self.kept_slot:
+            shown.append(f"the slot was kept; changes from {lsn.show(self.left_at)} to {at} are not in the log")
+        else:
+            shown.append(f"a new slot was made; changes that the log lacks from before {at} are not in it")
+        return shown
+
+
+def adopt(config: Config) -> Adopted | None:
+    """Begin a new epoch at the source as it is now; None, having changed nothing, when our positions can go on.
+
+    Raises PipelineError when a server runs, and whatever keeps the source from being replicated from.
+    """
+    source, pipeline = preparation.connect(config, name="pipeline adopt")
+    with source, pipeline:
+        if schema.current_revision(pipeline) != schema.head():
+            raise SchemaError("the pipeline database is not at the newest revision; run `pipeline migrate` first")
+        stored = sources.find(pipeline, config.source_id)
+        staged = progress.staged(pipeline, stored.id) if stored else None
+        if stored is None or staged is None:
+            raise SourceUnfit("no source has been replicated from yet; start `pipeline serve`")
+        with _alone(pipeline):
+            return _Adoption(config, source, pipeline, stored, staged).run()
+
+
+@contextmanager
+def _alone(pipeline: Connection) -> Iterator[None]:
+    """Hold all that a server holds, so that none begins; used all the time, or a standby would take us for frozen."""
+    for role in ROLES:
+        if not roles.try_acquire(pipeline, role):
+            holder = roles.states(pipeline).get(role)
+            who = f"{holder.server}, pid {holder.pid}" if holder else "another server"
+            raise PipelineError(f"a server is running ({role} is held by {who}); stop it first")
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(roles.BEAT_SECONDS / 2):
+            with suppress(psycopg.Error):  # who uses the connection for more than this hears of it
+                pipeline.execute("select 1")
+
+    thread = threading.Thread(target=beat, name="beat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+class _Adoption:
+    def __init__(
+        self, config: Config, source: Connection, pipeline: Connection, stored: Source, staged: Staged
+    ) -> None:
+        self._config = config
+        self._source = source
+        self._pipeline = pipeline
+        self._stored = stored
+        self._staged = staged
+        self._table = EventsTable.parse(config.events_table)
+
+    def run(self) -> Adopted | None:
+        preparation.require_fit(self._source)
+        slot = slots.find(self._source, self._config.slot)
+        if slot is not None:
+            slots.require_ours(slot, self._source.info.dbname)
+            slots.require_free(slot, self._stored.id)
+            slots.evict(self._source, slot)
+        stream = ReplicationStream(self._config.source, self._stored.id)
+        try:
+            identity = stream.identify()
+            reasons = self._differences(identity) or asyncio.run(self._replay_differs(stream))
+        finally:
+            stream.close()
+        if not reasons:
+            return None
+        asyncio.run(self._rest())
+        return self._begin(identity, reasons)
+
+    def _differences(self, identity: SystemIdentity) -> list[ReplicationError]:
+        """Every reason why our positions cannot go on."""
+        found: list[ReplicationError] = []
+        for check in preparation.checks(self._config, self._source, self._pipeline, self._stored, identity).values():
+            try:
+                check()
+            except SourceChanged as error:
+                found.append(error)
+        return found
+
+    async def _replay_differs(self, stream: ReplicationStream) -> list[ReplicationError]:
+        """What only the stream tells: whether the slot sends again what we have. Confirms nothing."""
+        replay = RelationBook(self._source, self._pipeline, self._stored).replay(0)
+        try:
+            if not replay.verified:
+                stream.start(self._config.slot, 0, list(published.known(self._stored)))
+            while not replay.verified:
+                replay.pass_over(await stream.read())
+                if replay.asked:
+                    stream.send_status(replay.heard, 0)
+        except (SourceChanged, PublicationMissing) as error:
+            return [error]
+        return []
+
+    async def _rest(self) -> None:
+        """Drop what is half staged, and move all that is staged whole: the old epoch comes before the new one."""
+        async with await connect_writer(self._config.database) as staging:
+            await Writer.claim(staging, self._stored.id)
+        shuffler = Shuffler(self._pipeline, self._stored.id, self._table, stopping=lambda: False)
+        while shuffler.step() >= 0:
+            continue
+        segments.empty_drained(self._pipeline)
+        if segments.pending(self._pipeline, self._stored.id):
+            raise PipelineError("staging does not come to rest; run `pipeline verify` to see what is wrong")
+
+    def _begin(self, identity: SystemIdentity, reasons: list[ReplicationError]) -> Adopted:
+        with sources.publishing(self._pipeline):
+            there = published.read(self._source, self._names())
+            publications, now = self._publish(identity)
+            slot = slots.find(self._source, self._config.slot)
+            missing = any(isinstance(reason, PublicationMissing) for reason in reasons)
+            keep = slot is not None and not missing and self._sends_all(slot, identity, there, now)
+            start = (slot.confirmed_lsn or 0) if slot is not None and keep else self._new_slot(slot)
+            carried = self._in_the_log(start) if keep else set()
+            stored = replace(
+                preparation.described(self._stored, self._config, self._source, identity),
+                epoch=self._stored.epoch + 1,
+                publications=publications.made,
+                published=published.to_json(now),
+            )
+            self._commit(stored, start, carried, "; ".join(map(str, reasons)))
+        return Adopted(
+            epoch=stored.epoch,
+            reasons=[str(reason) for reason in reasons],
+            left_at=self._staged.position,
+            starts_at=start,
+            kept_slot=keep,
+            carried=len(carried),
+        )
+
+    def _names(self) -> list[str]:
+        return [*published.known(self._stored), self._config.publication, self._config.publication + KEYLESS_SUFFIX]
+
+    def _publish(self, identity: SystemIdentity) -> tuple[Publications, dict[str, published.Published]]:
+        """Bring publications up to date; what they publish is stored only with the epoch."""
+        fresh = sources.find(self._pipeline, self._stored.id) or self._stored
+        made = fresh.publications
+        if identity.system_identifier != fresh.system_identifier:  # pg_upgrade, for one, gives ours other oids
+            there = published.read(self._source, list(made))
+            made = {name: publication.oid for name, publication in there.items()}
+        ledger = published.Ledger(
+            self._source,
+            {},
+            lambda _: None,
+            lambda name, oid: sources.add_publication(self._pipeline, fresh.id, name, oid),
+        )
+        publisher = preparation.publisher(self._config, self._source, self._pipeline)
+        publications = publisher.ensure(made, ledger)
+        return publications, ledger.stored
+
+    def _sends_all(
+        self,
+        slot: Slot,
+        identity: SystemIdentity,
+        there: dict[str, published.Published],
+        now: dict[str, published.Published],
+    ) -> bool:
+        """Whether the slot can be read from where it is: each publication must have been there all along."""
+        if slot.invalidated:
+            return False
+        elsewhere = identity.system_identifier != self._stored.system_identifier
+        known = published.known(self._stored)
+        return all(
+            name in there and (elsewhere or (name in known and known[name].oid == publication.oid))
+            for name, publication in now.items()
+        )
+
+    def _new_slot(self, slot: Slot | None) -> int:
+        if slot is not None:
+            slots.evict(self._source, slot)
+            slots.drop(self._source, slot.name)
+        return slots.create(self._source, self._config.slot)
+
+    def _in_the_log(self, from_lsn: int) -> set[tuple[int, int]]:
+        """What the log has that the slot may send again, also of a restore before this one."""
+        found: set[tuple[int, int]] = set()
+        upto = events.last_seq(self._pipeline, self._table)
+        for epoch, after_seq in sources.epochs(self._pipeline, self._stored.id):
+            found |= history.transactions_since(self._pipeline, self._table, self._stored.id, epoch, from_lsn, upto)
+            upto = after_seq
+        return found
+
+    def _commit(self, stored: Source, start: int, carried: set[tuple[int, int]], reason: str) -> None:
+        after = events.last_seq(self._pipeline, self._table)
+        epoch = Epoch(
+            stored.id,
+            stored.epoch,
+            stored.system_identifier,
+            stored.timeline,
+            start,
+            self._staged.position,
+            after,
+            reason,
+        )
+        with self._pipeline.transaction():
+            sources.change(self._pipeline, stored)
+            sources.begin_epoch(self._pipeline, epoch)
+            sources.carry(self._pipeline, stored.id, carried)
+            progress.restart(self._pipeline, stored.id, stored.epoch, start)
+            watermark.restart(self._pipeline, stored.id, stored.epoch)

@@ -1,0 +1,33 @@
+"""How far the source is staged: what a worker resumes by, and the restart in a new epoch."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from psycopg.rows import class_row
+
+from pipeline.db import Connection
+from pipeline.db import sql as statement
+
+
+@dataclass(frozen=True)
+class Staged:
+    """`commit_lsn` and `committed_at` (µs since 2000) are of the last transaction with rows; 0 and None before it."""
+
+    epoch: int
+    position: int
+    commit_lsn: int
+    committed_at: int | None
+
+
+def staged(connection: Connection, source: uuid.UUID, worker: int = 0) -> Staged | None:
+    """What is stored; None when this source was never replicated."""
+    with connection.cursor(row_factory=class_row(Staged)) as cursor:
+        return cursor.execute(statement("staging", "last_staged"), {"source": source, "worker": worker}).fetchone()
+
+
+def restart(connection: Connection, source: uuid.UUID, epoch: int, position: int, worker: int = 0) -> None:
+    """Go on in a new epoch, from `position`. Everything that is staged must have been moved before."""
+    values = {"source": source, "worker": worker, "epoch": epoch, "position": position}
+    connection.execute(statement("staging", "restart_progress"), values)

@@ -1,0 +1,305 @@
+"""Faults at their moments: each kind hits what runs just then and, where it lasts, takes itself back."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import TypeVar
+
+import psycopg
+
+from tests.fixtures.server import alive
+from tests.fixtures.waiting import eventually
+from tests.torture.plan import Fault
+from tests.torture.proxy import Proxy
+from tests.torture.rig import Node, Scene
+from tests.torture.servers import FIND_WITHIN, TAKEN_OVER_WITHIN, Servers
+from tests.torture.traps import Trap, streamed
+from tests.torture.workload import FaultKind
+
+T = TypeVar("T")
+
+UNREAD_SECONDS = 0.3
+"""How long the stream to a zombie goes on: what it will want to write when it wakes."""
+ANSWER_SECONDS = 0.3
+"""How long a worker may act on a keepalive before the transaction goes on."""
+CUT_AFTER_FREEZE = 0.5
+"""How many freezes end in a reset: whatever was under way then never comes to its end."""
+ZOMBIE_SECONDS = 1.0
+"""How long a zombie is left alone with what it still wants to write."""
+STREAM = re.compile(r"pipeline [0-9a-f]{8}-")
+"""How the name of the connection that streams begins; it goes on as the source's id does."""
+
+KINDS: Mapping[str, FaultKind] = {
+    "kill worker": FaultKind(),
+    "kill shuffler": FaultKind(),
+    "kill server": FaultKind(),
+    "zombie worker": FaultKind(),
+    "zombie shuffler": FaultKind(),
+    "terminate walsender": FaultKind(),
+    "terminate staging": FaultKind(),
+    "terminate shuffle": FaultKind(),
+    "terminate control": FaultKind(),
+    "crash source": FaultKind(),
+    "crash log": FaultKind(),
+    "crash both": FaultKind(),
+    "cut stream": FaultKind(),
+    "cut staging": FaultKind(),
+    "cut shuffle": FaultKind(),
+    "cut all": FaultKind(),
+    "freeze stream": FaultKind((0.2, 1.5)),
+    "freeze staging": FaultKind((0.5, 2.0), often=2),
+    "freeze shuffle": FaultKind((0.2, 1.5)),
+    "freeze all": FaultKind((0.2, 1.5)),
+    "keepalive": FaultKind(often=2),
+    "stopped server": FaultKind(slow=True),
+    "stopped roles": FaultKind(slow=True),
+}
+"""`stopped`: nobody helps, so somebody else goes on only once the holder counts as frozen."""
+
+
+class Faults:
+    """Carries faults out, each in a thread of its own. `hits` counts those that hit."""
+
+    def __init__(self, scene: Scene, servers: Servers, seed: int) -> None:
+        self._scene = scene
+        self._chance = random.Random(seed)
+        self._pool = ThreadPoolExecutor(8, "fault")
+        self._running: list[Future[None]] = []
+        self._of_nodes = {id(node): threading.Lock() for node in (scene.rig.source, scene.rig.log)}
+        self._pending = 0
+        self._counting = threading.Lock()
+        self.hits: Counter[str] = Counter()
+        self._servers = servers
+
+    def __enter__(self) -> Faults:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._pool.shutdown()
+
+    @property
+    def pending(self) -> bool:
+        """Whether one has not hit yet: what goes on meanwhile is what it hits."""
+        return self._pending > 0
+
+    def begin(self, fault: Fault) -> None:
+        """Start it and return."""
+        with self._counting:
+            self._pending += 1
+        self._running.append(self._pool.submit(self._run, fault))
+
+    def finish(self) -> None:
+        """Until every fault is over. Raises what one of them raised."""
+        for running in self._running:
+            running.result()
+        self._running.clear()
+
+    def _run(self, fault: Fault) -> None:
+        told = threading.Event()
+
+        def hit(happened: bool) -> None:
+            if not told.is_set():
+                told.set()
+                with self._counting:
+                    self._pending -= 1
+                    self.hits.update([fault.kind] * happened)
+
+        try:
+            _ACTIONS[fault.kind](self, fault, partial(hit, True))
+        finally:
+            hit(False)
+
+    # --- roles and servers
+
+    def _kill_role(self, role: str, fault: Fault, hit: Callable[[], None]) -> None:
+        pid = self._servers.find(role)
+        if pid and _signal(signal.SIGKILL, pid):
+            hit()
+
+    def _kill_server(self, fault: Fault, hit: Callable[[], None]) -> None:
+        with self._servers.replacing:
+            self._servers.kill()
+            hit()
+
+    def _zombie(self, role: str, fault: Fault, hit: Callable[[], None]) -> None:
+        """A role and its supervisor stop, their locks go, another server goes on; then both wake up."""
+        rig = self._scene.rig
+        with self._servers.replacing:
+            old, pid = self._servers.current, self._servers.find(role)
+            if not pid or not _signal(signal.SIGSTOP, old.process.pid, pid):
+                return
+            hit()
+            try:
+                time.sleep(UNREAD_SECONDS)
+                # It keeps the session that it stages on, and rows to stage: only the fence is in its way.
+                self._surely(lambda: [rig.log.terminate(name) for name in ("pipeline serve", f"pipeline {role}")])
+                if role == "replication":
+                    rig.source.proxy.strand(self._stream_name())
+                self._servers.current = self._servers.start()
+                self._servers.taken_over(role)
+            finally:
+                _signal(signal.SIGCONT, pid, old.process.pid)
+            time.sleep(ZOMBIE_SECONDS)
+            old.close()
+
+    def _stopped_server(self, fault: Fault, hit: Callable[[], None]) -> None:
+        """All of a server stops; a standby goes on; then it wakes up."""
+        with self._servers.replacing:
+            old = self._servers.current
+            standby = self._servers.start()
+            with suppress(AssertionError):  # one that does not come up meanwhile is started again
+                eventually(lambda: "standing by" in standby.log(), FIND_WITHIN)
+            self._scene.freeze_server(old)
+            self._servers.current = standby
+            hit()
+            try:
+                self._servers.taken_over("replication", "shuffle")
+            finally:
+                self._scene.thaw_server(old)
+            time.sleep(ZOMBIE_SECONDS)
+            old.close()
+
+    def _stopped_roles(self, fault: Fault, hit: Callable[[], None]) -> None:
+        """Worker and shuffler stop; their supervisor has to see it."""
+        with self._servers.replacing:
+            pids = {role: self._servers.find(role) for role in ("replication", "shuffle")}
+            if not all(pids.values()) or not _signal(signal.SIGSTOP, *pids.values()):
+                return
+            hit()
+            try:
+                eventually(lambda: not any(alive(pid) for pid in pids.values()), TAKEN_OVER_WITHIN)
+                self._servers.taken_over(*pids)
+            finally:
+                _signal(signal.SIGCONT, *pids.values())
+
+    # --- sessions, databases, the network
+
+    def _stream_name(self) -> str:
+        """Of the connection that streams; a name that nobody has when there is none."""
+        names = [name for name in self._scene.rig.source.proxy.names() if STREAM.match(name)]
+        return names[0] if names else "nobody"
+
+    def _surely(self, act: Callable[[], T]) -> T:
+        """Do it, also when the database is away for a moment."""
+        return eventually(lambda: [act()], 2 * FIND_WITHIN, (psycopg.OperationalError,))[0]
+
+    def _until(self, act: Callable[[], int], hit: Callable[[], None]) -> None:
+        """Try until it hits at least one."""
+        with suppress(AssertionError, psycopg.OperationalError):
+            eventually(act, FIND_WITHIN, (psycopg.OperationalError,))
+            hit()
+
+    def _terminate(self, sessions: tuple[tuple[str, str], ...], fault: Fault, hit: Callable[[], None]) -> None:
+        nodes = {"source": self._scene.rig.source, "log": self._scene.rig.log}
+        self._until(lambda: sum(nodes[node].terminate(self._named(name)) for node, name in sessions), hit)
+
+    def _cut(self, node: str, name: str, fault: Fault, hit: Callable[[], None]) -> None:
+        self._until(lambda: sum(proxy.cut(self._named(name)) for proxy in self._proxies(node)), hit)
+
+    def _freeze(self, node: str, name: str, fault: Fault, hit: Callable[[], None]) -> None:
+        proxies = self._proxies(node)
+        with suppress(AssertionError):
+            eventually(lambda: any(p.names() and self._named(name) != "nobody" for p in proxies), FIND_WITHIN)
+            for proxy in proxies:
+                proxy.freeze(self._named(name))
+            hit()
+            time.sleep(fault.seconds)
+            if self._chance.random() < CUT_AFTER_FREEZE:
+                for proxy in proxies:
+                    proxy.cut(self._named(name))
+        for proxy in proxies:  # another freeze of this proxy ends too: it was long enough
+            proxy.thaw()
+
+    def _named(self, name: str) -> str:
+        return self._stream_name() if name == "stream" else name
+
+    def _proxies(self, node: str) -> list[Proxy]:
+        rig = self._scene.rig
+        return {"source": [rig.source.proxy], "log": [rig.log.proxy]}.get(node, [rig.source.proxy, rig.log.proxy])
+
+    def _crash(self, nodes: tuple[str, ...], fault: Fault, hit: Callable[[], None]) -> None:
+        """An immediate shutdown and a start, of both at the same time."""
+        rig = self._scene.rig
+        threads = [threading.Thread(target=self._crash_node, args=[getattr(rig, node)]) for node in nodes]
+        for thread in threads:
+            thread.start()
+        hit()
+        for thread in threads:
+            thread.join()
+
+    def _crash_node(self, node: Node) -> None:
+        with self._of_nodes[id(node)]:
+            node.crash()
+
+    def _keepalive(self, fault: Fault, hit: Callable[[], None]) -> None:
+        """One inside of a transaction: its wal_end is that one's commit or the end of the WAL; then perhaps a cut."""
+        trap = Trap(
+            "pipeline ",
+            streamed(b"IUDT"),
+            lambda: time.sleep(ANSWER_SECONDS),
+            nth=self._chance.randint(1, 30),
+            when="after",
+            then=self._chance.choice(("pass", "cut")),
+            keepalive=self._chance.choice((self._end_of_wal, int)),
+        )
+        with suppress(AssertionError):
+            self._scene.rig.source.proxy.arm(trap).wait(FIND_WITHIN)
+            hit()
+
+    def _end_of_wal(self, final_lsn: int) -> int:
+        with suppress(psycopg.OperationalError), self._scene.source() as source:
+            row = source.execute("select (pg_current_wal_flush_lsn() - '0/0')::bigint").fetchone()
+            return int(row[0]) if row else final_lsn
+        return final_lsn
+
+
+def _signal(number: int, *pids: int) -> bool:
+    """Whether all were there."""
+    there = True
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            there = False
+    return there
+
+
+_CONTROL = (("log", "pipeline replication"), ("log", "pipeline serve"), ("source", "pipeline catalog"))
+_ACTIONS: Mapping[str, Callable[[Faults, Fault, Callable[[], None]], None]] = {
+    "kill worker": lambda faults, *of: faults._kill_role("replication", *of),
+    "kill shuffler": lambda faults, *of: faults._kill_role("shuffle", *of),
+    "kill server": Faults._kill_server,
+    "zombie worker": lambda faults, *of: faults._zombie("replication", *of),
+    "zombie shuffler": lambda faults, *of: faults._zombie("shuffle", *of),
+    "stopped server": Faults._stopped_server,
+    "stopped roles": Faults._stopped_roles,
+    "terminate walsender": lambda faults, *of: faults._terminate((("source", "stream"),), *of),
+    "terminate staging": lambda faults, *of: faults._terminate((("log", "pipeline staging"),), *of),
+    "terminate shuffle": lambda faults, *of: faults._terminate((("log", "pipeline shuffle"),), *of),
+    "terminate control": lambda faults, *of: faults._terminate(_CONTROL, *of),
+    "crash source": lambda faults, *of: faults._crash(("source",), *of),
+    "crash log": lambda faults, *of: faults._crash(("log",), *of),
+    "crash both": lambda faults, *of: faults._crash(("source", "log"), *of),
+    "cut stream": lambda faults, *of: faults._cut("source", "stream", *of),
+    "cut staging": lambda faults, *of: faults._cut("log", "pipeline staging", *of),
+    "cut shuffle": lambda faults, *of: faults._cut("log", "pipeline shuffle", *of),
+    "cut all": lambda faults, *of: faults._cut("both", "", *of),
+    "freeze stream": lambda faults, *of: faults._freeze("source", "stream", *of),
+    "freeze staging": lambda faults, *of: faults._freeze("log", "pipeline staging", *of),
+    "freeze shuffle": lambda faults, *of: faults._freeze("log", "pipeline shuffle", *of),
+    "freeze all": lambda faults, *of: faults._freeze("both", "", *of),
+    "keepalive": Faults._keepalive,
+}

@@ -1,0 +1,72 @@
+"""The table of runs in docs/torture.md: one row a run; the next run goes on after the last seed of its version."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.torture.seeds import Outcome
+
+FILE = Path(__file__).parents[2] / "docs" / "torture.md"
+COLUMNS = ("date", "Postgres", "minutes", "seeds", "transactions", "changes", "faults that hit", "failures")
+_ROW = re.compile(r"^\| (?P<date>[\d-]+) \| (?P<major>\d+)[.\d]* \| [\d.]+ \| (?P<first>\d+) to (?P<last>\d+) \|")
+
+
+@dataclass
+class Run:
+    """What a run has done so far, seed by seed."""
+
+    version: str
+    first: int
+    seeds: int = 0
+    seconds: float = 0.0
+    transactions: int = 0
+    changes: int = 0
+    hits: Counter[str] = field(default_factory=Counter)
+    failed: list[int] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count a seed in."""
+        self.seeds += 1
+        self.seconds += outcome.seconds
+        self.transactions += outcome.transactions
+        self.changes += outcome.changes
+        self.hits += outcome.hits
+        if outcome.failure is not None:
+            self.failed.append(outcome.seed)
+
+    def row(self, minutes: float, day: str) -> str:
+        """As a line of the table."""
+        seeds = f"{self.first} to {self.first + self.seeds - 1}"
+        failures = "none" if not self.failed else f"{len(self.failed)}: seed {', '.join(map(str, self.failed))}"
+        cells = (day, self.version, f"{minutes:.0f}", seeds, f"{self.transactions:,}", f"{self.changes:,}")
+        return f"| {' | '.join((*cells, in_short(self.hits), failures))} |"
+
+
+def in_short(hits: Mapping[str, int]) -> str:
+    """`crash (both 21, log 20), cut (all 20, …)`: kinds that begin with one word together."""
+    groups: dict[str, list[str]] = {}
+    for kind in sorted(hits):
+        verb, _, what = kind.partition(" ")
+        groups.setdefault(verb, []).append(f"{what} {hits[kind]}".strip())
+    parts = (
+        f"{verb} {found[0]}" if len(found) == 1 else f"{verb} ({', '.join(found)})" for verb, found in groups.items()
+    )
+    return ", ".join(parts) or "none"
+
+
+def next_seed(major: int, file: Path = FILE) -> int:
+    """The one after the last that this version's runs have done; 1 before the first, or without the file."""
+    text = file.read_text() if file.exists() else ""
+    rows = (_ROW.match(line) for line in text.splitlines())
+    return max((int(row["last"]) for row in rows if row and int(row["major"]) == major), default=0) + 1
+
+
+def append(run: Run, minutes: float, file: Path = FILE) -> None:
+    """Add the run's row; the table is the last thing in the file."""
+    text = file.read_text().rstrip("\n")
+    file.write_text(f"{text}\n{run.row(minutes, datetime.now(UTC).date().isoformat())}\n")

@@ -1,0 +1,184 @@
+"""One seed: servers, writers, faults and readers at once, then the log is compared with what the writers did."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import Counter as Tally
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+
+import psycopg
+
+from tests.fixtures import test_decoding
+from tests.fixtures.server import run_command
+from tests.fixtures.waiting import eventually
+from tests.torture import model, order
+from tests.torture.faults import Faults
+from tests.torture.model import Event, Model
+from tests.torture.plan import Change, Fault, Plan, Step
+from tests.torture.readers import Counter, Follower
+from tests.torture.rig import Rig, Scene
+from tests.torture.servers import ServerEnded, Servers
+from tests.torture.statements import PUBLISHED, TABLES
+from tests.torture.writers import Crew
+
+ARRIVES_WITHIN = 90.0
+"""Seconds from the last commit, with all faults over, until its event is there."""
+SLOW_PACE = 0.004
+"""Seconds between two steps while a fault has not hit yet: it is to hit a system at work."""
+_SECOND_OPINION = "torture_second"
+
+
+class Broken(Exception):
+    """What should never be; its text says what."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`failure` in words with the first difference, None when the log equals the model; `logs` of all servers."""
+
+    seed: int
+    seconds: float
+    transactions: int = 0
+    changes: int = 0
+    hits: Tally[str] = field(default_factory=Tally)
+    failure: str | None = None
+    logs: str = ""
+    occurred: frozenset[str] = frozenset()
+    """`table action` of every kind of change that was written, and `unchanged` where a TOASTed value was."""
+
+
+class _Counts:
+    def __init__(self) -> None:
+        self.model = Model()
+        self.hits: Tally[str] = Tally()
+        self.changes: list[Change] = []
+
+    def occurred(self) -> frozenset[str]:
+        kinds = {f"{change.table} {change.action}" for change in self.changes}
+        return frozenset(kinds | {"unchanged" for change in self.changes if change.unchanged})
+
+
+def run(rig: Rig, plan: Plan) -> Outcome:
+    """Carry a plan out on a fresh scene. Never raises for what the product does, but for a broken harness it may."""
+    counts, started, logs = _Counts(), time.monotonic(), ""
+    failure = None
+    with rig.scene() as scene:
+        try:
+            _run(scene, plan, counts)
+        except Exception as error:
+            expected = isinstance(error, Broken | AssertionError | ServerEnded)
+            failure, logs = str(error) if expected else traceback.format_exc(), scene.logs()
+    seconds, transactions = time.monotonic() - started, len(counts.model.transactions)
+    sizes = transactions, len(counts.changes)
+    return Outcome(plan.seed, seconds, *sizes, counts.hits, failure, logs, counts.occurred())
+
+
+def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
+    with scene.source() as source:
+        source.execute(TABLES)
+        start = order.position(source)
+        if scene.rig.major == 15:  # the one that has test_decoding
+            test_decoding.make_slot(source, scene.slot + _SECOND_OPINION)
+    servers = Servers(scene, PUBLISHED)
+    with (
+        Faults(scene, servers, plan.seed) as faults,
+        Follower(scene.log_dsn) as follower,
+        Counter(scene.log_dsn) as counter,
+        Crew(scene.source_dsn, counts.model) as crew,
+    ):
+        counts.hits = faults.hits
+        _work(plan, crew, faults)
+        _mark_end(crew, plan)
+        _arrive(scene, servers)
+    _compare(scene, counts, start)
+    with scene.log() as log:
+        for fault in (follower.fault(), follower.compare(log), counter.fault()):
+            if fault:
+                raise Broken(fault)
+    _verify(scene)
+
+
+def _work(plan: Plan, crew: Crew, faults: Faults) -> None:
+    for item in plan.items:
+        if isinstance(item, Fault):
+            faults.begin(item)
+            continue
+        crew.take(item)
+        if faults.pending:
+            time.sleep(SLOW_PACE)
+    crew.finish()
+    faults.finish()
+
+
+def _mark_end(crew: Crew, plan: Plan) -> None:
+    """One transaction after all others, with all faults over."""
+    number = max(plan.transactions, default=0) + 1
+    message = Change(".mark", "message", "", {"content": "end"})
+    for step in (
+        Step(number, 1, "begin", f"insert into private.journal values ({number})"),
+        Step(number, 1, "change", "select pg_logical_emit_message(true, 'mark', 'end')", None, (message,)),
+        Step(number, 1, "commit", "commit"),
+    ):
+        crew.take(step)
+    crew.finish()
+
+
+def _arrive(scene: Scene, servers: Servers) -> None:
+    with scene.log() as log:
+
+        def arrived() -> bool:
+            servers.tend()
+            return test_decoding.arrived(log, "end")
+
+        try:
+            eventually(arrived, ARRIVES_WITHIN, ())
+        except AssertionError as error:
+            count = log.execute("select count(*) from public.sequin_events").fetchone()
+            raise Broken(f"the last transaction does not arrive ({count} events are there): {error}") from error
+
+
+def _compare(scene: Scene, counts: _Counts, start: order.Position) -> None:
+    waldump = scene.rig.source.server.bin_dir / "pg_waldump"
+    with scene.source() as source, scene.log() as log:
+        records = order.commits(waldump, scene.rig.source.server.data / "pg_wal", start, order.position(source))
+        expected = list(counts.model.expected(model.read_journal(source), records))
+        counts.changes = [event.change for event in expected]
+        if difference := model.first_difference(model.read_log(log), expected):
+            raise Broken(difference)
+        if scene.rig.major == 15:
+            _compare_with_slot(source, scene.slot + _SECOND_OPINION, expected)
+
+
+def _compare_with_slot(source: psycopg.Connection, slot: str, expected: list[Event]) -> None:
+    """The model itself, checked by another plugin: table, action and the values that both write in the same way."""
+    reported = (change for change in test_decoding.read_slot(source, slot, {}) if _is_published(change))
+    for place, (wanted, seen) in enumerate(zip_longest(expected, reported), 1):
+        same = wanted and seen and (wanted.change.table, wanted.change.action) == (seen.table, seen.action)
+        common = (wanted.change.values.keys() & seen.values.keys()) - {"doc"} if wanted and seen else ()
+        if not same or any(wanted.change.values[name] != seen.values[name] for name in common):
+            raise Broken(f"change {place}: the model has {model.show(wanted)}, test_decoding says {seen}")
+
+
+def _is_published(change: test_decoding.Change) -> bool:
+    """A slot of its own sees everything; of tables without a key only inserts and truncates are published."""
+    keyless = change.table.startswith("public.scratch_")
+    return not change.table.startswith("private.") and not (keyless and change.action == "update")
+
+
+@cache
+def _has_verify() -> bool:
+    return run_command("verify", "--help", folder=Path.cwd()).returncode == 0
+
+
+def _verify(scene: Scene) -> None:
+    if not _has_verify():
+        return
+    done = run_command(
+        "verify", folder=scene.folder, source_dsn=scene.source_dsn, database_dsn=scene.log_dsn, slot=scene.slot
+    )
+    if done.returncode:
+        raise Broken(f"pipeline verify exits with {done.returncode}:\n{done.stdout}{done.stderr}")

@@ -1,0 +1,86 @@
+"""The servers of a seed: one that is to run whatever happens, and how another takes its place."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+
+import psycopg
+
+from tests.fixtures.server import Serving
+from tests.fixtures.waiting import eventually
+from tests.torture.rig import Scene
+
+FIND_WITHIN = 15.0
+"""Seconds a fault waits for something to hit; after that it has not happened."""
+TAKEN_OVER_WITHIN = 30.0
+"""Seconds from a server's or role's freeze until another must have gone on: 15, and other faults hit meanwhile."""
+
+
+class ServerEnded(Exception):
+    """A server is to go on whatever happens to it, and to its databases."""
+
+
+class Servers:
+    """`current` is the one that is to run. Whoever replaces it holds `replacing`."""
+
+    def __init__(self, scene: Scene, tables: str) -> None:
+        """`tables`: PIPELINE_TABLES of each. Returns when the slot keeps what is written from here on."""
+        self._scene = scene
+        self._tables = tables
+        self._tending = threading.Lock()
+        self.replacing = threading.Lock()
+        self.current = self.start()
+        eventually(self._streams, 2 * FIND_WITHIN, (AssertionError, psycopg.OperationalError))
+
+    def start(self) -> Serving:
+        """One more."""
+        return self._scene.start_server(wait=False, tables=self._tables)
+
+    def kill(self) -> None:
+        """SIGKILL to the current one's supervisor, and another is started at once."""
+        with self._tending:
+            self.current.process.kill()
+            self.current.process.wait()
+            self.current = self.start()
+
+    def tend(self) -> None:
+        """Start a server again that found a database away when it came up. Raises ServerEnded when one just ended."""
+        with self._tending:
+            if (code := self.current.process.poll()) is None:
+                return
+            if '"serve.serving"' in self.current.log():
+                raise ServerEnded(f"serve ended by itself with exit status {code}")
+            self.current = self.start()
+
+    def find(self, role: str) -> int:
+        """The pid of a role's process, once there is one; 0 when there is none for long."""
+
+        def find() -> int:
+            self.tend()
+            return self.current.children().get(role, 0)
+
+        with suppress(AssertionError):
+            return eventually(find, FIND_WITHIN)
+        return 0
+
+    def taken_over(self, *roles: str) -> None:
+        """Until the present server's processes run these roles. Other faults may hit meanwhile: not by the second."""
+
+        def check() -> None:
+            self.tend()
+            with psycopg.connect(self._scene.log_dsn, autocommit=True, connect_timeout=5) as log:
+                rows = log.execute("select role, pid from pipeline.roles where state = 'running'").fetchall()
+            running: dict[str, int] = dict(rows)
+            children = self.current.children()
+            for role in roles:
+                assert running.get(role) == children.get(role, 0), f"{role}: {running} run, not {children}"
+
+        eventually(check, TAKEN_OVER_WITHIN, (AssertionError, psycopg.OperationalError))
+
+    def _streams(self) -> bool:
+        """From here on the slot keeps what is written."""
+        self.tend()
+        query = "select from pg_replication_slots where slot_name = %s and active"
+        with self._scene.source() as source:
+            return source.execute(query, [self._scene.slot]).fetchone() is not None

@@ -1,0 +1,112 @@
+"""A fault at every place inside of a step where it could hurt: after each, the log equals what was committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from tests.torture import acts
+from tests.torture.points import POINTS, Place, Point
+from tests.torture.rig import Rig
+from tests.torture.stage import Stage
+from tests.torture.traps import Trap
+
+MAJOR = 18
+
+
+class Theatre:
+    """The stage that points share, one after the other; one that a failed point has left is not used again."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self._stage: Stage | None = None
+
+    def stage(self, *, fresh: bool) -> Stage:
+        if fresh:
+            self.leave()
+        if self._stage is None:
+            self._stage = Stage(self._rig)
+        return self._stage
+
+    def leave(self) -> None:
+        if self._stage is not None:
+            self._stage.close()
+        self._stage = None
+
+
+@pytest.fixture(scope="module")
+def theatre() -> Iterator[Theatre]:
+    with Rig(MAJOR) as rig:
+        theatre = Theatre(rig)
+        yield theatre
+        theatre.leave()
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)
+def test_the_log_equals_what_was_committed_when(point: Point, theatre: Theatre):
+    stage = theatre.stage(fresh=point.place.fresh)
+    try:
+        play(stage, point)
+    except BaseException:
+        with suppress(Exception):
+            print(stage.scene.logs())
+        theatre.leave()
+        raise
+
+
+def play(stage: Stage, point: Point) -> None:
+    place = point.place
+    if not place.fresh:
+        stage.ready()
+        stage.script.small()
+        stage.see_all()
+    if place.prepare is not None:
+        place.prepare(stage)
+    trap = armed(stage, point)
+    if place.fresh:
+        stage.start()
+    stage.before = stage.witness.last
+    stage.settled.clear()
+    place.provoke(stage.script)
+    stage.settled.set()
+    trap.wait()
+    stage.rig.source.proxy.disarm()
+    stage.rig.log.proxy.disarm()
+    if point.fault.then is not None:
+        point.fault.then(stage)
+    stage.script.small()
+    stage.finish()
+
+
+def armed(stage: Stage, point: Point) -> Trap:
+    place = point.place
+
+    def act() -> None:
+        if place.first is not None:
+            place.first(stage)
+        point.fault.act(stage)
+
+    trap = Trap(
+        place.connection,
+        place.what,
+        act,
+        nth=place.nth,
+        when="after" if place.answered else "before",
+        then="cut" if point.fault.then is None else "pass",
+        half=place.half,
+        keepalive=keepalive(stage, place),
+    )
+    if place.paced:
+        acts.pace(stage, place.paced, trap)
+    return (stage.rig.source if place.at_source else stage.rig.log).proxy.arm(trap)
+
+
+def keepalive(stage: Stage, place: Place) -> Callable[[int], int] | None:
+    """The wal_end of the keepalive to send, from the open transaction's final_lsn."""
+    if not place.keepalive:
+        return None
+    if place.keepalive == "commit":  # what walsenders send
+        return lambda final_lsn: final_lsn
+    return lambda final_lsn: stage.script.flushed()  # what the protocol says that they send

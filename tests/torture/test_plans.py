@@ -1,0 +1,109 @@
+"""What of the torture is pure: plans come from their seed alone, failing ones shrink, and the model is independent."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.torture import record
+from tests.torture.faults import KINDS
+from tests.torture.plan import Change, Effect, Plan
+from tests.torture.record import Run
+from tests.torture.seeds import Outcome
+from tests.torture.shrink import shrink
+from tests.torture.statements import TOASTED
+from tests.torture.workload import FAULTS, SLOW_ONE_IN, make
+
+HERE = Path(__file__).parent
+MODEL_SIDE = ("plan", "statements", "lane", "workload", "writers", "model", "order")
+SMALL = 40
+
+
+def imported(module: str) -> set[str]:
+    """Modules that a file of this folder imports, those of this folder followed."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((HERE / f"{module}.py").read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    own = {name.split(".")[2] for name in found if name.startswith("tests.torture.")}
+    return found.union(*(imported(name) for name in own))
+
+
+@pytest.mark.parametrize("module", MODEL_SIDE)
+def test_the_model_knows_nothing_of_the_product(module: str):
+    names = imported(module)
+    assert not [name for name in names if name.split(".")[0] == "pipeline"]
+    assert all(name.startswith("tests.torture.") for name in names if name.startswith("tests"))
+
+
+def test_a_seed_is_one_plan():
+    assert make(7, KINDS) == make(7, KINDS)
+    assert make(7, KINDS).show() != make(8, KINDS).show()
+
+
+def test_every_kind_of_fault_comes_equally_often():
+    quick = sum(kind.often for kind in KINDS.values() if not kind.slow)
+    seen = Counter(f.kind for seed in range(quick * SLOW_ONE_IN) for f in make(seed, KINDS, SMALL).faults)
+    assert {seen[name] / kind.often for name, kind in KINDS.items() if not kind.slow} == {FAULTS * SLOW_ONE_IN}
+    assert min(seen[name] for name, kind in KINDS.items() if kind.slow) >= quick // 2
+
+
+def test_a_plan_says_what_a_person_needs_to_do_it():
+    shown = make(7, KINDS, SMALL).show().splitlines()
+    assert shown[0].split()[:4] == ["1", "t1", shown[0].split()[2], "begin;"]
+    assert any("----------" in line for line in shown)
+    assert any("prepare transaction 'torture" in line for line in shown)
+
+
+def test_shrinking_leaves_what_it_takes_to_fail():
+    plan = make(7, KINDS, SMALL)
+    kind, truncate = plan.faults[0].kind, next(step for step in plan.steps if step.sql.startswith("truncate"))
+
+    def fails(candidate: Plan) -> bool:
+        return truncate in candidate.steps and any(fault.kind == kind for fault in candidate.faults)
+
+    small = shrink(plan, fails)
+    assert [fault.kind for fault in small.faults] == [kind]
+    assert small.transactions == [truncate.transaction]
+    assert [step.kind for step in small.steps if step is not truncate] == ["begin", small.steps[-1].kind]
+    assert small.show().count("\n") == 3
+
+
+def test_shrinking_stops_when_its_time_is_over():
+    plan = make(7, KINDS, SMALL)
+    tried: list[Plan] = []
+
+    def fails(candidate: Plan) -> bool:
+        tried.append(candidate)
+        return True
+
+    small = shrink(plan, fails, lambda: len(tried) == 2)
+    assert small is tried[-1]
+
+
+def test_a_toasted_value_left_alone_is_not_expected():
+    effect = Effect("public.items", "update", ("id",), ("id", "big"), ("big",))
+    long = "x" * TOASTED
+    from tests.torture.model import change_of
+
+    assert change_of(effect, ["1", long]) == Change("public.items", "update", "1", {"id": "1"}, ("big",))
+    assert change_of(effect, ["1", "x"]).values == {"id": "1", "big": "x"}
+
+
+def test_a_run_goes_on_after_the_last_one_of_its_version(tmp_path: Path):
+    file = tmp_path / "torture.md"
+    file.write_text(record.FILE.read_text().split("| date |")[0] + "| date |\n|---|\n")
+    assert record.next_seed(18, file) == 1
+    run = Run("18.4", 1)
+    run.add(Outcome(1, 9.0, 230, 2_500, Counter({"crash both": 1, "crash log": 2, "keepalive": 1})))
+    run.add(Outcome(2, 9.0, 230, 2_500, Counter({"crash log": 1}), "event 3 differs"))
+    record.append(run, 30.2, file)
+    assert record.next_seed(18, file) == 3
+    assert record.next_seed(16, file) == 1
+    cells = [cell.strip() for cell in file.read_text().splitlines()[-1].strip("|").split("|")]
+    assert cells[1:] == ["18.4", "30", "1 to 2", "460", "5,000", "crash (both 1, log 3), keepalive 1", "1: seed 2"]

@@ -1,0 +1,68 @@
+"""Random transactions under random faults: what `make torture` goes on with, here eight short seeds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.fixtures.postgres import MAJORS, bin_dir
+from tests.torture.faults import KINDS
+from tests.torture.plan import Plan
+from tests.torture.rig import Rig
+from tests.torture.seeds import run
+from tests.torture.workload import make
+
+SEEDS = (1, 3, 5, 7, 9, 11, 13, 15)
+"""Even ones have a server or its roles stopped for seconds (tests/acceptance/test_frozen.py)."""
+FAULTS = 4
+_INSTALLED = [major for major in MAJORS if bin_dir(major)]
+PLACES = sorted((_INSTALLED[n % len(_INSTALLED)], seed) for n, seed in enumerate(SEEDS))
+ACTIONS = {
+    **dict.fromkeys(("items", "lines", "whole"), ("insert", "update", "delete")),
+    **dict.fromkeys(("scratch", "parent", "child"), ("insert", "truncate")),
+}
+"""Of tables whose name begins so: each connection has its own to truncate."""
+
+
+@pytest.fixture(scope="module")
+def rigs() -> Iterator[Callable[[int], Rig]]:
+    """`rigs(16)`: of that version, made at the first call; one at a time."""
+    with ExitStack() as stack:
+        made: dict[int, Rig] = {}
+
+        def rig(major: int) -> Rig:
+            if major not in made:
+                stack.close()
+                made.clear()
+                made[major] = stack.enter_context(Rig(major))
+            return made[major]
+
+        yield rig
+
+
+def assert_everything_occurs(plan: Plan, occurred: frozenset[str]) -> None:
+    """Else the seed would say less than it seems to."""
+    found = {re.sub(r"_\d ", " ", name) for name in occurred}
+    assert {f"public.{table} {action}" for table, actions in ACTIONS.items() for action in actions} <= found
+    assert {".note message", ".other prefix message", "unchanged"} <= occurred
+    assert not any(name.startswith("private.") for name in occurred)
+    text = plan.show()
+    for part in ("copy public.items", "copy public.lines", "private.items", "release", "rollback to", "(false, 'note'"):
+        assert part in text, part
+    kinds = {step.kind for step in plan.steps}
+    assert {"commit", "rollback", "prepare", "commit prepared", "rollback prepared"} <= kinds
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("major", "seed"), PLACES)
+def test_the_log_equals_what_was_written(rigs: Callable[[int], Rig], major: int, seed: int):
+    plan = make(seed, KINDS, quick_faults=FAULTS)
+    outcome = run(rigs(major), plan)
+    assert outcome.failure is None, f"{outcome.failure}\n{outcome.logs}"
+    assert outcome.transactions >= 200
+    assert outcome.changes >= 2_000
+    assert outcome.hits.total() >= 3
+    assert_everything_occurs(plan, outcome.occurred)
