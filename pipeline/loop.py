@@ -7,7 +7,6 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 
 PULSE_SECONDS = 1.0
 """How often a child process lets its parent hear from it."""
@@ -59,14 +58,25 @@ def live_with_parent() -> None:
     line.settimeout(PULSE_SECONDS)
 
     def watch() -> None:
-        while True:
-            try:
-                if not line.recv(1024):
-                    os._exit(1)
-            except TimeoutError:
-                with suppress(BlockingIOError):  # a parent that is frozen itself does not read
-                    line.send(b".", socket.MSG_DONTWAIT)
-            except OSError:
-                os._exit(1)
+        while _hears(line):
+            continue
+        os._exit(1)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+def _hears(line: socket.socket) -> bool:
+    """Whether the parent is still there, after a second at most."""
+    try:
+        return bool(line.recv(1024))
+    except TimeoutError:
+        pass
+    except OSError:
+        return False
+    try:
+        line.send(b".", socket.MSG_DONTWAIT)
+    except BlockingIOError:  # a parent that is frozen itself does not read
+        pass
+    except OSError:
+        return False
+    return True

@@ -76,12 +76,13 @@ def test_a_standby_takes_over_from_a_frozen_server(
     arrive(source, log, 8)
 
 
-@pytest.mark.parametrize("role", ["replication", "shuffle"])
-def test_a_frozen_role_is_killed_and_started_again(
-    role: str, source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
+def test_frozen_roles_are_killed_and_started_again(
+    source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
 ):
     server = serve()
     arrive(source, log, 1, 2)
-    os.kill(server.child_pid(role), signal.SIGSTOP)
+    for role in ("replication", "shuffle"):
+        os.kill(server.child_pid(role), signal.SIGSTOP)
     arrive(source, log, 3, 4, timeout=TAKEOVER)
-    assert f"{role} is frozen; killed" in server.log()
+    for role in ("replication", "shuffle"):
+        assert f"{role} is frozen; killed" in server.log()

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.errors import Fenced
 from pipeline.replication.worker import connect_writer
-from pipeline.staging import rows
+from pipeline.staging import rows, writer
 from pipeline.staging.writer import Batch, Writer
 
 
@@ -45,13 +45,13 @@ def test_an_older_writer_can_write_nothing(database_dsn: str, source_id: uuid.UU
         async with await connect_writer(database_dsn) as old, await connect_writer(database_dsn) as new:
             zombie = await Writer.claim(old, source_id)
             await zombie.append(batch(10), durable=False)
-            writer = await Writer.claim(new, source_id)
-            await writer.append(batch(20), durable=False)
+            newer = await Writer.claim(new, source_id)
+            await newer.append(batch(20), durable=False)
             with pytest.raises(Fenced):
                 await zombie.append(batch(20), durable=False)
             with pytest.raises(Fenced):
                 await zombie.store_position(99)
-            assert writer.position == 21
+            assert newer.position == 21
 
     asyncio.run(run())
     assert staged(database_dsn) == [(10,), (20,)]
@@ -65,11 +65,19 @@ def test_a_writer_frozen_inside_of_its_transaction_is_cut_off(database_dsn: str,
             await zombie.append(batch(10), durable=False)
             await old.execute("begin")
             await old.execute("update pipeline.replication_progress set position = 99")
-            writer = await Writer.claim(new, source_id)
-            assert writer.position == 11
+            newer = await Writer.claim(new, source_id)
+            assert newer.position == 11
             with pytest.raises(psycopg.OperationalError):
                 await old.execute("commit")
             await old.close()
 
     asyncio.run(run())
     assert staged(database_dsn) == [(10,)]
+
+
+def test_a_new_worker_gets_as_far_as_its_claim_while_another_has_the_progress(database_dsn: str, source_id: uuid.UUID):
+    with psycopg.connect(database_dsn) as frozen, psycopg.connect(database_dsn, autocommit=True) as log:
+        frozen.execute("update pipeline.replication_progress set position = 99")
+        log.execute("set lock_timeout = '1s'")
+        writer.begin(log, source_id, 0, 5)
+        assert writer.stored_position(log, source_id) == 1

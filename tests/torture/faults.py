@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import re
 import signal
 import threading
 import time
@@ -14,38 +12,29 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TypeVar
 
 import psycopg
 
-from tests.fixtures.server import alive
 from tests.fixtures.waiting import eventually
 from tests.torture.plan import Fault
 from tests.torture.proxy import Proxy
 from tests.torture.rig import Node, Scene
-from tests.torture.servers import FIND_WITHIN, TAKEN_OVER_WITHIN, Servers
+from tests.torture.servers import FIND_WITHIN, Servers
 from tests.torture.traps import Trap, streamed
 from tests.torture.workload import FaultKind
+from tests.torture.zombies import Zombies, send, stream_name
 
-T = TypeVar("T")
-
-UNREAD_SECONDS = 0.3
-"""How long the stream to a zombie goes on: what it will want to write when it wakes."""
 ANSWER_SECONDS = 0.3
 """How long a worker may act on a keepalive before the transaction goes on."""
 CUT_AFTER_FREEZE = 0.5
 """How many freezes end in a reset: whatever was under way then never comes to its end."""
-ZOMBIE_SECONDS = 1.0
-"""How long a zombie is left alone with what it still wants to write."""
-STREAM = re.compile(r"pipeline [0-9a-f]{8}-")
-"""How the name of the connection that streams begins; it goes on as the source's id does."""
-
 KINDS: Mapping[str, FaultKind] = {
     "kill worker": FaultKind(),
     "kill shuffler": FaultKind(),
     "kill server": FaultKind(),
     "zombie worker": FaultKind(),
     "zombie shuffler": FaultKind(),
+    "stranded worker": FaultKind(often=2),
     "terminate walsender": FaultKind(),
     "terminate staging": FaultKind(),
     "terminate shuffle": FaultKind(),
@@ -81,6 +70,7 @@ class Faults:
         self._counting = threading.Lock()
         self.hits: Counter[str] = Counter()
         self._servers = servers
+        self._zombies = Zombies(scene, servers)
 
     def __enter__(self) -> Faults:
         return self
@@ -126,7 +116,7 @@ class Faults:
 
     def _kill_role(self, role: str, fault: Fault, hit: Callable[[], None]) -> None:
         pid = self._servers.find(role)
-        if pid and _signal(signal.SIGKILL, pid):
+        if pid and send(signal.SIGKILL, pid):
             hit()
 
     def _kill_server(self, fault: Fault, hit: Callable[[], None]) -> None:
@@ -134,67 +124,7 @@ class Faults:
             self._servers.kill()
             hit()
 
-    def _zombie(self, role: str, fault: Fault, hit: Callable[[], None]) -> None:
-        """A role and its supervisor stop, their locks go, another server goes on; then both wake up."""
-        rig = self._scene.rig
-        with self._servers.replacing:
-            old, pid = self._servers.current, self._servers.find(role)
-            if not pid or not _signal(signal.SIGSTOP, old.process.pid, pid):
-                return
-            hit()
-            try:
-                time.sleep(UNREAD_SECONDS)
-                # It keeps the session that it stages on, and rows to stage: only the fence is in its way.
-                self._surely(lambda: [rig.log.terminate(name) for name in ("pipeline serve", f"pipeline {role}")])
-                if role == "replication":
-                    rig.source.proxy.strand(self._stream_name())
-                self._servers.current = self._servers.start()
-                self._servers.taken_over(role)
-            finally:
-                _signal(signal.SIGCONT, pid, old.process.pid)
-            time.sleep(ZOMBIE_SECONDS)
-            old.close()
-
-    def _stopped_server(self, fault: Fault, hit: Callable[[], None]) -> None:
-        """All of a server stops; a standby goes on; then it wakes up."""
-        with self._servers.replacing:
-            old = self._servers.current
-            standby = self._servers.start()
-            with suppress(AssertionError):  # one that does not come up meanwhile is started again
-                eventually(lambda: "standing by" in standby.log(), FIND_WITHIN)
-            self._scene.freeze_server(old)
-            self._servers.current = standby
-            hit()
-            try:
-                self._servers.taken_over("replication", "shuffle")
-            finally:
-                self._scene.thaw_server(old)
-            time.sleep(ZOMBIE_SECONDS)
-            old.close()
-
-    def _stopped_roles(self, fault: Fault, hit: Callable[[], None]) -> None:
-        """Worker and shuffler stop; their supervisor has to see it."""
-        with self._servers.replacing:
-            pids = {role: self._servers.find(role) for role in ("replication", "shuffle")}
-            if not all(pids.values()) or not _signal(signal.SIGSTOP, *pids.values()):
-                return
-            hit()
-            try:
-                eventually(lambda: not any(alive(pid) for pid in pids.values()), TAKEN_OVER_WITHIN)
-                self._servers.taken_over(*pids)
-            finally:
-                _signal(signal.SIGCONT, *pids.values())
-
     # --- sessions, databases, the network
-
-    def _stream_name(self) -> str:
-        """Of the connection that streams; a name that nobody has when there is none."""
-        names = [name for name in self._scene.rig.source.proxy.names() if STREAM.match(name)]
-        return names[0] if names else "nobody"
-
-    def _surely(self, act: Callable[[], T]) -> T:
-        """Do it, also when the database is away for a moment."""
-        return eventually(lambda: [act()], 2 * FIND_WITHIN, (psycopg.OperationalError,))[0]
 
     def _until(self, act: Callable[[], int], hit: Callable[[], None]) -> None:
         """Try until it hits at least one."""
@@ -224,7 +154,7 @@ class Faults:
             proxy.thaw()
 
     def _named(self, name: str) -> str:
-        return self._stream_name() if name == "stream" else name
+        return stream_name(self._scene) if name == "stream" else name
 
     def _proxies(self, node: str) -> list[Proxy]:
         rig = self._scene.rig
@@ -266,26 +196,16 @@ class Faults:
         return final_lsn
 
 
-def _signal(number: int, *pids: int) -> bool:
-    """Whether all were there."""
-    there = True
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            there = False
-    return there
-
-
 _CONTROL = (("log", "pipeline replication"), ("log", "pipeline serve"), ("source", "pipeline catalog"))
 _ACTIONS: Mapping[str, Callable[[Faults, Fault, Callable[[], None]], None]] = {
     "kill worker": lambda faults, *of: faults._kill_role("replication", *of),
     "kill shuffler": lambda faults, *of: faults._kill_role("shuffle", *of),
     "kill server": Faults._kill_server,
-    "zombie worker": lambda faults, *of: faults._zombie("replication", *of),
-    "zombie shuffler": lambda faults, *of: faults._zombie("shuffle", *of),
-    "stopped server": Faults._stopped_server,
-    "stopped roles": Faults._stopped_roles,
+    "zombie worker": lambda faults, _, hit: faults._zombies.zombie("replication", hit),
+    "zombie shuffler": lambda faults, _, hit: faults._zombies.zombie("shuffle", hit),
+    "stranded worker": lambda faults, _, hit: faults._zombies.stranded_worker(hit),
+    "stopped server": lambda faults, _, hit: faults._zombies.stopped_server(hit),
+    "stopped roles": lambda faults, _, hit: faults._zombies.stopped_roles(hit),
     "terminate walsender": lambda faults, *of: faults._terminate((("source", "stream"),), *of),
     "terminate staging": lambda faults, *of: faults._terminate((("log", "pipeline staging"),), *of),
     "terminate shuffle": lambda faults, *of: faults._terminate((("log", "pipeline shuffle"),), *of),

@@ -44,7 +44,6 @@ class Link:
         self._final_lsn = 0
         self._answer_to: Trap | None = None
         self._held: list[bytes] = []
-        self._stranded = False
         self.name = ""
         self.stranded = False
         """Nothing passes, whatever others of its name may do."""
@@ -58,14 +57,6 @@ class Link:
             writer.transport.abort()
         if self.task is not None:
             self.task.cancel()
-
-    def strand(self) -> None:
-        """Reset the server's end alone: the client hears nothing more, as when a network is gone."""
-        self._stranded = True
-        for writer in self._writers[1:]:
-            with suppress(OSError):
-                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            writer.transport.abort()
 
     async def run(self) -> None:
         """Until either end hangs up or it is aborted."""
@@ -91,8 +82,6 @@ class Link:
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-        while self._stranded and await self._client[0].read(CHUNK):
-            """Until the client hangs up."""
 
     async def _startup(self) -> bytes:
         """The StartupMessage or CancelRequest; whoever asks for encryption first hears that there is none."""

@@ -39,10 +39,6 @@ class Proxy:
         """Reset every connection whose name begins so, at both ends; returns how many."""
         return self._call(self._cut(prefix))
 
-    def strand(self, prefix: str) -> int:
-        """Reset such connections at the server's end alone: clients hear nothing of it. Returns how many."""
-        return self._call(self._strand(prefix))
-
     def freeze(self, prefix: str = "") -> None:
         """No byte passes in either direction any more, on connections made later neither; nothing ends."""
         self._call(self._set_frozen(self._frozen | {prefix}))
@@ -52,11 +48,11 @@ class Proxy:
         for link in tuple(self._links):
             link.stranded = link.stranded or link.name.startswith(prefix)
 
-    def thaw(self) -> None:
-        """Everything that waited passes."""
+    def thaw(self, prefix: str = "") -> None:
+        """Everything that waited passes, on connections whose name begins so."""
         for link in tuple(self._links):
-            link.stranded = False
-        self._call(self._set_frozen(frozenset()))
+            link.stranded = link.stranded and not link.name.startswith(prefix)
+        self._call(self._set_frozen(frozenset(name for name in self._frozen if not name.startswith(prefix))))
 
     def arm(self, trap: Trap) -> Trap:
         """From the next message on."""
@@ -96,12 +92,6 @@ class Proxy:
         for link in links:
             link.abort()
         await asyncio.gather(*(link.task for link in links if link.task), return_exceptions=True)
-        return len(links)
-
-    async def _strand(self, prefix: str) -> int:
-        links = [link for link in self._links if link.name.startswith(prefix)]
-        for link in links:
-            link.strand()
         return len(links)
 
     async def _set_frozen(self, prefixes: frozenset[str]) -> None:

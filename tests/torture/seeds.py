@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections import Counter as Tally
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
@@ -71,10 +72,22 @@ def run(rig: Rig, plan: Plan) -> Outcome:
             _run(scene, plan, counts)
         except Exception as error:
             expected = isinstance(error, Broken | AssertionError | ServerEnded)
-            failure, logs = str(error) if expected else traceback.format_exc(), scene.logs()
+            failure, logs = str(error) if expected else traceback.format_exc(), scene.logs() + _activity(scene)
     seconds, transactions = time.monotonic() - started, len(counts.model.transactions)
     sizes = transactions, len(counts.changes)
     return Outcome(plan.seed, seconds, *sizes, counts.hits, failure, logs, counts.occurred())
+
+
+def _activity(scene: Scene) -> str:
+    """What the product's sessions are doing: where it hangs, if it does."""
+    query = """
+        select application_name, pid, state, wait_event_type, wait_event, now() - state_change, left(query, 90)
+        from pg_stat_activity where starts_with(application_name, 'pipeline ') order by application_name"""
+    lines = []
+    for name, node in (("source", scene.rig.source), ("log", scene.rig.log)):
+        with suppress(psycopg.OperationalError), node.cluster.connect() as connection:
+            lines += [f"{name}: {' | '.join(map(str, row))}" for row in connection.execute(query)]
+    return "\n--- sessions\n" + "\n".join(lines)
 
 
 def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:

@@ -1,4 +1,6 @@
--- The first position of a source: where its slot was made.
+-- The first position of a source: where its slot was made. Never waits for a writer that has the row: it is there.
 insert into pipeline.replication_progress (source_id, worker, epoch, position)
-values (%(source)s, %(worker)s, %(epoch)s, %(position)s)
+select %(source)s::uuid, %(worker)s::integer, %(epoch)s::integer, %(position)s::bigint
+where not exists (
+    select from pipeline.replication_progress where source_id = %(source)s::uuid and worker = %(worker)s::integer)
 on conflict do nothing
