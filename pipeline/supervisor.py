@@ -22,7 +22,7 @@ DRAIN_SECONDS = 30.0
 """All children together have so long to finish after SIGTERM."""
 FROZEN_SECONDS = 10.0
 """A child that is not heard from for so long is killed and started again."""
-_FIRST_DELAY, _LONGEST_DELAY, _HEALTHY_AFTER = 0.25, 5.0, 5.0
+_FIRST_DELAY, _LONGEST_DELAY, _HEALTHY_AFTER = 0.25, 5.0, 2.0
 _POLL = 0.1
 
 

@@ -37,11 +37,10 @@ class Theatre:
 
 
 @pytest.fixture(scope="module")
-def theatre() -> Iterator[Theatre]:
-    with Rig(MAJOR) as rig:
-        theatre = Theatre(rig)
-        yield theatre
-        theatre.leave()
+def theatre(rigs: Callable[[int], Rig]) -> Iterator[Theatre]:
+    theatre = Theatre(rigs(MAJOR))
+    yield theatre
+    theatre.leave()
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)

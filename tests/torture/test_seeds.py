@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 
 import pytest
 
@@ -25,22 +24,6 @@ ACTIONS = {
     **dict.fromkeys(("scratch", "parent", "child"), ("insert", "truncate")),
 }
 """Of tables whose name begins so: each connection has its own to truncate."""
-
-
-@pytest.fixture(scope="module")
-def rigs() -> Iterator[Callable[[int], Rig]]:
-    """`rigs(16)`: of that version, made at the first call; one at a time."""
-    with ExitStack() as stack:
-        made: dict[int, Rig] = {}
-
-        def rig(major: int) -> Rig:
-            if major not in made:
-                stack.close()
-                made.clear()
-                made[major] = stack.enter_context(Rig(major))
-            return made[major]
-
-        yield rig
 
 
 def assert_everything_occurs(plan: Plan, occurred: frozenset[str]) -> None:

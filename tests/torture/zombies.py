@@ -79,6 +79,7 @@ class Zombies:
 
     def _claimed_after(self, generation: int) -> None:
         def check() -> None:
+            self._servers.tend()
             assert surely(self._generation) > generation, f"no worker has taken over from generation {generation}"
 
         eventually(check, TAKEN_OVER_WITHIN)
