@@ -26,6 +26,7 @@ from tests.fixtures.server import Serving, alive
 from tests.fixtures.test_decoding import Change
 from tests.fixtures.waiting import eventually
 
+pytestmark = pytest.mark.long  # tests/torture does this faster, and more of it
 WRITERS, KILLS = 4, 3
 PACE = 0.002
 """Seconds a writer rests between two transactions: the load must not starve what is tested."""

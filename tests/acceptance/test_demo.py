@@ -67,6 +67,7 @@ def test_the_demo_ends_with_its_verdict_and_can_be_repeated(data_dir: Path, tmp_
     assert "-U postgres pipeline" in output
 
 
+@pytest.mark.long
 def test_after_kill_9_the_next_demo_is_exact(data_dir: Path, tmp_path: Path) -> None:
     with started(data_dir, tmp_path, 60) as process:
         eventually(lambda: _orders(data_dir) > 20, timeout=60, errors=(psycopg.Error,))

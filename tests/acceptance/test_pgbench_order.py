@@ -37,6 +37,7 @@ def pgbench(binaries: Path, dsn: str, *arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS + 60).stdout
 
 
+@pytest.mark.long
 def test_events_equal_what_test_decoding_reports(
     source_cluster: Cluster, source_dsn: str, database_dsn: str, serve: Callable[..., Serving], slot_name: str
 ):

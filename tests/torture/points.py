@@ -9,7 +9,7 @@ from typing import Literal
 from tests.torture import acts
 from tests.torture.script import Script
 from tests.torture.stage import Stage
-from tests.torture.traps import Matcher, completed, confirmation, copy_chunk, statement, streamed
+from tests.torture.traps import Matcher, confirmation, copy_chunk, statement, streamed
 
 STAGING, SHUFFLE, CONTROL, STREAM = "pipeline staging", "pipeline shuffle", "pipeline replication", "pipeline "
 """Whose connection: the stream's name goes on with the source's id."""
@@ -76,12 +76,10 @@ _STAGED = statement(_COMMIT, within=_STORED)
 BEFORE_STAGING = Place("before it begins to stage", STAGING, statement("^BEGIN"))
 BEFORE_COPY = Place("before the COPY", STAGING, statement("(?i)^copy"))
 IN_COPY = Place("in the middle of a COPY", STAGING, copy_chunk, _large, nth=5, half=True)
-COPIED = Place("after the COPY", STAGING, completed("^COPY"))
 BEFORE_PROGRESS = Place("before progress is stored", STAGING, statement(_STORED))
 BEFORE_STAGED = Place("before the staging commit", STAGING, _STAGED)
 STAGED = Place("after the staging commit", STAGING, _STAGED, answered=True)
 HALF_STAGED = Place("with a transaction half staged", STAGING, _STAGED, provoke=_large, nth=2, answered=True, paced=2)
-DURABLE = Place("after a durable commit", STAGING, statement(_COMMIT, within=_DURABLY), answered=True)
 BEFORE_CONFIRMED = Place("between a durable commit and its confirmation", STREAM, confirmation, at_source=True)
 CONFIRMED = Place(
     "after the confirmation", STREAM, confirmation, answered=True, at_source=True, first=acts.see_confirmed
@@ -192,12 +190,10 @@ POINTS = tuple(
         (SHUFFLED, _SHUFFLER, _LOG),
         (STAGED, _WORKER, _LOG, _SERVER),
         (HALF_STAGED, _WORKER),
-        (DURABLE, _LOG),
         (BEFORE_CONFIRMED, _WORKER, _BOTH),
-        (CONFIRMED, _WORKER, _LOG),
+        (CONFIRMED, _LOG),
         (BEFORE_MOVED_ON, _WORKER),
         (MOVED_ON, _WORKER),
-        (COPIED, acts.WORKER_FROZEN),
         (AHEAD, _WORKER, _SHUFFLER),
         (FIRST_STORED, _WORKER),
         (BEFORE_CLAIMED, _WORKER),

@@ -55,16 +55,6 @@ def confirmation(seen: Seen) -> bool:
     return seen.advances
 
 
-def completed(pattern: str) -> Matcher:
-    """The server's CommandComplete with a matching tag."""
-    compiled = re.compile(pattern.encode())
-
-    def matches(seen: Seen) -> bool:
-        return not seen.frontend and seen.message.kind == b"C" and bool(compiled.search(seen.message.payload))
-
-    return matches
-
-
 def streamed(kinds: bytes) -> Matcher:
     """A message of the replication stream of one of these pgoutput types (`b"IUD"`)."""
 
