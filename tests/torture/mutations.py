@@ -84,7 +84,7 @@ MUTATIONS = (
     ),
     Mutation(
         "half-staged rows not removed at restart",
-        (Edit(WRITER, "            await _drop_half_staged(connection, who, row[2])\n", ""),),
+        (Edit(WRITER, "                await _drop_half_staged(connection, who, row[2])\n", ""),),
         (points.HALF_STAGED,),
     ),
     Mutation(
@@ -163,6 +163,8 @@ def apply(folder: Path, mutation: Mutation) -> None:
                 f"mutation {mutation.name!r}: {edit.file} has this text {found} times, not once: {edit.old}"
             )
         path.write_text(text.replace(edit.old, edit.new))
+        if path.suffix == ".py":  # what does not even compile says nothing of the tests
+            compile(path.read_text(), edit.file, "exec")
 
 
 def directed(folder: Path, mutation: Mutation, *, every: bool) -> str:
