@@ -7,10 +7,9 @@ import logging
 import os
 import platform
 import sys
-import threading
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import psycopg
@@ -101,31 +100,13 @@ def server_name() -> str:
 
 
 def _run_replication(config: Config, connection: Connection, stop: Stop) -> None:
-    with _beating(config, connection):
+    def lost(error: psycopg.Error) -> None:
+        unavailable = db.unavailable(config.database, "pipeline database", error)
+        logger.error("role lost: %s", unavailable, extra={"action": "replication.role_lost"})
+        os._exit(RETRY)  # as safe as any death; what waits for another answer may wait for long
+
+    with roles.beating(connection, lost):  # the worker itself seldom uses it
         asyncio.run(_replicate(config, connection, stop))
-
-
-@contextmanager
-def _beating(config: Config, connection: Connection) -> Iterator[None]:
-    """Use the session that holds the role, which the worker itself seldom does; when it is gone, so is the role."""
-    done = threading.Event()
-
-    def beat() -> None:
-        while not done.wait(roles.BEAT_SECONDS):
-            try:
-                connection.execute("select 1")
-            except psycopg.Error as error:
-                if not done.is_set():
-                    lost = db.unavailable(config.database, "pipeline database", error)
-                    logger.error("role lost: %s", lost, extra={"action": "replication.role_lost"})
-                    os._exit(RETRY)  # as safe as any death; what waits for another answer may wait for long
-
-    thread = threading.Thread(target=beat, name="beat", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
 
 
 async def _replicate(config: Config, connection: Connection, stop: Stop) -> None:

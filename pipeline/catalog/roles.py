@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -64,6 +67,29 @@ def _evict_frozen(connection: Connection, role: str) -> bool:
             extra={"action": "role.evicted"},
         )
     return bool(ended)
+
+
+@contextmanager
+def beating(connection: Connection, lost: Callable[[psycopg.Error], None]) -> Iterator[None]:
+    """Use a session that holds a role, so that nobody takes its holder for frozen; when it fails, `lost` is called.
+
+    From a thread of its own: the session may be used meanwhile.
+    """
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(BEAT_SECONDS):
+            try:
+                connection.execute("select 1")
+            except psycopg.Error as error:
+                if not done.is_set():
+                    lost(error)
+
+    threading.Thread(target=beat, name="beat", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def report(connection: Connection, role: str, server: str, pid: int, state: State, reason: str | None = None) -> None:

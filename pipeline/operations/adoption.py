@@ -6,12 +6,9 @@ Every step before the last can be repeated, and the last is one transaction: whe
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-
-import psycopg
 
 from pipeline import schema
 from pipeline.catalog import roles, sources
@@ -97,20 +94,8 @@ def _alone(pipeline: Connection) -> Iterator[None]:
             holder = roles.states(pipeline).get(role)
             who = f"{holder.server}, pid {holder.pid}" if holder else "another server"
             raise PipelineError(f"a server is running ({role} is held by {who}); stop it first")
-    done = threading.Event()
-
-    def beat() -> None:
-        while not done.wait(roles.BEAT_SECONDS / 2):
-            with suppress(psycopg.Error):  # who uses the connection for more than this hears of it
-                pipeline.execute("select 1")
-
-    thread = threading.Thread(target=beat, name="beat", daemon=True)
-    thread.start()
-    try:
+    with roles.beating(pipeline, lambda _: None):  # who uses the connection for more than this hears of its end
         yield
-    finally:
-        done.set()
-        thread.join()
 
 
 class _Adoption:

@@ -24,6 +24,7 @@ from pipeline.replication import preparation, worker
 from pipeline.shuffle.worker import Shuffler
 from tests.fixtures import test_decoding
 from tests.fixtures.postgres import Cluster
+from tests.fixtures.replicating import ThreadStop
 from tests.fixtures.server import Serving, run_command, status_field
 from tests.fixtures.waiting import eventually
 
@@ -34,22 +35,12 @@ LATEST_WAL = "select pg_current_wal_lsn() - '0/0'"
 SOME_WAL = "insert into {} select repeat('x', 1000) from generate_series(1, 200)"
 
 
-class _Stop:
-    """What a role is told to stop by, without signals."""
-
-    def __init__(self) -> None:
-        self.callback: Callable[[], None] = lambda: None
-
-    def then(self, callback: Callable[[], None]) -> None:
-        self.callback = callback
-
-
 class Road:
     """The replication role in a thread, and the shuffler in the caller's hands."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._stop = _Stop()
+        self._stop = ThreadStop()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run)
 
