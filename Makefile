@@ -6,6 +6,8 @@ PYTHON ?= python3
 MINUTES ?= 30
 PG ?= 18
 SEED ?=
+# How many of them `make test` runs side by side; 0 for one after the other, with --pdb for instance.
+JOBS ?= auto
 # More arguments for a target's program: make test ARGS="-k encoding -x"
 ARGS ?=
 VENV := .venv
@@ -37,7 +39,7 @@ down: ## Stop what `make up` started; the data stays
 setup: $(VENV)/.dev ## Make .venv with the server (editable) and all development tools
 
 test: $(VENV)/.dev ## All tests but the long ones
-	@$(BIN)/python -m pytest -m "not long" $(ARGS)
+	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist worksteal $(ARGS)
 
 long: $(VENV)/.dev ## The tests that wait or repeat
 	@$(BIN)/python -m pytest -m long $(ARGS)
