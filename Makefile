@@ -60,6 +60,7 @@ package-test: $(VENV)/.dev ## Build the wheel, use it from an empty environment 
 
 torture: $(VENV)/.dev ## Random transactions under random faults: MINUTES=30 PG=18 SEED=
 	@$(BIN)/python -m tests.torture --minutes $(MINUTES) --pg $(PG) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.export_kills)
 
 bench: $(VENV)/.bench ## Speed, memory and latency beside pg_recvlogical and Debezium
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
@@ -74,8 +75,8 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.runtime: $(INPUTS) | $(BIN)/python
-	@echo "Installing the server into $(VENV)"
-	@$(PIP) --editable .
+	@echo "Installing the server, Spark and DuckDB into $(VENV)"
+	@$(PIP) --editable '.[demo]'
 	@touch $@
 
 $(VENV)/.dev: $(INPUTS) | $(BIN)/python

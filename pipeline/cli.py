@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from datetime import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from setproctitle import setproctitle
 
 from pipeline import logs
+from pipeline.commands import exports, slots, sources
+from pipeline.commands.context import Json, load, output
 from pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from pipeline.config import Config
-
-logger = logging.getLogger(__name__)
 
 app = typer.Typer(
     name="pipeline",
@@ -31,10 +28,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-slots = typer.Typer(help="The replication slots at the source.", no_args_is_help=True)
-app.add_typer(slots, name="slots")
-sources = typer.Typer(help="The source, and the epochs of its history.", no_args_is_help=True)
-app.add_typer(sources, name="sources")
+for name, group in (("slots", slots.app), ("sources", sources.app), ("export", exports.app)):
+    app.add_typer(group, name=name)
 
 
 class Role(StrEnum):
@@ -46,7 +41,6 @@ class Role(StrEnum):
     API = "api"
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SECRET_FLAGS = ("--source-dsn", "--database-dsn", "--api-token")
 """Their values must not be seen in a list of processes."""
 Only = Annotated[Role | None, typer.Option("--only", help="Run this role alone.")]
@@ -66,6 +60,10 @@ def options(
     publication: Annotated[str | None, typer.Option(help="Publication. Default: pipeline")] = None,
     tables: Annotated[str | None, typer.Option(help="schema.table list with *. Default: all")] = None,
     events_table: Annotated[str | None, typer.Option(help="Default: public.sequin_events")] = None,
+    export_dir: Annotated[Path | None, typer.Option(help="The lake. Default: exports in the data directory")] = None,
+    export_schedule: Annotated[str | None, typer.Option(help="Cron in UTC, or off. Default: */5 * * * *")] = None,
+    export_timeout: Annotated[str | None, typer.Option(help="Seconds a run may take. Default: 3600")] = None,
+    spark_master: Annotated[str | None, typer.Option(help="Where Spark runs. Default: local[*]")] = None,
     http_host: Annotated[str | None, typer.Option(help="Default: 127.0.0.1")] = None,
     http_port: Annotated[str | None, typer.Option(help="Default: 12312")] = None,
     api_token: Annotated[str | None, typer.Option(help="Bearer token for every endpoint but health.")] = None,
@@ -75,12 +73,12 @@ def options(
     """Every flag is also a PIPELINE_ variable and a key of pipeline.toml; flags win, then the environment."""
     flags = {name: value for name, value in locals().items() if name not in ("context", "config")}
 
-    def load() -> Config:
+    def load_settings() -> Config:
         from pipeline import config as settings
 
         return settings.load(config, **flags)
 
-    context.obj = load
+    context.obj = load_settings
 
 
 @app.command()
@@ -88,7 +86,7 @@ def serve(context: typer.Context, only: Only = None) -> int:
     """Migrate, then replicate until stopped. Ctrl-C drains; a second Ctrl-C leaves at once."""
     from pipeline import serve as server
 
-    return server.serve(_load(context, "serve"), only.value if only else None)
+    return server.serve(load(context, "serve"), only.value if only else None)
 
 
 @app.command()
@@ -96,7 +94,7 @@ def migrate(context: typer.Context) -> int:
     """Bring the pipeline database to the newest revision."""
     from pipeline import databases, schema
 
-    with databases.resolved(_load(context, "migrate")) as config:
+    with databases.resolved(load(context, "migrate")) as config:
         before = schema.current(config.database)
         schema.upgrade(config.database)
         after = schema.current(config.database)
@@ -111,9 +109,9 @@ def status(context: typer.Context, as_json: Json = False) -> int:
     from pipeline.operations import report
     from pipeline.operations import status as operation
 
-    with databases.resolved(_load(context, "status"), start=False) as config:
+    with databases.resolved(load(context, "status"), start=False) as config:
         now = operation.collect(config)
-    _print(now.to_json(), as_json, lambda: report.status(now))
+    output(now.to_json(), as_json, lambda: report.status(now))
     return 1 if now.reasons else 0
 
 
@@ -123,8 +121,8 @@ def check(context: typer.Context, as_json: Json = False, accept: Accept = None) 
     from pipeline.operations import check as operation
     from pipeline.operations import report
 
-    findings = operation.run(_load(context, "check"), frozenset(accept or ()))
-    _print({"data": [vars(finding) for finding in findings]}, as_json, lambda: report.findings(findings))
+    findings = operation.run(load(context, "check"), frozenset(accept or ()))
+    output({"data": [vars(finding) for finding in findings]}, as_json, lambda: report.findings(findings))
     return 1 if any(finding.level == "error" for finding in findings) else 0
 
 
@@ -140,13 +138,13 @@ def verify(
     from pipeline.operations import report
     from pipeline.operations import verify as operation
 
-    config = _load(context, "verify")
+    config = load(context, "verify")
     with (
         databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as config,
         report.verifying() as on_range,
     ):
         found = operation.run(config, from_seq, range_rows, on_range)
-    _print(found.to_json(), as_json, lambda: report.verification(found))
+    output(found.to_json(), as_json, lambda: report.verification(found))
     return 0 if found.ok else 1
 
 
@@ -160,67 +158,6 @@ def demo(
 
     logs.setup("warning", "auto", "demo")
     return show.run(seconds, data_dir or Path(".pipeline") / "demo")
-
-
-@slots.command("list")
-def slots_list(context: typer.Context, as_json: Json = False) -> int:
-    """Logical slots of the source, who reads them, and the WAL they hold back."""
-    from pipeline.operations import report
-    from pipeline.replication import slot
-
-    found = _with_source(context, slot.all_slots)
-    _print({"data": [each.to_json() for each in found]}, as_json, lambda: report.slots(found))
-    return 0
-
-
-@slots.command("create")
-def slots_create(context: typer.Context, name: Annotated[str | None, typer.Argument()] = None) -> int:
-    """Create a slot (default: PIPELINE_SLOT); changes committed from now on wait for it."""
-    from pipeline.replication import slot
-    from pipeline.wal import lsn
-
-    chosen = name or _load(context, "slots").slot
-    start = _with_source(context, lambda source: slot.create(source, chosen))
-    print(f'slot "{chosen}" created; it streams from {lsn.show(start)}')
-    return 0
-
-
-@slots.command("delete")
-def slots_delete(context: typer.Context, name: str) -> int:
-    """Remove a slot; the source forgets what nobody else needs."""
-    from pipeline.replication import slot
-
-    _with_source(context, lambda source: slot.drop(source, name))
-    print(f'slot "{name}" deleted')
-    return 0
-
-
-@sources.command("list")
-def sources_list(context: typer.Context, as_json: Json = False) -> int:
-    """Sources that the pipeline database knows: which cluster, timeline and slot, how far, in which epoch."""
-    from pipeline import databases, db
-    from pipeline.operations import known_sources, report
-
-    with (
-        databases.resolved(_load(context, "sources"), start=False) as config,
-        db.connect(config.database, "pipeline database", name="pipeline sources") as connection,
-    ):
-        found = known_sources.collect(connection)
-    _print({"data": [each.to_json() for each in found]}, as_json, lambda: report.sources(found))
-    return 0
-
-
-@sources.command("adopt")
-def sources_adopt(context: typer.Context) -> int:
-    """Begin a new epoch at the source as it is now, when positions cannot go on there. Stop the server first."""
-    from pipeline import databases
-    from pipeline.operations import adoption
-
-    config = _load(context, "sources")
-    with databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as resolved:
-        adopted = adoption.adopt(resolved)
-    print("\n".join(adopted.lines()) if adopted else "the source is the one we know; nothing was changed")
-    return 0
 
 
 def main() -> int:
@@ -274,32 +211,3 @@ def _without_secrets(arguments: list[str]) -> list[str]:
         elif argument in SECRET_FLAGS and place + 1 < len(shown):
             shown[place + 1] = "***"
     return shown
-
-
-def _load(context: typer.Context, role: str) -> Config:
-    config: Config = context.obj()
-    logs.setup(config.log_level, config.log_format, role)
-    from pipeline import config as settings
-
-    for name in settings.unknown_variables():
-        logger.warning("%s is no setting; docs/operations.md lists them", name, extra={"action": "config.unknown"})
-    return config
-
-
-def _with_source(context: typer.Context, act: Callable[[Any], Any]) -> Any:
-    """Needs no pipeline database: with the source's DSN alone it is not asked for."""
-    from pipeline import databases, db
-
-    given = _load(context, "slots")
-    with (
-        nullcontext(given) if given.source_dsn else databases.resolved(given, start=False) as config,
-        db.connect(config.source, "source", name="pipeline slots") as source,
-    ):
-        return act(source)
-
-
-def _print(value: Any, as_json: bool, show: Callable[[], None]) -> None:
-    if as_json:
-        print(json.dumps(value, default=lambda it: it.isoformat() if isinstance(it, datetime) else str(it), indent=2))
-    else:
-        show()

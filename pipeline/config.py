@@ -16,12 +16,17 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from pipeline import cron
 from pipeline.errors import ConfigError
 
 CONFIG_FILE = Path("pipeline.toml")
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _DSN_FORMS = "a libpq URI (postgresql://user@host/db) or key=value pairs (host=… dbname=…)"
 _IDENTIFIER = r"[^\s.\"]{1,63}"
+EXPORT_SCHEDULE = "*/5 * * * *"
+_MASTERS = r"local(\[[^\]]+\])?|local-cluster\[[^\]]+\]|spark://\S+|yarn|k8s://\S+"
+_SECTIONS = {"log": "log_", "exports": "export_"}
+"""Sections of the file: their keys are the settings that begin so."""
 
 
 class Config(BaseSettings):
@@ -44,6 +49,10 @@ class Config(BaseSettings):
     events_table: str = Field(
         "public.sequin_events", pattern=rf"^{_IDENTIFIER}\.{_IDENTIFIER}$", description="the default events table"
     )
+    export_dir: Path | None = Field(None, description="the lake: a local or mounted folder; default <data_dir>/exports")
+    export_schedule: str = Field(EXPORT_SCHEDULE, description="when to export: cron of five fields in UTC, or off")
+    export_timeout: int = Field(3600, ge=1, description="seconds that one export run may take")
+    spark_master: str = Field("local[*]", description="where Spark runs: local[N], spark://…, yarn, k8s://…")
     http_host: str = Field("127.0.0.1", min_length=1, description="address of health, readiness and metrics")
     http_port: int = Field(12312, ge=1, le=65535, description="port of health, readiness and metrics")
     api_token: SecretStr | None = Field(None, description="bearer token wanted by every endpoint but health")
@@ -95,6 +104,28 @@ class Config(BaseSettings):
                 raise ValueError(f"expected `schema.table`, where * matches anything, not {pattern!r}")
         return value
 
+    @field_validator("export_dir", mode="before")
+    @classmethod
+    def _blank_is_not_given(cls, value: Any) -> Any:
+        return None if isinstance(value, str) and not value.strip() else value
+
+    @field_validator("export_schedule")
+    @classmethod
+    def _schedule_parses(cls, value: str) -> str:
+        value = value.strip()
+        if value.lower() == cron.OFF:
+            return cron.OFF
+        if value != EXPORT_SCHEDULE:  # the scheduler is not imported for nothing
+            cron.parse(value)
+        return value
+
+    @field_validator("spark_master")
+    @classmethod
+    def _master_is_one(cls, value: str) -> str:
+        if not re.fullmatch(_MASTERS, value):
+            raise ValueError(f"expected local[*], local[4], spark://host:7077, yarn or k8s://…, not {value!r}")
+        return value
+
     @model_validator(mode="after")
     def _public_address_needs_token(self) -> Config:
         if self.http_host not in LOOPBACK and self.api_token is None:
@@ -107,6 +138,11 @@ class Config(BaseSettings):
     def with_databases(self, source_dsn: str, database_dsn: str) -> Config:
         """The same settings with both databases named, as the roles need them."""
         return self.model_copy(update={"source_dsn": SecretStr(source_dsn), "database_dsn": SecretStr(database_dsn)})
+
+    @property
+    def exports(self) -> Path:
+        """The folder of the lake."""
+        return (self.export_dir or self.data_dir / "exports").expanduser().absolute()
 
     @property
     def source(self) -> str:
@@ -181,11 +217,14 @@ def _read_file(file: Path | None) -> dict[str, Any]:
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    """`[log]` holds `level` and `format` of the two settings that begin with log_."""
-    section = values.pop("log", {})
-    if not isinstance(section, dict):
-        raise ConfigError("[log] in the configuration file is a section with level and format")
-    return values | {f"log_{name}": value for name, value in section.items()}
+    """`[log]` holds `level` and `format` of the two settings that begin with log_; `[exports]` likewise."""
+    for name, prefix in _SECTIONS.items():
+        section = values.pop(name, {})
+        if not isinstance(section, dict):
+            keys = ", ".join(field.removeprefix(prefix) for field in Config.model_fields if field.startswith(prefix))
+            raise ConfigError(f"[{name}] in the configuration file is a section with {keys}")
+        values |= {f"{prefix}{key}": value for key, value in section.items()}
+    return values
 
 
 def _splits_wrongly(dsn: str) -> bool:

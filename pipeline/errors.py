@@ -8,6 +8,9 @@ PipelineError                    exit 1
 ├── Unavailable                  a database does not answer, or went away; retried while the server runs
 ├── StorageError                 the pipeline database refused what the server needs to store
 │   └── Fenced                   another worker or shuffler has taken over; this one must write nothing more
+├── ExportFailed                 an export did not run, or not to its end; the next one takes up where it ended
+│   ├── ExportBusy               another exporter is at work on the same lake
+│   └── ExportStopped            it was told to stop; exit 130
 └── ReplicationError             the source cannot be replicated from as it is
     ├── SourceUnfit              wal_level, privileges or version of the source
     ├── PublicationMissing       the publication is absent and cannot be made
@@ -59,6 +62,20 @@ class StorageError(PipelineError):
 
 class Fenced(StorageError):
     """Another process has taken over; this one must write nothing more."""
+
+
+class ExportFailed(PipelineError):
+    """An export did not run, or not to its end. What it had not finished is exported by the next one."""
+
+
+class ExportBusy(ExportFailed):
+    """Another exporter is at work on the same lake."""
+
+
+class ExportStopped(ExportFailed):
+    """The export was told to stop."""
+
+    exit_code = 130
 
 
 class ReplicationError(PipelineError):

@@ -1,20 +1,23 @@
-"""The schedule role: what runs at which interval. APScheduler says when, each job says what."""
+"""The schedule role: what runs when. APScheduler says when, each job says what."""
 
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Callable
 from dataclasses import asdict
 
 import psycopg
 from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from pipeline import db
+from pipeline import cron, db
 from pipeline.config import Config
 from pipeline.db import Connection, sql
-from pipeline.errors import PipelineError
+from pipeline.errors import ExportBusy, ExportStopped, PipelineError
+from pipeline.exports import job
 from pipeline.loop import Stop
-from pipeline.operations import status
+from pipeline.operations import export_status, status
 from pipeline.replication import preparation
 
 logger = logging.getLogger(__name__)
@@ -27,16 +30,32 @@ PUBLISH_SECONDS = 2
 
 def run(config: Config, connection: Connection, stop: Stop) -> None:
     """Run the jobs until told to stop. `connection` holds the role; when it breaks, this raises."""
-    scheduler = BackgroundScheduler(timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1})
-    for job, seconds in ((sample, SAMPLE_SECONDS), (publish_new_tables, PUBLISH_SECONDS)):
-        scheduler.add_job(job, "interval", [config], id=job.__name__, seconds=seconds, misfire_grace_time=None)
-    scheduler.add_listener(_log_failure, EVENT_JOB_ERROR)
+    ending = threading.Event()
+    scheduler = planned(config, lambda: bool(stop) or ending.is_set())
     scheduler.start()
     try:
         while not stop.wait(1.0):
             connection.execute("select 1")  # the role is ours only as long as this session lives
     finally:
+        ending.set()  # a running export ends before the role does
         scheduler.shutdown(wait=True)
+
+
+def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
+    """The jobs of these settings, not started. None runs twice at a time; of missed times one is made up for.
+
+    `stopped` ends a running export.
+    """
+    defaults = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
+    scheduler = BackgroundScheduler(timezone="UTC", job_defaults=defaults)
+    for act, seconds in ((sample, SAMPLE_SECONDS), (publish_new_tables, PUBLISH_SECONDS)):
+        scheduler.add_job(act, "interval", [config], id=act.__name__, seconds=seconds)
+    if off := export_status.why_off(config):
+        logger.info("exports are off: %s", off, extra={"action": "export.off"})
+    else:
+        scheduler.add_job(export, cron.parse(config.export_schedule), [config, stopped], id="export")
+    scheduler.add_listener(_log_failure, EVENT_JOB_ERROR)
+    return scheduler
 
 
 def sample(config: Config) -> None:
@@ -52,6 +71,20 @@ def publish_new_tables(config: Config) -> None:
     source, pipeline = preparation.connect(config, name="pipeline publish")
     with source, pipeline:
         preparation.publish_new_tables(config, source, pipeline)
+
+
+def export(config: Config, stopped: Callable[[], bool]) -> None:
+    """Bring the lake up to the log, in a process of its own; nothing is started when nothing is new."""
+    try:
+        found = job.export(config, "schedule", lambda _event: None, stopped)
+    except ExportBusy as error:
+        logger.info("%s", error, extra={"action": "export.busy"})
+    except ExportStopped as error:
+        logger.info("%s", error, extra={"action": "export.stopped"})
+    else:
+        if found.rows:
+            values = {"rows": found.rows, "seq": found.exported_upto, "seconds": round(found.seconds, 1)}
+            logger.info("exported", extra={"action": "export.done", "run": found.run, **values})
 
 
 def _log_failure(event: JobExecutionEvent) -> None:

@@ -23,7 +23,7 @@ tar -xzf "$work"/sdist/*.tar.gz --strip-components 1 -C "$work/source"
 step "install it in an empty environment"
 "$python" -m venv "$work/venv"
 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-  --constraint "$root/constraints.txt" "$work"/wheel/*.whl
+  --constraint "$root/constraints.txt" "$(echo "$work"/wheel/*.whl)[demo]"
 
 mkdir "$work/elsewhere"
 cd "$work/elsewhere"
@@ -54,11 +54,11 @@ for path in Path(alembic.__file__).parent.rglob("*.*"):
 
 package = Path(pipeline.__file__).parent
 assert "site-packages" in package.parts, f"pipeline was imported from {package}"
-for name in ("_alembic/env.py", "_alembic/script.py.mako", "_alembic/versions", "_spark"):
+for name in ("_alembic/env.py", "_alembic/script.py.mako", "_alembic/versions", "_spark/export.py", "_spark/lake"):
     assert (package / name).exists(), f"the wheel lacks pipeline/{name}"
 ours = metadata.distribution("wal-pipeline-server").files or []
 top = {file.parts[0] for file in ours if file.parts[0] != ".." and not file.parts[0].endswith(".dist-info")}
-assert top == {"pipeline"}, f"the wheel installs more than pipeline/: {sorted(top)}"
+assert top == {"pipeline", "pyspark_sequin_events"}, f"the wheel installs other modules: {sorted(top)}"
 PYTHON
 
 step "pipeline --help"
@@ -75,5 +75,6 @@ PIPELINE_DATA_DIR="$work/demo" pipeline demo --seconds 5 >demo.txt || {
   fail "pipeline demo ended with exit $code"
 }
 grep -q "every change arrived once, in order" demo.txt || fail "pipeline demo ended well but gave no verdict"
+grep -q "every event is in the lake, once" demo.txt || fail "pipeline demo ended well but exported nothing"
 
 echo "package-test: the wheel works in an empty environment, from a folder of its own"

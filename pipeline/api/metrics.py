@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pipeline.operations.export_status import Exports
 from pipeline.operations.status import Status
 
 _GAUGES: dict[str, tuple[str, str]] = {
@@ -55,3 +56,19 @@ class _Snapshot(Collector):
         yield GaugeMetricFamily(
             "pipeline_tables_not_captured", "Tables not captured in full.", value=len(self._status.not_captured)
         )
+        if self._status.exports:
+            yield from _exports(self._status.exports)
+
+
+def _exports(now: Exports) -> Iterator[Metric]:
+    """Those of which there is something to say: nothing where nothing was ever exported."""
+    success = now.last_success.timestamp() if now.last_success else None
+    failed = None if now.last_run is None else float(now.last_run.state == "failed")
+    for name, text, value in (
+        ("exported_seq", "Everything up to this seq is in the lake.", now.exported_seq),
+        ("behind_seqs", "Seqs from the last exported to the newest.", now.behind_seqs),
+        ("last_success_timestamp_seconds", "When the last export that ended well did.", success),
+        ("failed", "1 when the last export run failed.", failed),
+    ):
+        if value is not None:
+            yield GaugeMetricFamily(f"pipeline_export_{name}", text, value=value)

@@ -29,7 +29,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableForm:
-    """A table as it was for the changes that follow `from_lsn`.
+    """A table as it was for the changes that follow a place in the history.
 
     `relation_*` is what the stream names; `table_*` its partition root, or the same. `key_columns` is the replica
     identity, with FULL the primary key, in column order of the root; empty when there is none.
@@ -106,8 +106,11 @@ def latest(connection: Connection, source_id: uuid.UUID, epoch: int) -> dict[tup
     return known
 
 
-def record(connection: Connection, source_id: uuid.UUID, epoch: int, form: TableForm, from_lsn: int) -> int:
-    """Add a form to the history; returns its id, which staged rows refer to."""
+def record(connection: Connection, source_id: uuid.UUID, epoch: int, form: TableForm, since: tuple[int, int]) -> int:
+    """Add a form to the history, `since` the (commit_lsn, commit_idx) of its first change.
+
+    Returns its id, which staged rows refer to.
+    """
     row = connection.execute(
         sql("catalog", "record_relation"),
         {
@@ -116,7 +119,8 @@ def record(connection: Connection, source_id: uuid.UUID, epoch: int, form: Table
             "key_columns": list(form.key_columns),
             "source": source_id,
             "epoch": epoch,
-            "from_lsn": from_lsn,
+            "from_lsn": since[0],
+            "from_idx": since[1],
         },
     ).fetchone()
     assert row is not None  # noqa: S101  insert … returning

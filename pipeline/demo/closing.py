@@ -8,11 +8,15 @@ import statistics
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
 
 from rich.console import Console
+from rich.table import Table
 
 from pipeline import databases, db
-from pipeline.demo import screen
+from pipeline.config import Config
+from pipeline.demo import lake, screen
+from pipeline.demo.lake import Exported
 from pipeline.demo.shop import CLERKS
 from pipeline.embedded import Server
 
@@ -37,15 +41,11 @@ class Outcome:
     in_wal: bool
 
 
-def report(console: Console, outcome: Outcome, server: Server, folder: Path) -> int:
-    """Say how it went; returns the exit status."""
+def report(console: Console, outcome: Outcome, server: Server, config: Config) -> int:
+    """Say how it went, then export the log and say how that went; returns the exit status."""
     console.print()
     if outcome.differences:
-        console.print(f"[bold red]✗ {len(outcome.differences)} differences[/] between what was written and the log:")
-        for difference in outcome.differences[:_SHOWN_DIFFERENCES]:
-            console.print(f"  {difference}", markup=False)
-        console.print(f"The log of the server is {short(folder / 'serve.log')}; the data is kept.", markup=False)
-        return 1
+        return _differ(console, outcome.differences, "what was written and the log", config.data_dir / "serve.log")
     cuts = statistics.quantiles(outcome.delays, n=100)
     console.print("[bold green]✓ every change arrived once, in order[/]")
     console.print(
@@ -58,8 +58,39 @@ def report(console: Console, outcome: Outcome, server: Server, folder: Path) -> 
         f"  From commit to a reader woken by NOTIFY: median {cuts[49] * 1000:.0f} ms, "
         f"99 of 100 within {cuts[98] * 1000:.0f} ms."
     )
-    _invite(console, server, folder)
+    if lake.possible():
+        exported = lake.export(console, config)
+        if exported.differences:
+            return _differ(console, exported.differences, "the log and the Parquet files", config.exports)
+        _show_lake(console, exported, config)
+    else:
+        console.print("\nWith pip install 'wal-pipeline-server[demo]', the log would be Parquet files by now.")
+    _invite(console, server, config.data_dir)
     return 0
+
+
+def _differ(console: Console, differences: list[str], between: str, kept: Path) -> int:
+    console.print(f"[bold red]✗ {len(differences)} differences[/] between {between}:")
+    for difference in differences[:_SHOWN_DIFFERENCES]:
+        console.print(f"  {difference}", markup=False)
+    console.print(f"See {short(kept)}; the data is kept.", markup=False)
+    return 1
+
+
+def _show_lake(console: Console, exported: Exported, config: Config) -> None:
+    console.print(
+        f"\n[bold green]✓ every event is in the lake, once[/]\n  Spark exported the log to {exported.files} Parquet "
+        f"files in {short(config.exports)}, {exported.seconds:.0f} s. DuckDB counts them as the log does:\n"
+    )
+    console.print(indent(exported.query, "  "), markup=False)
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+    table.add_column("  table")
+    table.add_column("action")
+    table.add_column("events", justify="right")
+    for (name, action), number in sorted(exported.counts.items()):
+        table.add_row(f"  {name}", action, f"{number:,}")
+    console.print()
+    console.print(table)
 
 
 def _invite(console: Console, server: Server, folder: Path) -> None:

@@ -50,7 +50,7 @@ def run(seconds: float, data_dir: Path) -> int:
         with stage.alone(folder), stage.postgres(console, config) as (server, resolved):
             shop.create(resolved.source)
             outcome = _Show(console, resolved, server).run(seconds)
-            return report(console, outcome, server, folder)
+            return report(console, outcome, server, resolved)
     except EmbeddedPostgresError as error:
         raise EmbeddedPostgresError(str(error).replace("PIPELINE_DATA_DIR", "--data-dir")) from error
     except psycopg.Error as error:

@@ -177,10 +177,10 @@ class _Adoption:
                 publications=publications.made,
                 published=published.to_json(now),
             )
-            self._commit(stored, start, carried, "; ".join(map(str, reasons)))
+            self._commit(stored, start, carried, "; ".join(map(_cause, reasons)))
         return Adopted(
             epoch=stored.epoch,
-            reasons=[str(reason) for reason in reasons],
+            reasons=[_cause(reason) for reason in reasons],
             left_at=self._staged.position,
             starts_at=start,
             kept_slot=keep,
@@ -257,3 +257,8 @@ class _Adoption:
             sources.carry(self._pipeline, stored.id, carried)
             progress.restart(self._pipeline, stored.id, stored.epoch, start)
             watermark.restart(self._pipeline, stored.id, stored.epoch)
+
+
+def _cause(reason: ReplicationError) -> str:
+    """Without the remedy, which is what is being done."""
+    return str(reason).partition("; `pipeline sources adopt`")[0]

@@ -14,7 +14,7 @@ from pipeline.config import Config, describe
 from pipeline.db import Connection, sql
 from pipeline.errors import PipelineError
 from pipeline.events.log import EventsTable
-from pipeline.operations import check_source
+from pipeline.operations import check_exports, check_source
 from pipeline.operations.check_source import Known
 from pipeline.operations.findings import Finding as Finding
 from pipeline.operations.findings import Findings, guarded, of_error
@@ -52,6 +52,7 @@ def run(config: Config, accepted: Collection[str] = ()) -> list[Finding]:
             found += check_source.run(config, _dsn(config, "source") or "", source, pipeline, known)
         if source is not None and pipeline is not None:
             found += guarded("same database", lambda: _same(source, pipeline))
+    found += guarded("export", lambda: check_exports.run(config))
     return [_accept(finding, accepted) for finding in found]
 
 

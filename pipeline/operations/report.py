@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.catalog.roles import RoleState
+from pipeline.operations import export_report, words
 from pipeline.operations.check import Finding
 from pipeline.operations.faults import Check, Fault, Verification
 from pipeline.operations.known_sources import KnownSource
@@ -19,20 +20,19 @@ from pipeline.operations.status import Progress, Status
 from pipeline.replication.slot import Slot
 from pipeline.wal import lsn
 
-_PIPE_WIDTH = 1000
-"""Columns when nobody looks: a pipe gets whole lines."""
 _LEVEL_STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 _STATE_STYLES = {"running": "green", "starting": "yellow", "waiting": "yellow", "failed": "bold red"}
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def status(now: Status) -> None:
     """Whether it replicates, and if not why; positions, lag, rates, roles, tables that are not captured."""
-    console = _console()
+    console = words.console()
     _headline(console, now)
     if now.revision is None:
         return
     sections = [_facts(now)]
+    if now.exports:
+        sections.append(export_report.standing(now.exports))
     if now.roles:
         sections.append(_roles(now.roles))
     if now.not_captured:
@@ -44,8 +44,8 @@ def status(now: Status) -> None:
 
 def findings(found: Sequence[Finding]) -> None:
     """One line a finding, its remedy below; then the verdict."""
-    console = _console()
-    table = _table("", "", "")
+    console = words.console()
+    table = words.table("", "", "")
     for finding in found:
         text = Text(finding.text)
         if finding.remedy:
@@ -55,16 +55,16 @@ def findings(found: Sequence[Finding]) -> None:
     errors = sum(finding.level == "error" for finding in found)
     warnings = sum(finding.level == "warning" for finding in found)
     verdict = "ready for `pipeline serve`" if not errors else "not ready for `pipeline serve`"
-    console.print(Text(f"{verdict}: {_count(errors, 'error')}, {_count(warnings, 'warning')}", "bold"))
+    console.print(Text(f"{verdict}: {words.count(errors, 'error')}, {words.count(warnings, 'warning')}", "bold"))
 
 
 def slots(found: Sequence[Slot]) -> None:
     """Each slot with what reads it and what it holds back."""
-    console = _console()
+    console = words.console()
     if not found:
         console.print("no logical slots at the source")
         return
-    table = _table("slot", "database", "plugin", "read by", "confirmed", "holds back", "WAL")
+    table = words.table("slot", "database", "plugin", "read by", "confirmed", "holds back", "WAL")
     for slot in found:
         table.add_row(
             slot.name,
@@ -72,7 +72,7 @@ def slots(found: Sequence[Slot]) -> None:
             slot.plugin + (", two-phase" if slot.two_phase else "") + (", temporary" if slot.temporary else ""),
             _reader(slot),
             _position(slot.confirmed_lsn),
-            _size(slot.retained_bytes),
+            words.size(slot.retained_bytes),
             Text(slot.wal_status or "-", "bold red" if slot.wal_status == "lost" else ""),
         )
     console.print(table)
@@ -93,11 +93,11 @@ def verifying() -> Iterator[Callable[[int, int, int], None]]:
 
 def verification(found: Verification) -> None:
     """One line a check, the rows that break it below; then the verdict."""
-    console = _console()
+    console = words.console()
     if not found.checks:
         console.print("nothing to verify: no source has been replicated yet")
         return
-    table = _table("", "", "", "")
+    table = words.table("", "", "", "")
     for check in found.checks:
         table.add_row(*_checked(check))
     console.print(table)
@@ -106,8 +106,8 @@ def verification(found: Verification) -> None:
             console.print()
             console.print(_faults(check))
     rate = found.rows / found.seconds if found.seconds else 0
-    verdict = "as it must be" if found.ok else f"{_count(sum(check.broken for check in found.checks), 'fault')}"
-    read = f"{_count(found.rows, 'row')} in {_count(found.transactions, 'transaction')}"
+    verdict = "as it must be" if found.ok else f"{words.count(sum(check.broken for check in found.checks), 'fault')}"
+    read = f"{words.count(found.rows, 'row')} in {words.count(found.transactions, 'transaction')}"
     console.print()
     where = f"from seq {found.first_seq} to {found.last_seq}" if found.rows else "without rows"
     console.print(
@@ -116,16 +116,18 @@ def verification(found: Verification) -> None:
         sep="\n",
     )
     if found.unplaced:
-        console.print(f"{_count(found.unplaced, 'row')} without a position, from before a migration, left out")
+        console.print(f"{words.count(found.unplaced, 'row')} without a position, from before a migration, left out")
 
 
 def sources(found: Sequence[KnownSource]) -> None:
     """Each source with its epoch and position."""
-    console = _console()
+    console = words.console()
     if not found:
         console.print("no source has been replicated from yet")
         return
-    table = _table("source", "epoch", "database", "cluster", "timeline", "slot", "publications", "position", "since")
+    table = words.table(
+        "source", "epoch", "database", "cluster", "timeline", "slot", "publications", "position", "since"
+    )
     for source in found:
         table.add_row(
             source.id,
@@ -141,20 +143,6 @@ def sources(found: Sequence[KnownSource]) -> None:
     console.print(table)
 
 
-def _console() -> Console:
-    console = Console(markup=False, highlight=False, emoji=False)
-    return console if console.is_terminal else Console(markup=False, highlight=False, emoji=False, width=_PIPE_WIDTH)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(
-        box=None, show_header=any(columns), header_style="dim", padding=(0, 3, 0, 0), pad_edge=False, show_edge=False
-    )
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
 def _headline(console: Console, now: Status) -> None:
     if not now.reasons:
         console.print(Text("replicating", "bold green"))
@@ -166,14 +154,14 @@ def _headline(console: Console, now: Status) -> None:
 
 def _facts(now: Status) -> Table:
     progress = now.progress
-    table = _table("", "", "")
+    table = words.table("", "", "")
     rows = [
         ("source", now.database or "-", f"slot {now.slot}" + _held_back(now)),
         ("written", _position(now.source_lsn), "the source has written up to here"),
         ("confirmed", _position(now.confirmed_lsn), "the source may forget what is before"),
         ("staged", _position(progress.staged_lsn), _staged(progress)),
         ("shuffled", _position(progress.shuffled_lsn), _shuffled(progress)),
-        ("lag", _lag(now), "" if now.lag_bytes is None else _size(now.lag_bytes)),
+        ("lag", _lag(now), "" if now.lag_bytes is None else words.size(now.lag_bytes)),
         ("rates", _rate(progress.events_per_second, "event"), _rate(progress.changes_per_second, "change") + " staged"),
     ]
     for label, value, note in rows:
@@ -182,7 +170,7 @@ def _facts(now: Status) -> Table:
 
 
 def _roles(held: Iterable[RoleState]) -> Table:
-    table = _table("role", "state", "holder", "pid", "since", "reason")
+    table = words.table("role", "state", "holder", "pid", "since", "reason")
     now = datetime.now(UTC)
     for role in held:
         state = role.state if role.held or role.state in ("failed", "stopped") else "not running"
@@ -192,7 +180,7 @@ def _roles(held: Iterable[RoleState]) -> Table:
             Text(state, style),
             role.server,
             str(role.pid),
-            _ago((now - role.since).total_seconds()),
+            words.ago((now - role.since).total_seconds()),
             role.reason or "",
         )
     return table
@@ -205,11 +193,11 @@ def _checked(check: Check) -> tuple[Text, str, str, Text]:
     elif check.not_checked and not check.checked:
         state = Text("not checked", _LEVEL_STYLES["warning"])
     note = check.rule + (f"; not checked: {check.not_checked}" if check.not_checked else "")
-    return state, check.name, _count(check.checked, check.noun), Text(note, "dim")
+    return state, check.name, words.count(check.checked, check.noun), Text(note, "dim")
 
 
 def _faults(check: Check) -> Table:
-    table = _table(check.name, "epoch", "commit_lsn", "idx", "table", "wrong", "expected")
+    table = words.table(check.name, "epoch", "commit_lsn", "idx", "table", "wrong", "expected")
     for fault in check.faults:
         table.add_row(
             _seq(fault),
@@ -233,7 +221,7 @@ def _or_dash(value: object) -> str:
 
 
 def _not_captured(tables: dict[str, str]) -> Table:
-    table = _table("not captured", "why")
+    table = words.table("not captured", "why")
     for name, reason in sorted(tables.items()):
         table.add_row(Text(name, "yellow"), reason)
     return table
@@ -246,11 +234,14 @@ def _reader(slot: Slot) -> str:
 
 
 def _held_back(now: Status) -> str:
-    return f" holds back {_size(now.retained_bytes)} of WAL" if now.retained_bytes is not None else " does not exist"
+    return (
+        f" holds back {words.size(now.retained_bytes)} of WAL" if now.retained_bytes is not None else " does not exist"
+    )
 
 
 def _staged(progress: Progress) -> str:
-    text = f"{_count(progress.staged_changes, 'change')} in {_count(progress.staged_transactions, 'transaction')}"
+    transactions = words.count(progress.staged_transactions, "transaction")
+    text = f"{words.count(progress.staged_changes, 'change')} in {transactions}"
     if progress.open_changes:
         text += f", and {progress.open_changes:,} of one that has not ended"
     return text
@@ -258,7 +249,7 @@ def _staged(progress: Progress) -> str:
 
 def _shuffled(progress: Progress) -> str:
     newest = f", newest seq {progress.last_seq}" if progress.last_seq else ""
-    return f"{_count(progress.events, 'event')} in the log{newest}"
+    return f"{words.count(progress.events, 'event')} in the log{newest}"
 
 
 def _lag(now: Status) -> str:
@@ -273,26 +264,3 @@ def _rate(rate: float | None, noun: str) -> str:
 
 def _position(position: int | None) -> str:
     return "-" if position is None else lsn.show(position)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def _size(size: int | None) -> str:
-    """Bytes for people, in powers of 1000."""
-    if size is None:
-        return "-"
-    power = max(0, min((len(str(abs(size))) - 1) // 3, len(_UNITS) - 1))
-    return f"{size / 1000**power:.{1 if power else 0}f} {_UNITS[power]}"
-
-
-def _ago(seconds: float) -> str:
-    """How long something has lasted, in the two largest units."""
-    minutes, rest = divmod(int(max(seconds, 0)), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    parts = [
-        f"{number} {unit}" for number, unit in ((days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")) if number
-    ]
-    return " ".join(parts[:2]) or "0 s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,8 @@ from pipeline.catalog import roles, sources
 from pipeline.config import Config
 from pipeline.db import Connection, sql
 from pipeline.errors import PipelineError, Unavailable
+from pipeline.operations import export_status
+from pipeline.operations.export_status import Exports
 from pipeline.replication import preparation
 from pipeline.replication import slot as slots
 from pipeline.wal import lsn
@@ -58,6 +60,7 @@ class Status:
     progress: Progress = field(default_factory=Progress)
     roles: list[roles.RoleState] = field(default_factory=list)
     not_captured: dict[str, str] = field(default_factory=dict)
+    exports: Exports | None = None
     reasons: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
@@ -73,11 +76,12 @@ class Status:
 def collect(config: Config) -> Status:
     """The status now. Raises Unavailable only for the pipeline database; a source that is gone is a reason."""
     with db.connect(config.database, "pipeline database", name="pipeline status") as connection:
-        return read(config, connection)
+        now = read(config, connection)
+        return replace(now, exports=export_status.read(config, connection)) if now.revision else now
 
 
 def read(config: Config, connection: Connection) -> Status:
-    """The status, over a connection to the pipeline database; connects to the source for as long as it takes."""
+    """All of it but the exports, over a connection to the pipeline database; connects to the source meanwhile."""
     revision = _revision(connection)
     if revision is None:
         return Status(reasons=["the pipeline database was never migrated; start `pipeline serve`"])

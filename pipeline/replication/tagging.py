@@ -101,6 +101,11 @@ class Tagger:
         """Of the open transaction, else of the last one; 0 before the first."""
         return self._begin.final_lsn if self._begin else self._last_lsn
 
+    @property
+    def next_place(self) -> tuple[int, int]:
+        """commit_lsn and commit_idx that the next change will have."""
+        return self.commit_lsn, self._idx
+
     def feed(self, message: Message) -> None:
         """Take a message. Raises DecodeError for what cannot follow what came before."""
         self._handlers[type(message)](message)

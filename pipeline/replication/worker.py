@@ -57,11 +57,11 @@ class RelationBook:
         self._stored = stored
         self._known = relations.latest(pipeline, stored.id, stored.epoch)
 
-    def describe(self, message: Relation | LogicalMessage, from_lsn: int) -> StagedRelation:
+    def describe(self, message: Relation | LogicalMessage, since: tuple[int, int]) -> StagedRelation:
         """Look a relation up and record it when its form is new. Talks to both databases."""
         if isinstance(message, Relation):
-            return self._staged(relations.describe(self._source, message), from_lsn)
-        return self._staged(relations.message_form(message.prefix), from_lsn)
+            return self._staged(relations.describe(self._source, message), since)
+        return self._staged(relations.message_form(message.prefix), since)
 
     def require_still_published(self) -> None:
         """Raises PublicationChanged when somebody has narrowed a publication that we use."""
@@ -77,11 +77,11 @@ class RelationBook:
         carried = sources.carried(self._pipeline, self._stored.id, from_lsn)
         return Replay(staged, from_lsn, carried)
 
-    def _staged(self, form: TableForm, from_lsn: int) -> StagedRelation:
+    def _staged(self, form: TableForm, since: tuple[int, int]) -> StagedRelation:
         key = relations.identity(form)
         known = self._known.get(key)
         if known is None or known[1] != form:
-            relation_id = relations.record(self._pipeline, self._stored.id, self._stored.epoch, form, from_lsn)
+            relation_id = relations.record(self._pipeline, self._stored.id, self._stored.epoch, form, since)
             known = self._known[key] = relation_id, form
         return StagedRelation(*known)
 
@@ -160,7 +160,7 @@ class ReplicationWorker:
             await asyncio.sleep(0)
         if replay.over:
             for data in replay.relations.values():
-                await self._learn(pgoutput.decode(data, pgoutput.XLOG_HEADER), replay.new_from)
+                await self._learn(pgoutput.decode(data, pgoutput.XLOG_HEADER), (replay.new_from, 0))
             self._let_write(replay)
         return rest
 
@@ -171,16 +171,15 @@ class ReplicationWorker:
             self._confirmed = replay.from_lsn
             self._begun.set()
 
-    async def _learn(self, message: Message, from_lsn: int | None = None) -> None:
+    async def _learn(self, message: Message, since: tuple[int, int] | None = None) -> None:
         """Relations and message prefixes are looked up before rows that refer to them are tagged."""
         if isinstance(message, Relation):
-            since = self._tagger.commit_lsn if from_lsn is None else from_lsn
+            since = since or self._tagger.next_place
             self._tagger.learn(message, await asyncio.to_thread(self._book.describe, message, since))
             return
         if isinstance(message, LogicalMessage) and not self._tagger.knows_prefix(message):
-            self._tagger.learn(
-                message.prefix, await asyncio.to_thread(self._book.describe, message, self._tagger.commit_lsn)
-            )
+            place = self._tagger.next_place
+            self._tagger.learn(message.prefix, await asyncio.to_thread(self._book.describe, message, place))
         self._tagger.feed(message)
 
     def _keepalive(self, data: bytes) -> None:

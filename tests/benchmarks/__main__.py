@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks`: speed, memory and latency on one Postgres, beside pg_recvlogical and Debezium."""
+"""`python -m tests.benchmarks`: speed, memory and latency on one Postgres, beside pg_recvlogical, Debezium, JDBC."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import psycopg
 
 from pipeline.embedded import Server
 from pipeline.errors import PipelineError
-from tests.benchmarks import drains, latency
+from tests.benchmarks import drains, exports, latency
 from tests.benchmarks.errors import BenchmarkFailed, CannotRun
 from tests.benchmarks.table import Table
 from tests.fixtures.postgres import Cluster, free_port
 
-PARTS = ("bulk", "small", "latency")
+PARTS = ("bulk", "small", "latency", "lake")
 
 
 def main() -> int:
@@ -76,6 +76,8 @@ def _part(
     if part == "latency":
         seconds = latency.SECONDS * min(1.0, max(0.1, arguments.scale))
         return lambda: latency.report(cluster, figures, seconds)
+    if part == "lake":
+        return lambda: exports.report(cluster, figures, arguments.scale, arguments.runs)
     return lambda: drains.report(part, cluster, arguments.scale, arguments.runs, arguments.contender, classes, figures)
 
 

@@ -94,7 +94,7 @@ class Debezium:
 
     def __init__(self, folder: Path) -> None:
         """Compile the consumer into `folder`. Raises CannotRun without a JDK or without Debezium's jars."""
-        self._libs = _debezium_libs()
+        self._libs = debezium_libs()
         self._classes = folder
         version = re.search(r"postgres-(\d[\d.]*\d)", _connector(self._libs))
         self.name = f"Debezium Embedded{' ' + version[1] if version else ''}, thrown away"
@@ -174,7 +174,7 @@ def _require_running(process: subprocess.Popen[str], log: Path) -> None:
         raise BenchmarkFailed(f"it ended with {process.returncode} without reading the slot: {tail(log)}")
 
 
-def _debezium_libs() -> Path:
+def debezium_libs() -> Path:
     """Where the jars are, found without importing the package: its import starts a JVM."""
     if given := os.environ.get("DEBEZIUM_LIBS"):
         libs = Path(given)

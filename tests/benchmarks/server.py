@@ -105,4 +105,5 @@ def _environment(cluster: Cluster, slot: str) -> dict[str, str]:
         "PIPELINE_SLOT": slot,
         "PIPELINE_HTTP_PORT": str(free_port()),
         "PIPELINE_LOG_FORMAT": "text",
+        "PIPELINE_EXPORT_SCHEDULE": "off",
     }

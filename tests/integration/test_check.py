@@ -174,7 +174,7 @@ def test_an_events_table_in_a_schema_that_is_not_there(findings: Check) -> None:
 
 def test_nothing_is_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = check.run(load(data_dir=tmp_path / "data"))
-    assert [finding.level for finding in found] == ["ok", "ok"]
+    assert {finding.level for finding in found} == {"ok"}
     assert list(tmp_path.iterdir()) == []
     report.findings(found)
     assert capsys.readouterr().out.rstrip().endswith("ready for `pipeline serve`: 0 errors, 0 warnings")

@@ -20,12 +20,14 @@ from tests.torture.plan import Fault
 from tests.torture.proxy import Proxy
 from tests.torture.rig import Node, Scene
 from tests.torture.servers import FIND_WITHIN, Servers
-from tests.torture.traps import Trap, streamed
+from tests.torture.traps import Trap, statement, streamed
 from tests.torture.workload import FaultKind
 from tests.torture.zombies import Zombies, send, stream_name
 
 ANSWER_SECONDS = 0.3
 """How long a worker may act on a keepalive before the transaction goes on."""
+AT_STATEMENT = 0.7
+"""How many kills of a role, and cuts of its connection, come at a statement of it, or at its answer."""
 CUT_AFTER_FREEZE = 0.5
 """How many freezes end in a reset: whatever was under way then never comes to its end."""
 KINDS: Mapping[str, FaultKind] = {
@@ -115,9 +117,29 @@ class Faults:
     # --- roles and servers
 
     def _kill_role(self, role: str, fault: Fault, hit: Callable[[], None]) -> None:
-        pid = self._servers.find(role)
-        if pid and send(signal.SIGKILL, pid):
-            hit()
+        def kill() -> None:
+            pid = self._servers.find(role)
+            if pid and send(signal.SIGKILL, pid):
+                hit()
+
+        if self._chance.random() > AT_STATEMENT or not self._at_statement(_WRITES[role], kill):
+            kill()
+
+    def _at_statement(self, name: str, act: Callable[[], None]) -> bool:
+        """Do it at a random statement of that connection, half of them commits; False when none came in time."""
+        trap = Trap(
+            name,
+            statement(self._chance.choice(("(?i)^commit", ""))),
+            act,
+            nth=self._chance.randint(1, 4),
+            when=self._chance.choice(("before", "after", "after")),
+            then="cut",
+        )
+        try:
+            self._scene.rig.log.proxy.arm(trap).wait(FIND_WITHIN)
+        except AssertionError:
+            return trap.fired.is_set()
+        return True
 
     def _kill_server(self, fault: Fault, hit: Callable[[], None]) -> None:
         with self._servers.replacing:
@@ -137,6 +159,8 @@ class Faults:
         self._until(lambda: sum(nodes[node].terminate(self._named(name)) for node, name in sessions), hit)
 
     def _cut(self, node: str, name: str, fault: Fault, hit: Callable[[], None]) -> None:
+        if name in _WRITES.values() and self._chance.random() < AT_STATEMENT and self._at_statement(name, hit):
+            return
         self._until(lambda: sum(proxy.cut(self._named(name)) for proxy in self._proxies(node)), hit)
 
     def _freeze(self, node: str, name: str, fault: Fault, hit: Callable[[], None]) -> None:
@@ -196,6 +220,8 @@ class Faults:
         return final_lsn
 
 
+_WRITES = {"replication": "pipeline staging", "shuffle": "pipeline shuffle"}
+"""The connection on which a role writes."""
 _CONTROL = (("log", "pipeline replication"), ("log", "pipeline serve"), ("source", "pipeline catalog"))
 _ACTIONS: Mapping[str, Callable[[Faults, Fault, Callable[[], None]], None]] = {
     "kill worker": lambda faults, *of: faults._kill_role("replication", *of),

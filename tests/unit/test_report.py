@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.errors import PipelineError
-from pipeline.operations import report
+from pipeline.operations import report, words
 from pipeline.operations.findings import Finding, of_error
 from pipeline.operations.status import Progress, Status
 
@@ -15,14 +15,14 @@ from pipeline.operations.status import Progress, Status
     [(None, "-"), (0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (16_777_216, "16.8 MB"), (5 * 10**15, "5000.0 TB")],
 )
 def test_sizes(size: int | None, shown: str) -> None:
-    assert report._size(size) == shown
+    assert words.size(size) == shown
 
 
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(-1, "0 s"), (0.4, "0 s"), (61, "1 min 1 s"), (3600, "1 h"), (200_000, "2 d 7 h")]
 )
 def test_durations(seconds: float, shown: str) -> None:
-    assert report._ago(seconds) == shown
+    assert words.ago(seconds) == shown
 
 
 def test_a_database_that_was_never_migrated(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,100 @@
+"""The lake: which folders the log is exported to, and the ledger of what is in them."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+RELATIONS = """
+alter table pipeline.relations add column from_idx integer not null default 0;
+comment on column pipeline.relations.from_idx is
+    'commit_idx of the first change of that form, in the transaction at from_lsn: a transaction may alter a table.';
+"""
+
+LAKES = """
+create table pipeline.lakes (
+    id uuid primary key,
+    directory text not null,
+    events_table text not null,
+    created_at timestamptz not null default now()
+);
+comment on table pipeline.lakes is 'Folders that a log is exported to; the id is in the manifest of each.';
+
+create table pipeline.export_runs (
+    id bigint generated always as identity primary key,
+    trigger text not null,
+    state text not null default 'running' check (state in ('running', 'done', 'failed')),
+    holder text not null,
+    log text,
+    reason text,
+    started_at timestamptz not null default now(),
+    finished_at timestamptz
+);
+comment on table pipeline.export_runs is 'Every run of the export, by schedule or by command, and why it ended.';
+
+create table pipeline.exports (
+    id bigint generated always as identity primary key,
+    lake_id uuid not null references pipeline.lakes,
+    run_id bigint references pipeline.export_runs,
+    after_seq bigint not null,
+    upto_seq bigint not null check (upto_seq > after_seq),
+    state text not null default 'writing' check (state in ('writing', 'publishing', 'committed', 'failed')),
+    rows bigint,
+    bytes bigint,
+    files jsonb,
+    schemas json,
+    holder text not null,
+    reason text,
+    started_at timestamptz not null default now(),
+    committed_at timestamptz
+);
+create unique index exports_once_idx on pipeline.exports (lake_id, after_seq)
+    where state in ('publishing', 'committed');
+create index exports_newest_idx on pipeline.exports (lake_id, upto_seq) where state = 'committed';
+comment on table pipeline.exports is
+    'The ledger: ranges of seq, the first excluded. A committed one is in the lake, whole and once.';
+comment on column pipeline.exports.files is
+    'Path in the lake, dataset, schema version, rows, bytes, sha256, first_seq and last_seq of each file.';
+comment on column pipeline.exports.schemas is 'Columns and types of the schema versions of these files, by dataset.';
+
+create table pipeline.export_states (
+    id bigint generated always as identity primary key,
+    lake_id uuid not null references pipeline.lakes,
+    dataset text not null,
+    seq bigint not null,
+    state text not null default 'writing' check (state in ('writing', 'committed', 'failed', 'dropped')),
+    schema_version integer not null,
+    columns json not null,
+    buckets integer,
+    rows bigint,
+    bytes bigint,
+    files jsonb,
+    source_epoch integer,
+    source_table_oid bigint,
+    reason text,
+    started_at timestamptz not null default now(),
+    committed_at timestamptz
+);
+create unique index export_states_once_idx on pipeline.export_states (lake_id, dataset, seq)
+    where state = 'committed';
+comment on table pipeline.export_states is
+    'Versions of the current state of each table: as of which seq, in which files.';
+"""
+
+
+def upgrade() -> None:
+    """Additive."""
+    for part in (RELATIONS, LAKES):
+        op.execute(part)
+
+
+def downgrade() -> None:
+    """Forget what was exported; the files stay."""
+    op.execute("""
+        drop table pipeline.export_states, pipeline.exports, pipeline.export_runs, pipeline.lakes;
+        alter table pipeline.relations drop column from_idx;
+    """)

@@ -1,0 +1,3 @@
+"""Groups of commands, one module each; `pipeline.cli` puts them together."""
+
+from __future__ import annotations

@@ -1,0 +1,135 @@
+"""`pipeline export`: bring the log into the lake, and look at what is there."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipeline.commands.context import Json, load, output
+
+if TYPE_CHECKING:
+    from pipeline.config import Config
+
+app = typer.Typer(help="The lake: the log as Parquet files, brought up to date by Spark.", no_args_is_help=True)
+
+Limit = Annotated[int, typer.Option(min=1, help="How many of the newest.")]
+
+
+@app.command("run")
+def export_run(context: typer.Context, as_json: Json = False) -> int:
+    """Export what is new, now; shows how far it is. Exit 1 with the reason when it fails. --json: an event a line."""
+    from pipeline.exports import job
+    from pipeline.operations import export_progress
+
+    with _resolved(context) as config, _stoppable() as stopped:
+        if as_json:
+            found = job.export(config, "command", _print_event, stopped)
+            if found.run is None:
+                _print_event({"event": "done", "exported_upto": found.exported_upto, "rows": 0})
+            return 0
+        with export_progress.shown() as told:
+            found = job.export(config, "command", told, stopped)
+        export_progress.outcome(found)
+    return 0
+
+
+@app.command("list")
+def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20) -> int:
+    """The newest ranges, and the newest runs with why they ended."""
+    from pipeline.exports import ledger
+    from pipeline.operations import export_report
+
+    with _connected(context) as connection:
+        exports, runs = ledger.exports(connection, limit), ledger.runs(connection, limit)
+    values = {"data": [asdict(each) for each in exports], "runs": [asdict(each) for each in runs]}
+    output(values, as_json, lambda: export_report.exports(exports, runs))
+    return 0
+
+
+@app.command("show")
+def export_show(
+    context: typer.Context, number: Annotated[int, typer.Argument(metavar="ID", min=1)], as_json: Json = False
+) -> int:
+    """One range with its files."""
+    from pipeline.exports import ledger
+    from pipeline.operations import export_report
+
+    with _connected(context) as connection:
+        found, files = ledger.export(connection, number)
+    values = asdict(found) | {"files": [asdict(each) for each in files]}
+    output(values, as_json, lambda: export_report.export(found, files))
+    return 0
+
+
+@app.command("state")
+def export_state(
+    context: typer.Context,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="schema.table")],
+    as_of: Annotated[int, typer.Option(min=0, help="The last seq that counts.")],
+    directory: Annotated[Path | None, typer.Option("--output", help="A new folder for it.")] = None,
+    as_json: Json = False,
+) -> int:
+    """A table as it was after a seq, from the lake. --json: an event a line."""
+    from pipeline.exports import job
+    from pipeline.operations import export_progress
+
+    with _resolved(context) as config, _stoppable() as stopped:
+        if as_json:
+            job.state(config, table, as_of, directory, _print_event, stopped)
+            return 0
+        with export_progress.shown() as told:
+            last = job.state(config, table, as_of, directory, told, stopped)
+        export_progress.state(table, as_of, last)
+    return 0
+
+
+def _print_event(event: Any) -> None:
+    print(json.dumps(event), flush=True)
+
+
+@contextmanager
+def _resolved(context: typer.Context) -> Iterator[Config]:
+    """The source is not needed. An embedded Postgres that is there and does not run is started for the time being."""
+    from pipeline import databases
+
+    config = load(context, "export")
+    if config.database_dsn is not None:
+        yield config
+        return
+    with databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as resolved:
+        yield resolved
+
+
+@contextmanager
+def _connected(context: typer.Context) -> Iterator[Any]:
+    from pipeline import db
+    from pipeline.errors import SchemaError
+    from pipeline.exports import ledger
+
+    with (
+        _resolved(context) as config,
+        db.connect(config.database, "pipeline database", name="pipeline exports") as connection,
+    ):
+        if not ledger.present(connection):
+            raise SchemaError("the pipeline database is not at the newest revision; run `pipeline migrate` first")
+        yield connection
+
+
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], bool]]:
+    """SIGINT and SIGTERM end the script in its own time; what it has written stays consistent either way."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

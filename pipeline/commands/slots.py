@@ -1,0 +1,58 @@
+"""`pipeline slots`: the replication slots at the source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Annotated, Any
+
+import typer
+
+from pipeline.commands.context import Json, load, output
+
+app = typer.Typer(help="The replication slots at the source.", no_args_is_help=True)
+
+
+@app.command("list")
+def slots_list(context: typer.Context, as_json: Json = False) -> int:
+    """Logical slots of the source, who reads them, and the WAL they hold back."""
+    from pipeline.operations import report
+    from pipeline.replication import slot
+
+    found = _with_source(context, slot.all_slots)
+    output({"data": [each.to_json() for each in found]}, as_json, lambda: report.slots(found))
+    return 0
+
+
+@app.command("create")
+def slots_create(context: typer.Context, name: Annotated[str | None, typer.Argument()] = None) -> int:
+    """Create a slot (default: PIPELINE_SLOT); changes committed from now on wait for it."""
+    from pipeline.replication import slot
+    from pipeline.wal import lsn
+
+    chosen = name or load(context, "slots").slot
+    start = _with_source(context, lambda source: slot.create(source, chosen))
+    print(f'slot "{chosen}" created; it streams from {lsn.show(start)}')
+    return 0
+
+
+@app.command("delete")
+def slots_delete(context: typer.Context, name: str) -> int:
+    """Remove a slot; the source forgets what nobody else needs."""
+    from pipeline.replication import slot
+
+    _with_source(context, lambda source: slot.drop(source, name))
+    print(f'slot "{name}" deleted')
+    return 0
+
+
+def _with_source(context: typer.Context, act: Callable[[Any], Any]) -> Any:
+    """Needs no pipeline database: with the source's DSN alone it is not asked for."""
+    from pipeline import databases, db
+
+    given = load(context, "slots")
+    with (
+        nullcontext(given) if given.source_dsn else databases.resolved(given, start=False) as config,
+        db.connect(config.source, "source", name="pipeline slots") as source,
+    ):
+        return act(source)

@@ -1,0 +1,75 @@
+"""The demo's last act: Spark exports the log to Parquet, and DuckDB counts what is there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from rich.console import Console
+
+from pipeline import db
+from pipeline.config import Config
+from pipeline.db import sql
+from pipeline.exports import extra, job
+from pipeline.exports.child import Event
+
+Counts = Counter[tuple[str, str]]
+"""Table and action → events."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """`query` is what DuckDB was asked, and `differences` where its counts are not the log's."""
+
+    query: str
+    counts: Counts
+    files: int
+    seconds: float
+    differences: list[str]
+
+
+def possible() -> bool:
+    """Whether Spark and DuckDB are installed: the extra `demo`."""
+    return not extra.missing() and find_spec("duckdb") is not None
+
+
+def export(console: Console, config: Config) -> Exported:
+    """Export the whole log and count it on both sides. Raises ExportFailed."""
+    with console.status("exporting the log to Parquet with Spark") as status:
+
+        def told(event: Event) -> None:
+            if event["event"] == "progress" and event["rows"]:
+                status.update(f"exporting the log to Parquet with Spark: {event['done'] / event['rows']:.0%}")
+            if event["event"] == "state":
+                status.update(f"bringing the current state of {event['dataset']} up to date with Spark")
+
+        outcome = job.export(config, "command", told, lambda: False)
+    query = sql("demo", "count_files").strip().format(folder=_shown(config.exports))
+    counted = _counted(query)
+    with db.connect(config.database, "pipeline database", name="demo") as connection:
+        rows = connection.execute(sql("demo", "count_events"), {"upto": outcome.exported_upto}).fetchall()
+    logged = Counter({(table, action): number for table, action, number in rows})
+    files = sum(1 for _ in (config.exports / "changes").rglob("*.parquet"))
+    return Exported(query, counted, files, outcome.seconds, list(_differences(logged, counted)))
+
+
+def _counted(query: str) -> Counts:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        return Counter({(table, action): number for table, action, number in connection.execute(query).fetchall()})
+
+
+def _differences(logged: Counts, counted: Counts) -> Iterator[str]:
+    for table, action in sorted(logged | counted):
+        ours, theirs = logged[table, action], counted[table, action]
+        if ours != theirs:
+            yield f"{table}: {theirs:,} of action {action} in the Parquet files, {ours:,} in the log"
+
+
+def _shown(folder: Path) -> str:
+    path = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    return str(path).replace("'", "''")

@@ -1,0 +1,171 @@
+"""A Spark script as a process: its events as they come, its log, its time, and the end of all that it started."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from pipeline.errors import ExportFailed, ExportStopped
+
+Event = Mapping[str, Any]
+Told = Callable[[Event], None]
+END_SECONDS = 10.0
+"""So long may a script and its JVM take to end after SIGTERM."""
+REST_SECONDS = 3.0
+"""So long may the JVM outlive the script that started it."""
+_POLL = 0.1
+
+
+@dataclass(frozen=True)
+class Script:
+    """What to run, with the file that takes its standard error and a copy of its events. `seconds`: its time limit."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    log: Path
+    seconds: float
+
+
+def run(script: Script, told: Told, stopped: Callable[[], bool]) -> Event:
+    """Run it to its end; returns its last event.
+
+    Whatever happens, nothing that it started is left when this returns. Raises ExportFailed with the reason,
+    ExportStopped once `stopped` says so.
+    """
+    with _started(script) as (process, log):
+        last = _follow(process, script, log, told, stopped)
+    if process.returncode:
+        raise ExportFailed(_reason(process.returncode, last, script.log))
+    return last
+
+
+@contextmanager
+def _started(script: Script) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
+    try:
+        log = script.log.open("ab", buffering=0)
+    except OSError as error:
+        raise ExportFailed(f"{script.log}: {error.strerror}; put that right") from error
+    with log:
+        process = subprocess.Popen(
+            script.command,
+            env=dict(script.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            yield process, log
+        finally:
+            _end(process)
+
+
+def _follow(
+    process: subprocess.Popen[bytes], script: Script, log: IO[bytes], told: Told, stopped: Callable[[], bool]
+) -> Event:
+    """Pass its events on until it has ended; the JVM may hold its standard output open for longer."""
+    deadline = time.monotonic() + script.seconds
+    last: Event = {}
+    before = b""
+    for line in _lines(process):
+        if stopped():
+            raise ExportStopped("the export was stopped; nothing is lost, the next run takes up where this one ended")
+        if time.monotonic() > deadline:
+            raise ExportFailed(
+                f"took longer than {script.seconds:g} s; raise PIPELINE_EXPORT_TIMEOUT, or see {script.log}"
+            )
+        if line and line != before:  # no more of a progress that makes none
+            before = line
+            with suppress(OSError):  # a full disk is the script's to say
+                log.write(line)
+            if event := _event(line):
+                last = event
+                told(event)
+    return last
+
+
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    """What it prints; nothing now and then, so that the caller can look around."""
+    assert process.stdout is not None  # noqa: S101  a pipe
+    printed: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    output = process.stdout
+
+    def read() -> None:
+        with output:
+            for line in output:
+                printed.put(line)
+
+    reader = threading.Thread(target=read, name="export output", daemon=True)
+    reader.start()
+    ended_at: float | None = None
+    while True:
+        try:
+            yield printed.get(timeout=_POLL)
+        except queue.Empty:
+            yield b""
+            if process.poll() is not None:
+                ended_at = ended_at or time.monotonic()
+                all_read = not reader.is_alive() or time.monotonic() - ended_at > REST_SECONDS
+                if all_read and printed.empty():
+                    return
+
+
+def _event(line: bytes) -> Event | None:
+    """A line of JSON with an event; None for what Spark or the JVM may print."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and "event" in found else None
+
+
+def _reason(code: int, last: Event, log: Path) -> str:
+    if last.get("event") == "failed":
+        return str(last.get("reason"))
+    if code < 0:
+        return f"killed by signal {-code}; its log is {log}"
+    return f"ended with status {code}: {_last_words(log)}; its log is {log}"
+
+
+def _last_words(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it said nothing"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the script, and with it the JVM and Spark's workers, which are in its process group."""
+    with suppress(ProcessLookupError):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(END_SECONDS)
+        deadline = time.monotonic() + REST_SECONDS
+        while time.monotonic() < deadline and _others(process.pid):
+            time.sleep(_POLL / 2)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _others(group: int) -> bool:
+    """Whether the group has members that run. Raises ProcessLookupError when it has none, not even dead ones."""
+    os.killpg(group, 0)
+    stats = [stat for entry in Path("/proc").glob("[0-9]*/stat") if (stat := _stat(entry))]
+    return not stats or any(state != "Z" and member == str(group) for state, _, member in stats)
+
+
+def _stat(path: Path) -> list[str] | None:
+    """State, parent and process group of a process."""
+    try:
+        return path.read_text().rpartition(") ")[2].split()[:3]
+    except OSError:
+        return None

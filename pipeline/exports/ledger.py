@@ -1,0 +1,147 @@
+"""The tables of exports, as the server sees them: runs, ranges, how far the lake is. Spark's side writes the ranges."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+import psycopg
+from psycopg import sql as composed
+from psycopg.rows import class_row
+
+from pipeline.config import Config
+from pipeline.db import Connection, sql
+from pipeline.errors import ExportFailed
+from pipeline.events.log import EventsTable
+from pipeline.exports.window import Window
+
+RUN_LOCK = 1_817_104_723
+"""First half of the advisory lock that a run's session holds; the second is the run's id."""
+
+Trigger = Literal["schedule", "command"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One start of the export. `state`: running, done, failed. `seconds`: how long it took, or runs already."""
+
+    id: int
+    trigger: str
+    state: str
+    holder: str
+    log: str | None
+    reason: str | None
+    started_at: datetime
+    finished_at: datetime | None
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Export:
+    """One range of seqs, the first excluded. `state`: writing, publishing, committed, failed. `files`: how many."""
+
+    id: int
+    run_id: int | None
+    after_seq: int
+    upto_seq: int
+    state: str
+    rows: int | None
+    bytes: int | None
+    files: int
+    directory: str
+    holder: str
+    reason: str | None
+    started_at: datetime
+    committed_at: datetime | None
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a committed range; `path` is below the lake's folder."""
+
+    path: str
+    dataset: str
+    schema: int
+    rows: int
+    bytes: int
+    sha256: str
+    first_seq: int
+    last_seq: int
+
+
+def present(connection: Connection) -> bool:
+    """Whether the database has these tables: an older version did not."""
+    row = connection.execute(sql("exports", "is_present")).fetchone()
+    return bool(row and row[0])
+
+
+def look(connection: Connection, config: Config) -> Window:
+    """How far the lake of these settings is. Raises ExportFailed when the events table or our tables are not there."""
+    table = EventsTable.parse(config.events_table)
+    query = composed.SQL(sql("exports", "look")).format(events=table.identifier)
+    try:
+        with connection.cursor(row_factory=class_row(Window)) as cursor:
+            return cursor.execute(query, {"directory": str(config.exports)}).fetchone() or Window()
+    except psycopg.errors.UndefinedTable as error:
+        if present(connection):
+            raise ExportFailed(
+                f"the events table {table} is not there; restore it, or correct PIPELINE_EVENTS_TABLE"
+            ) from error
+        raise ExportFailed(
+            "the pipeline database is not at the newest revision; run `pipeline migrate` first"
+        ) from error
+
+
+def begin_run(connection: Connection, trigger: Trigger) -> int:
+    """A new run, which counts as running as long as this session lives; returns its id."""
+    parameters = {"trigger": trigger, "holder": f"{platform.node()} (pid {os.getpid()})", "lock": RUN_LOCK}
+    with connection.transaction():
+        connection.execute(sql("exports", "end_lost_runs"), parameters)
+        row = connection.execute(sql("exports", "begin_run"), parameters).fetchone()
+    assert row is not None  # noqa: S101  insert … returning
+    return int(row[0])
+
+
+def set_log(connection: Connection, run: int, log: str) -> None:
+    """Say where the run's log is."""
+    connection.execute(sql("exports", "set_log"), {"run": run, "log": log})
+
+
+def finish_run(connection: Connection, run: int, reason: str | None) -> None:
+    """The run has ended: well, or for a reason."""
+    state = "failed" if reason else "done"
+    connection.execute(sql("exports", "finish_run"), {"run": run, "state": state, "reason": reason})
+
+
+def runs(connection: Connection, limit: int, *states: str) -> list[Run]:
+    """The newest runs first; of these states, or of all."""
+    chosen = list(states or ("running", "done", "failed"))
+    with connection.cursor(row_factory=class_row(Run)) as cursor:
+        return cursor.execute(
+            sql("exports", "list_runs"), {"limit": limit, "lock": RUN_LOCK, "states": chosen}
+        ).fetchall()
+
+
+def exports(connection: Connection, limit: int | None) -> list[Export]:
+    """The newest ranges first."""
+    with connection.cursor(row_factory=class_row(Export)) as cursor:
+        return cursor.execute(sql("exports", "list_exports"), {"id": None, "limit": limit}).fetchall()
+
+
+def export(connection: Connection, number: int) -> tuple[Export, list[File]]:
+    """One range and its files. Raises ExportFailed when there is none of this id."""
+    with connection.cursor(row_factory=class_row(Export)) as cursor:
+        found = cursor.execute(sql("exports", "list_exports"), {"id": number, "limit": 1}).fetchone()
+    if found is None:
+        raise ExportFailed(f"there is no export {number}; `pipeline export list` shows those there are")
+    with connection.cursor(row_factory=class_row(File)) as files:
+        return found, files.execute(sql("exports", "export_files"), {"id": number}).fetchall()
+
+
+def keyless_tables(connection: Connection) -> list[str]:
+    """`schema.table` of those that have no current state, since nothing tells which row a change is of."""
+    return [f"{schema}.{name}" for schema, name in connection.execute(sql("exports", "keyless_tables")).fetchall()]

@@ -1,0 +1,18 @@
+-- The newest runs; one whose session is gone has failed, whether or not somebody has noted that.
+select r.id, r.trigger,
+    case when lost.is_lost then 'failed' else r.state end as state,
+    r.holder, r.log,
+    case when lost.is_lost then 'its process ended' else r.reason end as reason,
+    r.started_at, r.finished_at,
+    extract(epoch from coalesce(r.finished_at, case when not lost.is_lost then now() end) - r.started_at)::float8 as seconds
+from pipeline.export_runs r
+cross join lateral (
+    select r.state = 'running' and not exists (
+        select from pg_locks l
+        where l.locktype = 'advisory' and l.objsubid = 2 and l.classid::bigint = %(lock)s and l.objid::bigint = r.id
+            and l.database = (select oid from pg_database where datname = current_database())
+    ) as is_lost
+) lost
+where r.state = any(%(states)s)
+order by r.id desc
+limit %(limit)s

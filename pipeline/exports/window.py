@@ -1,0 +1,41 @@
+"""How far the lake is behind the log, and when it is looked at next. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pipeline import cron
+
+
+@dataclass(frozen=True)
+class Window:
+    """Seqs that are not exported yet: `exported_upto` < seq <= `head`.
+
+    `known`: whether the folder is a lake already. `states_behind`: changes are exported that a table's current state
+    lacks. `holder`: who exports to the lake at this moment.
+    """
+
+    head: int = 0
+    exported_upto: int = 0
+    known: bool = False
+    states_behind: bool = False
+    holder: str | None = None
+
+    @property
+    def behind(self) -> int:
+        """Seqs from the last exported to the newest; an upper bound of events, since there are gaps."""
+        return max(0, self.head - self.exported_upto)
+
+    @property
+    def anything_new(self) -> bool:
+        """Whether a run would move anything."""
+        return self.behind > 0 or self.states_behind
+
+
+def next_run(schedule: str, now: datetime) -> datetime | None:
+    """When the schedule comes next after `now`; None when it is off."""
+    if schedule == cron.OFF:
+        return None
+    found: datetime | None = cron.parse(schedule).get_next_fire_time(None, now)
+    return found

@@ -1,0 +1,95 @@
+"""`spark-submit export.py`, or `pipeline export run`, which starts it: bring the lake up to the head of the log.
+
+What it does is printed as JSON, one event a line. Exit status 0: everything up to the head is in the lake; 1: not, and
+the last line says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lake import changes, ledger, plan, state
+from lake.cluster import session
+from lake.errors import ExportError
+from lake.folder import Folder
+from pyspark_sequin_events import catalog
+
+
+def main(argv: list[str]) -> int:
+    """Run an export as the arguments say."""
+    arguments = _arguments(argv)
+    dsn = os.environ.get("PIPELINE_DATABASE_DSN", "")
+    try:
+        if not dsn:
+            raise ExportError("PIPELINE_DATABASE_DSN is not set; it names the pipeline database")
+        run(dsn, arguments)
+    except ExportError as error:
+        say("failed", reason=str(error))
+        return 1
+    return 0
+
+
+def run(dsn: str, arguments: argparse.Namespace) -> None:
+    """Export up to the head that was there at the beginning, then bring the states there.
+
+    Without anything new, Spark is not started.
+    """
+    with ledger.opened(dsn) as book, catalog.connect(dsn) as connection:
+        lake = changes.open_lake(book, Folder(arguments.export_dir), arguments.events_table)
+        state.recover(lake)
+        after = book.exported_upto(lake.id)
+        head = catalog.head(connection, arguments.events_table)
+        if after >= head and not state.outdated(lake):  # a crash may have come between an export and its fold
+            say("done", exported_upto=after, rows=0)
+            return
+        todo = list(changes.ranges(after, head, arguments.range_rows))
+        say("begins", after_seq=after, upto_seq=head, ranges=len(todo))
+        rows = 0
+        with session(arguments.master, "pipeline export") as spark:
+            say("spark", application=spark.sparkContext.applicationId)
+            for number, bounds in enumerate(todo, 1):
+                files = changes.export(
+                    spark,
+                    lake,
+                    connection,
+                    dsn,
+                    bounds,
+                    run=arguments.run,
+                    rows_per_file=arguments.rows_per_file,
+                    told=partial(tell, number, len(todo)),
+                )
+                rows += sum(file.rows for file in files)
+                say("committed", range=number, ranges=len(todo), upto_seq=bounds[1], files=len(files), rows=rows)
+            state.fold_all(spark, lake, lambda made: say("state", **vars(made)))
+        say("done", exported_upto=max(after, head), rows=rows)
+
+
+def tell(number: int, ranges: int, now: changes.Progress) -> None:
+    """How far a range is."""
+    say("progress", range=number, ranges=ranges, **vars(now))
+
+
+def say(event: str, **values: Any) -> None:
+    """One line of JSON."""
+    print(json.dumps({"event": event, **values}), flush=True)
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="export.py", description=__doc__)
+    parser.add_argument("--export-dir", type=Path, required=True, help="the lake: a local or shared folder")
+    parser.add_argument("--events-table", default="public.sequin_events", help="schema.table (default: %(default)s)")
+    parser.add_argument("--master", help="Spark master; default: what spark-submit says")
+    parser.add_argument("--run", type=int, help="id in pipeline.export_runs, when the server starts this")
+    parser.add_argument("--range-rows", type=int, default=changes.RANGE_ROWS, help="seqs exported at once")
+    parser.add_argument("--rows-per-file", type=int, default=plan.ROWS_PER_FILE, help="the most rows of a file")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

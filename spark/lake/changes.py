@@ -1,0 +1,193 @@
+"""The change export: ranges of the log, one after the other, each into the lake once.
+
+A range goes through the ledger's states. `writing`: tasks write files where no reader looks; whatever ends here is
+swept away. `publishing`: the ledger knows every file and its checksum, so whoever comes next can finish the moves; none
+of the files was visible before, none will be written again. `committed`: all are in place.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from adbc_driver_postgresql import dbapi
+from pyspark.sql import SparkSession
+
+from lake import layout, plan
+from lake.cluster import each
+from lake.errors import ExportError, Inexact, TargetUnfit
+from lake.folder import Folder, manifest, schema_content
+from lake.ledger import Ledger
+from lake.writing import WrittenFile, write
+
+RANGE_ROWS = 4_000_000
+"""Seqs that are exported at once: what a crash can cost, and what the driver plans at a time."""
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A folder with its ledger, ours alone as long as the ledger's session lives."""
+
+    id: uuid.UUID
+    folder: Folder
+    ledger: Ledger
+    events_table: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Of a range: its bounds, rows in it, rows in tasks that have ended."""
+
+    after_seq: int
+    upto_seq: int
+    rows: int
+    done: int
+
+
+def open_lake(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
+    """Find or make the lake in `folder`, take its lock, and finish or sweep away what an earlier exporter left.
+
+    Raises TargetUnfit for a folder of somebody else, ExportRunning while another exporter is at work.
+    """
+    folder.require_writable()
+    lake = _identify(ledger, folder, events_table)
+    ledger.lock(lake.id)
+    _write_schemas(lake, *(export["schemas"] for export in ledger.committed(lake.id)))
+    _recover(lake)
+    folder.clear_staging()
+    _write_manifest(lake)
+    return lake
+
+
+def ranges(after: int, head: int, step: int = RANGE_ROWS) -> Iterator[tuple[int, int]]:
+    """From `after` to `head`, none longer than `step`."""
+    for start in range(after, head, step):
+        yield start, min(start + step, head)
+
+
+def export(
+    spark: SparkSession,
+    lake: Lake,
+    connection: dbapi.Connection,
+    dsn: str,
+    bounds: tuple[int, int],
+    *,
+    run: int | None,
+    rows_per_file: int,
+    told: Callable[[Progress], None],
+) -> list[WrittenFile]:
+    """Export one range; returns its files. Raises ExportError, after which the range is not in the lake."""
+    number = lake.ledger.begin(lake.id, *bounds, run)
+    try:
+        parts = plan.parts(connection, dsn, lake.events_table, *bounds)
+        folder = lake.folder.path.absolute() / layout.export_staging(number)
+        pieces = [piece for part in parts for piece in part.pieces(str(folder), rows_per_file)]
+        rows = sum(part.rows for part in parts)
+        average = rows / max(1, len(pieces))
+        told(Progress(*bounds, rows, 0))
+        results = each(spark, write, pieces, lambda done: told(Progress(*bounds, rows, round(done * average))))
+        files = [file for result in results for file in result]
+        _require_all(parts, files)
+    except (ExportError, dbapi.Error) as error:
+        lake.ledger.fail(number, str(error))
+        lake.folder.clear_staging()
+        raise
+    publish(lake, number, files, plan.datasets(parts))
+    told(Progress(*bounds, rows, rows))
+    return files
+
+
+def publish(lake: Lake, number: int, files: list[WrittenFile], schemas: dict[str, Any]) -> None:
+    """Make staged files part of the lake."""
+    root = lake.folder.path.absolute()
+    entries = [
+        {
+            "path": layout.change_file(file.dataset, file.version, file.date, file.first_seq, file.last_seq),
+            "staged": str(Path(file.path).relative_to(root)),
+            "dataset": file.dataset,
+            "schema": file.version,
+            "rows": file.rows,
+            "bytes": file.bytes,
+            "sha256": file.sha256,
+            "first_seq": file.first_seq,
+            "last_seq": file.last_seq,
+        }
+        for file in files
+    ]
+    lake.ledger.publish(number, entries, schemas)
+    _write_schemas(lake, schemas)
+    lake.folder.move_in(entries)
+    lake.ledger.commit(number)
+    lake.folder.clear_staging()
+    _write_manifest(lake)
+
+
+def _identify(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
+    known = ledger.lakes()
+    directory = str(folder.path.absolute())
+    found = folder.identity()
+    if found is None:
+        here = [lake for lake, row in known.items() if row["directory"] == directory]
+        found = here[0] if here else None
+        if found is None or not ledger.exported_upto(found):
+            folder.require_empty()
+        found = found or ledger.add_lake(directory, events_table)
+        known = ledger.lakes()
+    if found not in known:
+        raise TargetUnfit(
+            f"{directory} is the lake of another pipeline database, or of this one before it was restored; "
+            "name another PIPELINE_EXPORT_DIR"
+        )
+    if known[found]["events_table"] != events_table:
+        raise TargetUnfit(
+            f"{directory} holds exports of {known[found]['events_table']}, not of {events_table}; "
+            "name another PIPELINE_EXPORT_DIR"
+        )
+    if known[found]["directory"] != directory:
+        ledger.moved(found, directory)
+    return Lake(found, folder, ledger, events_table)
+
+
+def _recover(lake: Lake) -> None:
+    for unfinished in lake.ledger.unfinished(lake.id):
+        if unfinished.state == "publishing":
+            _write_schemas(lake, unfinished.schemas)
+            try:
+                lake.folder.move_in(unfinished.files)
+            except Inexact as error:
+                lake.folder.move_out(unfinished.files)
+                lake.ledger.fail(unfinished.id, f"its process ended, and {error}")
+            else:
+                lake.ledger.commit(unfinished.id)
+        else:
+            lake.ledger.fail(unfinished.id, "its process ended before all was written")
+
+
+def _require_all(parts: list[plan.Part], files: list[WrittenFile]) -> None:
+    for part in parts:
+        written = sum(file.rows for file in files if (file.dataset, file.version) == (part.dataset, part.version))
+        if written != part.rows:
+            raise Inexact(f"{part.dataset}: {written} rows were written of {part.rows}; nothing of it was published")
+
+
+def _write_schemas(lake: Lake, *exports: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+    """Before files with new columns are in place: they would not fit for a reader that knows the old ones.
+
+    `exports`: their schemas as the ledger has them, oldest first; a version's columns only get more and wider.
+    """
+    newest = {
+        layout.schema_file(dataset, int(version)): schema["columns"]
+        for schemas in exports
+        for dataset, versions in schemas.items()
+        for version, schema in versions.items()
+    }
+    for path, columns in newest.items():
+        lake.folder.write(path, schema_content(columns))
+
+
+def _write_manifest(lake: Lake) -> None:
+    exports = lake.ledger.committed(lake.id)
+    lake.folder.write(layout.MANIFEST, manifest(lake.id, lake.events_table, exports))

@@ -1,0 +1,148 @@
+"""The lake's folder on disk: whose it is, files moved in one by one and durably, the manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lake import layout
+from lake.errors import ExportError, Inexact, TargetUnfit
+from pyspark_sequin_events.reading import arrow_schema
+
+
+class Folder:
+    """A lake at `path`. Every OSError leaves as TargetUnfit, which names the path and the reason."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def identity(self) -> uuid.UUID | None:
+        """Which lake this is, from its manifest; None for a folder that is new or empty. Raises TargetUnfit."""
+        manifest = self.path / layout.MANIFEST
+        try:
+            return uuid.UUID(json.loads(manifest.read_bytes())["lake"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            raise TargetUnfit(f"{manifest} is not a manifest of ours; name another PIPELINE_EXPORT_DIR") from None
+        except OSError as error:
+            raise _unfit(manifest, error) from error
+
+    def require_writable(self) -> None:
+        """Try it, before a range is begun. Raises TargetUnfit."""
+        staging = self.path / layout.STAGING
+        try:
+            staging.mkdir(parents=True, exist_ok=True)
+            probe = staging / f"probe-{uuid.uuid4().hex}"
+            probe.write_bytes(b"\0" * 4096)
+            probe.unlink()
+        except OSError as error:
+            raise _unfit(self.path, error) from error
+
+    def require_empty(self) -> None:
+        """Nothing of anybody may be in a folder that becomes a lake. Raises TargetUnfit."""
+        try:
+            found = sorted(entry.name for entry in self.path.iterdir() if entry.name != layout.STAGING)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _unfit(self.path, error) from error
+        if found:
+            raise TargetUnfit(f"{self.path} holds {found[0]}, which is not ours; name an empty PIPELINE_EXPORT_DIR")
+
+    def move_in(self, files: Iterable[Mapping[str, Any]]) -> None:
+        """Put staged files in their places; those that are there already stay. Raises Inexact when one is gone."""
+        folders = set()
+        for file in files:
+            staged, place = self.path / file["staged"], self.path / file["path"]
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                folders |= {self.path / parent for parent in Path(file["path"]).parents}
+                staged.rename(place)
+            except FileNotFoundError as error:
+                if not self.holds(file):
+                    raise Inexact(f"{file['path']} is neither staged nor in its place") from error
+            except OSError as error:
+                raise _unfit(place, error) from error
+        for folder in folders:
+            _sync(folder)
+
+    def move_out(self, files: Iterable[Mapping[str, Any]]) -> None:
+        """Take back what `move_in` put in place."""
+        for file in files:
+            (self.path / file["path"]).unlink(missing_ok=True)
+
+    def holds(self, file: Mapping[str, Any]) -> bool:
+        """Whether a published file is in place, byte for byte."""
+        place = self.path / file["path"]
+        try:
+            with place.open("rb") as stream:
+                return hashlib.file_digest(stream, "sha256").hexdigest() == str(file["sha256"])
+        except FileNotFoundError:
+            return False
+
+    def clear_staging(self) -> None:
+        """Remove what exports left that did not end."""
+        shutil.rmtree(self.path / layout.STAGING, ignore_errors=True)
+
+    def write(self, path: str, content: bytes) -> None:
+        """Replace a file at once and durably; unchanged content is left alone. Raises TargetUnfit."""
+        place = self.path / path
+        try:
+            if place.exists() and place.read_bytes() == content:
+                return
+            place.parent.mkdir(parents=True, exist_ok=True)
+            new = self.path / layout.STAGING / f"{uuid.uuid4().hex}.new"
+            new.parent.mkdir(parents=True, exist_ok=True)
+            with new.open("wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            new.replace(place)
+            _sync(place.parent)
+        except OSError as error:
+            raise _unfit(place, error) from error
+
+
+def schema_content(columns: Mapping[str, str]) -> bytes:
+    """What `layout.schema_file` holds: the columns, and the date of the folders."""
+    sink = pa.BufferOutputStream()
+    pq.write_metadata(arrow_schema({**columns, "date": "date"}), sink)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def manifest(lake: uuid.UUID, events_table: str, exports: Iterable[Mapping[str, Any]]) -> bytes:
+    """What is committed, for readers that do not ask the ledger."""
+    upto = 0
+    datasets: dict[str, dict[str, Any]] = {}
+    for export in exports:
+        upto = export["upto_seq"]
+        for name, schemas in export["schemas"].items():
+            datasets.setdefault(name, {"schemas": {}, "files": []})["schemas"].update(schemas)
+        for file in export["files"]:
+            shown = {key: value for key, value in file.items() if key not in ("staged", "dataset")}
+            datasets[file["dataset"]]["files"].append(shown)
+    content = {"lake": str(lake), "events_table": events_table, "exported_upto": upto, "datasets": datasets}
+    return json.dumps(content, indent=1, ensure_ascii=False).encode()
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _unfit(path: Path, error: OSError) -> ExportError:
+    return TargetUnfit(f"{path}: {error.strerror}; put that right, or name another PIPELINE_EXPORT_DIR")

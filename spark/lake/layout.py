@@ -1,0 +1,62 @@
+"""Where things are in a lake. Pure: names in, names out.
+
+manifest.json                                  what is committed
+changes/<schema>.<table>/date=2026-11-21/      the changes of a table, Parquet
+changes/<schema>.<table>/schema=2/date=…/      its changes after an incompatible change of its columns
+changes/<schema>.<table>/_common_metadata      the columns of all files of that version, in their widest types
+current/<schema>.<table>/latest/               the table as it is now, as far as it was exported
+messages/date=…/                               logical messages
+.staging/                                      files that readers must not see yet
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+MANIFEST = "manifest.json"
+STAGING = ".staging"
+MESSAGES = "messages"
+UNTYPED = 0
+"""Schema version of rows whose table has no history: a record as JSON text."""
+_MOST_BYTES = 200
+"""Of a folder's name; file systems allow 255."""
+
+
+def dataset(schema: str, table: str) -> str:
+    """`schema.table`, with what a path, Hive's partitions or a glob would take for something else as %XX."""
+    name = f"{_escaped(schema)}.{_escaped(table)}"
+    if len(name.encode()) > _MOST_BYTES:
+        digest = hashlib.sha256(f"{schema}\0{table}".encode()).hexdigest()[:16]
+        name = f"{name.encode()[: _MOST_BYTES - 17].decode(errors='ignore')}~{digest}"
+    return name
+
+
+def changes(dataset: str, version: int = 1) -> str:
+    """The folder of one schema version of a dataset; versions never share one."""
+    base = MESSAGES if dataset == MESSAGES else f"changes/{dataset}"
+    return base if version == 1 else f"{base}/schema={version}"
+
+
+def change_file(dataset: str, version: int, date: str, first_seq: int, last_seq: int) -> str:
+    """Path of a file of changes: their names sort as their seqs do."""
+    return f"{changes(dataset, version)}/date={date}/{first_seq:020d}-{last_seq:020d}.parquet"
+
+
+def schema_file(dataset: str, version: int) -> str:
+    """Path of a Parquet file without rows, where Spark looks for a dataset's columns; others pass over `_…`."""
+    return f"{changes(dataset, version)}/_common_metadata"
+
+
+def export_staging(export_id: int) -> str:
+    """Where an export writes before it publishes."""
+    return f"{STAGING}/export-{export_id}"
+
+
+def current(dataset: str) -> str:
+    """The folder of a table's current state."""
+    return f"current/{dataset}"
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"[^\w\-]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), name)

@@ -1,0 +1,173 @@
+"""The ledger in the pipeline database: which ranges of seq are in a lake, and who may write to it.
+
+Each step is one statement, committed synchronously before it returns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from adbc_driver_postgresql import dbapi
+
+from lake.errors import ExportError, ExportRunning, Fenced
+from pyspark_sequin_events import catalog
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """An export whose process ended before it was committed."""
+
+    id: int
+    after_seq: int
+    upto_seq: int
+    state: str
+    files: Sequence[Mapping[str, Any]]
+    schemas: Mapping[str, Any]
+
+
+def holder() -> str:
+    """Who we are, for others to read."""
+    return f"{platform.node()} (pid {os.getpid()})"
+
+
+class Ledger:
+    """One session, which holds the lake's lock as long as it lives."""
+
+    def __init__(self, connection: dbapi.Connection) -> None:
+        self._connection = connection
+        self._do("set synchronous_commit = on")
+
+    @property
+    def connection(self) -> dbapi.Connection:
+        """The session; it ends with the lock."""
+        return self._connection
+
+    def lakes(self) -> dict[uuid.UUID, dict[str, Any]]:
+        """Every lake of this pipeline database: `directory` and `events_table` by id."""
+        found = self._rows("select id::text, directory, events_table from pipeline.lakes")
+        return {uuid.UUID(row["id"]): row for row in found}
+
+    def add_lake(self, directory: str, events_table: str) -> uuid.UUID:
+        """A new lake, which holds nothing yet."""
+        made = uuid.uuid4()
+        self._do(
+            "insert into pipeline.lakes (id, directory, events_table) values ($1::text::uuid, $2, $3)",
+            (str(made), directory, events_table),
+        )
+        return made
+
+    def moved(self, lake: uuid.UUID, directory: str) -> None:
+        """The lake's folder has another path now."""
+        self._do("update pipeline.lakes set directory = $2 where id = $1::text::uuid", (str(lake), directory))
+
+    def lock(self, lake: uuid.UUID) -> None:
+        """Be the lake's only exporter until this session ends. Raises ExportRunning with the name of the other."""
+        found = self._rows(
+            "select pg_try_advisory_lock(hashtextextended('pipeline lake ' || $1, 0)) as locked", (str(lake),)
+        )
+        if not found[0]["locked"]:
+            others = self._rows(
+                "select holder, started_at::text from pipeline.exports where lake_id = $1::text::uuid"
+                " and state in ('writing', 'publishing') order by id desc limit 1",
+                (str(lake),),
+            )
+            who = f"{others[0]['holder']} since {others[0]['started_at']}" if others else "somebody"
+            raise ExportRunning(f"an export is running already: {who}; wait for it, or end it")
+
+    def exported_upto(self, lake: uuid.UUID) -> int:
+        """The last seq that is in the lake with all before it; 0 when nothing is."""
+        found = self._rows(
+            "select coalesce(max(upto_seq), 0) as seq from pipeline.exports"
+            " where lake_id = $1::text::uuid and state = 'committed'",
+            (str(lake),),
+        )
+        return int(found[0]["seq"])
+
+    def unfinished(self, lake: uuid.UUID) -> list[Unfinished]:
+        """Exports that neither ended well nor are known to have failed, oldest first."""
+        found = self._rows(
+            "select id, after_seq, upto_seq, state, coalesce(files, '[]')::text as files,"
+            " coalesce(schemas, '{}')::text as schemas from pipeline.exports"
+            " where lake_id = $1::text::uuid and state in ('writing', 'publishing') order by id",
+            (str(lake),),
+        )
+        return [
+            Unfinished(**{**row, "files": json.loads(row["files"]), "schemas": json.loads(row["schemas"])})
+            for row in found
+        ]
+
+    def begin(self, lake: uuid.UUID, after: int, upto: int, run: int | None) -> int:
+        """An export of that range; returns its id."""
+        found = self._rows(
+            "insert into pipeline.exports (lake_id, run_id, after_seq, upto_seq, holder)"
+            " values ($1::text::uuid, nullif($2::bigint, 0), $3, $4, $5) returning id",
+            (str(lake), run or 0, after, upto, holder()),
+        )
+        return int(found[0]["id"])
+
+    def publish(self, export: int, files: Sequence[Mapping[str, Any]], schemas: Mapping[str, Any]) -> None:
+        """From now on the export's files will be in the lake, whoever moves them there. Raises Fenced."""
+        self._step(
+            "update pipeline.exports set state = 'publishing', files = $2::text::jsonb, schemas = $3::text::json,"
+            " rows = $4, bytes = $5 where id = $1 and state = 'writing' returning id",
+            (
+                export,
+                json.dumps(files),
+                json.dumps(schemas),
+                sum(file["rows"] for file in files),
+                sum(file["bytes"] for file in files),
+            ),
+        )
+
+    def commit(self, export: int) -> None:
+        """All files of the export are in place. Raises Fenced."""
+        self._step(
+            "update pipeline.exports set state = 'committed', committed_at = now()"
+            " where id = $1 and state = 'publishing' returning id",
+            (export,),
+        )
+
+    def fail(self, export: int, reason: str) -> None:
+        """The export is given up; its range is free again."""
+        self._do(
+            "update pipeline.exports set state = 'failed', reason = $2, files = null"
+            " where id = $1 and state <> 'committed'",
+            (export, reason),
+        )
+
+    def committed(self, lake: uuid.UUID) -> list[dict[str, Any]]:
+        """Committed exports in order of seq, `files` and `schemas` parsed."""
+        found = self._rows(
+            "select id, after_seq, upto_seq, files::text, schemas::text, committed_at::text from pipeline.exports"
+            " where lake_id = $1::text::uuid and state = 'committed' order by after_seq",
+            (str(lake),),
+        )
+        return [{**row, "files": json.loads(row["files"]), "schemas": json.loads(row["schemas"])} for row in found]
+
+    def _step(self, statement: str, parameters: tuple[Any, ...]) -> None:
+        if not self._rows(statement, parameters):
+            raise Fenced(f"export {parameters[0]} was taken over by another exporter; this one publishes nothing")
+
+    def _rows(self, query: str, parameters: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
+        return catalog.rows(self._connection, query, parameters)
+
+    def _do(self, statement: str, parameters: tuple[Any, ...] = ()) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, parameters)
+
+
+@contextmanager
+def opened(dsn: str) -> Iterator[Ledger]:
+    """A ledger on a session of its own. Raises ExportError when the database does not answer or was not migrated."""
+    try:
+        with catalog.connect(dsn) as connection:
+            yield Ledger(connection)
+    except dbapi.Error as error:
+        raise ExportError(f"the pipeline database refused: {' '.join(str(error).split())}") from error

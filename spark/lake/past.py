@@ -1,0 +1,122 @@
+"""A table as it was at some seq, written to a folder of its own. Takes no lock: an export may run meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lake import layout
+from lake.changes import Lake
+from lake.errors import ExportError, TargetUnfit
+from lake.fold import fold
+from lake.folder import Folder
+from lake.ledger import Ledger
+from lake.state import Published
+from lake.state_folder import States, hand_over
+from lake.state_ledger import StateLedger
+from lake.state_plan import Folding, plan
+
+OUTPUTS = "states"
+"""Where in the lake states go that were asked for without a folder."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The state of a dataset as of `seq`, for the folder `output`."""
+
+    dataset: str
+    seq: int
+    output: Path
+
+
+def reading(ledger: Ledger, folder: Folder) -> Lake:
+    """The lake in `folder`, without its lock. Raises TargetUnfit when there is none of this database."""
+    found, known = folder.identity(), ledger.lakes()
+    if found is None or found not in known:
+        raise TargetUnfit(f"{folder.path} is no lake of this pipeline database; correct PIPELINE_EXPORT_DIR")
+    return Lake(found, folder, ledger, known[found]["events_table"])
+
+
+def wanted(lake: Lake, table: str, seq: int, output: Path | None) -> Wanted:
+    """What can be had. `table` is `schema.table`; no `output`: states/<dataset>/<seq> in the lake.
+
+    Raises ExportError for a table or seq that is not in the lake, a table without a key, and an output that holds
+    something.
+    """
+    exports = lake.ledger.committed(lake.id)
+    dataset = _require_exported(table, seq, lake.ledger.exported_upto(lake.id), exports)
+    if plan(dataset, exports, [], seq) is None:
+        raise ExportError(f"table {table} has no key as of seq {seq}, so it has no state; read its changes instead")
+    output = (output or lake.folder.path / OUTPUTS / dataset / str(seq)).absolute()
+    with _unfit(output):
+        if output.exists() and (found := sorted(entry.name for entry in output.iterdir())):
+            raise TargetUnfit(f"{output} holds {found[0]}; name a folder that is new or empty")
+    return Wanted(dataset, seq, output)
+
+
+def as_of(spark: SparkSession, lake: Lake, wanted: Wanted) -> Published:
+    """Write it, from the newest version that is not younger, or from nothing.
+
+    Raises ExportError, and leaves nothing then.
+    """
+    exports = lake.ledger.committed(lake.id)
+    while True:
+        kept = StateLedger(lake.ledger.connection, lake.id).committed(wanted.dataset)
+        folding = plan(wanted.dataset, exports, kept, wanted.seq)
+        assert folding is not None, wanted  # noqa: S101  `wanted` has seen to that
+        try:
+            return _written(spark, lake, folding, wanted.output)
+        except ExportError:
+            kept = StateLedger(lake.ledger.connection, lake.id).committed(wanted.dataset)
+            if folding.base is None or folding.base in kept:
+                raise  # else an exporter has dropped the base while we read it
+
+
+def _written(spark: SparkSession, lake: Lake, folding: Folding, output: Path) -> Published:
+    root = lake.folder.path.absolute()
+    base = States(root, folding.dataset).version(folding.after)
+    with _staging(output) as staging:
+        folded = fold(spark, root, base, folding, staging)
+        files = hand_over(output, folded.written, [base / file.name for file in folded.kept], folding.seq)
+    rows = sum(file.rows for file in (*files, *folded.kept))
+    return Published(folding.dataset, folding.seq, rows, folded.buckets, len(files))
+
+
+def _require_exported(table: str, seq: int, upto: int, exports: Sequence[Mapping[str, Any]]) -> str:
+    schema, _, name = table.partition(".")
+    dataset = layout.dataset(schema, name)
+    if not schema or not name:
+        raise ExportError(f"table {table} is not a whole name; write schema.table")
+    if not any(dataset in export["schemas"] for export in exports):
+        raise ExportError(f"table {table} is not in the lake; name one that has been exported")
+    if not 0 < seq <= upto:
+        raise ExportError(f"seq {seq} is not in the lake, which holds 1 to {upto}; name one of those, or export more")
+    return dataset
+
+
+@contextmanager
+def _staging(output: Path) -> Iterator[Path]:
+    """A folder in `output` for files that are not whole; when that fails, nothing is left of either."""
+    staging = output / layout.STAGING
+    with _unfit(output):
+        staging.mkdir(parents=True)
+    try:
+        yield staging
+    except BaseException:
+        shutil.rmtree(output, ignore_errors=True)
+        raise
+    shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextmanager
+def _unfit(output: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TargetUnfit(f"{output}: {error.strerror}; name another folder") from error

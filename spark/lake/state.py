@@ -1,0 +1,120 @@
+"""The current state of each table with a key.
+
+A version goes through the ledger's states. `writing`: files are made where no reader looks, then the whole folder is
+renamed into place. `committed`: the folder stays, and `latest` comes to name it. Whatever a crash leaves, `latest`
+names a whole version, and `recover` does the rest.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from adbc_driver_postgresql import dbapi
+from pyspark.sql import SparkSession
+
+from lake import layout
+from lake.changes import Lake
+from lake.errors import ExportError
+from lake.fold import Folded, fold
+from lake.state_folder import States, datasets
+from lake.state_ledger import StateLedger
+from lake.state_plan import Folding, behind, plan
+
+KEPT = 3
+"""Versions of each table's state that stay, the newest included."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A state as of `seq`: its rows, in how many buckets, and how many of those are new files."""
+
+    dataset: str
+    seq: int
+    rows: int
+    buckets: int
+    rewritten: int
+
+
+def recover(lake: Lake) -> None:
+    """Finish or sweep away what an earlier exporter left. The lake's lock is held, nothing is being written."""
+    root, book = _root(lake), _book(lake)
+    book.fail_unfinished()
+    versions = book.committed()
+    for dataset in datasets(root):
+        seqs = [version.seq for version in versions if version.dataset == dataset]
+        states = States(root, dataset)
+        if seqs:
+            states.point(max(seqs))
+        states.sweep(seqs)
+
+
+def outdated(lake: Lake) -> list[str]:
+    """Datasets with a key whose exported changes are newer than their state."""
+    return behind(lake.ledger.committed(lake.id), _book(lake).committed())
+
+
+def fold_all(spark: SparkSession, lake: Lake, told: Callable[[Published], None]) -> None:
+    """Bring every state up to what is exported. Raises ExportError of the first that fails, after the others."""
+    failed: list[ExportError] = []
+    seq = lake.ledger.exported_upto(lake.id)
+    for dataset in outdated(lake):
+        try:
+            published = _advance(spark, lake, dataset, seq)
+        except ExportError as error:
+            failed.append(type(error)(f"the state of {dataset}: {error}"))
+        else:
+            told(published)
+    if failed:
+        raise failed[0]
+
+
+def publish(lake: Lake, version: int, folding: Folding, folded: Folded) -> Published:
+    """Make what a fold wrote the newest state of its table, and drop versions that are too many."""
+    root, book = _root(lake), _book(lake)
+    states = States(root, folding.dataset)
+    staged = _staging(lake, version) / "version"
+    kept = [_base_folder(lake, folding) / file.name for file in folded.kept]
+    files = [*states.assemble(staged, folding.seq, folded.written, kept), *folded.kept]
+    states.put_in_place(staged, folding.seq)
+    book.commit(version, folded, files)
+    states.point(folding.seq)
+    versions = book.committed(folding.dataset)
+    for old in versions[:-KEPT]:
+        book.drop(old.id)
+    states.sweep([each.seq for each in versions[-KEPT:]])
+    rows = sum(file.rows for file in files)
+    return Published(folding.dataset, folding.seq, rows, folded.buckets, len(folded.written))
+
+
+def _advance(spark: SparkSession, lake: Lake, dataset: str, seq: int) -> Published:
+    folding = plan(dataset, lake.ledger.committed(lake.id), _book(lake).committed(dataset), seq)
+    assert folding is not None, dataset  # noqa: S101  it has a key, as `outdated` found
+    version = _book(lake).begin(folding)
+    staging = _staging(lake, version)
+    try:
+        folded = fold(spark, _root(lake), _base_folder(lake, folding), folding, staging)
+        return publish(lake, version, folding, folded)
+    except (ExportError, dbapi.Error) as error:
+        _book(lake).fail(version, str(error))
+        raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _root(lake: Lake) -> Path:
+    return lake.folder.path.absolute()
+
+
+def _book(lake: Lake) -> StateLedger:
+    return StateLedger(lake.ledger.connection, lake.id)
+
+
+def _staging(lake: Lake, version: int) -> Path:
+    return _root(lake) / layout.STAGING / f"state-{version}"
+
+
+def _base_folder(lake: Lake, folding: Folding) -> Path:
+    return States(_root(lake), folding.dataset).version(folding.after)

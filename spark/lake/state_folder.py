@@ -1,0 +1,149 @@
+"""The folders of states: a version is put in place whole, `latest` names the newest, the last few are kept.
+
+    current/<schema>.<table>/latest            -> v00000000000000000123
+    current/<schema>.<table>/v00000000000000000123/bucket-03-00000000000000000123.parquet
+
+The number in a file's name is the seq of the version that it was written for: a bucket that did not change keeps its
+name in later versions, one that did has another.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lake import layout
+from lake.errors import TargetUnfit
+from lake.state_plan import BucketFile
+from lake.state_writing import WrittenBucket
+
+LATEST = "latest"
+
+
+def version_name(seq: int) -> str:
+    """Of the folder of a version: names sort as seqs do."""
+    return f"v{seq:020d}"
+
+
+def bucket_file(written: WrittenBucket, seq: int) -> BucketFile:
+    """A file of the version as of `seq`."""
+    name = f"bucket-{written.bucket:02d}-{seq:020d}.parquet"
+    return BucketFile(name, written.bucket, written.rows, written.bytes, written.sha256)
+
+
+class States:
+    """The states of one dataset, in the lake at `root`. Every OSError leaves as TargetUnfit."""
+
+    def __init__(self, root: Path, dataset: str) -> None:
+        self.folder = root / layout.current(dataset)
+        self._staging = root / layout.STAGING
+
+    def version(self, seq: int) -> Path:
+        """Where a version is."""
+        return self.folder / version_name(seq)
+
+    def assemble(
+        self, staged: Path, seq: int, written: Iterable[WrittenBucket], kept: Iterable[Path]
+    ) -> list[BucketFile]:
+        """Make `staged` the folder of a version: files just written under their names, and links to others."""
+        with _unfit(staged):
+            staged.mkdir(parents=True, exist_ok=True)
+            files = []
+            for bucket in written:
+                file = bucket_file(bucket, seq)
+                os.rename(bucket.path, staged / file.name)
+                files.append(file)
+            for path in kept:
+                _link(path, staged / path.name)
+            _sync(staged)
+        return files
+
+    def put_in_place(self, staged: Path, seq: int) -> None:
+        """Rename the whole version to where readers look, but for `latest`."""
+        with _unfit(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _sync(self.folder.parent)
+            os.rename(staged, self.version(seq))
+            _sync(self.folder)
+
+    def point(self, seq: int) -> None:
+        """`latest` names that version from now on; readers see the old one or the new one."""
+        with _unfit(self.folder / LATEST):
+            if self.pointed_at() == version_name(seq):
+                return
+            self._staging.mkdir(parents=True, exist_ok=True)
+            link = self._staging / f"latest-{uuid.uuid4().hex}"
+            link.symlink_to(version_name(seq))
+            os.replace(link, self.folder / LATEST)
+            _sync(self.folder)
+
+    def pointed_at(self) -> str | None:
+        """The name of the folder that `latest` names; None when there is none."""
+        try:
+            return os.readlink(self.folder / LATEST)
+        except FileNotFoundError:
+            return None
+
+    def sweep(self, kept: Collection[int]) -> None:
+        """Remove versions that are not among these, nor named by `latest`."""
+        with _unfit(self.folder):
+            if not self.folder.is_dir():
+                return
+            names = {version_name(seq) for seq in kept} | {self.pointed_at()}
+            for found in self.folder.iterdir():
+                if re.fullmatch(r"v\d{20}", found.name) and found.name not in names:
+                    shutil.rmtree(found)
+
+
+def hand_over(output: Path, written: Iterable[WrittenBucket], kept: Iterable[Path], seq: int) -> list[BucketFile]:
+    """Put files into a folder that is not the lake's: nothing there is linked to what the lake holds."""
+    with _unfit(output):
+        files = []
+        for bucket in written:
+            file = bucket_file(bucket, seq)
+            os.rename(bucket.path, output / file.name)
+            files.append(file)
+        for path in kept:
+            shutil.copyfile(path, output / path.name)
+        _sync(output)
+    return files
+
+
+def datasets(root: Path) -> list[str]:
+    """Those that have a folder of states."""
+    try:
+        return sorted(entry.name for entry in (root / layout.current("")).iterdir() if entry.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+@contextmanager
+def _unfit(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TargetUnfit(
+            f"{path}: {error.strerror or error}; put that right, or name another PIPELINE_EXPORT_DIR"
+        ) from error
+
+
+def _link(path: Path, to: Path) -> None:
+    """Some file systems have no links."""
+    try:
+        os.link(path, to)
+    except OSError:
+        shutil.copyfile(path, to)
+        _sync(to)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,133 @@
+"""The values that an update left out of the log because it did not change them: where they were last known.
+
+A value may have been left out many times, and its row have had other keys since; the steps of each key, in order, say
+which change supplies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from lake.recast import column, with_texts
+
+
+def steps(entries: DataFrame) -> DataFrame:
+    """What each change does to each key that it names, slim.
+
+    record_pk, seq; `live`: a row has that key now; `left`: its row has another key from now on; `arrived`: the row had
+    another key before; `unchanged_columns`, never null.
+    """
+    update = F.col("action") == "update"
+    arrived = F.coalesce(update & (F.col("previous_record_pk") != F.col("record_pk")), F.lit(False))
+    here = _step(F.col("record_pk"), F.col("action") != "delete", F.lit(False))
+    there = F.when(arrived, _step(F.col("previous_record_pk"), F.lit(False), F.lit(True)))
+    unchanged = F.when(update, F.col("unchanged_columns"))
+    return entries.select(
+        "seq",
+        arrived.alias("arrived"),
+        F.coalesce(unchanged, F.array().cast("array<string>")).alias("unchanged_columns"),
+        F.explode(F.array_compact(F.array(here, there))).alias("step"),
+    ).select("seq", "arrived", "unchanged_columns", "step.*")
+
+
+def filled(
+    rows: DataFrame, entries: DataFrame, winners: DataFrame, base: DataFrame | None, names: Mapping[int, str]
+) -> DataFrame:
+    """`rows`, changes that are the last of their key, with the values of the columns they name as unchanged.
+
+    `entries` are all changes, `winners` the last step of each key, `names` the columns that any of them left out, by
+    number. A value that was never seen is null.
+    """
+    asked = _asked(steps(entries), names)
+    links = _resolved(asked.where("left").drop("left"))
+    live = winners.where("live").select("seq", F.col("record_pk").alias("holder"))
+    questions = _linked(asked.where(~F.col("left")).drop("left").join(live, ["seq", "holder"]), links)
+    seen = entries.where(F.col("action") != "delete").withColumnRenamed("seq", "at")
+    answers = _answers(questions.where("at is not null"), seen, ["at", "holder"], names)
+    if base is not None:
+        answers = answers.union(_answers(questions.where("at is null"), base, ["holder"], names))
+    found = [
+        F.first(F.when(F.col("number") == number, F.struct(F.col(column(number)).alias("value"), "text")), True).alias(
+            f"found{number}"
+        )
+        for number in names
+    ]
+    return _put_in(rows.join(answers.groupBy("seq").agg(*found), "seq", "left"), rows.columns, names)
+
+
+def _step(record_pk: Column, live: Column, left: Column) -> Column:
+    return F.struct(record_pk.alias("record_pk"), live.alias("live"), left.alias("left"))
+
+
+def _asked(taken: DataFrame, names: Mapping[int, str]) -> DataFrame:
+    """For each step and column left out: the seq `at` which its `holder`'s row got a value or came from another key.
+
+    At null the row is from before the fold. For a step that leaves a key it is asked what the row had there.
+    """
+    of_key = Window.partitionBy("record_pk").orderBy("seq")
+    upto_now = of_key.rowsBetween(Window.unboundedPreceding, 0)
+    before = of_key.rowsBetween(Window.unboundedPreceding, -1)
+    suppliers = []
+    for number, name in names.items():
+        omits = F.array_contains("unchanged_columns", name)
+        supplies = F.when(F.col("left") | ~F.col("live") | F.col("arrived") | ~omits, F.col("seq"))
+        at = F.when(F.col("left"), F.last(supplies, True).over(before)).otherwise(F.last(supplies, True).over(upto_now))
+        suppliers.append(F.struct(F.lit(number).alias("number"), at.alias("at"), omits.alias("omits")))
+    return (
+        taken.select("seq", "left", F.col("record_pk").alias("holder"), F.array(*suppliers).alias("suppliers"))
+        .select("seq", "left", "holder", F.explode("suppliers").alias("supplier"))
+        .where("supplier.omits")
+        .select("seq", "left", "holder", "supplier.number", "supplier.at")
+    )
+
+
+def _resolved(links: DataFrame) -> DataFrame:
+    """Links that lead to a value, each in place of the chain of key changes that begins with it.
+
+    Every round halves the chains.
+    """
+    links = links.localCheckpoint()
+    while links.join(_renamed(links), ["at", "number"], "left_semi").take(1):
+        links = _linked(links, links).localCheckpoint()
+    return links
+
+
+def _linked(asked: DataFrame, links: DataFrame) -> DataFrame:
+    found = asked.join(_renamed(links), ["at", "number"], "left")
+    through = F.col("to_holder").isNotNull()
+    return found.select(
+        "seq",
+        "number",
+        F.when(through, F.col("to_holder")).otherwise(F.col("holder")).alias("holder"),
+        F.when(through, F.col("to_at")).otherwise(F.col("at")).alias("at"),
+    )
+
+
+def _renamed(links: DataFrame) -> DataFrame:
+    return links.select(
+        F.col("seq").alias("at"), "number", F.col("holder").alias("to_holder"), F.col("at").alias("to_at")
+    )
+
+
+def _answers(questions: DataFrame, held: DataFrame, on: list[str], names: Mapping[int, str]) -> DataFrame:
+    values = [column(number) for number in names]
+    held = held.withColumnRenamed("record_pk", "holder").select(*on, "exact", *values)
+    texts = [F.when(F.col("number") == number, F.col("exact")[name]) for number, name in names.items()]
+    return questions.join(held, on).select("seq", "number", F.coalesce(*texts).alias("text"), *values)
+
+
+def _put_in(joined: DataFrame, columns: list[str], names: Mapping[int, str]) -> DataFrame:
+    unchanged = F.when(F.col("action") == "update", F.col("unchanged_columns"))
+    unchanged = F.coalesce(unchanged, F.array().cast("array<string>"))
+    values: dict[str, Column] = {}
+    texts: dict[str, Column] = {}
+    for number, name in names.items():
+        omitted = F.array_contains(unchanged, name)
+        values[column(number)] = F.when(omitted, F.col(f"found{number}.value")).otherwise(F.col(column(number)))
+        texts[name] = F.when(omitted, F.col(f"found{number}.text"))
+    own = F.map_filter("exact", lambda name, _: ~F.array_contains(unchanged, name))
+    values["exact"] = with_texts(own, texts)
+    return joined.select(*(values[name].alias(name) if name in values else name for name in columns))

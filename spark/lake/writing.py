@@ -1,0 +1,130 @@
+"""A piece of the log as Parquet files, one a date. Runs on executors; the driver publishes what it returns."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyspark_sequin_events.reading import Read, arrow_schema, batches
+
+GROUP_ROWS = 256 * 1024
+"""Rows of a row group, and so the most that a task keeps in memory, beside the batch that it reads."""
+GROUP_BYTES = 64 * 1024 * 1024
+"""A row group of wide rows ends here."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one task reads, the folder that it writes to, and the dataset that its files belong to."""
+
+    read: Read
+    dataset: str
+    version: int
+    folder: str
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A file of a piece: whole, durable, and not where readers look."""
+
+    path: str
+    dataset: str
+    version: int
+    date: str
+    rows: int
+    bytes: int
+    sha256: str
+    first_seq: int
+    last_seq: int
+
+
+def write(piece: Piece) -> list[WrittenFile]:
+    """Read the piece and write it, sorted by seq, one file for each UTC date of committed_at; none when it is empty."""
+    schema = arrow_schema(piece.read.schema)
+    days: dict[date, _Day] = {}
+    try:
+        for batch in batches(piece.read):
+            for day, part in _by_day(batch):
+                if day not in days:
+                    days[day] = _Day(piece, schema, day)
+                days[day].add(part)
+        return [day.finish() for day in days.values()]
+    finally:
+        for opened in days.values():
+            opened.writer.close()
+
+
+class _Day:
+    """The file of one date. A second attempt at the same piece writes to names of its own."""
+
+    def __init__(self, piece: Piece, schema: pa.Schema, day: date) -> None:
+        self._piece = piece
+        self._day = day
+        self._path = Path(piece.folder) / f"{uuid.uuid4().hex}.parquet"
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._first = self._last = 0
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self.writer = pq.ParquetWriter(
+            self._path,
+            schema,
+            compression="zstd",
+            write_page_index=True,
+            store_decimal_as_integer=True,
+            sorting_columns=[pq.SortingColumn(schema.get_field_index("seq"))],
+        )
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Rows that follow those before."""
+        seqs = batch.column("seq")
+        self._first = self._first or seqs[0].as_py()
+        self._last = seqs[-1].as_py()
+        self._rows += batch.num_rows
+        self._waiting.append(batch)
+        waiting = sum(part.num_rows for part in self._waiting)
+        if waiting >= GROUP_ROWS or sum(part.nbytes for part in self._waiting) >= GROUP_BYTES:
+            self._write_group()
+
+    def finish(self) -> WrittenFile:
+        """Make the file whole and durable."""
+        if self._waiting:
+            self._write_group()
+        self.writer.close()
+        with self._path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            os.fsync(stream.fileno())
+        return WrittenFile(
+            path=str(self._path),
+            dataset=self._piece.dataset,
+            version=self._piece.version,
+            date=self._day.isoformat(),
+            rows=self._rows,
+            bytes=self._path.stat().st_size,
+            sha256=digest,
+            first_seq=self._first,
+            last_seq=self._last,
+        )
+
+    def _write_group(self) -> None:
+        group = pa.Table.from_batches(self._waiting)
+        self.writer.write_table(group, row_group_size=group.num_rows)
+        self._waiting = []
+
+
+def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[date, pa.RecordBatch]]:
+    days = batch.column("committed_at").cast(pa.date32())
+    bounds = pc.min_max(days).as_py()
+    if bounds["min"] == bounds["max"]:
+        yield bounds["min"], batch
+        return
+    for day in pc.unique(days):
+        yield day.as_py(), batch.filter(pc.equal(days, day))

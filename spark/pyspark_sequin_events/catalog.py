@@ -1,0 +1,55 @@
+"""What the pipeline database says about an events table: its head, and the history of the tables in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from adbc_driver_postgresql import dbapi
+
+from pyspark_sequin_events.history import Version, forms, versions
+from pyspark_sequin_events.query import qualified
+
+_RELATIONS = """
+    select id, source_id::text, epoch, from_lsn, from_idx, columns::text, to_json(key_columns)::text as key_columns
+    from pipeline.relations
+    where table_schema = $1 and table_name = $2
+    order by id
+"""
+
+
+@contextmanager
+def connect(dsn: str) -> Iterator[dbapi.Connection]:
+    """A connection in autocommit. Raises adbc_driver_manager.Error with libpq's reason."""
+    with closing(dbapi.connect(dsn, autocommit=True)) as connection:
+        yield connection
+
+
+def rows(connection: dbapi.Connection, query: str, parameters: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
+    """What a query returns."""
+    with closing(connection.cursor()) as cursor:
+        cursor.execute(query, parameters)
+        found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
+        return found
+
+
+def head(connection: dbapi.Connection, events_table: str) -> int:
+    """The newest seq; 0 when there is none. Nothing smaller appears later (G4), so it bounds a complete range."""
+    return int(rows(connection, f"select coalesce(max(seq), 0) as seq from {qualified(events_table)}")[0]["seq"])
+
+
+def named(connection: dbapi.Connection, table: str) -> list[tuple[str, str]]:
+    """Schema and name of the source tables that `schema.table` may mean: more than one where names have dots."""
+    found = rows(
+        connection,
+        "select distinct table_schema, table_name from pipeline.relations"
+        " where table_oid <> 0 and table_schema || '.' || table_name = $1",
+        (table,),
+    )
+    return [(row["table_schema"], row["table_name"]) for row in found]
+
+
+def history(connection: dbapi.Connection, schema: str, name: str) -> list[Version]:
+    """The schema versions of a source table; empty when the server has never seen it."""
+    return versions(forms(rows(connection, _RELATIONS, (schema, name))))

@@ -1,0 +1,235 @@
+"""The SQL of one short read: a range of seq, the columns of one schema version in their own types.
+
+COPY takes no parameters, so names and numbers stand in the text: identifiers and literals go through `identifier` and
+`literal`, positions through `int`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark_sequin_events.history import OURS, Position, Span, Version
+from pyspark_sequin_events.types import decimal, element
+
+_CASTS = {
+    "boolean": "boolean",
+    "binary": "bytea",
+    "int": "int4",
+    "bigint": "int8",
+    "float": "float4",
+    "double": "float8",
+    "date": "date",
+    "timestamp": "timestamptz",
+    "timestamp_ntz": "timestamp",
+    "string": "text",
+}
+_LATE = "294(24[7-9]|2[5-7][0-9])-"
+"""In the text of a time that Parquet has no number for: microseconds end in January 294247, Postgres in 294276."""
+
+EVENTS: Mapping[str, str] = {
+    "seq": "bigint",
+    "source_database_id": "string",
+    "source_epoch": "int",
+    "commit_lsn": "bigint",
+    "commit_idx": "int",
+    "xid": "bigint",
+    "source_table_oid": "bigint",
+    "source_table_schema": "string",
+    "source_table_name": "string",
+    "record_pk": "string",
+    "record": "string",
+    "changes": "string",
+    "exact": "string",
+    "action": "string",
+    "unchanged_columns": "array<string>",
+    "transaction_annotations": "string",
+    "metadata": "string",
+    "committed_at": "timestamp",
+    "inserted_at": "timestamp",
+}
+"""An event as it is in its table, uuid and JSON as text."""
+_AS_TEXT = frozenset(
+    {"source_database_id", "record_pk", "record", "changes", "exact", "transaction_annotations", "metadata"}
+)
+
+
+def identifier(name: str) -> str:
+    """A name as SQL has it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text as SQL has it, whatever standard_conforming_strings says."""
+    escaped = text.replace("'", "''")
+    return "E'" + escaped.replace("\\", "\\\\") + "'" if "\\" in escaped else f"'{escaped}'"
+
+
+def qualified(table: str) -> str:
+    """`schema.table` quoted."""
+    schema, _, name = table.partition(".")
+    return f"{identifier(schema)}.{identifier(name)}"
+
+
+def events_of(events_table: str) -> str:
+    """Every event as it is, the columns of EVENTS; ends after its conditions, ready for ` and seq …`."""
+    columns = [f"{name}::text as {name}" if name in _AS_TEXT else name for name in EVENTS]
+    return f"select {', '.join(columns)} from {qualified(events_table)} where true"
+
+
+def changes_of(events_table: str, schema: str, name: str, version: Version, *, careful: bool = False) -> str:
+    """Rows of one table in one version, the columns of `version.schema`.
+
+    The text ends after its conditions, ready for ` and seq …`. `careful` leaves out, and puts into `exact`, what the
+    types cannot carry; without it the reader must look for such values (`reading.unfit`). Arrays always are careful:
+    the driver drops their dimensions without a word.
+    """
+    guarded = {
+        column: _unfit(column, spark)
+        for column, spark in version.columns.items()
+        if column not in version.json and (careful or element(spark))
+    }
+    columns = _ours(_previous_key(version), _unchanged(version), _exact(guarded, version.names))
+    for column, spark in version.columns.items():
+        value = _json(column) if column in version.json else _typed(_text(column), spark, guarded.get(column))
+        columns.append(f"{value} as {identifier(version.names[column])}")
+    spans = " or ".join(_within(span) for span in version.spans)
+    return f"select {', '.join(columns)} from {qualified(events_table)} where {_is_table(schema, name)} and ({spans})"
+
+
+def messages_of(events_table: str) -> str:
+    """Logical messages: OURS, `prefix`, and the content as text or as bytes."""
+    columns = [
+        *_ours(),
+        "source_table_name as prefix",
+        "record->>'content' as content",
+        "decode(record->>'content_base64', 'base64') as content_bytes",
+    ]
+    return f"select {', '.join(columns)} from {qualified(events_table)} where source_table_oid = 0"
+
+
+def untyped_of(events_table: str, schema: str, name: str, versions: Sequence[Version]) -> str:
+    """Rows of one table that are in none of these versions: OURS, and the record as JSON text."""
+    known = " or ".join(_within(span) for version in versions for span in version.spans) or "false"
+    return (
+        f"select {', '.join(_ours())}, record::text as record from {qualified(events_table)}"
+        f" where {_is_table(schema, name)} and ({known}) is not true"
+    )
+
+
+def within(query: str, after: int, upto: int) -> str:
+    """The rows of `query` with after < seq <= upto."""
+    return f"{query} and seq > {int(after)} and seq <= {int(upto)}"
+
+
+def in_range(query: str, after: int, upto: int) -> str:
+    """The same, in order of seq."""
+    return f"{within(query, after, upto)} order by seq"
+
+
+def _ours(
+    previous_key: str = "null::text", unchanged: str = "unchanged_columns", exact: str = "null::text"
+) -> list[str]:
+    columns = {name: name for name in OURS} | {
+        "previous_record_pk": previous_key,
+        "unchanged_columns": unchanged,
+        "transaction_annotations": "transaction_annotations::text",
+        "exact": exact,
+    }
+    return [f"{expression} as {name}" for name, expression in columns.items()]
+
+
+def _is_table(schema: str, name: str) -> str:
+    return f"source_table_oid <> 0 and source_table_schema = {literal(schema)} and source_table_name = {literal(name)}"
+
+
+def _text(column: str, of: str = "record") -> str:
+    return f"{of}->>{literal(column)}"
+
+
+def _json(column: str) -> str:
+    """The source's own text; a JSON null is only there, and a NULL of SQL is a null in the record."""
+    name = literal(column)
+    return f"coalesce(exact->>{name}, nullif((record->{name})::text, 'null'))"
+
+
+def _typed(text: str, spark: str, unfit: str | None) -> str:
+    if spark == "string":
+        return text
+    inner = element(spark)
+    cast = _CASTS.get(inner or spark, "numeric") + ("[]" if inner else "")
+    value = f"({text})::{cast}"
+    return f"case when {unfit} then null else {value} end" if unfit else value
+
+
+def _unfit(column: str, spark: str) -> str | None:
+    text = _text(column)
+    inner = element(spark)
+    tests = []
+    if inner:
+        tests += [f"{text} like '[%'", f"{text} like '{{{{%'"]
+    of = inner or spark
+    if of in ("date", "timestamp", "timestamp_ntz"):
+        tests.append(f"{text} like '%infinity%'")
+    if of in ("timestamp", "timestamp_ntz"):
+        tests.append(f"{text} ~ '{_LATE}'")
+    if decimal(of):
+        tests.append(f"{text} like '%NaN%'" if inner else f"{text} = 'NaN'")
+    return f"({' or '.join(tests)})" if tests else None
+
+
+def _exact(guarded: dict[str, str | None], names: Mapping[str, str]) -> str:
+    unfit = {column: test for column, test in guarded.items() if test}
+    if not unfit:
+        return "null::text"
+    pairs = ", ".join(
+        f"{literal(names[column])}, case when {test} then {_text(column)} end" for column, test in unfit.items()
+    )
+    return f"case when {' or '.join(unfit.values())} then jsonb_strip_nulls(jsonb_build_object({pairs}))::text end"
+
+
+def _previous_key(version: Version) -> str:
+    """What record_pk was before an update that changed it, written as record_pk is."""
+    key = version.key
+    if not key:
+        return "null::text"
+    names = ", ".join(literal(column) for column in key)
+    if len(key) == 1:
+        before = _key_text(version, key[0], "changes", quoted=False)
+    else:
+        parts = [
+            f"case when changes ? {literal(column)} then {_key_text(version, column, 'changes', quoted=True)} "
+            f"else {_key_text(version, column, 'record', quoted=True)} end"
+            for column in key
+        ]
+        before = "'[' || " + " || ',' || ".join(parts) + " || ']'"
+    return f"case when action = 'update' and changes ?| array[{names}] then {before} end"
+
+
+def _key_text(version: Version, column: str, of: str, *, quoted: bool) -> str:
+    """jsonb writes a float's exponent out, the key does not."""
+    name = literal(column)
+    plain = f"({of}->{name})::text" if quoted else f"{of}->>{name}"
+    if version.columns.get(column) not in ("float", "double"):
+        return plain
+    cast = _CASTS[version.columns[column]]
+    return f"case jsonb_typeof({of}->{name}) when 'number' then ({of}->>{name})::{cast}::text else {plain} end"
+
+
+def _unchanged(version: Version) -> str:
+    expression = "unchanged_columns"
+    for column, name in version.names.items():
+        if name != column:
+            expression = f"array_replace({expression}, {literal(column)}, {literal(name)})"
+    return expression
+
+
+def _within(span: Span) -> str:
+    parts = [f"source_database_id = {literal(span.source_id)}", "commit_lsn is not null"]
+    for bound, comparison in ((span.since, ">="), (span.until, "<")):
+        if bound is not None:
+            parts.append(f"(source_epoch, commit_lsn, commit_idx) {comparison} {_row(bound)}")
+    return f"({' and '.join(parts)})"
+
+
+def _row(position: Position) -> str:
+    return f"({int(position.epoch)}, {int(position.lsn)}, {int(position.idx)})"

@@ -1,0 +1,98 @@
+"""One short read: Arrow batches of a seq range, straight from Postgres. Runs on executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from adbc_driver_postgresql import dbapi
+
+from pyspark_sequin_events.query import in_range
+from pyspark_sequin_events.types import arrow_type
+
+_FIRST_TIME = -211_000_000_000_000_000
+"""Microseconds; the first moment of Postgres is in 4714 BC. The driver adds 30 years to an infinity, and it wraps."""
+_LATE_TIME = 9_223_371_244_800_000_000
+"""294247-01-01; what follows never is in a column, whichever query reads it."""
+_FIRST_DAY = -2_451_000
+"""Days; likewise."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """Rows with after < seq <= upto of `query`, whose columns are `schema` (name → type, as Spark's DDL has it).
+
+    `careful` is the query that leaves out what the types cannot carry.
+    """
+
+    dsn: str
+    query: str
+    careful: str
+    schema: Mapping[str, str]
+    after: int
+    upto: int
+
+
+def arrow_schema(schema: Mapping[str, str]) -> pa.Schema:
+    """The Arrow schema of a dataset."""
+    return pa.schema([pa.field(name, arrow_type(spark)) for name, spark in schema.items()])
+
+
+def batches(read: Read) -> Iterator[pa.RecordBatch]:
+    """The rows in order of seq, in batches of some 16 MB. One statement, whose snapshot ends with it.
+
+    A batch with a value that its type cannot carry (a date of infinity) is read again, carefully.
+    """
+    target = arrow_schema(read.schema)
+    with closing(dbapi.connect(read.dsn, autocommit=True)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(in_range(read.query, read.after, read.upto))
+        for batch in cursor.fetch_record_batch():
+            if any(_unfit(column, field.type) for column, field in zip(batch.columns, target, strict=True)):
+                seqs = pc.min_max(batch.column("seq")).as_py()
+                yield from _again(read, target, seqs["min"] - 1, seqs["max"])
+            else:
+                yield _converted(batch, target)
+
+
+def _again(read: Read, target: pa.Schema, after: int, upto: int) -> Iterator[pa.RecordBatch]:
+    with closing(dbapi.connect(read.dsn, autocommit=True)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(in_range(read.careful, after, upto))
+        for batch in cursor.fetch_record_batch():
+            yield _converted(batch, target)
+
+
+def _converted(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    columns = [_cast(column, field.type) for column, field in zip(batch.columns, target, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
+    column = _plain(column)
+    if column.type == to:
+        return column
+    if pa.types.is_list(to):
+        return pa.ListArray.from_arrays(
+            column.offsets, _cast(column.values, to.value_type), type=to, mask=column.is_null()
+        )
+    return column.cast(to)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """numeric and json come as extension types over text."""
+    return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
+
+
+def _unfit(column: pa.Array, to: pa.DataType) -> bool:
+    column = _plain(column)
+    if pa.types.is_timestamp(to):
+        bounds = pc.min_max(column.cast(pa.int64())).as_py()
+        return bounds["min"] is not None and (bounds["min"] < _FIRST_TIME or bounds["max"] >= _LATE_TIME)
+    if pa.types.is_date32(to):
+        low = pc.min(column.cast(pa.int32())).as_py()
+        return low is not None and low < _FIRST_DAY
+    if pa.types.is_decimal(to):
+        return bool(pc.any(pc.equal(column, "nan")).as_py())
+    return False

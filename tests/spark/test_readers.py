@@ -1,0 +1,75 @@
+"""docs/readers.md: its code reads right while an export is running, and what the table is afterwards."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.fixtures.waiting import eventually
+from tests.spark.conftest import Pipeline
+from tests.spark.readers import READERS, read
+
+pytestmark = pytest.mark.timeout(300)
+
+ROOT = Path(__file__).parents[2]
+ROWS = 4000
+RANGES = 8
+
+
+@pytest.fixture(scope="module")
+def pipeline(pipelines: Callable[..., AbstractContextManager[Pipeline]]) -> Iterator[Pipeline]:
+    with pipelines() as made:
+        made.source.execute("create schema shop")
+        made.source.execute("create table shop.orders (id integer primary key, amount numeric(12,2), at timestamptz)")
+        made.replicate(
+            "insert into shop.orders select n, n / 100.0, to_timestamp(n) from generate_series(1, 4000) as n"
+        )
+        yield made
+
+
+@pytest.fixture(scope="module")
+def seen(pipeline: Pipeline, spark: SparkSession) -> dict[str, list[list[int]]]:
+    """The seqs of each read of each reader, in turn, as long as an export was running; then once more."""
+    command = [sys.executable, str(ROOT / "spark" / "export.py"), "--export-dir", str(pipeline.folder)]
+    command += ["--master", "local[1]", "--range-rows", str(ROWS // RANGES)]
+    environment = {**os.environ, "PIPELINE_DATABASE_DSN": pipeline.dsn}
+    found: dict[str, list[list[int]]] = defaultdict(list)
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as export:
+        try:
+            eventually(lambda: any(pipeline.folder.glob("changes/shop.orders/date=*/*.parquet")), timeout=100)
+            for reader in itertools.cycle(READERS):
+                running = export.poll() is None
+                found[reader].append(read("Changes", reader, pipeline.folder, spark)["seq"].to_pylist())
+                if not running and len(found) == len(READERS) and reader == READERS[-1]:
+                    break
+        finally:
+            export.kill()
+        assert export.stdout is not None
+        assert '"event": "done"' in export.stdout.read()
+    return found
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_what_a_reader_sees_only_grows(seen: dict[str, list[list[int]]], pipeline: Pipeline, reader: str) -> None:
+    for seqs in seen[reader]:
+        assert len(set(seqs)) == len(seqs)
+    for before, after in itertools.pairwise(seen[reader]):
+        assert set(before) <= set(after)
+    assert len(seen[reader][0]) < ROWS, "the export had ended before the first read"
+    assert seen[reader][-1] == [event["seq"] for event in pipeline.events("shop", "orders")]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_the_table_as_it_is(seen: object, pipeline: Pipeline, spark: SparkSession, reader: str) -> None:
+    found = read("The table as it is", reader, pipeline.folder, spark).sort_by("id")
+    rows = pipeline.source.execute("select id, amount, at from shop.orders order by id").fetchall()
+    assert [(row["id"], row["amount"], row["at"]) for row in found.to_pylist()] == rows

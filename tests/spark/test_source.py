@@ -1,0 +1,176 @@
+"""The data source `sequin_events`: events as they are, or typed, in parts that hold nothing open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import psycopg
+import pyarrow.parquet as pq
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_sequin_events import DefaultSource
+from pyspark_sequin_events.query import EVENTS
+from tests.fixtures.waiting import eventually
+from tests.spark.conftest import Pipeline
+from tests.spark.readers import blocks
+
+pytestmark = pytest.mark.timeout(300)
+
+SCHEMA = 'Sh"op, {1}'
+TABLE = "or=de.rs 100%/'\\ *[x]?"
+LONG = "é" * 31
+COLUMNS = (
+    "id", "seq", "Action", "date", "SCHEMA", "name", "Name", "NAME", "name_column", LONG + "a", LONG + "b",
+    'a"b', "a.b", "a b", "a=b", "{}", "it's", "back\\slash", "100%", "a,b;c", "tab\tnew\nline", "`tick`", "_", "1",
+)  # fmt: skip
+RENAMED = {
+    "seq": "seq_column",
+    "Action": "Action_column",
+    "date": "date_column",
+    "SCHEMA": "SCHEMA_column",
+    "Name": "Name_column",
+    "NAME": "NAME_column_column",
+    "name_column": "name_column_column_column",
+}
+"""How the files and the source name them: no two are the same to those who ignore case."""
+OLD_EVENT = """insert into public.sequin_events (source_database_id, source_table_oid, source_table_schema,
+    source_table_name, record_pk, record, action, committed_at)
+    values (gen_random_uuid(), 1, 'shop', 'old', '1', '{"id": 1.10}', 'insert', now())"""
+AS_TEXT = ("source_database_id", "record", "changes", "exact", "transaction_annotations", "metadata")
+
+
+@pytest.fixture(scope="module")
+def pipeline(pipelines: Callable[..., AbstractContextManager[Pipeline]]) -> Iterator[Pipeline]:
+    """One table of odd names, its key among ours, and a plain one."""
+    with pipelines() as made:
+        columns = sql.SQL(", ").join(sql.SQL("{} integer").format(sql.Identifier(name)) for name in COLUMNS)
+        table = sql.Identifier(SCHEMA, TABLE)
+        made.source.execute(sql.SQL("create schema {}").format(sql.Identifier(SCHEMA)))
+        made.source.execute(sql.SQL("create table {} ({}, primary key (id, seq))").format(table, columns))
+        made.source.execute("create schema shop")
+        made.source.execute("create table shop.orders (id int primary key, amount numeric(10,2), at timestamptz)")
+        insert = sql.SQL("insert into {} select {} from generate_series(1, 300) as n").format(
+            table, sql.SQL(", ").join(sql.SQL("n + {}").format(number) for number in range(len(COLUMNS)))
+        )
+        made.replicate(
+            insert.as_string(),
+            sql.SQL("update {} set seq = 0 where id = 7").format(table).as_string(),
+            sql.SQL("delete from {} where id = 8").format(table).as_string(),
+            "insert into shop.orders select n, n / 100.0, to_timestamp(n) from generate_series(1, 200) as n",
+            "truncate shop.orders",
+            "select pg_logical_emit_message(true, 'note', 'hello')",
+            "select pg_logical_emit_message(true, 'note', '\\xff00'::bytea)",
+        )
+        made.log.execute(OLD_EVENT)
+        made.export(rows_per_file=100)
+        yield made
+
+
+def load(spark: SparkSession, pipeline: Pipeline, **options: object) -> DataFrame:
+    reader = spark.read.format("sequin_events").option("dsn", pipeline.dsn)
+    return reader.options(**{name: str(value) for name, value in options.items()}).load()
+
+
+def test_events_are_as_they_are_in_the_log(spark: SparkSession, pipeline: Pipeline) -> None:
+    found = load(spark, pipeline, rows_per_partition=250)
+    columns = ", ".join(f"{name}::text" if name in AS_TEXT else name for name in EVENTS)
+    with pipeline.log.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+        stored = cursor.execute(f"select {columns} from public.sequin_events order by seq").fetchall()
+    assert found.orderBy("seq").toArrow().to_pylist() == stored
+    assert found.rdd.getNumPartitions() == -(-stored[-1]["seq"] // 250)
+
+
+def test_the_code_of_the_page(spark: SparkSession, pipeline: Pipeline) -> None:
+    names: dict[str, Any] = {"spark": spark}
+    after = '.option("after"'
+    code = blocks()["The log itself, from Spark", ""].replace(after, f'.option("dsn", {pipeline.dsn!r}){after}')
+    exec(code, names)  # noqa: S102
+    found = names["orders"].orderBy("seq").toArrow()
+    assert found["seq"].to_pylist() == [event["seq"] for event in pipeline.events("shop", "orders")]
+
+
+def test_a_range_of_seqs(spark: SparkSession, pipeline: Pipeline) -> None:
+    found = load(spark, pipeline, after=10, upto=20, rows_per_partition=3).orderBy("seq").toArrow()
+    assert found["seq"].to_pylist() == list(range(11, 21))
+
+
+def test_a_table_is_typed_and_equals_its_export(spark: SparkSession, pipeline: Pipeline) -> None:
+    [folder] = (pipeline.folder / "changes").glob("Sh*")
+    found = load(spark, pipeline, table=f"{SCHEMA}.{TABLE}", rows_per_partition=200)
+    exported = pipeline.changes(folder.name)
+    assert found.orderBy("seq").toArrow().to_pylist() == exported.to_pylist()
+    assert spark.read.parquet(str(folder)).drop("date").orderBy("seq").toArrow().to_pylist() == exported.to_pylist()
+
+
+def test_messages_and_events_of_unknown_form_are_exported(pipeline: Pipeline) -> None:
+    messages = pq.read_table(pipeline.folder / "messages").to_pylist()
+    contents = [(row["content"], row["content_bytes"]) for row in messages if row["prefix"] == "note"]
+    assert contents == [("hello", None), (None, b"\xff\x00")]
+    assert [row["record"] for row in pipeline.changes("shop.old", version=0).to_pylist()] == ['{"id": 1.10}']
+    assert not list((pipeline.folder / "changes" / "shop.old").glob("date=*"))
+
+
+def test_names_are_kept_and_ours_are_told_apart(spark: SparkSession, pipeline: Pipeline) -> None:
+    [folder] = (pipeline.folder / "changes").glob("Sh*")
+    assert folder.name == "Sh%22op%2C%20%7B1%7D.or%3Dde%2Ers%20100%25%2F%27%5C%20%2A%5Bx%5D%3F"
+    exported = pipeline.changes(folder.name)
+    expected = [RENAMED.get(name, name) for name in COLUMNS]
+    assert exported.column_names[-len(expected) :] == expected
+    first = exported.slice(0, 1).to_pylist()[0]
+    assert [first[name] for name in expected] == [1 + number for number in range(len(COLUMNS))]
+    changed = exported.filter(exported["action"].to_numpy(zero_copy_only=False) == "update").to_pylist()[0]
+    assert (changed["record_pk"], changed["previous_record_pk"]) == ("[7,0]", "[7,8]")
+
+
+def test_nothing_is_held_between_partitions(pipeline: Pipeline) -> None:
+    reading = f"reading_{pipeline.folder.parent.name}"
+    options = {"dsn": make_conninfo(pipeline.dsn, application_name=reading), "rows_per_partition": "100"}
+    source = DefaultSource(options)
+    reader = source.reader(source.schema())
+    for partition in reader.partitions():
+        batches: Iterator[Any] = iter(reader.read(partition))
+        assert next(batches).num_rows > 0
+        assert sessions(pipeline, reading) == 1
+        assert sum(batch.num_rows for batch in batches) == 0
+        eventually(lambda: sessions(pipeline, reading) == 0)
+
+
+def sessions(pipeline: Pipeline, name: str) -> int:
+    row = pipeline.log.execute(
+        "select count(*) from pg_stat_activity where application_name = %s", [name[:63]]
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"dsn": ""}, "option dsn is missing, and PIPELINE_DATABASE_DSN is not set"),
+        ({"events_table": "sequin_events"}, "option events_table is 'sequin_events', expected schema.table"),
+        ({"events_table": "public.gone"}, 'relation "public.gone" does not exist'),
+        ({"table": "orders"}, "option table is 'orders', which is in no event; expected schema.table"),
+        ({"table": "shop.orders", "version": "2"}, "option version is 2, but table shop.orders has versions 1 to 1"),
+        ({"after": "first"}, "option after is 'first', expected a whole number"),
+        ({"upto": "1e3"}, "option upto is '1e3', expected a whole number"),
+        ({"rows_per_partition": "0"}, "option rows_per_partition must be at least 1"),
+        ({"dsn": "host=/nowhere dbname=x"}, "the pipeline database refused"),
+    ],
+)
+def test_a_wrong_option_is_named(pipeline: Pipeline, options: dict[str, str], reason: str) -> None:
+    with pytest.raises(ValueError, match=r"^sequin_events: ") as caught:
+        source = DefaultSource({"dsn": pipeline.dsn, **options})
+        source.reader(source.schema())
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_reason_is_in_what_spark_raises(spark: SparkSession, pipeline: Pipeline) -> None:
+    with pytest.raises(PySparkException, match=r"option table is .public\.gone., which is in no event"):
+        load(spark, pipeline, table="public.gone")

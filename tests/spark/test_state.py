@@ -1,0 +1,259 @@
+"""The current state: equal to a replay of the log, one bucket at a time, whole whatever crashes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from pyspark.sql import SparkSession
+
+from lake import changes, ledger, past, state
+from lake.changes import Lake
+from lake.errors import ExportError
+from lake.folder import Folder
+from lake.state_folder import version_name
+from lake.state_ledger import StateLedger
+from pipeline import schedule
+from tests.spark.conftest import EVENTS, Pipeline
+from tests.spark.histories import KEYS, History, create
+from tests.spark.plain_replay import EVENT, replay
+
+pytestmark = pytest.mark.timeout(300)
+Pipelines = Callable[..., AbstractContextManager[Pipeline]]
+
+
+@contextmanager
+def opened(pipeline: Pipeline) -> Iterator[Lake]:
+    """The lake, with its lock."""
+    with ledger.opened(pipeline.dsn) as book:
+        yield changes.open_lake(book, Folder(pipeline.folder), EVENTS)
+
+
+def fold(pipeline: Pipeline, spark: SparkSession) -> dict[str, state.Published]:
+    """What `export.py` does after its ranges."""
+    pipeline.export()
+    made: list[state.Published] = []
+    with opened(pipeline) as lake:
+        state.recover(lake)
+        state.fold_all(spark, lake, made.append)
+    return {published.dataset: published for published in made}
+
+
+def past_state(pipeline: Pipeline, spark: SparkSession, table: str, seq: int, output: Path) -> None:
+    with ledger.opened(pipeline.dsn) as book:
+        lake = past.reading(book, Folder(pipeline.folder))
+        past.as_of(spark, lake, past.wanted(lake, table, seq, output))
+
+
+def columns_in(folder: Path) -> list[str]:
+    """But for `exact`, whose entries `rows_in` puts in their columns."""
+    names = ds.dataset(sorted(folder.glob("*.parquet"))).schema.names
+    return [name for name in names if name != "exact"]
+
+
+def rows_in(folder: Path) -> dict[str, Any]:
+    """Rows by record_pk; a value that its type cannot carry as its text."""
+    rows = ds.dataset(sorted(folder.glob("*.parquet"))).to_table().to_pylist()
+    for row in rows:
+        row.update(json.loads(row.pop("exact") or "{}"))
+    assert len({row["record_pk"] for row in rows}) == len(rows)
+    return {row["record_pk"]: row for row in rows}
+
+
+def latest(pipeline: Pipeline, table: str) -> Path:
+    return pipeline.folder / f"current/public.{table}/latest"
+
+
+def expected(pipeline: Pipeline, table: str, columns: Sequence[str], upto: int = 2**62) -> dict[str, Any]:
+    """By going through the log, its values as Parquet has them; null in columns that came later."""
+    rows = replay(pipeline.events("public", table, EVENT), KEYS[table], upto)
+    empty = dict.fromkeys(columns)
+    return {key: empty | {name: as_parquet(name, value) for name, value in row.items()} for key, row in rows.items()}
+
+
+def assert_is_replay(folder: Path, pipeline: Pipeline, table: str, upto: int = 2**62) -> None:
+    found, wanted = rows_in(folder), expected(pipeline, table, columns_in(folder), upto)
+    assert found.keys() == wanted.keys()
+    for key, row in found.items():
+        assert row == wanted[key], key
+
+
+def as_parquet(name: str, value: Any) -> Any:
+    if name == "amount" and value not in (None, "NaN"):
+        return Decimal(value)
+    if name == "day" and value not in (None, "infinity"):
+        return date.fromisoformat(value)
+    if name == "grid" and value is not None and not value.startswith("{{"):
+        return [None if each == "NULL" else int(each) for each in value.strip("{}").split(",")]
+    return value
+
+
+def inodes(folder: Path) -> Mapping[str, int]:
+    return {path.name: path.stat().st_ino for path in folder.glob("*.parquet")}
+
+
+@pytest.fixture(scope="module")
+def exported(pipelines: Pipelines, spark: SparkSession) -> Iterator[Pipeline]:
+    """Random histories in three exports, each folded and compared: at first, then with a wider column, a new one, and
+    a table made anew, then without anything of that kind.
+    """
+    with pipelines() as pipeline, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lake.state_plan.ROWS_PER_BUCKET", 4)
+        single, pair = (History(table, seed) for seed, table in enumerate(("single", "pair")))
+        pipeline.source.execute("create table public.keyless (n int)")
+        for table in KEYS:
+            for statement in create(table):
+                pipeline.source.execute(statement.encode())
+        pipeline.replicate("insert into public.keyless values (1)", *single.statements(120), *pair.statements(120))
+        fold_and_compare(pipeline, spark)
+        pipeline.replicate("alter table public.single alter n type bigint, add more text")
+        pipeline.replicate(*single.statements(120), *pair.statements(60))
+        make_anew(pipeline, "pair")
+        pair.empty()
+        pipeline.replicate(*pair.statements(60))
+        fold_and_compare(pipeline, spark)
+        pipeline.replicate(*single.statements(60))
+        fold_and_compare(pipeline, spark)
+        yield pipeline
+
+
+def fold_and_compare(pipeline: Pipeline, spark: SparkSession) -> None:
+    fold(pipeline, spark)
+    for table in KEYS:
+        assert_is_replay(latest(pipeline, table), pipeline, table)
+
+
+def make_anew(pipeline: Pipeline, table: str) -> None:
+    pipeline.source.execute(f"drop table public.{table}".encode())
+    for statement in create(table):
+        pipeline.source.execute(statement.encode())
+    schedule.publish_new_tables(pipeline._config)
+
+
+@pytest.mark.parametrize("table", KEYS)
+def test_the_state_at_random_seqs_equals_a_replay_of_the_log(
+    table: str, exported: Pipeline, spark: SparkSession, tmp_path: Path
+) -> None:
+    events = exported.events("public", table, EVENT)
+    for number, event in enumerate(random.Random(7).sample(events, 3)):
+        output = tmp_path / str(number)
+        past_state(exported, spark, f"public.{table}", event["seq"], output)
+        assert_is_replay(output, exported, table, event["seq"])
+
+
+def test_the_log_holds_what_makes_a_fold_hard(exported: Pipeline) -> None:
+    for table in KEYS:
+        events = exported.events("public", table)
+        assert any(event["unchanged_columns"] and event["changes"] for event in events)
+        assert {event["action"] for event in events} == {"insert", "update", "delete", "truncate"}
+    assert len({event["source_table_oid"] for event in exported.events("public", "pair")}) == 2
+
+
+def test_a_bucket_whose_keys_did_not_change_keeps_its_file(exported: Pipeline, spark: SparkSession) -> None:
+    folder = latest(exported, "single")
+    exported.replicate("insert into public.single (id, n) values (1000000, 1)")
+    before = inodes(folder)
+    made = fold(exported, spark)["public.single"]
+    after = inodes(folder)
+    assert made.rewritten == 1 and made.buckets > 1
+    assert len(after.items() - before.items()) == 1
+    assert len(before.items() - after.items()) <= 1
+    assert_is_replay(folder, exported, "single")
+
+
+def test_a_fold_that_a_crash_left_out_is_caught_up(exported: Pipeline, spark: SparkSession) -> None:
+    exported.replicate("truncate public.pair")
+    exported.export()
+    with opened(exported) as lake:
+        assert state.outdated(lake) == ["public.pair"]
+    assert fold(exported, spark)["public.pair"].rows == 0
+    folder = exported.folder / "current/public.pair"
+    assert ds.dataset(sorted((folder / "latest").glob("*.parquet"))).to_table().num_rows == 0
+    assert len([found for found in folder.iterdir() if found.name.startswith("v")]) == state.KEPT
+    with opened(exported) as lake:
+        assert state.outdated(lake) == []
+
+
+def test_a_killed_publisher_leaves_latest_whole(exported: Pipeline) -> None:
+    """At each of its steps in turn, until it lives through all of them."""
+    folder = exported.folder / "current/public.single"
+    wanted = rows_in(folder / "latest")
+    with opened(exported) as lake:
+        newest = lake.ledger.exported_upto(lake.id)
+    for step in range(1, 20):
+        ended = publish_in_vain(exported, newest + step, step)
+        assert rows_in(folder / "latest") == wanted, step
+        with opened(exported) as lake:
+            state.recover(lake)
+            kept = StateLedger(lake.ledger.connection, lake.id).committed("public.single")
+        assert rows_in(folder / "latest") == wanted, step
+        assert (folder / "latest").resolve().name == version_name(kept[-1].seq)
+        assert {found.name for found in folder.iterdir()} == {"latest", *(version_name(each.seq) for each in kept)}
+        if ended == 0:
+            break
+    assert step > 5 and len(kept) == state.KEPT
+
+
+def publish_in_vain(pipeline: Pipeline, seq: int, step: int) -> int:
+    command = [sys.executable, Path(__file__).with_name("state_victim.py"), pipeline.dsn, pipeline.folder, seq, step]
+    ended = subprocess.run(list(map(str, command)), env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert ended.returncode in (0, -signal.SIGKILL)
+    return ended.returncode
+
+
+@pytest.mark.parametrize(
+    ("table", "beyond", "reason"),
+    [
+        ("public.none", 0, "table public.none is not in the lake; name one that has been exported"),
+        ("single", 0, "table single is not a whole name; write schema.table"),
+        ("public.single", 1, "which holds 1 to "),
+        ("public.keyless", 0, "has no key as of seq "),
+        ("public.single", 0, "holds somebody; name a folder that is new or empty"),
+    ],
+)
+def test_what_cannot_be_had_is_said_in_one_line(
+    table: str, beyond: int, reason: str, exported: Pipeline, tmp_path: Path
+) -> None:
+    (tmp_path / "somebody").touch()
+    with ledger.opened(exported.dsn) as book, pytest.raises(ExportError) as raised:
+        lake = past.reading(book, Folder(exported.folder))
+        past.wanted(lake, table, book.exported_upto(lake.id) + beyond, tmp_path)
+    assert reason in str(raised.value) and "\n" not in str(raised.value)
+
+
+RETYPED = """
+    alter table public.retyped alter a type int using 7, alter b type text using 'b', alter c type text[] using null,
+        alter d type date using null, alter e type int[] using null
+"""
+
+
+def test_old_rows_take_the_new_types_or_say_what_they_were(exported: Pipeline, spark: SparkSession) -> None:
+    exported.source.execute(
+        "create table public.retyped (id int primary key, a text, b bytea, c int[], d timestamptz, e text, bucket text)"
+    )
+    schedule.publish_new_tables(exported._config)
+    rows = "(1, '34', 'hi', '{1,null}', '2024-02-29 23:59+00', '{1}', 'x'), (2, 'x', null, null, 'infinity', null, 'y')"
+    exported.replicate(f"insert into public.retyped values {rows}")
+    fold(exported, spark)
+    exported.replicate(RETYPED, "insert into public.retyped (id, a) values (3, 5)")
+    fold(exported, spark)
+    found = rows_in(latest(exported, "retyped"))
+    values = {key: [row[column] for column in "abcde"] for key, row in found.items()}
+    assert values == {
+        "1": [34, "\\x6869", ["1", None], date(2024, 2, 29), "{1}"],
+        "2": ["x", None, None, "infinity", None],
+        "3": [5, None, None, None, None],
+    }
+    assert [row["bucket"] for row in found.values()] == ["x", "y", None]
