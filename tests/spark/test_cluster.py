@@ -15,6 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from tests.fixtures import spark
 from tests.fixtures.postgres import Cluster, free_port
 from tests.fixtures.waiting import eventually
 from tests.torture import export_kills
@@ -56,7 +57,7 @@ def standalone() -> Iterator[Standalone]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="wal-spark-"))
         environment = {
-            **export_kills.with_java(),
+            **spark.environment(),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_WORKER_DIR": folder,
         }
@@ -72,6 +73,8 @@ def standalone() -> Iterator[Standalone]:
         yield Standalone(master, workers, {**environment, "SPARK_EXECUTOR_MEMORY": "500m"})
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
 def test_a_worker_that_is_killed_in_the_middle_leaves_the_export_exact(
     cluster: Cluster, standalone: Standalone
 ) -> None:

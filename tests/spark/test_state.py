@@ -142,7 +142,7 @@ def make_anew(pipeline: Pipeline, table: str) -> None:
     schedule.publish_new_tables(pipeline._config)
 
 
-@pytest.mark.parametrize("table", KEYS)
+@pytest.mark.parametrize("table", [pytest.param("single", marks=pytest.mark.long), "pair"])
 def test_the_state_at_random_seqs_equals_a_replay_of_the_log(
     table: str, exported: Pipeline, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -186,6 +186,7 @@ def test_a_fold_that_a_crash_left_out_is_caught_up(exported: Pipeline, spark: Sp
         assert state.outdated(lake) == []
 
 
+@pytest.mark.long
 def test_a_killed_publisher_leaves_latest_whole(exported: Pipeline) -> None:
     """At each of its steps in turn, until it lives through all of them."""
     folder = exported.folder / "current/public.single"

@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ import pyarrow.parquet as pq
 from psycopg.types.json import Jsonb
 
 from pipeline import schema
-from pipeline.exports import java
+from tests.fixtures import spark
 from tests.fixtures.postgres import Cluster, temporary_server
 
 ROOT = Path(__file__).parents[2]
@@ -141,7 +140,7 @@ class Exporter:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
         self.process = subprocess.Popen(
             [sys.executable, *victim, "--export-dir", str(log.lake), "--master", master, "--rows-per-file", "300"],
-            env={**(environment or with_java()), "PIPELINE_DATABASE_DSN": log.dsn},
+            env={**(environment or spark.environment()), "PIPELINE_DATABASE_DSN": log.dsn},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -177,14 +176,6 @@ class Exporter:
             os.killpg(self.process.pid, signal.SIGKILL)
         self._errors.close()
         return status
-
-
-@cache
-def with_java() -> dict[str, str]:
-    """The environment of a Spark driver: our Java, our Python."""
-    ours = java.find(os.environ).environment(Path(tempfile.gettempdir()) / f"wal-java-{os.getuid()}")
-    values = {**os.environ, **ours, "PYSPARK_PYTHON": sys.executable}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def kill_at(log: Log, point: str) -> None:

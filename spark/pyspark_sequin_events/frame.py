@@ -1,0 +1,19 @@
+"""Columns as a Spark schema. Apart from the types, because tasks of an export do without Spark's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
+
+from pyspark_sequin_events.types import arrow_type
+
+
+def struct(columns: Mapping[str, str]) -> StructType:
+    """Names and types as a Spark schema; every column may be null."""
+    fields = [
+        StructField(name, from_arrow_type(arrow_type(spark), prefer_timestamp_ntz=True))
+        for name, spark in columns.items()
+    ]
+    return StructType(fields)
