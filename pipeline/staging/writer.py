@@ -87,6 +87,7 @@ class Writer:
         try:
             async with connection.transaction():
                 await connection.execute(CLAIM_TIMEOUT)
+                await connection.execute(statement("staging", "lock_claim"), who)
                 cursor = await connection.execute(statement("staging", "claim_progress"), who)
                 row = await cursor.fetchone()
                 if row is None:

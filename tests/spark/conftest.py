@@ -126,6 +126,7 @@ class Pipeline:
         return ds.dataset(files, schema=ds.dataset(files[-1]).schema).to_table().sort_by("seq")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of this folder in one process of `make test`: one JVM, and each log is made once."""
     for item in items:

@@ -196,7 +196,7 @@ POINTS = tuple(
         (MOVED_ON, _WORKER),
         (AHEAD, _WORKER, _SHUFFLER),
         (FIRST_STORED, _WORKER),
-        (BEFORE_CLAIMED, _WORKER),
+        (BEFORE_CLAIMED, _WORKER, acts.WORKER_FROZEN),
         (BEFORE_EMPTIED, _SHUFFLER),
         (CLAIMED, _CUT),
         (REMOVING, _WORKER),

@@ -1,6 +1,18 @@
--- End the last writer's session when it is inside of a transaction: a frozen one would hold its locks for ever.
+-- End the last writer's session when it is inside of a transaction, and any that is about to claim: a frozen one would
+-- hold its locks for ever.
 select a.pid, pg_catalog.pg_terminate_backend(a.pid, 5000)
-from pipeline.replication_progress p
-join pg_catalog.pg_stat_activity a on a.pid = p.backend_pid and a.backend_start = p.backend_start
-where p.source_id = %(source)s and p.worker = %(worker)s
-    and a.pid <> pg_catalog.pg_backend_pid() and a.state <> 'idle'
+from pg_catalog.pg_stat_activity a
+where a.pid <> pg_catalog.pg_backend_pid() and (
+    exists (
+        select from pipeline.replication_progress p
+        where p.source_id = %(source)s and p.worker = %(worker)s
+            and a.pid = p.backend_pid and a.backend_start = p.backend_start and a.state <> 'idle'
+    )
+    or exists (
+        select from pg_catalog.pg_locks l
+        where l.pid = a.pid and l.locktype = 'advisory' and l.granted and l.objsubid = 1
+            and l.database = (select oid from pg_catalog.pg_database where datname = current_database())
+            and ((l.classid::bigint << 32) | l.objid::bigint)
+                = hashtextextended('pipeline claim ' || %(source)s::text || ' ' || %(worker)s::text, 0)
+    )
+)
