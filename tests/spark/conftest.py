@@ -126,14 +126,6 @@ class Pipeline:
         return ds.dataset(files, schema=ds.dataset(files[-1]).schema).to_table().sort_by("seq")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the markers
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of this folder in one process of `make test`: one JVM, and each log is made once."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A local session, as `export.py` makes it, with our modules on the path as an installed wheel has them."""

@@ -30,7 +30,7 @@ from tests.spark.conftest import EVENTS, Pipeline
 from tests.spark.histories import KEYS, History, create
 from tests.spark.plain_replay import EVENT, replay
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.xdist_group("spark")  # one JVM, and each log is made once
 Pipelines = Callable[..., AbstractContextManager[Pipeline]]
 
 
