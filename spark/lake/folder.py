@@ -74,7 +74,7 @@ class Folder:
             except OSError as error:
                 raise _unfit(place, error) from error
         for folder in folders:
-            _sync(folder)
+            sync(folder)
 
     def move_out(self, files: Iterable[Mapping[str, Any]]) -> None:
         """Take back what `move_in` put in place."""
@@ -108,7 +108,7 @@ class Folder:
                 stream.flush()
                 os.fsync(stream.fileno())
             new.replace(place)
-            _sync(place.parent)
+            sync(place.parent)
         except OSError as error:
             raise _unfit(place, error) from error
 
@@ -136,7 +136,8 @@ def manifest(lake: uuid.UUID, events_table: str, exports: Iterable[Mapping[str, 
     return json.dumps(content, indent=1, ensure_ascii=False).encode()
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
+    """Make a file, or the names in a folder, durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from lake import layout
 from lake.errors import TargetUnfit
+from lake.folder import sync
 from lake.state_plan import BucketFile
 from lake.state_writing import WrittenBucket
 
@@ -60,16 +61,16 @@ class States:
                 files.append(file)
             for path in kept:
                 _link(path, staged / path.name)
-            _sync(staged)
+            sync(staged)
         return files
 
     def put_in_place(self, staged: Path, seq: int) -> None:
         """Rename the whole version to where readers look, but for `latest`."""
         with _unfit(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            _sync(self.folder.parent)
+            sync(self.folder.parent)
             os.rename(staged, self.version(seq))
-            _sync(self.folder)
+            sync(self.folder)
 
     def point(self, seq: int) -> None:
         """`latest` names that version from now on; readers see the old one or the new one."""
@@ -80,7 +81,7 @@ class States:
             link = self._staging / f"latest-{uuid.uuid4().hex}"
             link.symlink_to(version_name(seq))
             os.replace(link, self.folder / LATEST)
-            _sync(self.folder)
+            sync(self.folder)
 
     def pointed_at(self) -> str | None:
         """The name of the folder that `latest` names; None when there is none."""
@@ -110,7 +111,7 @@ def hand_over(output: Path, written: Iterable[WrittenBucket], kept: Iterable[Pat
             files.append(file)
         for path in kept:
             shutil.copyfile(path, output / path.name)
-        _sync(output)
+        sync(output)
     return files
 
 
@@ -138,12 +139,4 @@ def _link(path: Path, to: Path) -> None:
         os.link(path, to)
     except OSError:
         shutil.copyfile(path, to)
-        _sync(to)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync(to)

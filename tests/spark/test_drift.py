@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from tests.spark.conftest import Pipeline
 from tests.spark.readers import READERS, read
 
-pytestmark = pytest.mark.xdist_group("spark")  # one JVM, and each log is made once
+pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM, each log made once
 
 CREATE = """create table shop.orders (
     id integer primary key, customer text, amount numeric(10,2), weight real, quantity integer, seen timestamptz,

@@ -18,7 +18,7 @@ from tests.fixtures.waiting import eventually
 from tests.spark.conftest import Pipeline
 from tests.spark.readers import READERS, read
 
-pytestmark = pytest.mark.xdist_group("spark")  # one JVM, and each log is made once
+pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM, each log made once
 
 ROOT = Path(__file__).parents[2]
 ROWS = 4000

@@ -20,7 +20,7 @@ from tests.fixtures.waiting import eventually
 from tests.spark.conftest import Pipeline
 from tests.spark.readers import blocks
 
-pytestmark = pytest.mark.xdist_group("spark")  # one JVM, and each log is made once
+pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM, each log made once
 
 SCHEMA = 'Sh"op, {1}'
 TABLE = "or=de.rs 100%/'\\ *[x]?"

@@ -30,7 +30,7 @@ from tests.spark.conftest import EVENTS, Pipeline
 from tests.spark.histories import KEYS, History, create
 from tests.spark.plain_replay import EVENT, replay
 
-pytestmark = pytest.mark.xdist_group("spark")  # one JVM, and each log is made once
+pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM, each log made once
 Pipelines = Callable[..., AbstractContextManager[Pipeline]]
 
 

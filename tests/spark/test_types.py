@@ -20,7 +20,7 @@ from tests.fixtures.postgres import Cluster
 from tests.spark import fidelity
 from tests.spark.conftest import Pipeline
 
-pytestmark = pytest.mark.xdist_group("spark")  # one JVM, and each log is made once
+pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM, each log made once
 
 DATASET = "public.kinds"
 WIDE = """create table public.wide (id integer primary key, seq text, date date);
