@@ -24,15 +24,15 @@ from tests.torture.traps import Trap, statement, streamed
 from tests.torture.workload import FaultKind
 from tests.torture.zombies import Zombies, send, stream_name
 
-ANSWER_SECONDS = 0.3
+ANSWER_SECONDS = 0.5
 """How long a worker may act on a keepalive before the transaction goes on."""
 AT_STATEMENT = 0.7
-"""How many kills of a role, and cuts of its connection, come at a statement of it, or at its answer."""
+"""How many kills of a role, and cuts and ends of its connection, come at a statement of it, or at its answer."""
 CUT_AFTER_FREEZE = 0.5
 """How many freezes end in a reset: whatever was under way then never comes to its end."""
 KINDS: Mapping[str, FaultKind] = {
     "kill worker": FaultKind(),
-    "kill shuffler": FaultKind(),
+    "kill shuffler": FaultKind(often=2),
     "kill server": FaultKind(),
     "zombie worker": FaultKind(),
     "zombie shuffler": FaultKind(),
@@ -46,13 +46,13 @@ KINDS: Mapping[str, FaultKind] = {
     "crash both": FaultKind(),
     "cut stream": FaultKind(),
     "cut staging": FaultKind(),
-    "cut shuffle": FaultKind(),
+    "cut shuffle": FaultKind(often=2),
     "cut all": FaultKind(),
     "freeze stream": FaultKind((0.2, 1.5)),
     "freeze staging": FaultKind((0.5, 2.0), often=2),
     "freeze shuffle": FaultKind((0.2, 1.5)),
     "freeze all": FaultKind((0.2, 1.5)),
-    "keepalive": FaultKind(often=2),
+    "keepalive": FaultKind(often=3),
     "stopped server": FaultKind(slow=True),
     "stopped roles": FaultKind(slow=True),
 }
@@ -122,8 +122,11 @@ class Faults:
             if pid and send(signal.SIGKILL, pid):
                 hit()
 
-        if self._chance.random() > AT_STATEMENT or not self._at_statement(_WRITES[role], kill):
+        if not self._writes_soon(_WRITES[role]) or not self._at_statement(_WRITES[role], kill):
             kill()
+
+    def _writes_soon(self, name: str) -> bool:
+        return name in _WRITES.values() and self._chance.random() < AT_STATEMENT
 
     def _at_statement(self, name: str, act: Callable[[], None]) -> bool:
         """Do it at a random statement of that connection, half of them commits; False when none came in time."""
@@ -156,10 +159,16 @@ class Faults:
 
     def _terminate(self, sessions: tuple[tuple[str, str], ...], fault: Fault, hit: Callable[[], None]) -> None:
         nodes = {"source": self._scene.rig.source, "log": self._scene.rig.log}
-        self._until(lambda: sum(nodes[node].terminate(self._named(name)) for node, name in sessions), hit)
+
+        def terminate() -> int:
+            return sum(nodes[node].terminate(self._named(name)) for node, name in sessions)
+
+        written = sessions[0][1]
+        if not self._writes_soon(written) or not self._at_statement(written, lambda: terminate() and hit()):
+            self._until(terminate, hit)
 
     def _cut(self, node: str, name: str, fault: Fault, hit: Callable[[], None]) -> None:
-        if name in _WRITES.values() and self._chance.random() < AT_STATEMENT and self._at_statement(name, hit):
+        if self._writes_soon(name) and self._at_statement(name, hit):
             return
         self._until(lambda: sum(proxy.cut(self._named(name)) for proxy in self._proxies(node)), hit)
 
@@ -206,8 +215,8 @@ class Faults:
             lambda: time.sleep(ANSWER_SECONDS),
             nth=self._chance.randint(1, 30),
             when="after",
-            then=self._chance.choice(("pass", "cut")),
-            keepalive=self._chance.choice((self._end_of_wal, int)),
+            then=self._chance.choice(("pass", "cut", "cut", "cut")),
+            keepalive=self._chance.choice((int, self._end_of_wal, self._end_of_wal, self._end_of_wal)),
         )
         with suppress(AssertionError):
             self._scene.rig.source.proxy.arm(trap).wait(FIND_WITHIN)

@@ -11,6 +11,7 @@ from tests.torture.plan import Kind, Step
 from tests.torture.statements import Statements
 
 KEY_RANGE = 1_000_000
+LARGE_WIDTH = 64
 
 
 @dataclass
@@ -77,11 +78,11 @@ class LanePlanner:
         return self._chance.choice(operations)(self)
 
     def large(self) -> list[Step]:
-        """A whole transaction of 5 to 8 thousand rows."""
+        """A whole transaction of 9 to 13 thousand rows of 2 kB: it fills several segments."""
         begin = self.begin()
         self._left, self._prepares, self._rows = 0, False, deepcopy(self._before)
-        first = self._new_keys(self._chance.randint(5_000, 8_000))
-        rows = self._say.insert_lines(self.number, first[0], first[-1])
+        first = self._new_keys(self._chance.randint(9_000, 13_000))
+        rows = self._say.insert_lines(self.number, first[0], first[-1], LARGE_WIDTH)
         self._rows.lines.update(first[:20])
         return [begin, rows, self._commit()]
 

@@ -111,10 +111,11 @@ class Statements:
         changes = [Change("public.lines", "insert", f"[{item},{row['no']}]", row) for row in rows]
         return self._step("copy public.lines (item, no, note) from stdin", None, changes, copy_text(rows))
 
-    def insert_lines(self, item: int, first: int, last: int) -> Step:
+    def insert_lines(self, item: int, first: int, last: int, width: int = 1) -> Step:
+        """`width`: so many times 32 characters in each."""
         numbers = f"generate_series({first}, {last}) as n order by n"
         return self._step(
-            f"insert into public.lines select {item}, n, md5(n::text) from {numbers} {back(LINE)}",
+            f"insert into public.lines select {item}, n, repeat(md5(n::text), {width}) from {numbers} {back(LINE)}",
             lines("insert", LINE),
         )
 

@@ -15,7 +15,7 @@ TRANSACTIONS = 235
 """A few more than the 200 of a seed: those that a crash interrupts do not count."""
 FAULTS = 6
 """Quick ones of a seed."""
-LARGE_ONE_IN = 4
+LARGE_ONE_IN = 3
 """One seed of so many has a transaction that spans several staging segments of 2,000 rows."""
 SLOW_ONE_IN = 2
 """One seed of so many has a fault that takes its time."""
