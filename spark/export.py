@@ -7,32 +7,19 @@ the last line says why.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from lake import changes, ledger, plan, state
+from lake import changes, ledger, plan, script, state
 from lake.cluster import session
-from lake.errors import ExportError
 from lake.folder import Folder
 from pyspark_sequin_events import catalog
 
 
 def main(argv: list[str]) -> int:
     """Run an export as the arguments say."""
-    arguments = _arguments(argv)
-    dsn = os.environ.get("PIPELINE_DATABASE_DSN", "")
-    try:
-        if not dsn:
-            raise ExportError("PIPELINE_DATABASE_DSN is not set; it names the pipeline database")
-        run(dsn, arguments)
-    except ExportError as error:
-        say("failed", reason=str(error))
-        return 1
-    return 0
+    return script.run(run, _arguments(argv))
 
 
 def run(dsn: str, arguments: argparse.Namespace) -> None:
@@ -46,13 +33,13 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
         after = book.exported_upto(lake.id)
         head = catalog.head(connection, arguments.events_table)
         if after >= head and not state.outdated(lake):  # a crash may have come between an export and its fold
-            say("done", exported_upto=after, rows=0)
+            script.say("done", exported_upto=after, rows=0)
             return
         todo = list(changes.ranges(after, head, arguments.range_rows))
-        say("begins", after_seq=after, upto_seq=head, ranges=len(todo))
+        script.say("begins", after_seq=after, upto_seq=head, ranges=len(todo))
         rows = 0
         with session(arguments.master, "pipeline export") as spark:
-            say("spark", application=spark.sparkContext.applicationId)
+            script.say("spark", application=spark.sparkContext.applicationId)
             for number, bounds in enumerate(todo, 1):
                 files = changes.export(
                     spark,
@@ -65,19 +52,14 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
                     told=partial(tell, number, len(todo)),
                 )
                 rows += sum(file.rows for file in files)
-                say("committed", range=number, ranges=len(todo), upto_seq=bounds[1], files=len(files), rows=rows)
-            state.fold_all(spark, lake, lambda made: say("state", **vars(made)))
-        say("done", exported_upto=max(after, head), rows=rows)
+                script.say("committed", range=number, ranges=len(todo), upto_seq=bounds[1], files=len(files), rows=rows)
+            state.fold_all(spark, lake, lambda made: script.say("state", **vars(made)))
+        script.say("done", exported_upto=max(after, head), rows=rows)
 
 
 def tell(number: int, ranges: int, now: changes.Progress) -> None:
     """How far a range is."""
-    say("progress", range=number, ranges=ranges, **vars(now))
-
-
-def say(event: str, **values: Any) -> None:
-    """One line of JSON."""
-    print(json.dumps({"event": event, **values}), flush=True)
+    script.say("progress", range=number, ranges=ranges, **vars(now))
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

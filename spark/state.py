@@ -7,30 +7,17 @@ the last line says why.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 from pathlib import Path
-from typing import Any
 
-from lake import ledger, past
+from lake import ledger, past, script
 from lake.cluster import session
-from lake.errors import ExportError
 from lake.folder import Folder
 
 
 def main(argv: list[str]) -> int:
     """Write a state as the arguments say."""
-    arguments = _arguments(argv)
-    dsn = os.environ.get("PIPELINE_DATABASE_DSN", "")
-    try:
-        if not dsn:
-            raise ExportError("PIPELINE_DATABASE_DSN is not set; it names the pipeline database")
-        run(dsn, arguments)
-    except ExportError as error:
-        say("failed", reason=str(error))
-        return 1
-    return 0
+    return script.run(run, _arguments(argv))
 
 
 def run(dsn: str, arguments: argparse.Namespace) -> None:
@@ -38,16 +25,11 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
     with ledger.opened(dsn) as book:
         lake = past.reading(book, Folder(arguments.export_dir))
         wanted = past.wanted(lake, arguments.table, arguments.as_of, arguments.output)
-        say("begins", dataset=wanted.dataset, seq=wanted.seq, output=str(wanted.output))
+        script.say("begins", dataset=wanted.dataset, seq=wanted.seq, output=str(wanted.output))
         with session(arguments.master, "pipeline export state") as spark:
-            say("spark", application=spark.sparkContext.applicationId)
+            script.say("spark", application=spark.sparkContext.applicationId)
             published = past.as_of(spark, lake, wanted)
-        say("done", **vars(published), output=str(wanted.output))
-
-
-def say(event: str, **values: Any) -> None:
-    """One line of JSON."""
-    print(json.dumps({"event": event, **values}), flush=True)
+        script.say("done", **vars(published), output=str(wanted.output))
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

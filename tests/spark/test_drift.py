@@ -67,6 +67,16 @@ INCOMPATIBLE = Step(
     {"buyer": "e", "amount": Decimal("1.00"), "quantity": "many"},
 )
 
+IN_ONE_TRANSACTION = (
+    "begin",
+    "insert into shop.moods values (1, 1)",
+    "alter table shop.moods add why text",
+    "insert into shop.moods values (2, 2, 'sun')",
+    "alter table shop.moods alter mood type text using 'mood ' || mood",
+    "insert into shop.moods values (3, 'three', 'rain')",
+    "commit",
+)
+
 
 @dataclass
 class Drifted:
@@ -92,12 +102,14 @@ def drifted(pipelines: Callable[..., AbstractContextManager[Pipeline]], spark: S
         made = Drifted(pipeline)
         pipeline.source.execute("create schema shop")
         pipeline.source.execute(CREATE.encode())
+        pipeline.source.execute("create table shop.moods (id integer primary key, mood integer)")
         rows: list[dict[str, Any]] = []
         for number, (name, step) in enumerate(STEPS.items(), 1):
             rows.append(made.insert(step, number))
             made.expected[name] = list(rows)
             for reader in READERS:
                 made.found[name, reader] = read("Changes", reader, pipeline.folder, spark)
+        pipeline.replicate(*IN_ONE_TRANSACTION)
         made.expected["incompatible"] = [made.insert(INCOMPATIBLE, len(rows) + 1)]
         for reader in READERS:
             made.found[1, reader] = read("One version of several", reader, pipeline.folder, spark)
@@ -128,6 +140,16 @@ def test_duckdb_reads_all_versions(drifted: Drifted, spark: SparkSession) -> Non
     found = read("All versions", "DuckDB", drifted.pipeline.folder, spark)
     expected = [*drifted.expected["widened"], *drifted.expected["incompatible"]]
     assert_equal(found, [{**row, "quantity": str(row["quantity"])} for row in expected])
+
+
+def test_ddl_in_the_middle_of_a_transaction_parts_its_rows(drifted: Drifted) -> None:
+    first, second = (drifted.pipeline.changes("shop.moods", version) for version in (1, 2))
+    assert len(set(first["commit_lsn"].to_pylist() + second["commit_lsn"].to_pylist())) == 1
+    assert first.select(["id", "mood", "why"]).to_pylist() == [
+        {"id": 1, "mood": 1, "why": None},
+        {"id": 2, "mood": 2, "why": "sun"},
+    ]
+    assert second.select(["id", "mood", "why"]).to_pylist() == [{"id": 3, "mood": "three", "why": "rain"}]
 
 
 def test_the_schema_is_there_before_a_file_that_needs_it(drifted: Drifted) -> None:
