@@ -163,8 +163,12 @@ class Faults:
         def terminate() -> int:
             return sum(nodes[node].terminate(self._named(name)) for node, name in sessions)
 
+        def terminate_now() -> None:
+            if terminate():
+                hit()
+
         written = sessions[0][1]
-        if not self._writes_soon(written) or not self._at_statement(written, lambda: terminate() and hit()):
+        if not self._writes_soon(written) or not self._at_statement(written, terminate_now):
             self._until(terminate, hit)
 
     def _cut(self, node: str, name: str, fault: Fault, hit: Callable[[], None]) -> None:
