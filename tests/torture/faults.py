@@ -24,8 +24,8 @@ from tests.torture.traps import Trap, statement, streamed
 from tests.torture.workload import FaultKind
 from tests.torture.zombies import Zombies, send, stream_name
 
-ANSWER_SECONDS = 0.5
-"""How long a worker may act on a keepalive before the transaction goes on."""
+ANSWER_SECONDS = 1.5
+"""How long a worker may act on a keepalive, if it does not at once, before the transaction goes on."""
 AT_STATEMENT = 0.7
 """How many kills of a role, and cuts and ends of its connection, come at a statement of it, or at its answer."""
 CUT_AFTER_FREEZE = 0.5
@@ -129,13 +129,13 @@ class Faults:
         return name in _WRITES.values() and self._chance.random() < AT_STATEMENT
 
     def _at_statement(self, name: str, act: Callable[[], None]) -> bool:
-        """Do it at a random statement of that connection, half of them commits; False when none came in time."""
+        """Do it at a random statement of that connection, mostly at those that count; False when none came in time."""
         trap = Trap(
             name,
-            statement(self._chance.choice(("(?i)^commit", ""))),
+            statement(self._chance.choice(_MOMENTS[name])),
             act,
             nth=self._chance.randint(1, 4),
-            when=self._chance.choice(("before", "after", "after")),
+            when=self._chance.choice(("before", "after")),
             then="cut",
         )
         try:
@@ -213,18 +213,35 @@ class Faults:
 
     def _keepalive(self, fault: Fault, hit: Callable[[], None]) -> None:
         """One inside of a transaction: its wal_end is that one's commit or the end of the WAL; then perhaps a cut."""
+        position = self._chance.choice((int, self._end_of_wal, self._end_of_wal, self._end_of_wal))
+        promised = []
+
+        def promise(final_lsn: int) -> int:
+            promised.append(position(final_lsn))
+            return promised[-1]
+
+        def answer() -> None:
+            with suppress(AssertionError):
+                eventually(lambda: self._confirmed() >= promised[-1], ANSWER_SECONDS, (psycopg.OperationalError,))
+
         trap = Trap(
             "pipeline ",
             streamed(b"IUDT"),
-            lambda: time.sleep(ANSWER_SECONDS),
+            answer,
             nth=self._chance.randint(1, 30),
             when="after",
             then=self._chance.choice(("pass", "cut", "cut", "cut")),
-            keepalive=self._chance.choice((int, self._end_of_wal, self._end_of_wal, self._end_of_wal)),
+            keepalive=promise,
         )
         with suppress(AssertionError):
             self._scene.rig.source.proxy.arm(trap).wait(FIND_WITHIN)
             hit()
+
+    def _confirmed(self) -> int:
+        query = "select confirmed_flush_lsn - '0/0' from pg_replication_slots where slot_name = %s"
+        with self._scene.source() as source:
+            row = source.execute(query, [self._scene.slot]).fetchone()
+        return int(row[0]) if row else 0
 
     def _end_of_wal(self, final_lsn: int) -> int:
         with suppress(psycopg.OperationalError), self._scene.source() as source:
@@ -235,6 +252,11 @@ class Faults:
 
 _WRITES = {"replication": "pipeline staging", "shuffle": "pipeline shuffle"}
 """The connection on which a role writes."""
+_MOMENTS = {
+    "pipeline staging": ("(?i)^commit", "Move the position", ""),
+    "pipeline shuffle": ("(?i)^commit", ""),
+}
+"""What their statements match at which faults come."""
 _CONTROL = (("log", "pipeline replication"), ("log", "pipeline serve"), ("source", "pipeline catalog"))
 _ACTIONS: Mapping[str, Callable[[Faults, Fault, Callable[[], None]], None]] = {
     "kill worker": lambda faults, *of: faults._kill_role("replication", *of),

@@ -13,7 +13,7 @@ from tests.torture.statements import LANES
 
 TRANSACTIONS = 235
 """A few more than the 200 of a seed: those that a crash interrupts do not count."""
-FAULTS = 6
+FAULTS = 8
 """Quick ones of a seed."""
 LARGE_ONE_IN = 3
 """One seed of so many has a transaction that spans several staging segments of 2,000 rows."""
