@@ -26,12 +26,12 @@ from tests.torture.zombies import Zombies, send, stream_name
 
 ANSWER_SECONDS = 1.5
 """How long a worker may act on a keepalive, if it does not at once, before the transaction goes on."""
-AT_STATEMENT = 0.7
+AT_STATEMENT = 0.8
 """How many kills of a role, and cuts and ends of its connection, come at a statement of it, or at its answer."""
 CUT_AFTER_FREEZE = 0.5
 """How many freezes end in a reset: whatever was under way then never comes to its end."""
 KINDS: Mapping[str, FaultKind] = {
-    "kill worker": FaultKind(),
+    "kill worker": FaultKind(often=2),
     "kill shuffler": FaultKind(often=2),
     "kill server": FaultKind(),
     "zombie worker": FaultKind(),
@@ -253,7 +253,7 @@ class Faults:
 _WRITES = {"replication": "pipeline staging", "shuffle": "pipeline shuffle"}
 """The connection on which a role writes."""
 _MOMENTS = {
-    "pipeline staging": ("(?i)^commit", "Move the position", ""),
+    "pipeline staging": ("(?i)^commit", "Move the position", "Move the position", ""),
     "pipeline shuffle": ("(?i)^commit", ""),
 }
 """What their statements match at which faults come."""
