@@ -14,7 +14,7 @@ import typer
 from setproctitle import setproctitle
 
 from pipeline import logs
-from pipeline.commands import exports, slots, sources
+from pipeline.commands import consumers, exports, retention, slots, sources
 from pipeline.commands.context import Json, load, output
 from pipeline.errors import PipelineError
 
@@ -28,8 +28,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for name, group in (("slots", slots.app), ("sources", sources.app), ("export", exports.app)):
+for name, group in (
+    ("slots", slots.app),
+    ("sources", sources.app),
+    ("consumers", consumers.app),
+    ("export", exports.app),
+):
     app.add_typer(group, name=name)
+app.command()(retention.retention)
 
 
 class Role(StrEnum):
@@ -45,6 +51,7 @@ SECRET_FLAGS = ("--source-dsn", "--database-dsn", "--api-token")
 """Their values must not be seen in a list of processes."""
 Only = Annotated[Role | None, typer.Option("--only", help="Run this role alone.")]
 
+Reader = Annotated[str | None, typer.Option(help="Make this role, or bring it up to date: it may read the events.")]
 Accept = Annotated[list[str] | None, typer.Option(help="Name of a finding to take for a warning, if it is an error.")]
 
 
@@ -60,12 +67,16 @@ def options(
     publication: Annotated[str | None, typer.Option(help="Publication. Default: pipeline")] = None,
     tables: Annotated[str | None, typer.Option(help="schema.table list with *. Default: all")] = None,
     events_table: Annotated[str | None, typer.Option(help="Default: public.sequin_events")] = None,
+    retention: Annotated[str | None, typer.Option(help="Age at which events are dropped: 7d. Default: none")] = None,
     export_dir: Annotated[Path | None, typer.Option(help="The lake. Default: exports in the data directory")] = None,
     export_schedule: Annotated[str | None, typer.Option(help="Cron in UTC, or off. Default: */5 * * * *")] = None,
     export_timeout: Annotated[str | None, typer.Option(help="Seconds a run may take. Default: 3600")] = None,
     spark_master: Annotated[str | None, typer.Option(help="Where Spark runs. Default: local[*]")] = None,
     http_host: Annotated[str | None, typer.Option(help="Default: 127.0.0.1")] = None,
     http_port: Annotated[str | None, typer.Option(help="Default: 12312")] = None,
+    http_certificate: Annotated[Path | None, typer.Option(help="PEM file; HTTPS when set.")] = None,
+    http_key: Annotated[Path | None, typer.Option(help="PEM file of the certificate's key.")] = None,
+    http_origins: Annotated[str | None, typer.Option(help="Other origins whose pages may use the API.")] = None,
     api_token: Annotated[str | None, typer.Option(help="Bearer token for every endpoint but health.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error. Default: info")] = None,
     log_format: Annotated[str | None, typer.Option(help="auto, text or json. Default: auto")] = None,
@@ -90,15 +101,19 @@ def serve(context: typer.Context, only: Only = None) -> int:
 
 
 @app.command()
-def migrate(context: typer.Context) -> int:
-    """Bring the pipeline database to the newest revision."""
+def migrate(context: typer.Context, reader: Reader = None) -> int:
+    """Bring the pipeline database to the newest revision; with --reader, a role for SQL readers too."""
     from pipeline import databases, schema
 
     with databases.resolved(load(context, "migrate")) as config:
         before = schema.current(config.database)
         schema.upgrade(config.database)
         after = schema.current(config.database)
-    print(f"pipeline database: {before or 'empty'} → {after}" if before != after else f"already at {after}")
+        print(f"pipeline database: {before or 'empty'} → {after}" if before != after else f"already at {after}")
+        if reader is not None:
+            from pipeline.operations import reader_role
+
+            print("\n".join(reader_role.ensure(config, reader)))
     return 0
 
 

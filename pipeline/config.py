@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from pipeline import cron
+from pipeline import cron, durations
 from pipeline.errors import ConfigError
 
 CONFIG_FILE = Path("pipeline.toml")
@@ -49,12 +49,18 @@ class Config(BaseSettings):
     events_table: str = Field(
         "public.sequin_events", pattern=rf"^{_IDENTIFIER}\.{_IDENTIFIER}$", description="the default events table"
     )
+    retention: str = Field(durations.NONE, description="age at which events are dropped: 7d, 12h, 30m, 45s, or none")
     export_dir: Path | None = Field(None, description="the lake: a local or mounted folder; default <data_dir>/exports")
     export_schedule: str = Field(EXPORT_SCHEDULE, description="when to export: cron of five fields in UTC, or off")
     export_timeout: int = Field(3600, ge=1, description="seconds that one export run may take")
     spark_master: str = Field("local[*]", description="where Spark runs: local[N], spark://…, yarn, k8s://…")
-    http_host: str = Field("127.0.0.1", min_length=1, description="address of health, readiness and metrics")
-    http_port: int = Field(12312, ge=1, le=65535, description="port of health, readiness and metrics")
+    http_host: str = Field("127.0.0.1", min_length=1, description="address of the HTTP API")
+    http_port: int = Field(12312, ge=1, le=65535, description="port of the HTTP API")
+    http_certificate: Path | None = Field(None, description="PEM file with the certificate chain; HTTPS when set")
+    http_key: Path | None = Field(None, description="PEM file with the certificate's key, without a passphrase")
+    http_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="pages of these origins (`https://host:port`) may use the API beside its own"
+    )
     api_token: SecretStr | None = Field(None, description="bearer token wanted by every endpoint but health")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="lowest level to log")
     log_format: Literal["auto", "text", "json"] = Field("auto", description="auto: text on a terminal, else json")
@@ -104,10 +110,34 @@ class Config(BaseSettings):
                 raise ValueError(f"expected `schema.table`, where * matches anything, not {pattern!r}")
         return value
 
-    @field_validator("export_dir", mode="before")
+    @field_validator("http_origins", mode="before")
+    @classmethod
+    def _split_origins(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        if not isinstance(value, list | tuple):
+            raise ValueError("expected a list of `https://host:port`")
+        return tuple(value)
+
+    @field_validator("http_origins")
+    @classmethod
+    def _origins_are_bare(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            if not re.fullmatch(r"https?://[^\s/?#@*,]+", origin, re.IGNORECASE):
+                raise ValueError(f"expected https://host or http://host:port, without a path, not {origin!r}")
+        return tuple(origin.lower() for origin in value)
+
+    @field_validator("export_dir", "http_certificate", "http_key", "api_token", mode="before")
     @classmethod
     def _blank_is_not_given(cls, value: Any) -> Any:
         return None if isinstance(value, str) and not value.strip() else value
+
+    @field_validator("retention")
+    @classmethod
+    def _retention_parses(cls, value: str) -> str:
+        value = value.strip().lower() or durations.NONE
+        durations.parse(value)
+        return value
 
     @field_validator("export_schedule")
     @classmethod
@@ -135,6 +165,14 @@ class Config(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _certificate_has_its_key(self) -> Config:
+        if self.http_certificate is None and self.http_key is not None:
+            raise ValueError("PIPELINE_HTTP_KEY is set without PIPELINE_HTTP_CERTIFICATE: set both, or neither")
+        if self.http_certificate is not None and self.http_key is None:
+            raise ValueError("PIPELINE_HTTP_CERTIFICATE is set without PIPELINE_HTTP_KEY: set both, or neither")
+        return self
+
     def with_databases(self, source_dsn: str, database_dsn: str) -> Config:
         """The same settings with both databases named, as the roles need them."""
         return self.model_copy(update={"source_dsn": SecretStr(source_dsn), "database_dsn": SecretStr(database_dsn)})
@@ -143,6 +181,11 @@ class Config(BaseSettings):
     def exports(self) -> Path:
         """The folder of the lake."""
         return (self.export_dir or self.data_dir / "exports").expanduser().absolute()
+
+    @property
+    def retention_seconds(self) -> float | None:
+        """How long events are kept; None for ever."""
+        return durations.parse(self.retention)
 
     @property
     def source(self) -> str:

@@ -8,6 +8,13 @@ PipelineError                    exit 1
 ├── Unavailable                  a database does not answer, or went away; retried while the server runs
 ├── StorageError                 the pipeline database refused what the server needs to store
 │   └── Fenced                   another worker or shuffler has taken over; this one must write nothing more
+├── RetentionBusy                another session drops old events at the moment
+├── ConsumerError                a reader of the log cannot go on as it is
+│   ├── UnknownConsumer          there is no consumer of that name
+│   ├── WrongKind                a cursor was wanted where the consumer has records, or the other way round
+│   ├── CursorHeld               somebody else reads that cursor
+│   ├── ConsumerChanged          it was reset, or another reader has it by now; connect again
+│   └── CursorExpired            the log is no longer kept back to that position
 ├── ExportFailed                 an export did not run, or not to its end; the next one takes up where it ended
 │   ├── ExportBusy               another exporter is at work on the same lake
 │   └── ExportStopped            it was told to stop; exit 130
@@ -62,6 +69,38 @@ class StorageError(PipelineError):
 
 class Fenced(StorageError):
     """Another process has taken over; this one must write nothing more."""
+
+
+class RetentionBusy(PipelineError):
+    """Another session drops old events at the moment."""
+
+
+class ConsumerError(PipelineError):
+    """A reader of the log cannot go on as it is."""
+
+
+class UnknownConsumer(ConsumerError):
+    """There is no consumer of that name."""
+
+
+class WrongKind(ConsumerError):
+    """The consumer is of the other kind."""
+
+
+class CursorHeld(ConsumerError):
+    """Somebody else reads that cursor; the text names who, and since when."""
+
+
+class ConsumerChanged(ConsumerError):
+    """The consumer was reset or taken by another reader; who connects again goes on from its position."""
+
+
+class CursorExpired(ConsumerError):
+    """The log is no longer kept back to that position. `floor`: every event after this seq is kept."""
+
+    def __init__(self, sentence: str, floor: int) -> None:
+        super().__init__(sentence)
+        self.floor = floor
 
 
 class ExportFailed(PipelineError):

@@ -150,7 +150,8 @@ def _run_shuffle(config: Config, connection: Connection, stop: Stop) -> None:
         _report(connection, "shuffle", "waiting", "no source has been replicated from yet")
         if stop.wait(0.2):
             return
-    shuffler = Shuffler(connection, source.id, EventsTable.parse(config.events_table), lambda: bool(stop))
+    table = EventsTable.parse(config.events_table)
+    shuffler = Shuffler(connection, source.id, table, lambda: bool(stop), config.retention_seconds)
     _report(connection, "shuffle", "running")
     logger.info("shuffling", extra={"action": "shuffle.running", "table": config.events_table})
     while True:

@@ -14,10 +14,11 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from pipeline import cron, db
 from pipeline.config import Config
 from pipeline.db import Connection, sql
-from pipeline.errors import ExportBusy, ExportStopped, PipelineError
+from pipeline.errors import ExportBusy, ExportStopped, PipelineError, RetentionBusy
 from pipeline.exports import job
 from pipeline.loop import Stop
 from pipeline.operations import export_status, status
+from pipeline.operations import retention as operation
 from pipeline.replication import preparation
 
 logger = logging.getLogger(__name__)
@@ -26,6 +27,8 @@ SAMPLE_SECONDS = 5
 """Between two samples of positions and counts, from which rates are made."""
 PUBLISH_SECONDS = 2
 """Between two looks for tables that have come, or whose key came or went."""
+RETENTION_SECONDS = 60.0
+"""Between two looks for events that are old enough to go, at most; a short retention is looked after more often."""
 
 
 def run(config: Config, connection: Connection, stop: Stop) -> None:
@@ -44,12 +47,16 @@ def run(config: Config, connection: Connection, stop: Stop) -> None:
 def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
     """The jobs of these settings, not started. None runs twice at a time; of missed times one is made up for.
 
-    `stopped` ends a running export.
+    `stopped` ends a running export, and a retention between two of its steps.
     """
     defaults = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
     scheduler = BackgroundScheduler(timezone="UTC", job_defaults=defaults)
     for act, seconds in ((sample, SAMPLE_SECONDS), (publish_new_tables, PUBLISH_SECONDS)):
         scheduler.add_job(act, "interval", [config], id=act.__name__, seconds=seconds)
+    if (keep := config.retention_seconds) is not None:
+        often = min(RETENTION_SECONDS, max(1.0, keep / 20))
+        # A second one that finds the first at work leaves again.
+        scheduler.add_job(retention, "interval", [config, stopped], id="retention", seconds=often, max_instances=2)
     if off := export_status.why_off(config):
         logger.info("exports are off: %s", off, extra={"action": "export.off"})
     else:
@@ -85,6 +92,20 @@ def export(config: Config, stopped: Callable[[], bool]) -> None:
         if found.rows:
             values = {"rows": found.rows, "seq": found.exported_upto, "seconds": round(found.seconds, 1)}
             logger.info("exported", extra={"action": "export.done", "run": found.run, **values})
+
+
+def retention(config: Config, stopped: Callable[[], bool]) -> None:
+    """Drop what is older than PIPELINE_RETENTION and nobody needs."""
+    try:
+        found = operation.run(config, stopped)
+    except RetentionBusy as error:
+        logger.debug("%s", error, extra={"action": "retention.busy"})
+        return
+    if found.partitions or found.rows:
+        values = {"partitions": found.partitions, "rows": found.rows, "below": found.below}
+        logger.info("old events dropped", extra={"action": "retention.dropped", **values})
+    if found.waiting:
+        logger.debug("a reader holds a partition that is to go", extra={"action": "retention.waiting"})
 
 
 def _log_failure(event: JobExecutionEvent) -> None:

@@ -10,6 +10,7 @@ from setproctitle import setproctitle
 
 from pipeline import config as settings
 from pipeline import databases, schema
+from pipeline.api import certificates
 from pipeline.config import Config
 from pipeline.errors import AddressInUse, PipelineError
 from pipeline.events import log
@@ -29,6 +30,7 @@ def serve(config: Config, only: str | None = None) -> int:
     setproctitle("pipeline serve" + (f" --only {only}" if only else ""))
     chosen = (only,) if only else ROLES
     if "api" in chosen:
+        certificates.context(config)
         _require_port(config)
     with databases.resolved(config) as resolved:
         boot(resolved)

@@ -11,7 +11,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from lake import changes, ledger, plan, script, state
+from lake import changes, kept, ledger, plan, script, state
 from lake.cluster import session
 from lake.folder import Folder
 from pyspark_sequin_events import catalog
@@ -30,7 +30,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
     with ledger.opened(dsn) as book, catalog.connect(dsn) as connection:
         lake = changes.open_lake(book, Folder(arguments.export_dir), arguments.events_table)
         state.recover(lake)
-        after = book.exported_upto(lake.id)
+        after = kept.begins_after(book, lake.id, connection, arguments.events_table)
         head = catalog.head(connection, arguments.events_table)
         if after >= head and not state.outdated(lake):  # a crash may have come between an export and its fold
             script.say("done", exported_upto=after, rows=0)

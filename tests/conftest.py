@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-pytest_plugins = ["tests.fixtures.postgres", "tests.fixtures.server", "tests.fixtures.rigs"]
+pytest_plugins = ["tests.fixtures.postgres", "tests.fixtures.server", "tests.fixtures.rigs", "tests.fixtures.api"]
 
 for name in [name for name in os.environ if name.startswith("PIPELINE_") and not name.startswith("PIPELINE_TEST_")]:
     del os.environ[name]

@@ -1,10 +1,12 @@
-"""The api role: health, readiness and metrics over HTTP."""
+"""The api role: the REST API, health, readiness and metrics over HTTP."""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import psycopg
 import uvicorn
@@ -13,51 +15,44 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from pipeline import db
-from pipeline.api import metrics
+from pipeline.api import certificates, consumers, docs, events, metrics, patience, problems, stream
+from pipeline.api.database import Database
+from pipeline.api.guard import Guard
+from pipeline.api.models import Ready
+from pipeline.api.waiting import Gone
 from pipeline.catalog import roles
 from pipeline.config import Config
+from pipeline.consumers.wakeup import Wakeups
 from pipeline.errors import PipelineError
 from pipeline.loop import Stop
 from pipeline.operations import status
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""Answered without a token: what a load balancer asks."""
+_MAX_HEAD = 65_536
+"""Bytes of a request's line and headers."""
 
 
 def create(config: Config, server: str) -> FastAPI:
     """The application. `server` is this server's name among those on one pipeline database."""
-    app = FastAPI(title="WAL Pipeline Server", docs_url="/docs", redoc_url=None)
-
-    @app.middleware("http")
-    async def require_token(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        """Every endpoint but health wants the token, when there is one."""
-        if config.api_token is not None and request.url.path not in OPEN_PATHS:
-            given = request.headers.get("authorization", "")
-            expected = f"Bearer {config.api_token.get_secret_value()}"
-            if not secrets.compare_digest(given.encode(), expected.encode()):
-                return _problem(401, "this endpoint wants the header Authorization: Bearer with PIPELINE_API_TOKEN")
-        return await answer(request)
-
-    @app.get("/healthz", response_class=PlainTextResponse, summary="Alive")
-    def healthz() -> str:
-        """This process answers."""
-        return "ok\n"
-
-    @app.get("/readyz", summary="Migrated and replicating")
-    def readyz() -> JSONResponse:
-        """200 when the log is being written by this server; else 503 and why not, naming who does it instead."""
-        reasons = readiness(config, server)
-        return JSONResponse({"ready": not reasons, "reasons": reasons}, status_code=503 if reasons else 200)
-
-    @app.get("/metrics", response_class=PlainTextResponse, summary="Prometheus metrics")
-    def all_metrics() -> Response:
-        """Computed from the databases now; 503 when the pipeline database does not answer."""
-        try:
-            text = metrics.render(status.collect(config))
-        except PipelineError as error:
-            return _problem(503, str(error))
-        return Response(text, media_type=CONTENT_TYPE_LATEST)
-
+    app = FastAPI(
+        title="WAL Pipeline Server",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+        redirect_slashes=False,
+    )
+    app.state.config = config
+    app.state.events_table = config.events_table
+    app.state.database = Database(config.database)
+    app.state.wakeups = Wakeups(config.database, config.events_table)
+    app.add_middleware(Guard, config=config)
+    problems.install(app)
+    app.add_exception_handler(Gone, _nobody_listens)
+    docs.install(app)
+    _add_health(app, config, server)
+    app.include_router(consumers.router)
+    app.include_router(events.router)
+    app.include_router(stream.router(config, app.state.database, app.state.wakeups, server))
     return app
 
 
@@ -79,26 +74,43 @@ def readiness(config: Config, server: str) -> list[str]:
 
 
 def run(config: Config, server: str, stop: Stop) -> None:
-    """Serve until told to stop."""
+    """Serve until told to stop. Raises ConfigError for a certificate that cannot be used."""
+    tls = certificates.context(config)
+    app = create(config, server)
     settings = uvicorn.Config(
-        create(config, server),
+        app,
         host=config.http_host,
         port=config.http_port,
+        http="h11",
+        h11_max_incomplete_event_size=_MAX_HEAD,
+        ssl_context_factory=(lambda _config, _default: tls) if tls else None,
         log_config=None,
         access_log=False,
-        lifespan="off",
+        server_header=False,
+        proxy_headers=False,
+        lifespan="on",
         timeout_graceful_shutdown=5,
+        **patience.SETTINGS,
     )
-    http = _Server(settings)
+    logging.getLogger("uvicorn.error").addFilter(lambda record: not record.exc_info)  # `problems` has said it
+    http = _Server(settings, app.state.wakeups)
     stop.then(http.leave)
     http.run()
 
 
 class _Server(uvicorn.Server):
-    """uvicorn with our signals: it is told to leave by `Stop`."""
+    """uvicorn with our signals: it is told to leave by `Stop`, and ends long polls when it does."""
+
+    def __init__(self, settings: uvicorn.Config, wakeups: Wakeups) -> None:
+        super().__init__(settings)
+        self._wakeups = wakeups
 
     def leave(self) -> None:
         self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._wakeups.close()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -106,5 +118,50 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _problem(code: int, sentence: str) -> JSONResponse:
-    return JSONResponse({"title": sentence, "status": code}, code, media_type="application/problem+json")
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """The pool and the LISTEN connection, which come up when the pipeline database does."""
+    await app.state.database.open()
+    listening = asyncio.create_task(app.state.wakeups.run(), name="wakeups")
+    try:
+        yield
+    finally:
+        listening.cancel()
+        with suppress(asyncio.CancelledError):
+            await listening
+        await app.state.database.close()
+
+
+def _add_health(app: FastAPI, config: Config, server: str) -> None:
+    @app.get("/healthz", response_class=PlainTextResponse, summary="Alive", tags=["health"])
+    def healthz() -> str:
+        """This process answers. Wants no token."""
+        return "ok\n"
+
+    @app.get(
+        "/readyz",
+        summary="Migrated and replicating",
+        tags=["health"],
+        response_model=Ready,
+        responses={503: {"model": Ready, "description": "Not ready, and why."}},
+    )
+    def readyz() -> JSONResponse:
+        """200 when this server writes the log; else 503 and why, naming who does it instead. Wants no token."""
+        reasons = readiness(config, server)
+        return JSONResponse({"ready": not reasons, "reasons": reasons}, status_code=503 if reasons else 200)
+
+    @app.get(
+        "/metrics",
+        response_class=PlainTextResponse,
+        summary="Prometheus metrics",
+        tags=["health"],
+        responses=problems.documented(),
+    )
+    def all_metrics() -> Response:
+        """Computed from the databases now; 503 when the pipeline database does not answer."""
+        return Response(metrics.render(status.collect(config)), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _nobody_listens(_request: Request, _error: Exception) -> Response:
+    """For a client that has hung up; it does not see this."""
+    return Response(status_code=499)

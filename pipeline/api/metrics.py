@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pipeline.consumers.standing import Standing
 from pipeline.operations.export_status import Exports
+from pipeline.operations.retention import Retention
 from pipeline.operations.status import Status
 
 _GAUGES: dict[str, tuple[str, str]] = {
@@ -58,6 +60,27 @@ class _Snapshot(Collector):
         )
         if self._status.exports:
             yield from _exports(self._status.exports)
+        if self._status.retention:
+            yield from _retention(self._status.retention)
+        yield from _consumers(self._status.consumers)
+
+
+def _consumers(found: Sequence[Standing]) -> Iterator[Metric]:
+    """A value for each consumer, where it has one of its kind. Counts stop at 100 000."""
+    for name, attribute, text in (
+        ("pending", "pending", "Items that wait to be received."),
+        ("in_flight", "in_flight", "Items that are out and neither acknowledged nor expired."),
+        ("dead", "dead", "Items that were delivered too often."),
+        ("oldest_pending_seconds", "oldest_pending_seconds", "Age of the change that has waited longest."),
+        ("position_seq", "position", "Cursor: the last seq acknowledged; records: the seq after which it began."),
+        ("lag_seqs", "lag", "Seqs from where the consumer has come in the log to the newest."),
+    ):
+        family = GaugeMetricFamily(f"pipeline_consumer_{name}", text, labels=["consumer"])
+        for each in found:
+            if (value := getattr(each, attribute)) is not None:
+                family.add_metric([each.name], float(value))
+        if family.samples:
+            yield family
 
 
 def _exports(now: Exports) -> Iterator[Metric]:
@@ -72,3 +95,21 @@ def _exports(now: Exports) -> Iterator[Metric]:
     ):
         if value is not None:
             yield GaugeMetricFamily(f"pipeline_export_{name}", text, value=value)
+
+
+def _retention(now: Retention) -> Iterator[Metric]:
+    """What was dropped, how large the log is, and whether something holds it back."""
+    oldest = now.oldest_at.timestamp() if now.oldest_at else None
+    for name, text, value in (
+        ("dropped_below_seq", "Every event with a smaller seq was dropped.", now.dropped_below),
+        ("log_bytes", "What the events table takes on disk.", now.bytes or None),
+        ("oldest_timestamp_seconds", "When the oldest event of the log arrived.", oldest),
+    ):
+        if value is not None:
+            yield GaugeMetricFamily(f"pipeline_retention_{name}", text, value=value)
+    held = GaugeMetricFamily(
+        "pipeline_retention_held", "What keeps events that are old enough.", labels=["kind", "name"]
+    )
+    for holder in now.held_by:
+        held.add_metric([holder.kind, holder.name], 1.0)
+    yield held

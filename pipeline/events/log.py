@@ -45,7 +45,16 @@ DEFAULT = EventsTable("public", "sequin_events")
 
 
 def ensure_table(connection: Connection, table: EventsTable) -> None:
-    """Make an events table like the default one, with a sequence of its own, unless it is there."""
+    """Make an events table like the default one, with a sequence of its own, unless it is there.
+
+    `pipeline.events`, the view by which SQL functions find the log, then is of this table.
+    """
+    with connection.transaction():
+        _create(connection, table)
+        _point_view(connection, table)
+
+
+def _create(connection: Connection, table: EventsTable) -> None:
     row = connection.execute("select to_regclass(%s)", (table.identifier.as_string(connection),)).fetchone()
     if row is not None and row[0] is not None:
         return
@@ -56,8 +65,13 @@ def ensure_table(connection: Connection, table: EventsTable) -> None:
         "sequence_name": sql.Literal(table.sequence.as_string(connection)),
         "default": DEFAULT.identifier,
     }
-    with connection.transaction():
-        connection.execute(sql.SQL(statement("events", "create_table")).format(**names))
+    connection.execute(sql.SQL(statement("events", "create_table")).format(**names))
+
+
+def _point_view(connection: Connection, table: EventsTable) -> None:
+    name = table.identifier.as_string(connection)
+    if connection.execute(statement("events", "view_is_of"), {"table": name}).fetchone() is None:
+        connection.execute(sql.SQL(statement("events", "point_view")).format(table=table.identifier))
 
 
 def last_seq(connection: Connection, table: EventsTable) -> int:

@@ -2,56 +2,147 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
+
+import psycopg
 from psycopg import sql
+from psycopg.rows import class_row
 
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 from pipeline.events.log import EventsTable, last_seq
 
 PARTITION_ROWS = 10_000_000
-"""seq values a partition spans."""
+"""seq values a partition spans; the most, where a retention makes them smaller."""
+SMALLEST = 10_000
+"""The fewest that one spans for the sake of a retention."""
+SHARE = 8
+"""So many partitions make up a retention at the recent rate: what is kept longer than it is an eighth."""
+GROWTH = 8
+"""Times the span of the one before, at most: what looks like a rate may be one large transaction."""
+_PATIENCE, _AHEAD_PATIENCE = "200ms", "50ms"
+_AHEAD_EVERY = 1.0
+
+
+@dataclass(frozen=True)
+class Partition:
+    """An attached partition: `lower` <= seq < `upper`."""
+
+    oid: int
+    schema: str
+    name: str
+    lower: int
+    upper: int
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        """The name, quoted for SQL."""
+        return sql.Identifier(self.schema, self.name)
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+def attached(connection: Connection, table: EventsTable) -> list[Partition]:
+    """The partitions of a table in order of seq; none of a table that has no partitions."""
+    with connection.cursor(row_factory=class_row(Partition)) as cursor:
+        name = table.identifier.as_string(connection)
+        return cursor.execute(statement("events", "list_partitions"), {"table": name}).fetchall()
 
 
 class Partitions:
-    """Knows up to where an events table has partitions; one per connection that writes it."""
+    """Knows up to where an events table has partitions; one per connection that writes it.
 
-    def __init__(self, connection: Connection, table: EventsTable, rows: int = PARTITION_ROWS) -> None:
+    `rows`: how many seqs one spans. With a `retention` in seconds that is the most, and one spans what comes in an
+    eighth of it, so that whole partitions can be dropped soon after their events are old enough.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        table: EventsTable,
+        rows: int = PARTITION_ROWS,
+        retention: float | None = None,
+    ) -> None:
         self._connection = connection
         self._table = table
         self._rows = rows
-        self._bound = self._read_bound()
+        self._retention = retention
+        self._not_ahead_before = 0.0
+        self._read_bound()
 
     def reserve(self, seq: int) -> None:
-        """Make sure that every seq up to this one, and half a partition more, has a place.
+        """Make sure that every seq up to this one has a place, and try for half a partition more.
 
         Creates and attaches, never `partition of`: that would wait for every reader, and make every reader wait.
+        Somebody who detaches a partition may be in the way for moments. What is not needed yet does not wait for that.
         """
-        while self._bound <= seq + self._rows // 2:
-            self._attach(self._bound, self._bound + self._rows)
-            self._bound += self._rows
+        while self._bound <= seq:
+            if not self._attach(self._span(seq), _PATIENCE):
+                time.sleep(0.02)
+        if self._bound > seq + (self._bound - self._lower) // 2 or time.monotonic() < self._not_ahead_before:
+            return
+        if not self._attach(self._span(seq), _AHEAD_PATIENCE):
+            self._not_ahead_before = time.monotonic() + _AHEAD_EVERY
 
     def forget(self) -> None:
         """Look again: a transaction that attached partitions may have been rolled back."""
-        self._bound = self._read_bound()
+        self._read_bound()
 
-    def _read_bound(self) -> int:
-        row = self._connection.execute(
-            statement("events", "upper_bound"), {"table": self._table.identifier.as_string(self._connection)}
-        ).fetchone()
+    def _read_bound(self) -> None:
+        found = attached(self._connection, self._table)
         first = last_seq(self._connection, self._table) + 1
-        return int(row[0]) if row and row[0] is not None else first
+        self._lower, self._bound = (found[-1].lower, found[-1].upper) if found else (first - self._rows, first)
+        self._before = found[-2].lower if len(found) > 1 else self._lower
 
-    def _attach(self, lower: int, upper: int) -> None:
+    def _span(self, seq: int) -> int:
+        """seqs that the next partition spans."""
+        if self._retention is None:
+            return self._rows
+        smallest = min(SMALLEST, self._rows)
+        rate = self._rate(seq)
+        if rate is None:
+            return max(smallest, min(self._rows, seq + 1 - self._bound))
+        grown = min(self._rows, GROWTH * max(smallest, self._bound - self._lower))
+        wanted = max(seq + 1 - self._bound, min(int(rate * self._retention / SHARE), grown))
+        return max(smallest, min(self._rows, wanted))
+
+    def _rate(self, seq: int) -> float | None:
+        """Events a second since the last partition that has any began; None when there are none."""
+        query = sql.SQL(statement("events", "recent_start")).format(events=self._table.identifier)
+        for start in (self._lower, self._before):
+            found = self._connection.execute(query, {"seq": start}).fetchone()
+            if found is not None:
+                return (seq + 1 - int(found[0])) / max(float(found[1]), 0.001)
+        return None
+
+    def _attach(self, rows: int, patience: str) -> bool:
+        """False when a lock was not to be had for so long: then nothing has happened."""
+        lower, upper = self._bound, self._bound + rows
         names: dict[str, sql.Composable] = {
             "partition": sql.Identifier("pipeline", f"{self._table.name[:40]}_{lower:012d}"),
             "table": self._table.identifier,
             "lower": sql.Literal(lower),
             "upper": sql.Literal(upper),
         }
-        with self._connection.transaction():
-            self._connection.execute(sql.SQL("create table {partition} (like {table} including all)").format(**names))
-            self._connection.execute(
-                sql.SQL(
-                    "alter table {table} attach partition {partition} for values from ({lower}) to ({upper})"
-                ).format(**names)
-            )
+        try:
+            with self._connection.transaction():
+                before = self._connection.execute("select current_setting('lock_timeout')").fetchone()
+                self._set_lock_timeout(patience)
+                self._connection.execute(
+                    sql.SQL("create table {partition} (like {table} including all)").format(**names)
+                )
+                self._connection.execute(
+                    sql.SQL(
+                        "alter table {table} attach partition {partition} for values from ({lower}) to ({upper})"
+                    ).format(**names)
+                )
+                self._set_lock_timeout(before[0] if before else "0")
+        except psycopg.errors.LockNotAvailable:
+            return False
+        self._before, self._lower, self._bound = self._lower, lower, upper
+        return True
+
+    def _set_lock_timeout(self, value: str) -> None:
+        self._connection.execute("select set_config('lock_timeout', %s, true)", (value,))

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.catalog.roles import RoleState
-from pipeline.operations import export_report, words
+from pipeline.operations import consumer_report, export_report, retention_report, words
 from pipeline.operations.check import Finding
 from pipeline.operations.faults import Check, Fault, Verification
 from pipeline.operations.known_sources import KnownSource
@@ -33,6 +33,10 @@ def status(now: Status) -> None:
     sections = [_facts(now)]
     if now.exports:
         sections.append(export_report.standing(now.exports))
+    if now.retention:
+        sections.append(retention_report.standing(now.retention))
+    if now.consumers:
+        sections.append(consumer_report.standing(now.consumers))
     if now.roles:
         sections.append(_roles(now.roles))
     if now.not_captured:

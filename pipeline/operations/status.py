@@ -13,10 +13,13 @@ from psycopg.rows import class_row
 from pipeline import db
 from pipeline.catalog import roles, sources
 from pipeline.config import Config
+from pipeline.consumers import standing
+from pipeline.consumers.standing import Standing
 from pipeline.db import Connection, sql
 from pipeline.errors import PipelineError, Unavailable
-from pipeline.operations import export_status
+from pipeline.operations import export_status, retention
 from pipeline.operations.export_status import Exports
+from pipeline.operations.retention import Retention
 from pipeline.replication import preparation
 from pipeline.replication import slot as slots
 from pipeline.wal import lsn
@@ -61,6 +64,8 @@ class Status:
     roles: list[roles.RoleState] = field(default_factory=list)
     not_captured: dict[str, str] = field(default_factory=dict)
     exports: Exports | None = None
+    retention: Retention | None = None
+    consumers: list[Standing] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
@@ -77,11 +82,18 @@ def collect(config: Config) -> Status:
     """The status now. Raises Unavailable only for the pipeline database; a source that is gone is a reason."""
     with db.connect(config.database, "pipeline database", name="pipeline status") as connection:
         now = read(config, connection)
-        return replace(now, exports=export_status.read(config, connection)) if now.revision else now
+        if not now.revision:
+            return now
+        return replace(
+            now,
+            exports=export_status.read(config, connection),
+            retention=retention.read(config, connection),
+            consumers=standing.find(connection) if standing.present(connection) else [],
+        )
 
 
 def read(config: Config, connection: Connection) -> Status:
-    """All of it but the exports, over a connection to the pipeline database; connects to the source meanwhile."""
+    """The rest of it, over a connection to the pipeline database; connects to the source meanwhile."""
     revision = _revision(connection)
     if revision is None:
         return Status(reasons=["the pipeline database was never migrated; start `pipeline serve`"])

@@ -15,6 +15,7 @@ from pipeline.catalog.sources import Source
 from pipeline.config import Config
 from pipeline.db import Connection
 from pipeline.errors import ConfigError, PipelineError, SchemaError
+from pipeline.events import retention
 from pipeline.events.log import EventsTable
 from pipeline.operations import faults
 from pipeline.operations.faults import Check, Row, Verification, of_row, place
@@ -87,7 +88,7 @@ class _Verifier:
         return Verification(
             source_id=str(self._source.id),
             events_table=str(self._table),
-            first_seq=self._from_seq,
+            first_seq=max(self._from_seq, self._dropped_below()),
             last_seq=progress["last_seq"],
             rows=self._rows,
             unplaced=self._rows - self._placed,
@@ -165,10 +166,15 @@ class _Verifier:
     def _read_rows(self, head: int, range_rows: int, on_range: OnRange) -> None:
         before = self._row("verify_row", {"seq": self._from_seq - 1})
         after = self._from_seq - 1
-        cut = self._from_seq > 1 or not self._from_the_first()
         while after < head:
+            below = self._dropped_below()
+            if after < below - 1:  # the first row that is kept may be in the middle of its transaction
+                after, before = below - 1, None
+            cut = before is None and (after > 0 or not self._from_the_first())
             values = {**NO_ROW, **(before or {}), "cut": cut, "after": after, "head": head, "limit": range_rows}
             found = self._row("verify_range", values)
+            if self._dropped_below() > after + 1:  # recorded before the first row goes
+                continue
             if found is None or not found["rows"]:
                 break
             self._count(found, values)
@@ -197,7 +203,9 @@ class _Verifier:
         if self._from_seq > 1:
             check.not_checked = f"read from seq {self._from_seq} only"
         elif not self._from_the_first():
-            check.not_checked = "the first partition is no longer there"
+            below = self._dropped_below()
+            gone = f"retention has dropped what was below seq {below}"
+            check.not_checked = gone if below > 1 else "the first partition is no longer there"
         else:
             check.checked = self._placed
             if self._placed != events:
@@ -207,7 +215,12 @@ class _Verifier:
     def _from_the_first(self) -> bool:
         table = self._table.identifier.as_string(self._connection)
         row = self._connection.execute(db.sql("operations", "verify_bound"), {"table": table}).fetchone()
-        return bool(row and row[0])
+        return bool(row and row[0]) and self._dropped_below() == 1
+
+    def _dropped_below(self) -> int:
+        """Where retention has left off; 1 in a database of a version that had none."""
+        row = self._connection.execute("select to_regclass('pipeline.retention') is not null").fetchone()
+        return retention.dropped(self._connection, self._table).below if row and row[0] else 1
 
     def _faults(self, rule: str, values: Row, limit: int) -> list[Row]:
         return self._all("verify_faults", {**values, "faults": limit}, rule=sql.Identifier(rule)) if limit > 0 else []

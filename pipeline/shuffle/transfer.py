@@ -13,6 +13,7 @@ from pipeline.errors import Fenced
 from pipeline.events import log
 from pipeline.events.log import EventsTable
 from pipeline.events.partitions import Partitions
+from pipeline.shuffle import folding
 from pipeline.staging import segments
 from pipeline.staging.segments import Segment
 
@@ -31,7 +32,7 @@ class Transfer:
         self._table = table
         self._partitions = partitions
         self._after = after
-        self._epoch = self._lock_watermark()
+        self._epoch, self._before = self._lock_watermark()
         self._first = self._seq = log.next_seq(connection, table)
         self._insert = sql.SQL(statement("shuffle", "move_segment"))
         self.stopped_in: tuple[int, int] | None = None
@@ -63,16 +64,17 @@ class Transfer:
             raise Fenced("segments were given up by a new replication worker while they were moved")
         if self.moved:
             log.set_seq(self._connection, self._table, self._seq - 1)
+            folding.fold_moved(self._connection, self._table, self._before, self.moved, self._seq - 1)
         if upto > self._after:
             self._set_watermark(upto)
 
-    def _lock_watermark(self) -> int:
+    def _lock_watermark(self) -> tuple[int, int]:
         row = self._connection.execute(
             statement("shuffle", "lock_watermark"), {"source": self._source, "watermark": self._after}
         ).fetchone()
         if row is None:
             raise Fenced(f"the watermark of source {self._source} has left {self._after}: another shuffler has run")
-        return int(row[0])
+        return int(row[0]), int(row[1])
 
     def _set_watermark(self, commit_lsn: int) -> None:
         query = sql.SQL(statement("shuffle", "advance_watermark")).format(

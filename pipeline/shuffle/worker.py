@@ -16,6 +16,7 @@ from pipeline.db import Connection
 from pipeline.db import sql as statement
 from pipeline.events.log import EventsTable
 from pipeline.events.partitions import Partitions
+from pipeline.shuffle import folding
 from pipeline.shuffle.plan import Run, next_run
 from pipeline.shuffle.transfer import Transfer
 from pipeline.staging import segments
@@ -32,6 +33,8 @@ AHEAD_PATIENCE = 3.0
 AHEAD_POLL = 0.01
 BUSY_PACE, BUSY_ROWS = 0.012, 100
 """Seconds a run takes at least when it moved so many rows: transactions that come fast share the cost of one."""
+LOOK_EVERY = 0.1
+"""Seconds between looks for consumers that are behind, while there is something to move."""
 EMPTY_AT = 16
 """Drained segments that are emptied even while there is more to move."""
 
@@ -49,20 +52,27 @@ class Shuffler:
 
     `connection` must be in autocommit mode, hold the shuffle role's lock and be used by nobody else: while the lock
     is held there is no other writer, so seq becomes visible in order and a reader of `seq > last` misses nothing.
-    `stopping` is asked while a large transaction is awaited.
+    `stopping` is asked while a large transaction is awaited. `retention`: seconds that events are kept, for the size of
+    partitions.
     """
 
     def __init__(
-        self, connection: Connection, source: uuid.UUID, table: EventsTable, stopping: Callable[[], bool]
+        self,
+        connection: Connection,
+        source: uuid.UUID,
+        table: EventsTable,
+        stopping: Callable[[], bool],
+        retention: float | None = None,
     ) -> None:
         self._connection = connection
         self._source = source
         self._table = table
         self._stopping = stopping
-        self._partitions = Partitions(connection, table)
+        self._partitions = Partitions(connection, table, retention=retention)
         self._stopped_in: tuple[int, int] | None = None
         self._not_ahead_of = 0
         self._drained = 0
+        self._look_at = 0.0
         # G4: a reader must never see a seq that an immediate shutdown takes back (facts: an asynchronous commit did).
         connection.execute(
             "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
@@ -72,7 +82,19 @@ class Shuffler:
         connection.execute(sql.SQL("listen {}").format(sql.Identifier(segments.STAGED_CHANNEL)))
 
     def step(self) -> int:
-        """Move the next run; returns how many events it added, -1 when there was nothing to do."""
+        """Move the next run, and bring consumers on that are behind; -1 when there was nothing to do.
+
+        Returns how many events it added.
+        """
+        moved = self._step()
+        now = time.monotonic()
+        if moved < 0 or now >= self._look_at:
+            progress = folding.catch_up(self._connection, self._source, self._table)
+            self._look_at = now if progress else now + LOOK_EVERY
+            return max(moved, 0) if progress else moved
+        return moved
+
+    def _step(self) -> int:
         started = time.monotonic()
         staged = self._look()
         if staged is None:

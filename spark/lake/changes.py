@@ -16,7 +16,7 @@ from typing import Any
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
-from lake import layout, plan
+from lake import kept, layout, plan
 from lake.cluster import each
 from lake.errors import ExportError, Inexact, TargetUnfit
 from lake.folder import Folder, manifest, schema_content
@@ -91,6 +91,7 @@ def export(
         results = each(spark, write, pieces, lambda done: told(Progress(*bounds, rows, round(done * average))))
         files = [file for result in results for file in result]
         _require_all(parts, files)
+        kept.require(connection, lake.events_table, bounds[0])
     except (ExportError, dbapi.Error) as error:
         lake.ledger.fail(number, str(error))
         lake.folder.clear_staging()

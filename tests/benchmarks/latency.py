@@ -50,8 +50,7 @@ def measure(cluster: Cluster, seconds: float = SECONDS) -> Latency:
             committed = _write(cluster, round(PACE * seconds))
             reader.wait_for(len(committed))
             others = meter.cores()
-            if server.restarts():
-                raise BenchmarkFailed(f"a role was restarted: {server.log_tail()}")
+            server.require_steady()
     if missing := committed.keys() - reader.seen.keys():
         raise BenchmarkFailed(f"{len(missing)} of {len(committed)} commits were never seen")
     spent = max(committed.values()) - min(committed.values())

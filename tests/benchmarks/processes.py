@@ -41,8 +41,17 @@ def tree_cpu_seconds(pid: int) -> float:
 
 def peak_megabytes(pid: int) -> float:
     """The most memory the process ever had resident (VmHWM), in units of 1,000,000 bytes."""
+    return _megabytes(pid, "VmHWM:")
+
+
+def resident_megabytes(pid: int) -> float:
+    """The memory that it has resident now, in the same units."""
+    return _megabytes(pid, "VmRSS:")
+
+
+def _megabytes(pid: int, what: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(what):
             return int(line.split()[1]) * 1024 / 1e6
     raise ProcessLookupError(pid)
 

@@ -27,11 +27,12 @@ STOP_GRACE = 40.0
 class PipelineServer:
     """A running server and what can be seen of it from outside."""
 
-    def __init__(self, cluster: Cluster, slot: str, process: subprocess.Popen[str], log: Path) -> None:
+    def __init__(self, cluster: Cluster, slot: str, process: subprocess.Popen[str], log: Path, http_port: int) -> None:
         self.cluster = cluster
         self.slot = slot
         self.process = process
         self.log = log
+        self.http_port = http_port
 
     def wait_active(self, source: Connection) -> int:
         """The pid of the walsender, as soon as the slot is read."""
@@ -49,30 +50,44 @@ class PipelineServer:
                 return pid
         raise BenchmarkFailed(f"no process of role {name}: {self.log_tail()}")
 
-    def restarts(self) -> int:
-        """How often the supervisor had to start a role again."""
-        return self.log.read_text(errors="replace").count("starts again")
+    def require_steady(self) -> None:
+        """Raises BenchmarkFailed when the supervisor had to start a role again, with what the log says around it."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        for number, line in enumerate(lines):
+            if "starts again" in line:
+                raise BenchmarkFailed(f"a role was restarted: {' | '.join(lines[max(0, number - 3) : number + 1])}")
 
     def log_tail(self) -> str:
         return tail(self.log)
 
 
 @contextmanager
-def serve(cluster: Cluster, slot: str) -> Iterator[PipelineServer]:
-    """A server on a fresh pipeline database; both are gone after the block."""
+def serve(cluster: Cluster, slot: str, prepare: Callable[[Cluster], None] = lambda _: None) -> Iterator[PipelineServer]:
+    """A server on a fresh pipeline database; both are gone after the block.
+
+    `prepare` may do something to that database before the server starts.
+    """
     cluster.drop(DATABASE)
     cluster.create(DATABASE)
+    prepare(cluster)
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="wal-bench-serve-") as folder:
         log = Path(folder) / "serve.log"
         command = [sys.executable, "-m", "pipeline", "serve"]
+        environment = _environment(cluster, slot, port)
         try:
             with (
                 log.open("w") as output,
                 processes.running(
-                    command, grace=STOP_GRACE, cwd=folder, env=_environment(cluster, slot), stdout=output, stderr=output
+                    command,
+                    grace=STOP_GRACE,
+                    cwd=folder,
+                    env=environment,
+                    stdout=output,
+                    stderr=output,
                 ) as process,
             ):
-                yield PipelineServer(cluster, slot, process, log)
+                yield PipelineServer(cluster, slot, process, log, port)
         finally:
             cluster.drop(DATABASE)
 
@@ -95,7 +110,7 @@ def tail(log: Path, lines: int = 5) -> str:
     return " | ".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def _environment(cluster: Cluster, slot: str) -> dict[str, str]:
+def _environment(cluster: Cluster, slot: str, http_port: int) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PIPELINE_")}
     return {
         **kept,
@@ -103,7 +118,7 @@ def _environment(cluster: Cluster, slot: str) -> dict[str, str]:
         "PIPELINE_SOURCE_DSN": cluster.tcp_dsn(SOURCE),
         "PIPELINE_DATABASE_DSN": cluster.tcp_dsn(DATABASE),
         "PIPELINE_SLOT": slot,
-        "PIPELINE_HTTP_PORT": str(free_port()),
+        "PIPELINE_HTTP_PORT": str(http_port),
         "PIPELINE_LOG_FORMAT": "text",
         "PIPELINE_EXPORT_SCHEDULE": "off",
     }

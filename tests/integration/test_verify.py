@@ -19,6 +19,7 @@ from pipeline import config as settings
 from pipeline import db
 from pipeline.config import Config
 from pipeline.errors import SchemaError
+from pipeline.events import retention
 from pipeline.events.log import DEFAULT
 from pipeline.events.partitions import Partitions
 from pipeline.operations import verify
@@ -220,6 +221,24 @@ def test_a_dropped_first_partition_takes_half_a_transaction_with_it(log: psycopg
     log.execute(f"alter table sequin_events attach partition {first} for values from (1) to ({1 + PARTITION})")
     assert broken(found) == {}
     assert "the first partition is no longer there" in [check.not_checked for check in found.checks]
+
+
+@pytest.mark.parametrize("drop_at", [0, 2])
+def test_what_retention_drops_before_or_meanwhile_is_no_fault(log: psycopg.Connection, config: Config, drop_at: int):
+    (first,) = log.execute("select tableoid::regclass::text from sequin_events where seq = 1").fetchone() or ("",)
+
+    def drop(_: int = 0, reached: int = 0, __: int = 0) -> None:
+        if reached == drop_at:
+            retention.record(log, DEFAULT, 1 + PARTITION)
+            log.execute(f"alter table sequin_events detach partition {first}")
+
+    drop()
+    found = verify.run(config, 1, 2, drop)
+    log.execute(f"alter table sequin_events attach partition {first} for values from (1) to ({1 + PARTITION})")
+    log.execute("truncate pipeline.retention")
+    assert broken(found) == {}
+    assert found.first_seq == 1 + PARTITION
+    assert "retention has dropped what was below seq 5" in [check.not_checked for check in found.checks]
 
 
 def test_rows_from_before_a_migration_are_counted_and_left_out(log: psycopg.Connection, config: Config):

@@ -1,0 +1,144 @@
+"""Consumers: cursors, records with their delivery state, and the SQL functions that hand them out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
+
+FUNCTIONS = Path(__file__).with_name("0004_functions")
+ORDER = ("internal", "administration", "receiving", "settling", "cursors", "dead_letters", "privileges")
+"""Files of FUNCTIONS; what a function calls comes before it."""
+
+CONSUMERS = """
+create table pipeline.consumers (
+    id integer generated always as identity primary key,
+    name text not null unique check (name ~ '^[A-Za-z0-9_.-]{1,63}$'),
+    kind text not null check (kind in ('records', 'cursor')),
+    tables text[] not null default '{}',
+    actions text[] not null default '{}',
+    state text not null default 'active' check (state in ('active', 'paused')),
+    group_by text[],
+    visibility interval not null default '30 seconds' check (visibility > interval '0'),
+    max_deliveries integer check (max_deliveries >= 1),
+    max_unacknowledged integer check (max_unacknowledged >= 1),
+    position bigint not null,
+    reader text,
+    reader_session text,
+    reader_since timestamptz,
+    created_at timestamptz not null default clock_timestamp(),
+    updated_at timestamptz not null default clock_timestamp()
+);
+comment on table pipeline.consumers is 'Named readers of the log. Change them by the functions, not by hand.';
+comment on column pipeline.consumers.tables is 'Patterns schema.table in which * matches anything; empty: all.';
+comment on column pipeline.consumers.group_by is 'Columns of record that make the group; null: each row is one.';
+comment on column pipeline.consumers.position is
+    'cursor: the last seq acknowledged; records: the seq after which it began.';
+comment on column pipeline.consumers.reader is 'cursor: who reads now.';
+
+create table pipeline.consumer_progress (
+    consumer_id integer primary key,
+    folded_seq bigint not null
+) with (fillfactor = 50);
+comment on table pipeline.consumer_progress is
+    'Up to where the log is in consumer_records. The shuffler passes over rows that an administrative function holds.';
+"""
+
+RECORDS = """
+create table public.consumer_records (
+    consumer_id integer not null,
+    source_table_oid bigint not null,
+    record_pk text collate "C" not null,
+    unkeyed bigint not null default 0,
+    seq bigint not null,
+    queued_seq bigint not null,
+    commit_lsn bigint,
+    commit_idx integer,
+    action text not null,
+    record jsonb,
+    event jsonb,
+    group_id text not null default '',
+    state text not null default 'available'
+        check (state in ('available', 'delivered', 'pending_redelivery', 'dead')),
+    ack_id uuid,
+    visible_at timestamptz,
+    deliveries integer not null default 0,
+    delivered_seq bigint,
+    delivered_group text,
+    primary key (consumer_id, source_table_oid, record_pk, unkeyed)
+) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+create index consumer_records_queue_idx on public.consumer_records (consumer_id, queued_seq)
+    where state = 'available';
+create index consumer_records_visible_idx on public.consumer_records (consumer_id, visible_at)
+    where visible_at is not null;
+create index consumer_records_ack_idx on public.consumer_records (ack_id) where ack_id is not null;
+create index consumer_records_group_idx on public.consumer_records (consumer_id, group_id, queued_seq)
+    where group_id <> '' and state <> 'dead';
+create index consumer_records_delivered_group_idx on public.consumer_records (consumer_id, delivered_group)
+    where delivered_group is not null;
+create index consumer_records_truncates_idx on public.consumer_records (consumer_id, source_table_oid, seq)
+    where action = 'truncate' and state <> 'dead';
+create index consumer_records_dead_idx on public.consumer_records (consumer_id, seq) where state = 'dead';
+comment on table public.consumer_records is
+    'What each records consumer has not acknowledged: one item per row of a table, its last change; refers to the log.';
+comment on column public.consumer_records.unkeyed is 'seq where each event is an item of its own, else 0.';
+comment on column public.consumer_records.seq is 'The event that is its last change.';
+comment on column public.consumer_records.queued_seq is 'Its place in the queue: the first change since its delivery.';
+comment on column public.consumer_records.record is 'Only where it is not the event''s: a key that the row has left.';
+comment on column public.consumer_records.event is 'The whole event: dead letters outlive the log.';
+comment on column public.consumer_records.group_id is 'Empty when the consumer has no group_by.';
+comment on column public.consumer_records.visible_at is
+    'When a delivery expires, or a nack''s delay ends; null when nothing has to be waited for.';
+comment on column public.consumer_records.delivered_seq is 'The event that was last handed out.';
+comment on column public.consumer_records.delivered_group is 'The group it was in when it was handed out.';
+
+create table pipeline.consumer_touches (
+    consumer_id integer not null,
+    source_table_oid bigint not null,
+    record_pk text collate "C" not null,
+    unkeyed bigint not null default 0,
+    seq bigint not null,
+    queued_seq bigint not null,
+    commit_lsn bigint,
+    commit_idx integer,
+    action text not null,
+    record jsonb,
+    group_id text,
+    primary key (consumer_id, source_table_oid, record_pk, unkeyed, seq)
+);
+comment on table pipeline.consumer_touches is
+    'Changes of items that a client''s open transaction holds; merged when it has ended, so that nobody waits for it.';
+
+create view pipeline.events as select * from public.sequin_events;
+comment on view pipeline.events is 'The log of this server: the table that PIPELINE_EVENTS_TABLE names.';
+"""
+
+
+def upgrade() -> None:
+    """Additive."""
+    for part in (CONSUMERS, RECORDS, *(function_file(name) for name in ORDER)):
+        # A colon is part of the text, not a bind parameter.
+        op.execute(part.replace(":", "\\:"))
+
+
+def downgrade() -> None:
+    """Forget all consumers and what they have not acknowledged; the log stays."""
+    made = [
+        name for file in ORDER for name in re.findall(r"^create function (pipeline\.\w+)", function_file(file), re.M)
+    ]
+    op.execute(f"drop function {', '.join(made)}")
+    op.execute("""
+        drop view pipeline.receivable, pipeline.events;
+        drop table pipeline.consumer_touches, public.consumer_records, pipeline.consumer_progress, pipeline.consumers;
+    """)
+
+
+def function_file(name: str) -> str:
+    """The text of a file of FUNCTIONS."""
+    return FUNCTIONS.joinpath(f"{name}.sql").read_text("utf-8")

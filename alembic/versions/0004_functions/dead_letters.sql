@@ -1,0 +1,55 @@
+-- Dead letters: items that were delivered max_deliveries times. They wait for somebody, and hold nothing else back.
+
+create function pipeline.dead_records(consumer text)
+returns table (
+    seq bigint, commit_lsn bigint, commit_idx integer, source_table_oid bigint, source_table_schema text,
+    source_table_name text, record_pk text, action text, record jsonb, changes jsonb, exact jsonb,
+    unchanged_columns text[], transaction_annotations jsonb, metadata jsonb, committed_at timestamptz,
+    deliveries integer)
+language plpgsql stable security definer set search_path = ''
+as $$
+#variable_conflict use_column
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+begin
+    return query
+        select r.seq, r.commit_lsn, r.commit_idx, r.source_table_oid, e.source_table_schema, e.source_table_name,
+            r.record_pk, r.action, coalesce(r.record, e.record),
+            case when r.record is null then e.changes end, case when r.record is null then e.exact end,
+            case when r.record is null then e.unchanged_columns end, e.transaction_annotations, e.metadata,
+            e.committed_at, r.deliveries
+        from public.consumer_records r
+        cross join lateral jsonb_populate_record(null::pipeline.events, r.event) e
+        where r.consumer_id = me.id and r.state = 'dead'
+        order by r.seq, r.record is null, r.record_pk;
+end $$;
+
+create function pipeline.retry_dead(consumer text, seqs bigint[] default null) returns integer
+language plpgsql security definer set search_path = ''
+as $$
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    retried integer;
+begin
+    update public.consumer_records r set state = 'available', deliveries = 0
+    where r.consumer_id = me.id and r.state = 'dead' and (retry_dead.seqs is null or r.seq = any (retry_dead.seqs));
+    get diagnostics retried = row_count;
+    if retried > 0 then
+        perform pipeline.wake_consumer(me.name);
+    end if;
+    return retried;
+end $$;
+
+create function pipeline.discard_dead(consumer text, seqs bigint[] default null) returns integer
+language plpgsql security definer set search_path = ''
+as $$
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    discarded integer;
+begin
+    delete from public.consumer_records r
+    where r.consumer_id = me.id and r.state = 'dead'
+        and (discard_dead.seqs is null or r.seq = any (discard_dead.seqs));
+    get diagnostics discarded = row_count;
+    return discarded;
+end $$;

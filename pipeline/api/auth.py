@@ -1,0 +1,83 @@
+"""Who may use the API: the token, pages of other origins, and names that lead here but are not ours."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import secrets
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from pipeline.config import Config
+
+SUBPROTOCOL = "pipeline.v1"
+"""The WebSocket protocol of the stream. A browser adds `bearer.` and the token in base64url, without padding."""
+_SUBPROTOCOL_TOKEN = "bearer."  # noqa: S105  a prefix
+_PORTS = {"http": 80, "https": 443}
+
+
+def token_given(headers: Mapping[str, str], *, basic: bool = False) -> str | None:
+    """The token of a request, or of a WebSocket's handshake; None when it has none.
+
+    `basic`: also as the password of HTTP Basic, which is what a browser's own dialog sends.
+    """
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if basic and scheme.lower() == "basic":
+        return (_decoded(value.strip()) or "").partition(":")[2]
+    offered = (part.strip() for part in headers.get("sec-websocket-protocol", "").split(","))
+    given = next((part for part in offered if part.startswith(_SUBPROTOCOL_TOKEN)), None)
+    return None if given is None else _decoded(given.removeprefix(_SUBPROTOCOL_TOKEN))
+
+
+def token_right(given: str | None, config: Config) -> bool:
+    """Whether that is the token, or none is wanted. Takes as long whatever is wrong with it."""
+    if config.api_token is None:
+        return True
+    return secrets.compare_digest((given or "").encode(), config.api_token.get_secret_value().encode())
+
+
+def origin_allowed(headers: Mapping[str, str], config: Config) -> bool:
+    """Whether the page that sends this, if it is one, comes from here or from PIPELINE_HTTP_ORIGINS."""
+    origin = headers.get("origin")
+    if origin is None:
+        return True
+    if origin.lower() in config.http_origins:
+        return True
+    scheme, _, host = origin.lower().partition("://")
+    if scheme not in _PORTS or not host:
+        return False
+    default = f":{_PORTS[scheme]}"
+    return host.removesuffix(default) == headers.get("host", "").lower().removesuffix(default)
+
+
+def host_allowed(headers: Mapping[str, str], config: Config) -> bool:
+    """Without a token, only names of this machine: a page can make its own name lead to 127.0.0.1."""
+    if config.api_token is not None:
+        return True
+    host = headers.get("host", "").lower()
+    return _is_loopback(host) or any(urlsplit(origin).netloc == host for origin in config.http_origins)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _decoded(text: str) -> str | None:
+    """Base64, the URL's alphabet or the other, padded or not; None when it is neither."""
+    try:
+        plain = text.replace("+", "-").replace("/", "_").rstrip("=")
+        return base64.b64decode(plain + "=" * (-len(plain) % 4), b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None

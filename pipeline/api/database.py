@@ -1,0 +1,88 @@
+"""The API's connections to the pipeline database: a pool, one transaction a request, made while the server runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, LiteralString
+
+import psycopg
+from fastapi import Depends
+from psycopg.rows import TupleRow, dict_row
+from psycopg_pool import AsyncConnectionPool
+from starlette.requests import HTTPConnection
+
+from pipeline import db
+from pipeline.consumers.wakeup import Wakeups
+
+AsyncConnection = psycopg.AsyncConnection[TupleRow]
+MAX_CONNECTIONS = 10
+"""A long poll holds none while it waits."""
+_WAIT_SECONDS = 5.0
+_SETTINGS: tuple[LiteralString, ...] = (
+    "set timezone = 'UTC'",
+    "set statement_timeout = '30s'",
+    "set lock_timeout = '10s'",
+    "set idle_in_transaction_session_timeout = '60s'",
+    "set jit = off",
+)
+"""Times read the same everywhere; no request holds a connection, or a lock that the shuffler wants, for long."""
+
+
+class Database:
+    """Requests wait 5 s for a connection, then get an error that says to come again (PoolTimeout)."""
+
+    def __init__(self, dsn: str) -> None:
+        self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
+            db.conninfo(dsn, application_name="pipeline api"),
+            min_size=1,
+            max_size=MAX_CONNECTIONS,
+            open=False,
+            timeout=_WAIT_SECONDS,
+            max_waiting=1000,
+            reconnect_timeout=60,
+            configure=_configure,
+            check=AsyncConnectionPool.check_connection,
+        )
+        logging.getLogger("psycopg.pool").setLevel("CRITICAL")  # every failed request says it
+
+    async def open(self) -> None:
+        """Begin to connect; does not wait for it."""
+        await self._pool.open(wait=False)
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._pool.close(timeout=2)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """A connection with a transaction, committed at the end of the block, rolled back when it raises."""
+        async with self._pool.connection() as connection:
+            yield connection
+
+    async def rows(self, statement: LiteralString, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """One statement in a transaction of its own, its rows by column name."""
+        async with self.transaction() as connection, connection.cursor(row_factory=dict_row) as cursor:
+            await cursor.execute(statement, parameters)
+            return await cursor.fetchall()
+
+
+async def _configure(connection: AsyncConnection) -> None:
+    for setting in _SETTINGS:
+        await connection.execute(setting)
+    await connection.commit()
+
+
+def _database(connection: HTTPConnection) -> Database:
+    found: Database = connection.app.state.database
+    return found
+
+
+def _wakeups(connection: HTTPConnection) -> Wakeups:
+    found: Wakeups = connection.app.state.wakeups
+    return found
+
+
+TheDatabase = Annotated[Database, Depends(_database)]
+TheWakeups = Annotated[Wakeups, Depends(_wakeups)]

@@ -1,0 +1,267 @@
+"""Requests and answers of the REST API, as OpenAPI describes them. JSON names are the column names."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator
+
+from pipeline.api.waiting import MAX_SECONDS
+
+NAME = r"^[A-Za-z0-9_.-]{1,63}$"
+MAX_SEQ = 2**53 - 1
+"""The largest that every JSON parser keeps exactly."""
+_MONTH = 2_592_000
+
+
+def _whole(value: Any) -> Any:
+    """JSON has one kind of number: 10.0 is 10."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+_SEQ = Annotated[Whole, Field(ge=0, le=MAX_SEQ, strict=True)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
+Start = Annotated[str, StringConstraints(pattern=r"^(now|beginning|[0-9]{1,18})$")]
+Seconds = Annotated[float, Field(ge=0, le=_MONTH, allow_inf_nan=False, strict=True)]
+Visibility = Annotated[float, Field(ge=0.001, le=_MONTH, allow_inf_nan=False, strict=True)]
+Actions = Literal["insert", "update", "delete", "truncate", "read", "message"]
+_VISIBILITY_TEXT = "seconds until an item that is neither acknowledged nor refused is handed out again"
+_START_TEXT = "`now`, `beginning`, or a seq after which to begin"
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewConsumer(_Body):
+    """What a consumer is to be."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "mailer", "kind": "records", "tables": ["public.orders"]}]}
+    )
+
+    name: str = Field(pattern=NAME, description="letters, digits, `_`, `.` and `-`, at most 63; not `.` or `..`")
+    kind: Literal["records", "cursor"] = Field(
+        default="records", description="records: a queue of changed rows; cursor: a position in the log"
+    )
+    tables: list[Text] = Field(
+        default_factory=list, max_length=1000, description="`schema.table`, where `*` matches anything; empty: all"
+    )
+    actions: list[Actions] = Field(default_factory=list, max_length=20, description="empty: all")
+    start: Start = Field(default="now", description=_START_TEXT)
+    group_by: list[Text] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=32,
+        description="records: columns whose values make a group, of which one item is out at a time; null: the key",
+    )
+    visibility: Visibility = Field(default=30, description=f"records: {_VISIBILITY_TEXT}")
+    max_deliveries: Annotated[Whole, Field(ge=1, le=1_000_000, strict=True)] | None = Field(
+        default=None, description="records: after so many deliveries an item becomes a dead letter; null: never"
+    )
+    max_unacknowledged: Annotated[Whole, Field(ge=1, le=1_000_000, strict=True)] | None = Field(
+        default=None, description="records: how many items may be out at a time; null: any number"
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _is_no_path(cls, value: str) -> str:
+        if value in (".", ".."):
+            raise ValueError("expected a name that can stand in a URL")
+        return value
+
+
+class Reset(_Body):
+    """Where to begin anew."""
+
+    start: Start = Field(default="beginning", description=_START_TEXT)
+
+
+class Receive(_Body):
+    """What to hand out."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"max": 10, "wait": 20}]})
+
+    max: Whole = Field(default=1, ge=1, le=1000, strict=True, description="at most so many items")
+    wait: Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False, strict=True)] = Field(
+        default=0, description="seconds to wait for the first one"
+    )
+    visibility: Visibility | None = Field(default=None, description=f"{_VISIBILITY_TEXT}; null: the consumer's")
+
+
+class Ack(_Body):
+    """Items that are done with, or not."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"ack_ids": ["7ffb1b4e-3b9c-4a52-8f0e-6b7c3c1a9d10"]}]})
+
+    ack_ids: list[UUID] = Field(min_length=1, max_length=10_000)
+
+
+class Nack(Ack):
+    """Items to hand out again."""
+
+    delay: Seconds | None = Field(
+        default=None, description="seconds until then; null: 1, and twice as long after each delivery, at most 300"
+    )
+
+
+class Extend(Ack):
+    """Items that take longer."""
+
+    visibility: Visibility = Field(description="seconds from now until they are handed out again")
+
+
+class Advance(_Body):
+    """A cursor's acknowledgement."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"seq": 1200}]})
+
+    seq: _SEQ = Field(description="everything up to this seq is done with")
+
+
+class Letters(_Body):
+    """Dead letters by their seq."""
+
+    seqs: Annotated[list[_SEQ], Field(min_length=1, max_length=10_000)] | None = Field(
+        default=None, description="null: all"
+    )
+
+
+class Consumer(BaseModel):
+    """A consumer and where it stands. Counts stop at 100 000. Null: does not apply to its kind."""
+
+    id: int
+    name: str
+    kind: Literal["records", "cursor"]
+    tables: list[str]
+    actions: list[str]
+    state: Literal["active", "paused"]
+    group_by: list[str] | None
+    visibility: float = Field(description="seconds")
+    max_deliveries: int | None
+    max_unacknowledged: int | None
+    position: int = Field(description="cursor: the last seq acknowledged; records: the seq after which it began")
+    reader: str | None = Field(description="cursor: who reads its stream")
+    reader_since: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    pending: int | None = Field(description="records: items that wait, those to be handed out again included")
+    in_flight: int | None = Field(description="records: items that are out")
+    dead: int | None = Field(description="records: dead letters")
+    oldest_pending_seconds: float | None = Field(
+        description="age of the change that has waited longest: since it came into the log"
+    )
+    lag: int = Field(description="seqs from where it has come in the log to the newest")
+
+
+class Consumers(BaseModel):
+    """A list."""
+
+    data: list[Consumer]
+
+
+class Event(BaseModel):
+    """A row of the log: its columns by their names, as Postgres prints them; numbers keep all digits."""
+
+    seq: int
+    source_database_id: UUID
+    source_epoch: int
+    commit_lsn: int | None
+    commit_idx: int | None
+    xid: int | None
+    source_table_oid: int
+    source_table_schema: str
+    source_table_name: str
+    record_pk: str
+    record: dict[str, Any]
+    changes: dict[str, Any] | None
+    exact: dict[str, Any] | None
+    action: str
+    unchanged_columns: list[str] | None
+    transaction_annotations: Any = None
+    metadata: Any = None
+    committed_at: datetime
+    inserted_at: datetime
+
+
+class Events(BaseModel):
+    """Part of the log in its order."""
+
+    data: list[Event]
+    last_seq: int = Field(description="go on with `after=` this; it passes what the filters left out")
+
+
+class DeadLetter(BaseModel):
+    """An item that was delivered too often."""
+
+    seq: int
+    commit_lsn: int | None
+    commit_idx: int | None
+    source_table_oid: int
+    source_table_schema: str
+    source_table_name: str
+    record_pk: str
+    action: str
+    record: dict[str, Any]
+    changes: dict[str, Any] | None
+    exact: dict[str, Any] | None
+    unchanged_columns: list[str] | None
+    transaction_annotations: Any = None
+    metadata: Any = None
+    committed_at: datetime
+    deliveries: int
+
+
+class DeadLetters(BaseModel):
+    """A list."""
+
+    data: list[DeadLetter]
+
+
+class Item(BaseModel):
+    """Something to do: the last change of a row. Settle it by its `ack_id`, which is new at every delivery."""
+
+    ack_id: UUID
+    seq: int
+    commit_lsn: int | None
+    commit_idx: int | None
+    source_table_schema: str
+    source_table_name: str
+    record_pk: str
+    action: str
+    record: dict[str, Any]
+    changes: dict[str, Any] | None
+    exact: dict[str, Any] | None
+    unchanged_columns: list[str] | None
+    transaction_annotations: Any = None
+    metadata: Any = None
+    committed_at: datetime
+    deliveries: int = Field(description="this one included, since the row last changed")
+
+
+class Items(BaseModel):
+    """What was handed out; empty when there was nothing."""
+
+    data: list[Item]
+
+
+class Settled(BaseModel):
+    """How many there were. Items that are unknown, or out again under another `ack_id`, are left alone."""
+
+    count: int
+
+
+class Position(BaseModel):
+    """Where a cursor stands now."""
+
+    position: int
+
+
+class Ready(BaseModel):
+    """Whether this server writes the log, and if not why."""
+
+    ready: bool
+    reasons: list[str]

@@ -1,0 +1,202 @@
+"""A cursor over WebSocket: events or whole transactions as they come, acknowledgements back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import psycopg
+from fastapi import APIRouter, WebSocket
+from starlette.websockets import WebSocketDisconnect
+
+from pipeline import db
+from pipeline.api import auth
+from pipeline.api.database import Database
+from pipeline.api.problems import problem
+from pipeline.config import Config
+from pipeline.consumers import wire
+from pipeline.consumers.cursor import Claim, Cursors
+from pipeline.consumers.feed import Feed, Follower
+from pipeline.consumers.wakeup import Wakeups
+from pipeline.errors import CursorExpired, CursorHeld, PipelineError, UnknownConsumer, WrongKind
+
+logger = logging.getLogger(__name__)
+
+ACKNOWLEDGE_SECONDS = 0.1
+"""Acknowledgements of one client are stored so often at most, the newest for all."""
+IDLE_SECONDS = 30.0
+"""How often the position of a client that has acknowledged all it got moves over what its filter leaves out."""
+_FAREWELL_SECONDS = 2.0
+_CODES: dict[type[PipelineError], int] = {
+    UnknownConsumer: wire.UNKNOWN,
+    WrongKind: wire.POLICY,
+    CursorHeld: wire.HELD,
+    CursorExpired: wire.EXPIRED,
+}
+"""Close codes by type of error; after every other, the client connects again."""
+
+
+def router(config: Config, database: Database, wakeups: Wakeups, server: str) -> APIRouter:
+    """The endpoint `/v1/consumers/{name}/stream`. `server`: this server's name, for who finds a cursor taken."""
+    routes = APIRouter()
+    streams = _Streams(
+        Cursors(config.database, database.transaction), Feed(config.database, wakeups, database.transaction), server
+    )
+
+    @routes.websocket("/v1/consumers/{name}/stream")
+    async def stream(websocket: WebSocket, name: str) -> None:
+        if (refusal := _refusal(websocket, config)) is not None:
+            await websocket.send_denial_response(problem(*refusal))
+            return
+        offered = websocket.scope["subprotocols"]
+        with suppress(WebSocketDisconnect, OSError):
+            await websocket.accept(auth.SUBPROTOCOL if auth.SUBPROTOCOL in offered else None)
+            await streams.serve(websocket, name)
+
+    return routes
+
+
+def _refusal(websocket: WebSocket, config: Config) -> tuple[int, str] | None:
+    """Status and sentence for who may not connect."""
+    headers = websocket.headers
+    if not auth.host_allowed(headers, config):
+        return 403, "without PIPELINE_API_TOKEN this server answers to names of its own machine only"
+    if not auth.origin_allowed(headers, config):
+        return 403, "a page of another origin may not do this; add its origin to PIPELINE_HTTP_ORIGINS"
+    if not auth.token_right(auth.token_given(headers), config):
+        return 401, (
+            "this endpoint wants the header Authorization: Bearer with PIPELINE_API_TOKEN, "
+            f"or the subprotocols {auth.SUBPROTOCOL} and bearer.<token in base64url>"
+        )
+    return None
+
+
+class _Streams:
+    """All streams of this process."""
+
+    def __init__(self, cursors: Cursors, feed: Feed, server: str) -> None:
+        self._cursors = cursors
+        self._feed = feed
+        self._server = server
+
+    async def serve(self, websocket: WebSocket, name: str) -> None:
+        """One stream until its end; the client is told why it ends."""
+        try:
+            await self._run(websocket, name)
+        except wire.BadFrame as error:
+            await _farewell(websocket, error.code, str(error))
+        except PipelineError as error:
+            await _farewell(websocket, _CODES.get(type(error), wire.RESTART), str(error))
+        except (psycopg.Error, OSError) as error:
+            sentence = f"the pipeline database does not do it now: {db.one_line(error)}; connect again"
+            await _farewell(websocket, wire.RESTART, sentence)
+        except WebSocketDisconnect:
+            raise
+        except Exception:
+            logger.exception("a stream failed", extra={"action": "stream.failed"})
+            await _farewell(websocket, wire.SERVER_ERROR, "an unexpected error; the server's log names it")
+
+    async def _run(self, websocket: WebSocket, name: str) -> None:
+        options = wire.Options.parse(websocket.query_params)
+        peer = f"{websocket.client.host}:{websocket.client.port}" if websocket.client else "a local client"
+        async with (
+            self._cursors.claim(name, f"{peer} through server {self._server}") as claim,
+            self._feed.follower(claim.wanted, claim.position) as follower,
+        ):
+            await _Stream(websocket, self._cursors, claim, follower, options).run()
+
+
+class _Stream:
+    """One client: sends, receives and stores acknowledgements side by side, so that none waits for another."""
+
+    def __init__(
+        self, websocket: WebSocket, cursors: Cursors, claim: Claim, follower: Follower, options: wire.Options
+    ) -> None:
+        self._websocket = websocket
+        self._cursors = cursors
+        self._claim = claim
+        self._follower = follower
+        self._ends = wire.Ends(claim.position, options.mode)
+        self._frames = (wire.EventFrames if options.mode == "events" else wire.TransactionFrames)(options.most)
+        self._wanted: int | None = None
+        self._news = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until one side ends it. Raises what ended it."""
+        await self._websocket.send_text(wire.ready(self._claim.position))
+        tasks = [asyncio.create_task(act) for act in (self._receive(), self._send(), self._acknowledge())]
+        try:
+            either: list[asyncio.Future[Any]] = [*tasks, self._claim.ended]
+            done, _ = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if any(isinstance(task.exception(), WebSocketDisconnect) for task in done & {*tasks}):
+                await asyncio.wait(tasks[:1], timeout=_FAREWELL_SECONDS)  # what it said before it hung up counts
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        with suppress(PipelineError, psycopg.Error, OSError):
+            await self._store()
+        if self._claim.ended in done:
+            raise self._claim.ended.result()
+        for task in tasks:
+            if task in done:
+                task.result()
+
+    async def _receive(self) -> NoReturn:
+        while True:
+            message = await self._websocket.receive()
+            if message["type"] == "websocket.disconnect":
+                raise WebSocketDisconnect(message.get("code") or 1005)
+            text = message.get("text")
+            if text is None:
+                raise wire.BadFrame(wire.NOT_SUPPORTED, "frames are text, not binary")
+            position = self._ends.position(wire.acknowledged_seq(text))
+            self._wanted = max(position or 0, self._wanted or 0)
+            self._news.set()
+
+    async def _send(self) -> None:
+        async for batch in self._follower.batches():
+            await self._claim.active()
+            for frame in self._frames.add(batch.entries, whole=batch.whole):
+                self._ends.sent(frame)
+                await self._websocket.send_text(frame.text)  # waits while the client has enough to read
+
+    async def _acknowledge(self) -> NoReturn:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), IDLE_SECONDS)
+            self._news.clear()
+            if self._wanted is None:
+                await self._pass_over()
+            elif (position := await self._store()) is not None:
+                await self._websocket.send_text(wire.acknowledged(position))
+            await asyncio.sleep(ACKNOWLEDGE_SECONDS)
+
+    async def _store(self) -> int | None:
+        """Store the newest acknowledgement; where the position is then. What is cancelled may be done again."""
+        wanted = self._wanted
+        if wanted is None:
+            return None
+        if wanted > self._claim.position:
+            await self._cursors.advance(self._claim, wanted)
+        if self._wanted == wanted:
+            self._wanted = None
+        else:
+            self._news.set()
+        return self._claim.position
+
+    async def _pass_over(self) -> None:
+        """Who has acknowledged everything has dealt with what was not for it, too; retention need not wait for it."""
+        passed = self._follower.position
+        if self._ends.last <= self._claim.position < passed and not self._frames.keeps:
+            await self._cursors.advance(self._claim, passed)
+
+
+async def _farewell(websocket: WebSocket, code: int, sentence: str) -> None:
+    """Say why, and close. A client that does not read is not waited for."""
+    with suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
+        async with asyncio.timeout(_FAREWELL_SECONDS):
+            await websocket.send_text(wire.error(sentence))
+            await websocket.close(code, wire.close_reason(sentence))

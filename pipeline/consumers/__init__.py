@@ -1,0 +1,3 @@
+"""Events out, live: who reads what and how far, woken when there is more."""
+
+from __future__ import annotations

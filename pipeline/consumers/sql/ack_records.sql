@@ -1,0 +1,2 @@
+-- Items that are done with.
+select pipeline.ack(%(name)s::text, %(ack_ids)s::uuid[]) as count

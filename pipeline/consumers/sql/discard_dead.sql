@@ -1,0 +1,2 @@
+-- Forget dead letters.
+select pipeline.discard_dead(%(name)s::text, %(seqs)s::bigint[]) as count

@@ -1,0 +1,2 @@
+-- Hand out nothing more.
+select from pipeline.pause_consumer(%(name)s::text)

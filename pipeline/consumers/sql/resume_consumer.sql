@@ -1,0 +1,2 @@
+-- Hand out again.
+select from pipeline.resume_consumer(%(name)s::text)

@@ -1,0 +1,48 @@
+-- Each consumer, or the one named, with where it stands. Counts stop at 100 000: no look takes long, however far behind.
+with head as (
+    select coalesce((select seq from pipeline.events order by seq desc limit 1), 0) as seq
+)
+select c.id, c.name, c.kind, c.tables, c.actions, c.state, c.group_by,
+    extract(epoch from c.visibility)::float8 as visibility, c.max_deliveries, c.max_unacknowledged,
+    c.position, c.reader, c.reader_since, c.created_at, c.updated_at,
+    waits.count + expired.count as pending, out.count as in_flight, dead.count as dead,
+    round(extract(epoch from clock_timestamp() - oldest.inserted_at), 3)::float8 as oldest_pending_seconds,
+    greatest(head.seq - case c.kind when 'cursor' then c.position else coalesce(p.folded_seq, c.position) end, 0) as lag
+from pipeline.consumers c
+cross join head
+left join pipeline.consumer_progress p on p.consumer_id = c.id
+left join lateral (
+    select count(*) from (
+        select from public.consumer_records r where r.consumer_id = c.id and r.state = 'available' limit 100000
+    ) as found
+) waits on c.kind = 'records'
+left join lateral (
+    select count(*) from (
+        select from public.consumer_records r
+        where r.consumer_id = c.id and r.visible_at <= clock_timestamp() and r.state in ('delivered', 'pending_redelivery')
+        limit 100000
+    ) as found
+) expired on c.kind = 'records'
+left join lateral (
+    select count(*) from (
+        select from public.consumer_records r
+        where r.consumer_id = c.id and r.visible_at > clock_timestamp() and r.state in ('delivered', 'pending_redelivery')
+        limit 100000
+    ) as found
+) out on c.kind = 'records'
+left join lateral (
+    select count(*) from (
+        select from public.consumer_records r where r.consumer_id = c.id and r.state = 'dead' limit 100000
+    ) as found
+) dead on c.kind = 'records'
+left join lateral (
+    select r.queued_seq from public.consumer_records r
+    where r.consumer_id = c.id and r.state = 'available' order by r.queued_seq limit 1
+) first on c.kind = 'records'
+left join lateral (
+    select e.inserted_at from pipeline.events e
+    where e.seq >= coalesce(first.queued_seq, c.position + 1) and (c.kind = 'cursor' or first.queued_seq is not null)
+    order by e.seq limit 1
+) oldest on true
+where %(name)s::text is null or c.name = %(name)s
+order by c.name

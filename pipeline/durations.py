@@ -1,0 +1,19 @@
+"""Lengths of time as settings have them: `7d`, `12h`, `30m`, `45s`."""
+
+from __future__ import annotations
+
+import re
+
+NONE = "none"
+"""The word for no length at all."""
+_UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+
+
+def parse(text: str) -> float | None:
+    """Seconds, at least 1; None for `none`. Raises ValueError that says what was expected."""
+    if text == NONE:
+        return None
+    found = re.fullmatch(r"(\d{1,9})([dhms])", text)
+    if found is None or not int(found[1]):
+        raise ValueError(f"expected a number with d, h, m or s, such as 7d, 12h, 30m or 45s, or none; not {text!r}")
+    return float(int(found[1]) * _UNITS[found[2]])

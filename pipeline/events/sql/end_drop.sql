@@ -1,0 +1,3 @@
+-- The partition is gone.
+update pipeline.retention set dropping = null, dropping_name = null, dropping_since = null
+where events_table = %(table)s

@@ -1,0 +1,10 @@
+-- Everything below a seq is gone, or goes now. Before the first row goes.
+insert into pipeline.retention (events_table, dropped_below, dropped_at, dropping, dropping_name, dropping_since)
+values (%(table)s, %(below)s, clock_timestamp(), %(oid)s, %(name)s,
+    case when %(oid)s::oid is not null then clock_timestamp() end)
+on conflict (events_table) do update
+set dropped_below = greatest(pipeline.retention.dropped_below, excluded.dropped_below),
+    dropped_at = excluded.dropped_at,
+    dropping = coalesce(excluded.dropping, pipeline.retention.dropping),
+    dropping_name = coalesce(excluded.dropping_name, pipeline.retention.dropping_name),
+    dropping_since = coalesce(excluded.dropping_since, pipeline.retention.dropping_since)

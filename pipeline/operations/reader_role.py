@@ -1,0 +1,105 @@
+"""The Postgres role for SQL readers: it sees the events table, and nothing that is private."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import sql
+
+from pipeline import db
+from pipeline.config import Config
+from pipeline.db import Connection
+from pipeline.errors import ConfigError, PipelineError
+from pipeline.events import log
+from pipeline.events.log import EventsTable
+
+_LONGEST = 63
+_REVOKED = (
+    "revoke all on all tables in schema pipeline from {role}",
+    "revoke all on all sequences in schema pipeline from {role}",
+    "revoke all on all functions in schema pipeline from {role}",
+    "revoke all on schema pipeline from {role}",
+    "revoke all on public.wal_events, public.consumer_records from {role}",
+    "revoke all on {table} from {role}",
+)
+_GRANTED = (
+    "grant connect on database {database} to {role}",
+    "grant usage on schema {schema} to {role}",
+    "grant select on {table} to {role}",
+)
+
+
+def ensure(config: Config, role: str) -> list[str]:
+    """Make the role, or bring its rights up to date; returns what there is to say about it.
+
+    Raises ConfigError for a name that cannot be one or that is more than a reader, PipelineError when this user
+    may not make it.
+    """
+    if not role or len(role.encode()) > _LONGEST or "\0" in role:
+        raise ConfigError(f"{role!r} is no name for a role; take one of 1 to {_LONGEST} bytes")
+    table = EventsTable.parse(config.events_table)
+    with db.connect(config.database, "pipeline database", name="pipeline migrate") as connection:
+        _require_table(connection, table)
+        try:
+            with connection.transaction():
+                created, can_login = _create(connection, role, table)
+                _grant(connection, role, table)
+                _require_reader(connection, role, table)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise PipelineError(
+                f'role "{role}" cannot be made: {db.one_line(error)}; run this as a user who may create roles and owns '
+                f"the tables, or create the role first"
+            ) from error
+    return _said(role, table, created, can_login)
+
+
+def _require_table(connection: Connection, table: EventsTable) -> None:
+    """Make it where it is not there yet, as the server does at its start."""
+    row = connection.execute("select to_regclass(%s)", (table.identifier.as_string(connection),)).fetchone()
+    if row is None or row[0] is None:
+        log.ensure_table(connection, table)
+
+
+def _create(connection: Connection, role: str, table: EventsTable) -> tuple[bool, bool]:
+    """Whether it was made now, and whether it may log in."""
+    found = connection.execute(
+        db.sql("operations", "reader_facts"),
+        {"role": role, "table": table.identifier.as_string(connection), "schema": table.schema},
+    ).fetchone()
+    assert found is not None  # noqa: S101  one row in any case
+    _, present, can_login, refused = found
+    if refused:
+        raise ConfigError(f'role "{role}" would see more than the events: {refused}; name another role')
+    if not present:
+        connection.execute(sql.SQL("create role {} login").format(sql.Identifier(role)))
+    return not present, can_login or not present
+
+
+def _grant(connection: Connection, role: str, table: EventsTable) -> None:
+    names = {
+        "role": sql.Identifier(role),
+        "table": table.identifier,
+        "schema": sql.Identifier(table.schema),
+        "database": sql.Identifier(connection.info.dbname),
+    }
+    for statement in (*_REVOKED, *_GRANTED):
+        connection.execute(sql.SQL(statement).format(**names))
+
+
+def _require_reader(connection: Connection, role: str, table: EventsTable) -> None:
+    values = {"role": role, "table": table.identifier.as_string(connection)}
+    row = connection.execute(db.sql("operations", "reader_surplus"), values).fetchone()
+    if row is not None and row[0] is not None:
+        raise ConfigError(
+            f'role "{role}" may use more than the events: {row[0]}; '
+            "revoke that from public, or from the roles that it is a member of"
+        )
+
+
+def _said(role: str, table: EventsTable, created: bool, can_login: bool) -> list[str]:
+    state = "was made" if created else "is up to date"
+    lines = [f'role "{role}" {state}: it may read {table} and nothing else of the server']
+    if created:
+        lines.append(f'it has no password yet; set one in psql: \\password "{role}"')
+    if not can_login:
+        lines.append(f'it may not log in; if it should: alter role "{role}" login')
+    return lines

@@ -1,0 +1,220 @@
+"""Retention: what of the log may go, who still needs it, and the one way in which it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+
+from pipeline import db
+from pipeline.config import Config
+from pipeline.db import Connection, sql
+from pipeline.errors import ConfigError, RetentionBusy, SchemaError
+from pipeline.events import dropping, retention, trimming
+from pipeline.events.log import EventsTable
+from pipeline.events.partitions import Partition
+from pipeline.events.retention import Dropped
+from pipeline.operations import export_status
+
+_NOBODY = 2**63 - 1
+_LOCK = 1_817_104_724
+MOMENTS = 2.0
+"""Seconds that a drop may take before somebody is said to hold it."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """What keeps events that are old enough: a consumer, a lake that lacks them, or a session that reads them.
+
+    `position`: up to where it needs nothing any more; None for a session.
+    """
+
+    kind: str
+    name: str
+    position: int | None
+    remedy: str
+
+    def __str__(self) -> str:
+        at = "" if self.position is None else f" is at {self.position}"
+        name = self.name if self.kind == "session" else f'{self.kind} "{self.name}"'
+        return f"{name}{at}; {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How retention stands. `keep`: the setting. `first_seq`, `oldest_at`: of the first event there is.
+
+    `droppable`: whole partitions that would go now; `trim_from`: the seq from which on rows would. `due`: when the next
+    of the rest is old enough. `held_by`: what keeps events that are old enough already.
+    """
+
+    keep: str
+    events_table: str
+    dropped_below: int = 1
+    dropped_at: datetime | None = None
+    first_seq: int | None = None
+    oldest_at: datetime | None = None
+    bytes: int = 0
+    droppable: list[str] = field(default_factory=list)
+    trim_from: int | None = None
+    due: datetime | None = None
+    held_by: list[Holder] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run dropped: partitions, and rows of those that stay."""
+
+    partitions: int = 0
+    rows: int = 0
+    below: int = 1
+    waiting: bool = False
+
+
+def read(config: Config, connection: Connection) -> Retention | None:
+    """How it stands now; None where nothing is dropped and nothing ever was, and in a database of an older version."""
+    row = connection.execute("select to_regclass('pipeline.retention') is not null").fetchone()
+    if not (row and row[0]):
+        return None
+    table = EventsTable.parse(config.events_table)
+    known = retention.dropped(connection, table)
+    keep = config.retention_seconds
+    if keep is None:
+        return Retention(config.retention, str(table), known.below, known.at) if known.at else None
+    try:
+        return _read(config, connection, table, keep)
+    except psycopg.errors.UndefinedTable:  # not made yet, or just dropped: the next look sees it
+        return None
+
+
+def run(config: Config, stopped: Callable[[], bool]) -> Outcome:
+    """Drop what may go. Raises RetentionBusy while another session is at it, ConfigError without PIPELINE_RETENTION."""
+    keep = config.retention_seconds
+    if keep is None:
+        raise ConfigError("PIPELINE_RETENTION is none: nothing is ever dropped; set it, for instance to 7d")
+    table = EventsTable.parse(config.events_table)
+    with (
+        db.connect(config.database, "pipeline database", name="pipeline retention") as connection,
+        _alone(connection, table),
+    ):
+        return _run(config, connection, table, keep, stopped)
+
+
+def release_lake(connection: Connection, directory: str) -> None:
+    """Retention waits no longer for exports to this folder. Raises ConfigError for one that is not known."""
+    if connection.execute(sql("operations", "release_lake"), {"directory": directory}).fetchone() is None:
+        raise ConfigError(f"no lake in {directory} holds anything back; `pipeline retention --dry-run` shows what does")
+
+
+def require_tables(connection: Connection) -> None:
+    """Raises SchemaError for a database of an older version."""
+    row = connection.execute("select to_regclass('pipeline.retention') is not null").fetchone()
+    if not (row and row[0]):
+        raise SchemaError("the pipeline database is not at the newest revision; run `pipeline migrate` first")
+
+
+def _run(
+    config: Config, connection: Connection, table: EventsTable, keep: float, stopped: Callable[[], bool]
+) -> Outcome:
+    before = retention.dropped(connection, table)
+    gone = 0
+    if before.dropping is not None:
+        if not dropping.go_on(connection, table):
+            return Outcome(below=before.below, waiting=True)
+        gone += 1
+    plan = retention.plan(connection, table, keep, _needed_after(config, connection))
+    for partition in plan.drops:
+        if stopped() or not _record(config, connection, table, partition):
+            break
+        if not dropping.go_on(connection, table):
+            return Outcome(gone, 0, partition.upper, waiting=True)
+        gone += 1
+    rows = trimming.trim(connection, table, plan.trim, keep, stopped) if plan.trim else 0
+    return Outcome(gone, rows, retention.dropped(connection, table).below)
+
+
+def _record(config: Config, connection: Connection, table: EventsTable, partition: Partition) -> bool:
+    """Say that it goes; False when meanwhile somebody has come who needs it."""
+    before = retention.dropped(connection, table)
+    retention.record(connection, table, partition.upper, partition)
+    if partition.upper - 1 <= _needed_after(config, connection):
+        return True
+    retention.take_back(connection, table, before)
+    return False
+
+
+@contextmanager
+def _alone(connection: Connection, table: EventsTable) -> Iterator[None]:
+    """One session a table; it ends with the connection."""
+    row = connection.execute("select pg_try_advisory_lock(%s, hashtext(%s))", (_LOCK, str(table))).fetchone()
+    if not (row and row[0]):
+        raise RetentionBusy("retention is at work already; try again when it has ended")
+    yield
+
+
+def _read(config: Config, connection: Connection, table: EventsTable, keep: float) -> Retention:
+    holders = _holders(config, connection)
+    needed = min((each.position for each in holders if each.position is not None), default=_NOBODY)
+    plan = retention.plan(connection, table, keep, needed)
+    known = retention.dropped(connection, table)
+    size = connection.execute(
+        sql("operations", "log_size"), {"table": table.identifier.as_string(connection)}
+    ).fetchone()
+    held = [each for each in holders if each.position is not None and each.position < plan.aged_upto]
+    return Retention(
+        keep=config.retention,
+        events_table=str(table),
+        dropped_below=known.below,
+        dropped_at=known.at,
+        first_seq=plan.oldest.seq if plan.oldest else None,
+        oldest_at=plan.oldest.at if plan.oldest else None,
+        bytes=size[0] if size else 0,
+        droppable=[str(each) for each in plan.drops],
+        trim_from=plan.oldest.seq if plan.trim and plan.oldest else None,
+        due=plan.due,
+        held_by=_readers(connection, table, known) + held,
+    )
+
+
+def _needed_after(config: Config, connection: Connection) -> int:
+    return min((each.position for each in _holders(config, connection) if each.position is not None), default=_NOBODY)
+
+
+def _holders(config: Config, connection: Connection) -> list[Holder]:
+    """Everybody with a position in the log, the lowest first."""
+    found = connection.execute(sql("operations", "log_positions"), {"table": config.events_table}).fetchall()
+    holders = [Holder(kind, name, position, _remedy(kind, name, paused)) for kind, name, paused, position in found]
+    lake = str(config.exports)
+    if export_status.why_off(config) is None and not _is_known(connection, config):
+        below = retention.dropped(connection, EventsTable.parse(config.events_table)).below
+        holders.append(Holder("lake", lake, below - 1, _remedy("lake", lake, False)))
+    return sorted(holders, key=lambda holder: holder.position or 0)
+
+
+def _is_known(connection: Connection, config: Config) -> bool:
+    row = connection.execute(
+        "select exists (select from pipeline.lakes where directory = %s)", (str(config.exports),)
+    ).fetchone()
+    return bool(row and row[0])
+
+
+def _readers(connection: Connection, table: EventsTable, known: Dropped) -> list[Holder]:
+    """Who reads a partition that is on its way out; whoever keeps it longer than moments is somebody."""
+    if known.since is None or datetime.now(UTC) - known.since < timedelta(seconds=MOMENTS):
+        return []
+    reader = dropping.reader_of(connection, table)
+    if reader is None:
+        unseen = "somebody, or a session that this user may not see (grant it pg_read_all_stats), reads"
+        return [Holder("session", unseen, None, "the drop goes on when that transaction ends")]
+    since = f" reads since {reader.since:%Y-%m-%d %H:%M:%S}" if reader.since else " reads"
+    return [Holder("session", f"{reader}{since}", None, "the drop goes on when its transaction ends")]
+
+
+def _remedy(kind: str, name: str, paused: bool) -> str:
+    if kind == "lake":
+        return f"see why with `pipeline export list`, or do without: `pipeline retention --release-lake {name}`"
+    begun = "resume it, or " if paused else "let it acknowledge what it has read, or "
+    return begun + f"`pipeline consumers reset {name}` or `pipeline consumers delete {name}`"

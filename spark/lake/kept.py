@@ -1,0 +1,36 @@
+"""What the log still holds of what a lake lacks: retention may have dropped the beginning of the log."""
+
+from __future__ import annotations
+
+import uuid
+
+from adbc_driver_postgresql import dbapi
+
+from lake.errors import Dropped
+from lake.ledger import Ledger
+from pyspark_sequin_events import catalog
+
+
+def begins_after(ledger: Ledger, lake: uuid.UUID, connection: dbapi.Connection, events_table: str) -> int:
+    """The seq after which the next export begins: a lake that holds nothing begins with the first event there is.
+
+    Raises Dropped when events between what the lake holds and what the log holds are gone.
+    """
+    after = ledger.exported_upto(lake)
+    if after == 0:
+        return catalog.dropped_below(connection, events_table) - 1
+    require(connection, events_table, after)
+    return after
+
+
+def require(connection: dbapi.Connection, events_table: str, after: int) -> None:
+    """Raises Dropped unless every event after that seq is kept.
+
+    Retention records a drop before the first row goes: what was read before this holds was all there is.
+    """
+    below = catalog.dropped_below(connection, events_table)
+    if after < below - 1:
+        raise Dropped(
+            f"seq {after + 1} to {below - 1} of {events_table} were dropped by retention and never exported to this "
+            f"lake; name another PIPELINE_EXPORT_DIR, which begins with seq {below}"
+        )

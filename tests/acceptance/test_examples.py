@@ -1,0 +1,182 @@
+"""The programs in docs/examples do what they say, run by the commands that its README shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.embedded import wheel_bin_dir
+from tests.fixtures.browsers import required
+from tests.fixtures.server import ROOT, Serving, environment
+from tests.fixtures.waiting import eventually
+
+README = (ROOT / "docs" / "examples" / "README.md").read_text()
+COMMANDS: list[str] = re.findall(r"^\$ (.*)$", README, re.MULTILINE)
+TOKEN = "s3cret+/token="
+ROWS = 30
+
+
+def command(program: str) -> str:
+    """The line of the README that runs it."""
+    return next(line for line in COMMANDS if f"/{program}" in line)
+
+
+@contextmanager
+def running(line: str, settings: dict[str, str], output: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A shell command in the repository, ended by Ctrl-C."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], str(wheel_bin_dir(18))])
+    with output.open("ab") as stream:
+        process = subprocess.Popen(
+            ["bash", "-c", line],
+            cwd=ROOT,
+            env={**environment({}), "PATH": path, **settings},
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
+    try:
+        yield process
+        assert process.poll() is None, output.read_text()
+    finally:
+        print(output.read_text())
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def until(look: Callable[[], object], expected: object) -> None:
+    """Wait until it finds that; tables that it looks at may be made meanwhile."""
+
+    def check() -> None:
+        assert look() == expected
+
+    eventually(check, errors=(AssertionError, psycopg.Error))
+
+
+@pytest.fixture
+def source(source_dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(source_dsn, autocommit=True) as connection:
+        connection.execute("create table orders (id int primary key, state text)")
+        yield connection
+
+
+@pytest.fixture
+def server(source: psycopg.Connection, serve: Callable[..., Serving]) -> Serving:
+    started = serve(api_token=TOKEN)
+    write(source, 0)
+    return started
+
+
+@pytest.fixture
+def settings(server: Serving, database_dsn: str) -> dict[str, str]:
+    return {
+        "PIPELINE_DATABASE_DSN": database_dsn,
+        "PIPELINE_URL": f"http://127.0.0.1:{server.port}",
+        "PIPELINE_API_TOKEN": TOKEN,
+    }
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "output"
+
+
+def write(source: psycopg.Connection, first: int) -> None:
+    """So many inserts, an update of each, and a delete of the first."""
+    source.execute("insert into orders select n, 'new' from generate_series(%s::int, %s) n", [first, first + ROWS - 1])
+    source.execute("update orders set state = 'paid' where id >= %s", [first])
+    source.execute("delete from orders where id = %s", [first])
+
+
+CHANGES = 2 * ROWS + 1
+
+
+@pytest.mark.usefixtures("server")
+def test_the_queue_in_psql_keeps_a_copy(
+    source: psycopg.Connection, settings: dict[str, str], output: Path, database_dsn: str
+) -> None:
+    with psycopg.connect(database_dsn, autocommit=True) as log:
+
+        def copied() -> list[Any]:
+            return log.execute(
+                "select record_pk::int, record ->> 'state' from rows_copied"
+                " where source_table_name = 'orders' order by 1"
+            ).fetchall()
+
+        for first in (0, 100):
+            if first:
+                write(source, first)
+            expected = source.execute("select id, state from orders order by id").fetchall()
+            with running(command("queue.sql"), settings, output):
+                until(copied, expected)
+
+
+@pytest.mark.usefixtures("server")
+def test_the_python_follower_counts_each_change_once(
+    source: psycopg.Connection, settings: dict[str, str], output: Path, database_dsn: str
+) -> None:
+    with psycopg.connect(database_dsn, autocommit=True) as log:
+
+        def counted() -> object:
+            return log.execute("select changes from change_counts where table_name = 'orders'").fetchone()
+
+        for first, expected in ((0, CHANGES), (100, 2 * CHANGES)):
+            if first:
+                write(source, first)
+            with running(command("follow.py"), settings, output):
+                until(counted, (expected,))
+        assert counted() == (2 * CHANGES,)
+
+
+@pytest.mark.usefixtures("server")
+def test_the_shell_script_receives_and_acknowledges(settings: dict[str, str], output: Path, database_dsn: str) -> None:
+    required("curl")
+    with running(command("receive.sh"), settings, output), psycopg.connect(database_dsn, autocommit=True) as log:
+        eventually(lambda: output.read_text().count('"ack_id"') >= ROWS)
+        eventually(lambda: log.execute("select count(*) from consumer_records").fetchone() == (0,))
+    items = [item for line in output.read_text().splitlines() for item in json.loads(line)["data"]]
+    assert {item["record_pk"] for item in items} == {str(row) for row in range(ROWS)}
+
+
+@pytest.mark.usefixtures("server")
+def test_node_prints_the_stream_and_goes_on_where_it_ended(
+    source: psycopg.Connection, settings: dict[str, str], output: Path
+) -> None:
+    required("node")
+    create = next(line for line in COMMANDS if line.startswith("curl"))
+    with_token = create.replace("curl", 'curl -sS -H "Authorization: Bearer $PIPELINE_API_TOKEN"')
+    done = subprocess.run(["bash", "-c", with_token], env={**os.environ, **settings}, capture_output=True, check=True)
+    assert json.loads(done.stdout)["name"] == "live"
+    for first, expected in ((0, CHANGES), (100, 2 * CHANGES)):
+        if first:
+            write(source, first)
+        with running(command("stream.mjs"), settings, output):
+            until(lambda: len(_changes(output)), expected)
+    changes = _changes(output)
+    assert len(changes) == len(set(changes)) == 2 * CHANGES
+    assert changes == sorted(changes, key=lambda line: int(line.split()[0]))
+
+
+def _changes(output: Path) -> list[str]:
+    return [line for line in output.read_text().splitlines() if " orders " in line]
+
+
+def test_every_example_is_run_here_or_by_the_browsers() -> None:
+    programs = {path.name for path in (ROOT / "docs" / "examples").iterdir() if path.name != "README.md"}
+    assert programs == {"queue.sql", "follow.py", "receive.sh", "stream.mjs", "stream.html"}
+    assert all(f"[{name}]({name})" in README for name in programs)

@@ -1,0 +1,233 @@
+"""A records consumer over HTTP, against `pipeline serve`: receive, wait, settle, hang up, stop."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.fixtures.postgres import Cluster, free_port, unique
+from tests.fixtures.server import Serving
+from tests.fixtures.waiting import eventually
+
+SECRET = "a value that nobody may log"
+WIRE = Path(__file__).parents[2] / "docs" / "wire.md"
+PUBLISHED = "select from pg_publication_tables where tablename = %s"
+pytestmark = pytest.mark.xdist_group("rest records")
+
+
+class Shop:
+    """What a test asks of its own consumer, of all orders that are its own: ids from `first` on."""
+
+    def __init__(self, server: Serving, source: psycopg.Connection, name: str, **consumer: Any) -> None:
+        self.server = server
+        self.source = source
+        self.path = f"/v1/consumers/{name}"
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=70)
+        self.pool = ThreadPoolExecutor()
+        source.execute(sql.SQL("create table {} (id int primary key, state text)").format(sql.Identifier(name)))
+        self.name = name
+        eventually(self._captured)
+        made = self.http.post("/v1/consumers", json={"name": name, "tables": [f"public.{name}"], **consumer})
+        assert made.status_code == 201
+
+    def _captured(self) -> bool:
+        return self.source.execute(PUBLISHED, [self.name]).fetchone() is not None
+
+    def post(self, path: str, **body: Any) -> httpx.Response:
+        return self.http.post(self.path + path, json=body)
+
+    def receive(self, **body: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.post("/receive", **body).json()["data"]
+        return found
+
+    def receiving(self, **body: Any) -> Future[httpx.Response]:
+        return self.pool.submit(self.post, "/receive", **body)
+
+    def settle(self, how: str, item: dict[str, Any], **more: Any) -> int:
+        count: int = self.post(f"/{how}", ack_ids=[item["ack_id"]], **more).json()["count"]
+        return count
+
+    def show(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.http.get(self.path).json()
+        return found
+
+    def order(self, number: int, state: str = "new") -> None:
+        insert = sql.SQL("insert into {} values (%s, %s)").format(sql.Identifier(self.name))
+        self.source.execute(insert, [number, state])
+
+    def close(self) -> None:
+        self.pool.shutdown()
+        self.http.close()
+
+
+@pytest.fixture(scope="module")
+def databases(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    with cluster.database("source") as source, cluster.database("events", cluster.template) as pipeline:
+        yield source, pipeline
+
+
+@pytest.fixture(scope="module")
+def server(databases: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    settings = {"source_dsn": databases[0], "database_dsn": databases[1], "slot": unique("slot")}
+    folder = tmp_path_factory.mktemp("serve")
+    started = Serving(folder, {**settings, "http_port": free_port()}, ("serve",))
+    started.wait_ready()
+    yield started
+    started.close()
+    print(started.log())
+
+
+@pytest.fixture
+def open_shop(server: Serving, databases: tuple[str, str]) -> Iterator[Callable[..., Shop]]:
+    with psycopg.connect(databases[0], autocommit=True) as source, ExitStack() as stack:
+
+        def make(**consumer: Any) -> Shop:
+            shop = Shop(server, source, unique("orders"), **consumer)
+            stack.callback(shop.close)
+            return shop
+
+        yield make
+
+
+@pytest.fixture
+def shop(open_shop: Callable[..., Shop]) -> Shop:
+    return open_shop()
+
+
+def test_a_queue_from_its_first_item_to_its_last(shop: Shop) -> None:
+    waiting = shop.receiving(wait=60)
+    shop.order(1, SECRET)
+    [item] = waiting.result(20).json()["data"]
+    assert (item["record_pk"], item["action"], item["record"]["state"]) == ("1", "insert", SECRET)
+    assert shop.receive() == []
+    assert (shop.show()["pending"], shop.show()["in_flight"]) == (0, 1)
+    assert shop.settle("ack", item) == 1
+    assert shop.settle("ack", item) == 0
+
+    shop.order(2)
+    [item] = shop.receive(wait=60)
+    refused = time.monotonic()
+    assert shop.settle("nack", item, delay=1.5) == 1
+    [again] = shop.receive(wait=60)  # woken by time, as nobody rings for it
+    assert 1.4 < time.monotonic() - refused < 30
+    assert (again["record_pk"], again["deliveries"]) == ("2", 2)
+    assert again["ack_id"] != item["ack_id"]
+    assert shop.settle("ack", item) == 0
+    assert shop.settle("extend", again, visibility=60) == 1
+    assert shop.settle("ack", again) == 1
+    assert shop.show()["in_flight"] == 0
+    assert SECRET not in shop.server.log()
+
+
+def test_an_item_that_nobody_acknowledges_comes_again(shop: Shop) -> None:
+    shop.order(1)
+    [first] = shop.receive(wait=60, visibility=0.5)
+    [second] = shop.receive(wait=60)
+    assert (second["seq"], second["deliveries"]) == (first["seq"], 2)
+
+
+def test_pause_resume_reset(shop: Shop) -> None:
+    shop.order(1)
+    [item] = shop.receive(wait=60)
+    assert shop.settle("ack", item) == 1
+    assert shop.post("/pause").json()["state"] == "paused"
+    shop.order(2)
+    waiting = shop.receiving(wait=60, max=10)
+    eventually(lambda: shop.show()["pending"] == 1)
+    assert not waiting.done()
+    assert shop.post("/resume").json()["state"] == "active"
+    assert [item["record_pk"] for item in waiting.result(20).json()["data"]] == ["2"]
+    assert shop.post("/reset", start="beginning").status_code == 200
+    eventually(lambda: shop.show()["pending"] == 2)
+    assert [item["record_pk"] for item in shop.receive(max=10)] == ["1", "2"]
+    assert shop.http.delete(shop.path).status_code == 200
+    assert shop.http.get(shop.path).status_code == 404
+
+
+def test_dead_letters(open_shop: Callable[..., Shop]) -> None:
+    shop = open_shop(max_deliveries=1)
+    shop.order(1)
+    [item] = shop.receive(wait=60)
+    assert shop.settle("nack", item) == 1
+    [dead] = shop.http.get(f"{shop.path}/dead-letters").json()["data"]
+    assert (dead["seq"], dead["record"], dead["deliveries"]) == (item["seq"], item["record"], 1)
+    assert f'pipeline_consumer_dead{{consumer="{shop.name}"}} 1.0' in shop.http.get("/metrics").text
+    assert shop.post("/dead-letters/retry", seqs=[item["seq"]]).json() == {"count": 1}
+    assert len(shop.receive(wait=60)) == 1
+    assert shop.post("/dead-letters/discard").json() == {"count": 0}
+
+
+def test_nothing_is_handed_to_a_client_that_has_gone(shop: Shop) -> None:
+    body = b'{"wait": 60}'
+    head = f"POST {shop.path}/receive HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
+    with socket.create_connection(("127.0.0.1", shop.server.port)) as line:
+        line.sendall(head.encode() + b"content-type: application/json\r\n\r\n" + body)
+        waiting = shop.receiving(wait=0.2)  # answered after the other has begun to wait
+        assert waiting.result(20).json() == {"data": []}
+    shop.order(1)
+    [item] = shop.receive(wait=60)
+    assert item["deliveries"] == 1
+
+
+def test_the_database_ends_connections_and_items_come_all_the_same(shop: Shop, databases: tuple[str, str]) -> None:
+    waiting = shop.receiving(wait=60)
+    shop.receive()
+    with psycopg.connect(databases[1], autocommit=True) as log:
+        log.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where application_name in ('pipeline api', 'pipeline wakeup') and datname = current_database()"
+        )
+    shop.order(1)
+    answer = waiting.result(60)
+    if answer.status_code == 503:  # it was asking at that very moment
+        assert answer.headers["retry-after"] == "5"
+        answer = shop.receiving(wait=60).result(60)
+    assert len(answer.json()["data"]) == 1
+
+
+def test_the_commands_that_the_docs_show(server: Serving, databases: tuple[str, str], tmp_path: Path) -> None:
+    if not shutil.which("curl"):
+        pytest.skip("curl is not installed: left out")
+    [shown] = re.findall(r"```sh\n(API=.*?)```", WIRE.read_text(), re.DOTALL)
+    script = shown.replace("127.0.0.1:12312", f"127.0.0.1:{server.port}").replace("curl ", "curl -sS --fail-with-body ")
+    before, _, after = script.partition("# …")
+    with psycopg.connect(databases[0], autocommit=True) as source:
+        source.execute("create table orders (id int primary key)")
+        eventually(lambda: source.execute(PUBLISHED, ["orders"]).fetchone() is not None)
+        bash(before, tmp_path)
+        source.execute("insert into orders values (1)")
+    printed = bash(before.splitlines()[0] + "\n#" + after, tmp_path).splitlines()
+    assert json.loads((tmp_path / "items.json").read_text())["data"][0]["record"] == {"id": 1}
+    assert printed[0].startswith('{"count":1}{"data":[{"seq":')
+    assert json.loads(printed[-1])["name"] == "mailer"
+
+
+def bash(script: str, folder: Path) -> str:
+    return subprocess.run(
+        ["bash", "-e", "-c", script], cwd=folder, check=True, capture_output=True, text=True, timeout=60
+    ).stdout
+
+
+def test_last_stopping_the_server_ends_a_long_poll(shop: Shop) -> None:
+    waiting = [shop.receiving(wait=60) for _ in range(3)]
+    events = shop.pool.submit(shop.http.get, "/v1/events", params={"after": 10**9, "wait": 60})
+    shop.receive(wait=0.3)
+    stopped = time.monotonic()
+    assert shop.server.stop() == 0
+    assert time.monotonic() - stopped < 15
+    for answer in (*(each.result(1) for each in waiting), events.result(1)):
+        assert (answer.status_code, answer.json()["data"]) == (200, [])

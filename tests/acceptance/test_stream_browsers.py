@@ -1,0 +1,170 @@
+"""Chromium, Node and Python read one stream and agree on every event, with the token and the origin checked."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import psycopg
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from tests.fixtures.browsers import node, required
+from tests.fixtures.server import ROOT, Serving, environment
+from tests.fixtures.streaming import stream
+from tests.fixtures.waiting import eventually
+
+TOKEN = "s3cret/+t?ok>en="
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+ROWS = 700
+PAGE = (ROOT / "docs" / "examples" / "stream.html").read_text()
+REPORT = """
+<script>
+  const told = () => [...document.querySelectorAll("li")].map((line) => `${line.value} ${line.textContent}`);
+  const tell = () => fetch("/report", { method: "POST", body: JSON.stringify([document.title, told()]) });
+  setInterval(tell, 200);
+</script>
+"""
+
+
+class Page:
+    """The example page from an origin of its own; `told` is what a browser made of it."""
+
+    def __init__(self) -> None:
+        self.told: queue.Queue[tuple[str, list[str]]] = queue.Queue()
+        page = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self._answer((PAGE + REPORT).encode())
+
+            def do_POST(self) -> None:
+                title, lines = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                page.told.put((title, lines))
+                self._answer(b"")
+
+            def log_message(self, *_: object) -> None:
+                return
+
+            def _answer(self, body: bytes) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.origin = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def read(self, lines: int, timeout: float = 120) -> list[str]:
+        """What the page shows once it shows so many lines."""
+        while True:
+            title, shown = self.told.get(timeout=timeout)
+            assert title == "Changes", title
+            if len(shown) >= lines:
+                return shown
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    serving = Page()
+    yield serving
+    serving.close()
+
+
+@pytest.fixture
+def source(source_dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(source_dsn, autocommit=True) as connection:
+        connection.execute("create table t (id int primary key, text text)")
+        yield connection
+
+
+@pytest.fixture
+def server(source: psycopg.Connection, serve: Callable[..., Serving], page: Page) -> Serving:
+    started = serve(api_token=TOKEN, http_origins=page.origin)
+    for name in ("python", "node", "chromium"):
+        body = {"name": name, "kind": "cursor", "start": "beginning"}
+        answer = httpx.post(f"http://127.0.0.1:{started.port}/v1/consumers", json=body, headers=HEADERS)
+        assert answer.status_code == 201, answer.text
+    return started
+
+
+@contextmanager
+def chromium(url: str, profile: Path) -> Iterator[None]:
+    """A headless browser at that address."""
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+    command = [required("chromium", "chromium-browser", "google-chrome"), *flags, f"--user-data-dir={profile}", url]
+    with (profile.with_suffix(".log")).open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def node_stream(port: int, output: Path) -> Iterator[None]:
+    """The example program."""
+    settings = {"PIPELINE_URL": f"http://127.0.0.1:{port}", "PIPELINE_API_TOKEN": TOKEN}
+    command = [*node(), str(ROOT / "docs" / "examples" / "stream.mjs"), "node"]
+    with output.open("wb") as stream_:
+        process = subprocess.Popen(command, stdout=stream_, stderr=None, env={**environment({}), **settings})
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_chromium_node_and_python_read_the_same_stream(
+    server: Serving, source: psycopg.Connection, page: Page, tmp_path: Path
+) -> None:
+    url = f"{page.origin}/?server=127.0.0.1:{server.port}&consumer=chromium#{quote(TOKEN)}"
+    printed = tmp_path / "node"
+    source.execute("insert into t select n, 'ä' from generate_series(1, %s) n", [ROWS])
+    with (
+        chromium(url, tmp_path / "profile"),
+        node_stream(server.port, printed),
+        stream(server.port, "python", additional_headers=HEADERS) as client,
+    ):
+        source.execute("update t set text = 'ß' where id <= 10")
+        source.execute("delete from t where id <= 5")
+        client.read_to(ROWS + 15)
+        events = [event for frame in client.frames for event in frame.get("data", [])]
+        expected = [f"{e['seq']} {e['action']} {e['source_table_name']} {e['record_pk']}" for e in events]
+        shown = page.read(len(expected))
+        eventually(lambda: len(printed.read_text().splitlines()) >= len(expected))
+    assert len(expected) == ROWS + 15
+    assert shown == expected
+    assert printed.read_text().splitlines() == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Sec-WebSocket-Protocol": "pipeline.v1, bearer.d3Jvbmc"}, 401),
+        ({"Origin": "http://evil.example"}, 403),
+    ],
+    ids=["no token", "wrong token", "wrong token of a browser", "foreign page"],
+)
+def test_who_may_not_is_refused_before_the_stream_begins(server: Serving, headers: dict[str, str], status: int) -> None:
+    with pytest.raises(InvalidStatus) as refused, stream(server.port, "python", additional_headers=headers):
+        pass
+    assert refused.value.response.status_code == status
+    assert "title" in json.loads(refused.value.response.body or b"{}")

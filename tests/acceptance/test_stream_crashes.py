@@ -1,0 +1,157 @@
+"""A cursor's reader is let go of when its server is killed, frozen or stopped, and what was acknowledged stays so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import httpx
+import psycopg
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidMessage
+
+from tests.fixtures.server import Serving
+from tests.fixtures.streaming import Stream, stream
+from tests.fixtures.waiting import eventually
+
+TAKEOVER = 15
+Serve = Callable[..., Serving]
+
+
+@pytest.fixture
+def source(source_dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(source_dsn, autocommit=True) as connection:
+        connection.execute("create table t (id int primary key)")
+        yield connection
+
+
+@pytest.fixture
+def server(source: psycopg.Connection, serve: Serve) -> Serving:
+    """It has replicated a hundred rows, and has a cursor that begins before them."""
+    started = serve()
+    source.execute("insert into t select generate_series(1, 100)")
+    create(started, "c")
+    return started
+
+
+def create(server: Serving, name: str) -> None:
+    body = {"name": name, "kind": "cursor", "start": "beginning"}
+    answer = httpx.post(f"http://127.0.0.1:{server.port}/v1/consumers", json=body)
+    assert answer.status_code == 201, answer.text
+
+
+def reads(port: int) -> int:
+    """Where the cursor is, as soon as it lets us read it there."""
+    with stream(port, "c") as client:
+        frame = client.next()
+        assert frame["type"] == "ready", frame
+        return int(frame["position"])
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+UNREACHABLE = (AssertionError, OSError, ConnectionClosed, InvalidMessage)
+
+
+def test_a_killed_api_process_lets_go_at_once_and_keeps_what_was_acknowledged(
+    server: Serving, serve: Serve, source: psycopg.Connection
+) -> None:
+    second = serve(arguments=("serve", "--only", "api"), wait=False)
+    eventually(lambda: second.get("/healthz").is_success, 60, (httpx.TransportError,))
+    with suppress(ConnectionClosed), stream(server.port, "c") as client:
+        client.read_to(60)
+        assert client.ack(60) == 60
+        with pytest.raises(AssertionError, match="is read by"):
+            reads(second.port)
+        os.kill(server.child_pid("api"), signal.SIGKILL)
+        killed = time.monotonic()
+        assert eventually(lambda: reads(second.port), 5, UNREACHABLE) == 60
+        assert time.monotonic() - killed < 5
+    source.execute("insert into t values (101)")
+    with stream(second.port, "c") as client:
+        client.read_to(101)
+        assert client.seqs == list(range(61, 102))
+
+
+def test_a_frozen_api_process_loses_its_cursors_and_can_acknowledge_nothing_when_it_wakes(
+    server: Serving, serve: Serve
+) -> None:
+    second = serve(arguments=("serve", "--only", "api"), wait=False)
+    eventually(lambda: second.get("/healthz").is_success, 60, (httpx.TransportError,))
+    with stream(second.port, "c") as zombie:
+        zombie.read_to(100)
+        assert zombie.ack(50) == 50
+        with frozen(second.child_pid("api")), frozen(second.process.pid):
+            zombie.line.send('{"ack": 90}')
+            assert eventually(lambda: reads(server.port), TAKEOVER, UNREACHABLE) == 50
+            survivor = stream(server.port, "c")
+            client = survivor.__enter__()
+            client.read_to(100)
+        ended = _end(zombie)
+    assert ended in (1006, 1012)
+    assert client.seqs == list(range(51, 101))
+    assert client.ack(100) == 100
+    survivor.__exit__(None, None, None)
+
+
+def test_a_server_that_is_stopped_says_so_and_is_gone_in_time_although_a_client_does_not_read(
+    server: Serving, source: psycopg.Connection
+) -> None:
+    create(server, "slow")
+    source.execute("alter table t add text text")
+    source.execute("insert into t select n, repeat('x', 20000) from generate_series(1001, 3000) n")
+    with stream(server.port, "c") as client, stream(server.port, "slow", max_queue=1, close_timeout=0):
+        client.read_to(2_100)
+        asked = time.monotonic()
+        api = server.child_pid("api")
+        os.kill(api, signal.SIGTERM)
+        assert _end(client) == 1012
+        eventually(lambda: not os.path.exists(f"/proc/{api}") or _is_zombie(api))
+        assert time.monotonic() - asked < 5
+
+
+def test_killing_the_whole_server_loses_and_repeats_nothing(server: Serving, source: psycopg.Connection) -> None:
+    seen: list[int] = []
+    position = 0
+    for _ in range(3):
+        with suppress(ConnectionClosed), _connected(server.port) as client:
+            assert client.next()["position"] == position
+            client.read_to(position + 10)
+            position = client.ack(position + 10)
+            os.kill(server.child_pid("api"), signal.SIGKILL)
+            _end(client)
+        seen += [seq for seq in client.seqs if seq <= position]
+    assert seen == list(range(1, 31))
+
+
+@contextmanager
+def _connected(port: int) -> Iterator[Stream]:
+    eventually(lambda: httpx.get(f"http://127.0.0.1:{port}/healthz").is_success, 30, (httpx.TransportError,))
+    with stream(port, "c") as client:
+        yield client
+
+
+def _end(client: Stream) -> int:
+    """The close code; 1006 when there was none."""
+    try:
+        while True:
+            client.next(30)
+    except ConnectionClosed as closed:
+        return closed.rcvd.code if closed.rcvd else 1006
+
+
+def _is_zombie(pid: int) -> bool:
+    with suppress(OSError), open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rsplit(")", 1)[1].split()[0] == "Z"
+    return True

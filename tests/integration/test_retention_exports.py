@@ -1,0 +1,65 @@
+"""An exporter that comes after retention: a new lake begins with what is kept, an old one never skips what is gone."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from lake import kept, ledger
+from lake.errors import Dropped
+from lake.ledger import Ledger
+from pyspark_sequin_events import catalog
+from tests.fixtures.aging_log import KEEP, PARTITION, AgingLog, aging_log
+
+TABLE = "public.sequin_events"
+
+
+@pytest.fixture
+def log(database_dsn: str) -> Iterator[AgingLog]:
+    with aging_log(database_dsn) as made:
+        yield made
+
+
+@pytest.fixture
+def book(database_dsn: str) -> Iterator[Ledger]:
+    with ledger.opened(database_dsn) as opened:
+        yield opened
+
+
+def begins_after(book: Ledger, lake: uuid.UUID) -> int:
+    return kept.begins_after(book, lake, book.connection, TABLE)
+
+
+def test_a_lake_begins_with_the_first_event_that_is_kept(log: AgingLog, book: Ledger):
+    lake = book.add_lake("/nowhere/lake", TABLE)
+    assert begins_after(book, lake) == 0
+    log.add(2 * PARTITION + 10, 1.1 * KEEP)
+    assert log.drop().partitions == 0, "a lake without a single export needs all there is"
+    log.connection.execute("delete from pipeline.lakes")
+    assert log.drop().partitions == 2
+    lake = book.add_lake("/nowhere/lake", TABLE)
+    assert begins_after(book, lake) == 2 * PARTITION
+    assert catalog.head(book.connection, TABLE) == log.head
+
+
+def test_a_lake_that_lacks_what_is_gone_is_refused_with_the_seqs(log: AgingLog, book: Ledger):
+    lake = book.add_lake("/nowhere/lake", TABLE)
+    log.add(2 * PARTITION + 10, 1.1 * KEEP)
+    export = book.begin(lake, 0, PARTITION // 2, None)
+    book.publish(export, [], {})
+    book.commit(export)
+    log.connection.execute("update pipeline.lakes set released_at = clock_timestamp()")
+    assert log.drop().partitions == 2
+    with pytest.raises(Dropped, match=r"^seq 51 to 200 of public.sequin_events were dropped .* begins with seq 201$"):
+        begins_after(book, lake)
+
+
+def test_a_range_that_was_dropped_while_it_was_read_is_not_published(log: AgingLog, book: Ledger):
+    log.add(PARTITION + 10, 1.1 * KEEP)
+    kept.require(book.connection, TABLE, 0)
+    log.drop()
+    with pytest.raises(Dropped, match="seq 1 to 100 "):
+        kept.require(book.connection, TABLE, 0)
+    kept.require(book.connection, TABLE, PARTITION)
