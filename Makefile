@@ -61,6 +61,7 @@ package-test: $(VENV)/.dev ## Build the wheel, use it from an empty environment 
 torture: $(VENV)/.dev ## Random transactions under random faults: MINUTES=30 PG=18 SEED=
 	@$(BIN)/python -m tests.torture --minutes $(MINUTES) --pg $(PG) $(if $(SEED),--seed $(SEED)) $(ARGS)
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.export_kills)
+	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.consumers --minutes 10)
 
 bench: $(VENV)/.bench ## Speed, memory and latency beside pg_recvlogical and Debezium
 	@$(BIN)/python -m tests.benchmarks $(ARGS)

@@ -222,7 +222,7 @@ class Faults:
             return promised[-1]
 
         def answer() -> None:
-            with suppress(AssertionError):
+            with suppress(AssertionError, psycopg.OperationalError):
                 eventually(lambda: self._confirmed() >= promised[-1], ANSWER_SECONDS, (psycopg.OperationalError,))
 
         trap = Trap(
