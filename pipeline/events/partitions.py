@@ -92,9 +92,10 @@ class Partitions:
 
     def _read_bound(self) -> None:
         found = attached(self._connection, self._table)
-        first = last_seq(self._connection, self._table) + 1
-        self._lower, self._bound = (found[-1].lower, found[-1].upper) if found else (first - self._rows, first)
+        self._lower, self._bound = (found[-1].lower, found[-1].upper) if found else (1 - self._rows, 1)
         self._before = found[-2].lower if len(found) > 1 else self._lower
+        # The first begins at 1, whatever was taken in vain: of what is below it, readers are told that it is gone.
+        self._taken = 0 if found else last_seq(self._connection, self._table)
 
     def _span(self, seq: int) -> int:
         """seqs that the next partition spans."""
@@ -119,7 +120,7 @@ class Partitions:
 
     def _attach(self, rows: int, patience: str) -> bool:
         """False when a lock was not to be had for so long: then nothing has happened."""
-        lower, upper = self._bound, self._bound + rows
+        lower, upper = self._bound, self._bound + self._taken + rows
         names: dict[str, sql.Composable] = {
             "partition": sql.Identifier("pipeline", f"{self._table.name[:40]}_{lower:012d}"),
             "table": self._table.identifier,
@@ -141,7 +142,7 @@ class Partitions:
                 self._set_lock_timeout(before[0] if before else "0")
         except psycopg.errors.LockNotAvailable:
             return False
-        self._before, self._lower, self._bound = self._lower, lower, upper
+        self._before, self._lower, self._bound, self._taken = self._lower, lower, upper, 0
         return True
 
     def _set_lock_timeout(self, value: str) -> None:

@@ -32,10 +32,9 @@ def api(database: Server) -> Iterator[Api]:
 def test_what_works_without_the_database_goes_on(api: Api, database: Server) -> None:
     eventually(lambda: api.post("/v1/consumers", name="c", kind="cursor").status_code == 201)
     database.stop("immediate")
-    for path in ("/v1/consumers", "/v1/events", "/v1/consumers/c"):
-        answer = api.get(path)
-        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-        assert answer.json()["title"].startswith("the pipeline database does not")
+    answer = api.get("/v1/events")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert answer.json()["title"].startswith("the pipeline database does not")
     assert api.get("/healthz").text == "ok\n"
     assert api.get("/readyz").status_code == 503
     assert api.get("/metrics").status_code == 503

@@ -236,6 +236,15 @@ def test_a_consumer_that_begins_at_the_beginning_begins_with_what_is_left(log: A
         log.connection.execute("select pipeline.create_consumer('d', start => '5')")
 
 
+def test_seqs_that_were_taken_in_vain_before_the_first_event_are_not_said_to_be_gone(log: AgingLog):
+    log.connection.execute("select setval(%s, 7)", [log.table.sequence.as_string(log.connection)])
+    log.partitions.forget()
+    log.head = 7
+    log.add(1)
+    made = log.connection.execute("select position from pipeline.create_consumer('c', start => '0')").fetchone()
+    assert made == (0,)
+
+
 def test_an_event_counts_from_its_arrival(log: AgingLog):
     log.add(3 * PARTITION, YOUNG)
     log.connection.execute("update public.sequin_events set committed_at = now() - interval '1 year'")
