@@ -333,6 +333,7 @@ class TestOnDebians:
             refuse(config)
 
 
+@pytest.mark.long
 def test_a_large_transaction_arrives_whole_and_in_little_memory(
     source: psycopg.Connection, database_dsn: str, serve: Callable[..., Serving]
 ):

@@ -26,6 +26,8 @@ from tests.torture.zombies import Zombies, send, stream_name
 
 ANSWER_SECONDS = 1.5
 """How long a worker may act on a keepalive, if it does not at once, before the transaction goes on."""
+STATEMENT_WITHIN = 6.0
+"""Seconds that a fault waits for its statement; then it comes without."""
 AT_STATEMENT = 0.8
 """How many kills of a role, and cuts and ends of its connection, come at a statement of it, or at its answer."""
 CUT_AFTER_FREEZE = 0.5
@@ -140,7 +142,7 @@ class Faults:
             then="cut",
         )
         try:
-            self._scene.rig.log.proxy.arm(trap).wait(FIND_WITHIN)
+            self._scene.rig.log.proxy.arm(trap).wait(STATEMENT_WITHIN)
         except AssertionError:
             return trap.fired.is_set()
         return True
