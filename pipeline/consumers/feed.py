@@ -51,7 +51,7 @@ class Filter:
     @property
     def likes(self) -> list[str]:
         """The patterns of tables for SQL's LIKE."""
-        return [re.sub(r"([\\%_])", r"\\\1", pattern).replace("*", "%") for pattern in self.tables]
+        return [db.like(pattern) for pattern in self.tables]
 
 
 EVERYTHING = Filter()

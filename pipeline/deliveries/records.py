@@ -6,7 +6,7 @@ from functools import cache
 
 from psycopg import sql
 
-from pipeline.db import Connection
+from pipeline.db import Connection, like
 from pipeline.db import sql as statement
 from pipeline.deliveries.consumers import RecordsConsumer
 
@@ -22,7 +22,7 @@ def fold(connection: Connection, events: sql.Identifier, consumer: RecordsConsum
         "consumer": consumer.id,
         "after": consumer.folded_seq,
         "upto": upto,
-        "patterns": [_like(pattern) for pattern in consumer.tables],
+        "patterns": [like(pattern) for pattern in consumer.tables],
         "actions": consumer.actions,
         "group_by": consumer.group_by,
     }
@@ -46,8 +46,3 @@ def chunk_end(connection: Connection, events: sql.Identifier, after: int, limit:
 def _fold_query(events: str) -> bytes:
     """Composed once: it is long, and runs for every consumer at every move."""
     return statement("deliveries", "fold_events").format(events=events).encode()
-
-
-def _like(pattern: str) -> str:
-    """`schema.*` for LIKE."""
-    return pattern.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_").replace("*", "%")
