@@ -33,4 +33,5 @@ elif (given := context.config.attributes.get("connection")) is not None:
     run(given)
 else:
     with databases.resolved(config.load()) as settings, schema.engine(settings.database).connect() as opened:
+        context.config.attributes["events_table"] = settings.events_table
         run(opened)

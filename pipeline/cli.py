@@ -14,7 +14,7 @@ import typer
 from setproctitle import setproctitle
 
 from pipeline import logs
-from pipeline.commands import consumers, exports, retention, slots, sources
+from pipeline.commands import consumers, dead_letters, exports, retention, routes, slots, sources
 from pipeline.commands.context import Json, load, output
 from pipeline.errors import PipelineError
 
@@ -31,7 +31,9 @@ app = typer.Typer(
 for name, group in (
     ("slots", slots.app),
     ("sources", sources.app),
+    ("routes", routes.app),
     ("consumers", consumers.app),
+    ("dead-letters", dead_letters.app),
     ("export", exports.app),
 ):
     app.add_typer(group, name=name)
@@ -67,7 +69,9 @@ def options(
     publication: Annotated[str | None, typer.Option(help="Publication. Default: pipeline")] = None,
     tables: Annotated[str | None, typer.Option(help="schema.table list with *. Default: all")] = None,
     events_table: Annotated[str | None, typer.Option(help="Default: public.sequin_events")] = None,
+    routes: Annotated[str | None, typer.Option(help="JSON list. Default: none")] = None,
     retention: Annotated[str | None, typer.Option(help="Age at which events are dropped: 7d. Default: none")] = None,
+    on_poison: Annotated[str | None, typer.Option(help="What cannot be written: stop or park. Default: stop")] = None,
     export_dir: Annotated[Path | None, typer.Option(help="The lake. Default: exports in the data directory")] = None,
     export_schedule: Annotated[str | None, typer.Option(help="Cron in UTC, or off. Default: */5 * * * *")] = None,
     export_timeout: Annotated[str | None, typer.Option(help="Seconds a run may take. Default: 3600")] = None,
@@ -104,10 +108,12 @@ def serve(context: typer.Context, only: Only = None) -> int:
 def migrate(context: typer.Context, reader: Reader = None) -> int:
     """Bring the pipeline database to the newest revision; with --reader, a role for SQL readers too."""
     from pipeline import databases, schema
+    from pipeline.operations import old_log
 
     with databases.resolved(load(context, "migrate")) as config:
         before = schema.current(config.database)
-        schema.upgrade(config.database)
+        schema.upgrade(config.database, config.events_table)
+        old_log.ensure(config)
         after = schema.current(config.database)
         print(f"pipeline database: {before or 'empty'} → {after}" if before != after else f"already at {after}")
         if reader is not None:

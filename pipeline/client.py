@@ -76,6 +76,7 @@ class EventLog:
     def read(self, after: int, limit: int = 1000, tables: Sequence[str] = ()) -> list[Event]:
         """The next events after a seq, `limit` at most; empty when there are none yet.
 
+        A table from before may have one seq several times: then all of them come, and may be more than `limit`.
         Raises CursorExpired when retention has dropped the next one, Unavailable, ConsumerError.
         """
         events: list[Event] = []
@@ -194,7 +195,7 @@ class _Reader:
         if bound is None:
             return [], after, True
         events = [Event(*row[2:]) for row in rows if row[2] is not None]
-        upto = events[-1].seq if len(events) == limit else min(head, bound - 1)
+        upto = events[-1].seq if len(events) >= limit else min(head, bound - 1)
         if events:
             self.rows = max(1, min(_MOST_ROWS, 2 * limit, _PAGE_BYTES * len(events) // max(1, self._bytes)))
         return events, upto, upto >= head

@@ -16,13 +16,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from pipeline import cron, durations
+from pipeline import cron, durations, routing
 from pipeline.errors import ConfigError
+from pipeline.routing import Route
 
 CONFIG_FILE = Path("pipeline.toml")
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _DSN_FORMS = "a libpq URI (postgresql://user@host/db) or key=value pairs (host=… dbname=…)"
-_IDENTIFIER = r"[^\s.\"]{1,63}"
 EXPORT_SCHEDULE = "*/5 * * * *"
 _MASTERS = r"local(\[[^\]]+\])?|local-cluster\[[^\]]+\]|spark://\S+|yarn|k8s://\S+"
 _SECTIONS = {"log": "log_", "exports": "export_"}
@@ -46,10 +46,14 @@ class Config(BaseSettings):
     tables: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="`schema.table` list, `*` matches anything; empty means all"
     )
-    events_table: str = Field(
-        "public.sequin_events", pattern=rf"^{_IDENTIFIER}\.{_IDENTIFIER}$", description="the default events table"
+    events_table: str = Field("public.sequin_events", description="the default events table")
+    routes: Annotated[tuple[Route, ...], NoDecode] = Field(
+        (), description="changes that go to other events tables: tables, actions, events_table; the first match decides"
     )
     retention: str = Field(durations.NONE, description="age at which events are dropped: 7d, 12h, 30m, 45s, or none")
+    on_poison: Literal["stop", "park"] = Field(
+        "stop", description="a change that cannot be written: stop, or park it as a dead letter and go on"
+    )
     export_dir: Path | None = Field(None, description="the lake: a local or mounted folder; default <data_dir>/exports")
     export_schedule: str = Field(EXPORT_SCHEDULE, description="when to export: cron of five fields in UTC, or off")
     export_timeout: int = Field(3600, ge=1, description="seconds that one export run may take")
@@ -109,6 +113,16 @@ class Config(BaseSettings):
             if not re.fullmatch(r"[^.]+\.[^.]+", pattern):
                 raise ValueError(f"expected `schema.table`, where * matches anything, not {pattern!r}")
         return value
+
+    @field_validator("events_table")
+    @classmethod
+    def _events_table_is_one(cls, value: str) -> str:
+        return routing.events_table_name(value)
+
+    @field_validator("routes", mode="before")
+    @classmethod
+    def _parse_routes(cls, value: Any) -> Any:
+        return routing.parse(value)
 
     @field_validator("http_origins", mode="before")
     @classmethod
@@ -181,6 +195,11 @@ class Config(BaseSettings):
     def exports(self) -> Path:
         """The folder of the lake."""
         return (self.export_dir or self.data_dir / "exports").expanduser().absolute()
+
+    @property
+    def events_tables(self) -> tuple[str, ...]:
+        """Every events table of these settings once, the default one first."""
+        return tuple(dict.fromkeys([self.events_table, *(route.events_table for route in self.routes)]))
 
     @property
     def retention_seconds(self) -> float | None:
@@ -284,6 +303,8 @@ def _explain(part: Any) -> str:
     if not part["loc"]:
         return message
     name = str(part["loc"][0])
+    if name == "routes":
+        return routing.explain(part["loc"], part["type"], message)
     if part["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, Config.model_fields, 1, 0.5)
         known = f"did you mean {near[0]}?" if near else f"there are: {', '.join(Config.model_fields)}"

@@ -29,6 +29,7 @@ PipelineError                    exit 1
     │   ├── HistoryDiverged      another cluster, a fork of it, or a restored copy: what we staged is not in its history
     │   ├── SlotLost             the slot was dropped, recreated, invalidated, or confirmed beyond what we have stored
     │   └── PublicationChanged   a publication that we use was dropped, recreated, or publishes less than before
+    ├── Unsendable               the source cannot send a transaction, which may be passed over; retried meanwhile
     └── DecodeError              bytes that are not the protocol we asked for
 """
 
@@ -159,6 +160,21 @@ class SlotLost(SourceChanged):
 
 class PublicationChanged(SourceChanged):
     """A publication that we use published less than we know of, at least for a while."""
+
+
+class Unsendable(ReplicationError):
+    """The source ended the stream at a change that it cannot send.
+
+    `commit_lsn`, `committed_at` (µs since 2000) and `xid` are of the transaction, None when it had not begun for us;
+    `changes` of it had come before.
+    """
+
+    def __init__(self, sentence: str, cause: str, sqlstate: str) -> None:
+        super().__init__(sentence)
+        self.cause = cause
+        self.sqlstate = sqlstate
+        self.commit_lsn: int | None = None
+        self.committed_at = self.xid = self.changes = 0
 
 
 class DecodeError(ReplicationError):

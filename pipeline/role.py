@@ -11,25 +11,29 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 import psycopg
 from setproctitle import setproctitle
 
 from pipeline import config as settings
 from pipeline import db, logs
-from pipeline.catalog import roles, sources
+from pipeline.catalog import roles, sources, stops
 from pipeline.config import Config
 from pipeline.db import Connection
-from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable
+from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable, Unsendable
 from pipeline.events.log import EventsTable
 from pipeline.loop import Stop, live_with_parent, read_settings
 from pipeline.supervisor import RETRY
+
+if TYPE_CHECKING:
+    from pipeline.shuffle.poison import Poison
 
 logger = logging.getLogger(__name__)
 
 STANDBY_SECONDS = 2.0
 """How often a standby tries to take a role over."""
-RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced)
+RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced, Unsendable)
 """Errors after which a role is started again; every other PipelineError stops the server with its plain line."""
 
 
@@ -106,13 +110,30 @@ def _run_replication(config: Config, connection: Connection, stop: Stop) -> None
         os._exit(RETRY)  # as safe as any death; what waits for another answer may wait for long
 
     with roles.beating(connection, lost):  # the worker itself seldom uses it
-        asyncio.run(_replicate(config, connection, stop))
+        try:
+            asyncio.run(_replicate(config, connection, stop))
+        except Unsendable as error:
+            _wait_where_it_stops(config, connection, stop, error)
+            raise
+
+
+def _wait_where_it_stops(config: Config, connection: Connection, stop: Stop, error: Unsendable) -> None:
+    """The source cannot send a transaction: say so, and leave it in peace for a while."""
+    from pipeline.replication import unsendable
+
+    stored = sources.find(connection, config.source_id)
+    reason = (stored and stops.current(connection, stored.id)) or error
+    _report(connection, "replication", "waiting", str(reason))
+    logger.error("stopped: %s", reason, extra={"action": "replication.unsendable"})
+    if stored is not None:
+        unsendable.wait(connection, stored.id, stop)
 
 
 async def _replicate(config: Config, connection: Connection, stop: Stop) -> None:
-    from pipeline.replication import preparation
+    from pipeline.replication import preparation, unsendable
+    from pipeline.replication.book import RelationBook
     from pipeline.replication.stream import ReplicationStream
-    from pipeline.replication.worker import RelationBook, ReplicationWorker, connect_writer
+    from pipeline.replication.worker import ReplicationWorker, connect_writer
     from pipeline.staging.writer import Writer
 
     with db.connect(config.source, "source", name="pipeline catalog") as source:
@@ -124,13 +145,18 @@ async def _replicate(config: Config, connection: Connection, stop: Stop) -> None
             for table, reason in prepared.publications.missing.items():
                 logger.warning("%s is not captured: %s", table, reason, extra={"action": "publication.missing"})
             async with await connect_writer(config.database) as staging:
+                start = await unsendable.carry_out(connection, staging, prepared.source)
                 writer = await Writer.claim(staging, prepared.source.id)
-                stream.start(config.slot, 0, prepared.publications.names)
-                worker = ReplicationWorker(stream, writer, RelationBook(source, connection, prepared.source))
+                stream.start(config.slot, start, prepared.publications.names)
+                book = RelationBook(source, connection, prepared.source, prepared.publications.names)
+                worker = ReplicationWorker(stream, writer, book)
                 stop.then(partial(_soon, asyncio.get_running_loop(), worker.stop))
                 _report(connection, "replication", "running")
                 logger.info("streaming", extra={"action": "replication.streaming", "slot": config.slot})
                 await worker.run()
+        except Unsendable as error:
+            unsendable.record(connection, prepared.source, error)
+            raise
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             where, what = (config.source, "source") if source.broken else (config.database, "pipeline database")
             raise db.unavailable(where, what, error) from error
@@ -151,14 +177,38 @@ def _run_shuffle(config: Config, connection: Connection, stop: Stop) -> None:
         if stop.wait(0.2):
             return
     table = EventsTable.parse(config.events_table)
-    shuffler = Shuffler(connection, source.id, table, lambda: bool(stop), config.retention_seconds)
+    shuffler = Shuffler(
+        connection,
+        source.id,
+        table,
+        lambda: bool(stop),
+        config.retention_seconds,
+        config.routes,
+        on_poison=config.on_poison,
+    )
     _report(connection, "shuffle", "running")
     logger.info("shuffling", extra={"action": "shuffle.running", "table": config.events_table})
+    told: str | None = None
     while True:
-        if shuffler.step() < 0:
+        moved = shuffler.step()
+        told = _tell_poison(connection, shuffler.poison, told)
+        if moved < 0:
             if stop:
                 return
             shuffler.wait()
+
+
+def _tell_poison(connection: Connection, poison: Poison | None, told: str | None) -> str | None:
+    """Say what is in the shuffler's way, once; and when it no longer is."""
+    now = str(poison) if poison else None
+    if now == told:
+        return told
+    _report(connection, "shuffle", "waiting" if now else "running", now)
+    if now:
+        logger.error("stopped: %s", now, extra={"action": "shuffle.poisoned"})
+    else:
+        logger.info("the change can be written now; going on", extra={"action": "shuffle.running"})
+    return now
 
 
 def _run_schedule(config: Config, connection: Connection, stop: Stop) -> None:

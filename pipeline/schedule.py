@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 
 import psycopg
 from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
@@ -15,6 +17,8 @@ from pipeline import cron, db
 from pipeline.config import Config
 from pipeline.db import Connection, sql
 from pipeline.errors import ExportBusy, ExportStopped, PipelineError, RetentionBusy
+from pipeline.events import indexes, old_tables
+from pipeline.events.log import EventsTable
 from pipeline.exports import job
 from pipeline.loop import Stop
 from pipeline.operations import export_status, status
@@ -27,6 +31,8 @@ SAMPLE_SECONDS = 5
 """Between two samples of positions and counts, from which rates are made."""
 PUBLISH_SECONDS = 2
 """Between two looks for tables that have come, or whose key came or went."""
+INDEX_SECONDS = 3600
+"""Between two looks for an index that an events table from before lacks."""
 RETENTION_SECONDS = 60.0
 """Between two looks for events that are old enough to go, at most; a short retention is looked after more often."""
 
@@ -53,6 +59,10 @@ def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
     scheduler = BackgroundScheduler(timezone="UTC", job_defaults=defaults)
     for act, seconds in ((sample, SAMPLE_SECONDS), (publish_new_tables, PUBLISH_SECONDS)):
         scheduler.add_job(act, "interval", [config], id=act.__name__, seconds=seconds)
+    at_once = datetime.now(UTC)
+    scheduler.add_job(
+        index_history, "interval", [config, stopped], id="indexes", seconds=INDEX_SECONDS, next_run_time=at_once
+    )
     if (keep := config.retention_seconds) is not None:
         often = min(RETENTION_SECONDS, max(1.0, keep / 20))
         # A second one that finds the first at work leaves again.
@@ -78,6 +88,47 @@ def publish_new_tables(config: Config) -> None:
     source, pipeline = preparation.connect(config, name="pipeline publish")
     with source, pipeline:
         preparation.publish_new_tables(config, source, pipeline)
+
+
+def index_history(config: Config, stopped: Callable[[], bool]) -> None:
+    """Make the index for the history of a row where a table from before lacks it. It may take hours, and is made anew
+    when the server ends meanwhile.
+    """
+    with db.connect(config.database, "pipeline database", name="pipeline index") as connection:
+        for name in config.events_tables:
+            _index_history(connection, EventsTable.parse(name), stopped)
+
+
+def _index_history(connection: Connection, table: EventsTable, stopped: Callable[[], bool]) -> None:
+    found = old_tables.look(connection, table)
+    if found is None or not found.is_current or indexes.is_there(connection, found.oid, indexes.HISTORY):
+        return
+    logger.info("making the index for the history of a row", extra={"action": "index.making", "table": str(table)})
+    try:
+        with _cancelled(connection, stopped):
+            indexes.build(connection, found.oid, indexes.HISTORY)
+    except psycopg.errors.QueryCanceled:
+        return
+    logger.info("the index is there", extra={"action": "index.made", "table": str(table)})
+
+
+@contextmanager
+def _cancelled(connection: Connection, stopped: Callable[[], bool]) -> Iterator[None]:
+    """A statement inside of it is cancelled when we are to stop."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.2):
+            if stopped():
+                connection.cancel()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
 
 
 def export(config: Config, stopped: Callable[[], bool]) -> None:

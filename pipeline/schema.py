@@ -1,41 +1,53 @@
-"""The pipeline database's schema: bring it to head, check that it is there. Alembic does the work."""
+"""The pipeline database's schema: bring it to head, check that it is there. Alembic does the work.
+
+Alembic and SQLAlchemy are imported only when there is something to migrate: they take as long as all else at start.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import psycopg
-import sqlalchemy
-from alembic import command
-from alembic.config import Config as AlembicConfig
-from alembic.script import ScriptDirectory
-from alembic.util.exc import CommandError
-from sqlalchemy.exc import DBAPIError
 
 from pipeline import db
 from pipeline.errors import SchemaError
 
+if TYPE_CHECKING:
+    import sqlalchemy
+    from alembic.config import Config as AlembicConfig
+    from sqlalchemy.exc import DBAPIError
+
 SCHEMA = "pipeline"
 LOCK_TIMEOUT = "10s"
 """How long a migration waits for other migrations and for locks that readers hold."""
-_LOCK_KEY = 7_146_290_150_143_411_457
+LOCK_KEY = 7_146_290_150_143_411_457
+"""Advisory lock of whoever makes or migrates tables."""
 
 
-def upgrade(dsn: str) -> None:
+def upgrade(dsn: str, events_table: str = "public.sequin_events") -> None:
     """Bring the pipeline database to the newest revision; does nothing when it is there.
 
+    A table from before under the name of `events_table` is migrated with it; any other is left alone.
     Safe to run from several processes at once. Raises SchemaError for a revision this code does not know, or when
     locks are not to be had within LOCK_TIMEOUT; Unavailable when the database does not answer.
     """
+    if current(dsn) == head():
+        return
+    from alembic import command
+
     with _migrating(dsn) as alembic:
+        alembic.attributes["events_table"] = events_table
         command.upgrade(alembic, "head")
 
 
 def downgrade(dsn: str, revision: str) -> None:
     """Back to `revision` ("base": before the first), dropping what came later with its data."""
+    from alembic import command
+
     with _migrating(dsn) as alembic:
         command.downgrade(alembic, revision)
 
@@ -73,14 +85,16 @@ def refuse_unfit(connection: db.Connection) -> None:
 
 def head() -> str:
     """The newest revision this code has."""
-    revision = ScriptDirectory.from_config(_alembic()).get_current_head()
-    if revision is None:
-        raise SchemaError(f"no migrations found in {_location()}")
-    return revision
+    known = _known()
+    heads = known.keys() - set(known.values())
+    if len(heads) != 1:
+        raise SchemaError(f"{_location()} has {len(heads)} newest migrations instead of one; install the server again")
+    return heads.pop()
 
 
 def engine(dsn: str) -> sqlalchemy.Engine:
     """SQLAlchemy over psycopg for Alembic; its connections are ours, errors included."""
+    import sqlalchemy
 
     def connect() -> psycopg.Connection[tuple[object, ...]]:
         connection = db.connect(dsn, "pipeline database", name="pipeline migrate")
@@ -93,8 +107,10 @@ def engine(dsn: str) -> sqlalchemy.Engine:
 @contextmanager
 def migration_lock(connection: sqlalchemy.Connection) -> Iterator[None]:
     """Hold the migration lock of this database, with lock_timeout set; makes the schema when it is absent."""
+    import sqlalchemy
+
     connection.execute(sqlalchemy.text(f"set lock_timeout = '{LOCK_TIMEOUT}'"))
-    connection.execute(sqlalchemy.text(f"select pg_advisory_lock({_LOCK_KEY})"))
+    connection.execute(sqlalchemy.text(f"select pg_advisory_lock({LOCK_KEY})"))
     connection.commit()
     try:
         connection.execute(sqlalchemy.text(f"create schema if not exists {SCHEMA}"))
@@ -103,12 +119,15 @@ def migration_lock(connection: sqlalchemy.Connection) -> Iterator[None]:
         connection.commit()
     finally:
         connection.rollback()
-        connection.execute(sqlalchemy.text(f"select pg_advisory_unlock({_LOCK_KEY})"))
+        connection.execute(sqlalchemy.text(f"select pg_advisory_unlock({LOCK_KEY})"))
         connection.commit()
 
 
 @contextmanager
 def _migrating(dsn: str) -> Iterator[AlembicConfig]:
+    from alembic.util.exc import CommandError
+    from sqlalchemy.exc import DBAPIError
+
     alembic = _alembic()
     try:
         with engine(dsn).connect() as connection:
@@ -131,8 +150,15 @@ def _may_create(connection: db.Connection) -> bool:
     return bool(row and row[0])
 
 
-def _known() -> set[str]:
-    return {script.revision for script in ScriptDirectory.from_config(_alembic()).walk_revisions()}
+def _known() -> dict[str, str | None]:
+    """Every revision this code has, with the one before it, read off the files that Alembic would import."""
+    files = [path.read_text() for path in (_location() / "versions").glob("*.py")]
+    return {_assigned(text, "revision") or "": _assigned(text, "down_revision") for text in files}
+
+
+def _assigned(text: str, name: str) -> str | None:
+    found = re.search(rf'^{name} = "(\w+)"', text, re.MULTILINE)
+    return found[1] if found else None
 
 
 def _explained(error: DBAPIError) -> SchemaError:
@@ -155,6 +181,8 @@ def _explained(error: DBAPIError) -> SchemaError:
 
 
 def _alembic() -> AlembicConfig:
+    from alembic.config import Config as AlembicConfig
+
     alembic = AlembicConfig()
     alembic.set_main_option("script_location", str(_location()).replace("%", "%%"))
     return alembic

@@ -20,8 +20,8 @@ RETRY = 75
 """Exit status of a child that wants to be started again (EX_TEMPFAIL of sysexits.h)."""
 DRAIN_SECONDS = 30.0
 """All children together have so long to finish after SIGTERM."""
-FROZEN_SECONDS = 10.0
-"""A child that is not heard from for so long is killed and started again."""
+FROZEN_SECONDS, STARTING_SECONDS = 10.0, 60.0
+"""A child that is not heard from for so long is killed and started again; one that was never heard is still loading."""
 _FIRST_DELAY, _LONGEST_DELAY, _HEALTHY_AFTER = 0.25, 5.0, 2.0
 _POLL = 0.1
 
@@ -38,6 +38,7 @@ class _Child:
         self._retire_by = 0.0
         self._line: socket.socket | None = None
         self._silent_looks = 0
+        self._heard = False
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -45,6 +46,7 @@ class _Child:
         self._started_at = time.monotonic()
         self.retiring = False
         self._silent_looks = 0
+        self._heard = False
         self._line, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(self._command, stdin=theirs.fileno(), env=_environment())
@@ -71,8 +73,9 @@ class _Child:
         with suppress(BlockingIOError, ConnectionResetError):
             while self._line.recv(1024):
                 self._silent_looks = 0
+                self._heard = True
         self._silent_looks += 1
-        if self._silent_looks * _POLL > FROZEN_SECONDS:
+        if self._silent_looks * _POLL > (FROZEN_SECONDS if self._heard else STARTING_SECONDS):
             logger.error("%s is frozen; killed", self.role, extra={"action": "serve.frozen", "pid": self.process.pid})
             self._silent_looks = 0
             self.process.kill()

@@ -16,6 +16,9 @@ from lake.cluster import session
 from lake.folder import Folder
 from pyspark_sequin_events import catalog
 
+MOST_RANGES = 1000
+"""So many ranges of seq, and they are made by counting events: most of them would be empty."""
+
 
 def main(argv: list[str]) -> int:
     """Run an export as the arguments say."""
@@ -35,7 +38,8 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
         if after >= head and not state.outdated(lake):  # a crash may have come between an export and its fold
             script.say("done", exported_upto=after, rows=0)
             return
-        todo = list(changes.ranges(after, head, arguments.range_rows))
+        bounds = after, head
+        todo = list(catalog.ranges(connection, arguments.events_table, bounds, arguments.range_rows, MOST_RANGES))
         script.say("begins", after_seq=after, upto_seq=head, ranges=len(todo))
         rows = 0
         with session(arguments.master, "pipeline export") as spark:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from alembic import op
+from typing import cast
+
+from alembic import context, op
+
+from pipeline import db
+from pipeline.events import old_tables
+from pipeline.events.log import DEFAULT
 
 revision = "0001"
 down_revision = None
@@ -162,15 +168,35 @@ comment on table public.sequin_events is
 
 
 def upgrade() -> None:
-    """Everything that `pipeline serve` needs for its main job."""
-    for part in (CATALOG, STAGING, EVENTS):
+    """Everything that `pipeline serve` needs for its main job. An events table from before is migrated."""
+    for part in (CATALOG, STAGING):
         op.execute(part)
+    if context.is_offline_mode() or not _taken():
+        op.execute(EVENTS)
+    elif context.config.attributes.get("events_table", str(DEFAULT)) == str(DEFAULT):
+        old_tables.migrate(cast(db.Connection, op.get_bind().connection.driver_connection), DEFAULT)
 
 
 def downgrade() -> None:
-    """Remove it all, the events included."""
+    """Remove it all, the events included; but a table from before us stays, with what is in it."""
+    if context.is_offline_mode() or _is_ours():
+        op.execute("drop table public.sequin_events cascade")
     op.execute("""
-        drop table public.sequin_events, public.wal_events cascade;
+        drop table public.wal_events cascade;
         drop table pipeline.lag_samples, pipeline.roles, pipeline.segments, pipeline.shuffle_progress,
             pipeline.replication_progress, pipeline.relations, pipeline.sources;
     """)
+
+
+def _taken() -> bool:
+    return bool(op.get_bind().exec_driver_sql("select to_regclass('public.sequin_events') is not null").scalar())
+
+
+def _is_ours() -> bool:
+    """Ours are partitioned by seq and have no column `id`, which every table from before has."""
+    query = """
+        select pg_get_partkeydef(c.oid) = 'RANGE (seq)' and not exists (
+            select from pg_attribute a where a.attrelid = c.oid and a.attname = 'id' and not a.attisdropped)
+        from pg_class c where c.oid = to_regclass('public.sequin_events')
+    """
+    return bool(op.get_bind().exec_driver_sql(query).scalar())

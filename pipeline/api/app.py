@@ -61,6 +61,7 @@ def readiness(config: Config, server: str) -> list[str]:
     try:
         with db.connect(config.database, "pipeline database", name="pipeline readiness") as connection:
             held = list(roles.states(connection).values())
+            reasons = status.why_not(config, connection, held)
     except PipelineError as error:
         return [str(error)]
     except psycopg.errors.UndefinedTable:
@@ -70,7 +71,7 @@ def readiness(config: Config, server: str) -> list[str]:
         for role in held
         if role.held and role.server != server and role.role in ("replication", "shuffle")
     ]
-    return elsewhere + status.role_reasons(held)
+    return elsewhere + reasons
 
 
 def run(config: Config, server: str, stop: Stop) -> None:

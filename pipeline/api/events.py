@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
+from psycopg import AsyncServerCursor
 from psycopg.rows import dict_row
 from starlette.exceptions import HTTPException
 
@@ -152,9 +153,16 @@ async def _fetch(connection: AsyncConnection, reading: _Reading, after: int, upt
             size += sum(len(event) for _, event in rows)
             if len(reading.events) >= reading.limit or size >= MAX_BYTES:
                 last = rows[-1][0]
+                await _finish_seq(cursor, reading, last)
                 break
             ask = max(1, min(4 * ask, (MAX_BYTES - size) * len(reading.events) // size))  # by their mean size
     reading.after = last
+
+
+async def _finish_seq(cursor: AsyncServerCursor[Any], reading: _Reading, seq: int) -> None:
+    """A table from before may have one seq several times: who reads on after it must have had them all."""
+    while (row := await cursor.fetchone()) is not None and row[0] == seq:
+        reading.events.append(row[1])
 
 
 async def _dropped_below(connection: AsyncConnection, reading: _Reading) -> int:

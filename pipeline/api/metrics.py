@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pipeline.consumers.standing import Standing
+from pipeline.events.tables import KnownTable
 from pipeline.operations.export_status import Exports
 from pipeline.operations.retention import Retention
 from pipeline.operations.status import Status
@@ -58,11 +59,29 @@ class _Snapshot(Collector):
         yield GaugeMetricFamily(
             "pipeline_tables_not_captured", "Tables not captured in full.", value=len(self._status.not_captured)
         )
+        yield GaugeMetricFamily(
+            "pipeline_tables_rewritten",
+            "Tables rewritten without events, unsettled.",
+            value=len(self._status.rewritten),
+        )
         if self._status.exports:
             yield from _exports(self._status.exports)
         if self._status.retention:
             yield from _retention(self._status.retention)
+        yield from _tables(self._status.events_tables)
         yield from _consumers(self._status.consumers)
+        yield from _dead_letters(self._status.dead_letters)
+
+
+def _tables(found: Sequence[KnownTable]) -> Iterator[Metric]:
+    """How far each events table is, and how many events it got."""
+    newest = GaugeMetricFamily("pipeline_events_table_last_seq", "Newest seq of an events table.", labels=["table"])
+    events = CounterMetricFamily("pipeline_events_table_events", "Events written to it.", labels=["table"])
+    for each in found:
+        newest.add_metric([each.name], float(each.last_seq or 0))
+        events.add_metric([each.name], float(each.events))
+    yield newest
+    yield events
 
 
 def _consumers(found: Sequence[Standing]) -> Iterator[Metric]:
@@ -81,6 +100,17 @@ def _consumers(found: Sequence[Standing]) -> Iterator[Metric]:
                 family.add_metric([each.name], float(value))
         if family.samples:
             yield family
+
+
+def _dead_letters(counts: Mapping[str, int]) -> Iterator[Metric]:
+    """Nothing in a database of a version that had none."""
+    family = GaugeMetricFamily(
+        "pipeline_dead_letters", "Changes that could not be written, by what became of them.", labels=["state"]
+    )
+    for state, number in counts.items():
+        family.add_metric([state], float(number))
+    if family.samples:
+        yield family
 
 
 def _exports(now: Exports) -> Iterator[Metric]:

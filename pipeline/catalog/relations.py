@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from pipeline.catalog.fingerprint import Fingerprint
 from pipeline.db import Connection, sql
-from pipeline.wal.messages import Relation
 
 MESSAGE_OID = 0
 """`table_oid` of logical messages, which belong to no table."""
 
 
 @dataclass(frozen=True)
+class Name:
+    """What a column is called from the change at (`lsn`, `idx`) on."""
+
+    name: str
+    lsn: int
+    idx: int
+
+
+@dataclass(frozen=True)
 class Column:
-    """A column as published. `base_type_oid` is json or jsonb for domains over them, else the type's own oid."""
+    """A column as published. `base_type_oid` is json or jsonb for domains over them, else the type's own oid.
+
+    `attnum`: None where the catalog had moved on too far to say. `names`: under which names the log has the values
+    that are still its own; the list begins anew where values from before no longer say what rows hold.
+    """
 
     name: str
     type_oid: int
@@ -25,6 +39,8 @@ class Column:
     type_name: str
     base_type_oid: int
     key: bool
+    attnum: int | None = None
+    names: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -32,7 +48,8 @@ class TableForm:
     """A table as it was for the changes that follow a place in the history.
 
     `relation_*` is what the stream names; `table_*` its partition root, or the same. `key_columns` is the replica
-    identity, with FULL the primary key, in column order of the root; empty when there is none.
+    identity, with FULL the primary key, in column order of the root; empty when there is none. `unique_in_root`: no two
+    rows of the root share a key. `memberships`: oids by which updates are published; when all are new, some were not.
     """
 
     relation_oid: int
@@ -44,47 +61,42 @@ class TableForm:
     replica_identity: str
     columns: tuple[Column, ...]
     key_columns: tuple[str, ...]
+    unique_in_root: bool | None = None
+    memberships: tuple[int, ...] | None = None
 
 
-def describe(source: Connection, relation: Relation) -> TableForm:
-    """What the source's catalog adds to a Relation message: partition root, FULL's primary key, domains over json.
+@dataclass(frozen=True)
+class Known:
+    """The newest form of a relation, its id in the history, and the fingerprint read for it, if any."""
 
-    The catalog is as it is now, the message as it was: what has been dropped since falls back on the message.
-    """
-    with source.cursor(row_factory=dict_row) as cursor:
-        facts = cursor.execute(sql("catalog", "describe_table"), {"oid": relation.oid}).fetchone() or {}
-        types = {
-            row["oid"]: row
-            for row in cursor.execute(
-                sql("catalog", "describe_types"), {"oids": [column.type_oid for column in relation.columns]}
-            )
-        }
-    flagged = [column.name for column in relation.columns if column.key]
-    key = (facts.get("primary_key") or []) if relation.replica_identity == "f" else flagged
-    if facts.get("table_oid") == relation.oid:  # no partition: the message knows the name it had then
-        facts.update(table_schema=relation.schema, table_name=relation.name)
-    order = {name: position for position, name in enumerate(facts.get("column_order") or [])}
-    return TableForm(
-        relation_oid=relation.oid,
-        relation_schema=relation.schema,
-        relation_name=relation.name,
-        table_oid=facts.get("table_oid") or relation.oid,
-        table_schema=facts.get("table_schema") or relation.schema,
-        table_name=facts.get("table_name") or relation.name,
-        replica_identity=relation.replica_identity,
-        columns=tuple(
-            Column(
-                name=column.name,
-                type_oid=column.type_oid,
-                type_modifier=column.type_modifier,
-                type_name=types[column.type_oid]["type_name"] if column.type_oid in types else "",
-                base_type_oid=types[column.type_oid]["base_oid"] if column.type_oid in types else column.type_oid,
-                key=column.name in key,
-            )
-            for column in relation.columns
-        ),
-        key_columns=tuple(sorted(key, key=lambda name: order.get(name, len(order)))),
-    )
+    id: int
+    form: TableForm
+    fingerprint: Fingerprint | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A table in the catalog as it is now. `version` changes with everything that may rewrite it."""
+
+    oid: int
+    version: str
+    relation_schema: str
+    table_oid: int
+    root_schema: str | None
+    root_name: str | None
+    read_at: int
+
+    def renamed(self, form: TableForm) -> TableForm:
+        """The form under the names of schema and root that the source does not send: a table's own name it does."""
+        schema = self.relation_schema
+        return replace(
+            form,
+            relation_schema=schema,
+            table_oid=self.table_oid,
+            table_schema=schema if self.root_schema is None else self.root_schema,
+            table_name=form.relation_name if self.root_name is None else self.root_name,
+            unique_in_root=form.unique_in_root if self.table_oid == form.table_oid else None,
+        )
 
 
 def message_form(prefix: str) -> TableForm:
@@ -92,21 +104,38 @@ def message_form(prefix: str) -> TableForm:
     return TableForm(MESSAGE_OID, "", prefix, MESSAGE_OID, "", prefix, "n", (), ())
 
 
-def latest(connection: Connection, source_id: uuid.UUID, epoch: int) -> dict[tuple[int, str], tuple[int, TableForm]]:
-    """The last known form of each relation with its id, by oid and (for logical messages) name."""
+def latest(connection: Connection, source_id: uuid.UUID, epoch: int) -> dict[tuple[int, str], Known]:
+    """The last known form of each relation, by oid and (for logical messages) name."""
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(sql("catalog", "latest_relations"), {"source": source_id, "epoch": epoch}).fetchall()
-    known = {}
-    for row in rows:
-        relation_id = row.pop("id")
-        row["columns"] = tuple(Column(**column) for column in row["columns"])
-        row["key_columns"] = tuple(row["key_columns"])
-        form = TableForm(**row)
-        known[identity(form)] = (relation_id, form)
-    return known
+    found = [_known(row) for row in rows]
+    return {identity(known.form): known for known in found}
 
 
-def record(connection: Connection, source_id: uuid.UUID, epoch: int, form: TableForm, since: tuple[int, int]) -> int:
+def _known(row: dict[str, Any]) -> Known:
+    relation_id, fingerprint = row.pop("id"), row.pop("fingerprint")
+    since = row.pop("from_lsn"), row.pop("from_idx")
+    columns = tuple(_column(column, since) for column in row.pop("columns"))
+    memberships = None if row["memberships"] is None else tuple(row["memberships"])
+    row |= {"columns": columns, "key_columns": tuple(row["key_columns"]), "memberships": memberships}
+    form = TableForm(**row)
+    return Known(relation_id, form, Fingerprint.from_json(fingerprint) if fingerprint else None)
+
+
+def _column(stored: dict[str, Any], since: tuple[int, int]) -> Column:
+    """An older version stored no names: of what came before, nothing is known."""
+    names = stored.pop("names", None) or [{"name": stored["name"], "lsn": since[0], "idx": since[1]}]
+    return Column(**stored, names=tuple(Name(**name) for name in names))
+
+
+def record(
+    connection: Connection,
+    source_id: uuid.UUID,
+    epoch: int,
+    form: TableForm,
+    since: tuple[int, int],
+    fingerprint: Fingerprint | None = None,
+) -> int:
     """Add a form to the history, `since` the (commit_lsn, commit_idx) of its first change.
 
     Returns its id, which staged rows refer to.
@@ -115,8 +144,10 @@ def record(connection: Connection, source_id: uuid.UUID, epoch: int, form: Table
         sql("catalog", "record_relation"),
         {
             **vars(replace(form, columns=())),
-            "columns": Jsonb([vars(column) for column in form.columns]),
+            "columns": Jsonb([asdict(column) for column in form.columns]),
             "key_columns": list(form.key_columns),
+            "memberships": None if form.memberships is None else list(form.memberships),
+            "fingerprint": Jsonb(fingerprint.to_json()) if fingerprint else None,
             "source": source_id,
             "epoch": epoch,
             "from_lsn": since[0],
@@ -125,6 +156,13 @@ def record(connection: Connection, source_id: uuid.UUID, epoch: int, form: Table
     ).fetchone()
     assert row is not None  # noqa: S101  insert … returning
     return int(row[0])
+
+
+def store_fingerprint(connection: Connection, relation_id: int, fingerprint: Fingerprint) -> None:
+    """The form holds on, and this is what was read for it last."""
+    connection.execute(
+        "update pipeline.relations set fingerprint = %s where id = %s", (Jsonb(fingerprint.to_json()), relation_id)
+    )
 
 
 def identity(form: TableForm) -> tuple[int, str]:

@@ -43,7 +43,8 @@ class Source:
 class Epoch:
     """One history of a source. LSNs compare only inside of it.
 
-    `previous_position` and `after_seq` are how far the epoch before was staged, and the log's last seq of it.
+    `previous_position` and `after_seq` are how far the epoch before was staged, and the log's last seq of it;
+    `after_seqs` has that of each events table.
     """
 
     source: uuid.UUID
@@ -54,6 +55,7 @@ class Epoch:
     previous_position: int | None
     after_seq: int
     reason: str
+    after_seqs: dict[str, int] = field(default_factory=dict)
 
 
 def find(connection: Connection, source_id: uuid.UUID | None) -> Source | None:
@@ -118,11 +120,11 @@ def publishing(connection: Connection) -> Iterator[None]:
 
 def begin_epoch(connection: Connection, epoch: Epoch) -> None:
     """Record from where on a history was followed, and why; keeps the record that is there."""
-    connection.execute(sql("catalog", "begin_epoch"), vars(epoch))
+    connection.execute(sql("catalog", "begin_epoch"), {**vars(epoch), "after_seqs": Jsonb(epoch.after_seqs)})
 
 
-def epochs(connection: Connection, source_id: uuid.UUID) -> list[tuple[int, int]]:
-    """Number and `after_seq` of every epoch, the newest first."""
+def epochs(connection: Connection, source_id: uuid.UUID) -> list[tuple[int, dict[str, int]]]:
+    """Number and `after_seqs` of every epoch, the newest first."""
     return connection.execute(sql("catalog", "epochs"), {"source": source_id}).fetchall()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Annotated
+
 import typer
 
 from pipeline.commands.context import Json, load, output
@@ -34,4 +37,53 @@ def sources_adopt(context: typer.Context) -> int:
     with databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as resolved:
         adopted = adoption.adopt(resolved)
     print("\n".join(adopted.lines()) if adopted else "the source is the one we know; nothing was changed")
+    return 0
+
+
+@app.command("rewrites")
+def sources_rewrites(
+    context: typer.Context,
+    settle: Annotated[str | None, typer.Option(metavar="TABLE", help="Its rows have been written since.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Tables whose values DDL has changed without events: the log has what rows held before."""
+    from pipeline import databases, db
+    from pipeline.catalog import rewrites
+    from pipeline.operations import report
+
+    with (
+        databases.resolved(load(context, "sources"), start=False) as config,
+        db.connect(config.database, "pipeline database", name="pipeline sources") as connection,
+    ):
+        settled = rewrites.settle(connection, settle) if settle else None
+        found = rewrites.unsettled(connection)
+    if settled == 0:
+        print(f"{settle} is no table that waits to be settled", file=sys.stderr)
+    output({"data": [each.to_json() for each in found]}, as_json, lambda: report.rewrites(found))
+    return 1 if settled == 0 else 0
+
+
+@app.command("skip-transaction")
+def sources_skip_transaction(
+    context: typer.Context,
+    position: Annotated[str, typer.Argument(metavar="LSN", help="Of its commit, as `pipeline status` names it.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> int:
+    """Go on without a transaction that the source cannot send. An event in its place says so."""
+    from pipeline import databases, db
+    from pipeline.errors import ConfigError
+    from pipeline.operations import skipping
+
+    given = load(context, "sources")
+    with (
+        databases.resolved(given, start=databases.embedded_server(given).data.is_dir()) as config,
+        db.connect(config.database, "pipeline database", name="pipeline sources") as connection,
+    ):
+        stop = skipping.find(config, connection, position)
+        print(skipping.consequence(stop))
+        if not yes and not sys.stdin.isatty():
+            raise ConfigError("nobody is there to confirm it; add --yes")
+        if not yes:
+            typer.confirm("Go on without it?", abort=True)
+        print(skipping.request(config, connection, stop))
     return 0

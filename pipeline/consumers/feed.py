@@ -266,7 +266,7 @@ async def read_page(connection: Connection, after: int, wanted: Filter, rows: in
         return Batch(after, after, [], whole=True)
     entries = [Entry(*row[3:]) for row in read] if found else []
     upto = min(head, bound - 1)
-    if found and (found == rows or len(entries) < found):
+    if found and (found >= rows or len(entries) < found):
         upto = entries[-1].seq
     dense = len(entries) if found and len(entries) < found else min(2 * rows, MAX_EVENTS)
     return Batch(after, upto, entries, upto == head, dense)

@@ -6,9 +6,12 @@ import json
 from dataclasses import dataclass
 
 from psycopg import sql
+from psycopg.pq import TransactionStatus
 
+from pipeline import schema
 from pipeline.db import Connection
 from pipeline.db import sql as statement
+from pipeline.events import indexes, old_tables
 
 CHANNEL = "sequin_events"
 """NOTIFY channel; the payload is `{"table": …, "seq": …}` with the newest seq."""
@@ -38,37 +41,47 @@ class EventsTable:
     @property
     def sequence(self) -> sql.Identifier:
         """The sequence that hands out its seq, quoted for SQL."""
-        return sql.Identifier(self.schema, f"{self.name}_seq_seq")
+        return sql.Identifier(self.schema, self.sequence_name)
+
+    @property
+    def sequence_name(self) -> str:
+        """The same without its schema; a long table name is cut, as Postgres itself does."""
+        return f"{self.name.encode()[:_LONGEST].decode(errors='ignore')}_seq_seq"
 
 
 DEFAULT = EventsTable("public", "sequin_events")
+_LONGEST = 63 - len("_seq_seq")
 
 
 def ensure_table(connection: Connection, table: EventsTable) -> None:
-    """Make an events table like the default one, with a sequence of its own, unless it is there.
+    """Make an events table like the default one, with a sequence of its own, or migrate one that is from before.
 
-    `pipeline.events`, the view by which SQL functions find the log, then is of this table.
+    Raises SchemaError for what is there and is no events table. What readers need and a table from before lacks is made
+    outside of a transaction only, since it may take long.
     """
     with connection.transaction():
+        connection.execute("select pg_advisory_xact_lock(%s)", [schema.LOCK_KEY])
         _create(connection, table)
-        _point_view(connection, table)
+    found = old_tables.look(connection, table)
+    if found is not None and connection.info.transaction_status == TransactionStatus.IDLE:
+        indexes.build(connection, found.oid, indexes.SEQ)
 
 
 def _create(connection: Connection, table: EventsTable) -> None:
-    row = connection.execute("select to_regclass(%s)", (table.identifier.as_string(connection),)).fetchone()
-    if row is not None and row[0] is not None:
+    if old_tables.look(connection, table) is not None:
+        old_tables.migrate(connection, table)
         return
     names: dict[str, sql.Composable] = {
         "table": table.identifier,
         "column": sql.Identifier(table.schema, table.name, "seq"),
         "sequence": table.sequence,
         "sequence_name": sql.Literal(table.sequence.as_string(connection)),
-        "default": DEFAULT.identifier,
     }
     connection.execute(sql.SQL(statement("events", "create_table")).format(**names))
 
 
-def _point_view(connection: Connection, table: EventsTable) -> None:
+def point_view(connection: Connection, table: EventsTable) -> None:
+    """`pipeline.events`, the view by which SQL functions find the log, is of this table from now on."""
     name = table.identifier.as_string(connection)
     if connection.execute(statement("events", "view_is_of"), {"table": name}).fetchone() is None:
         connection.execute(sql.SQL(statement("events", "point_view")).format(table=table.identifier))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -11,6 +14,7 @@ from psycopg.rows import class_row
 
 from pipeline.db import Connection
 from pipeline.db import sql as statement
+from pipeline.events.days import Days
 from pipeline.events.log import EventsTable, last_seq
 
 PARTITION_ROWS = 10_000_000
@@ -21,6 +25,7 @@ SHARE = 8
 """So many partitions make up a retention at the recent rate: what is kept longer than it is an eighth."""
 GROWTH = 8
 """Times the span of the one before, at most: what looks like a rate may be one large transaction."""
+_LONGEST_STEM = 40
 _PATIENCE, _AHEAD_PATIENCE = "200ms", "50ms"
 _AHEAD_EVERY = 1.0
 
@@ -51,6 +56,15 @@ def attached(connection: Connection, table: EventsTable) -> list[Partition]:
         return cursor.execute(statement("events", "list_partitions"), {"table": name}).fetchall()
 
 
+def _stem(table: EventsTable) -> str:
+    """How the names of its partitions begin: all are in one schema, so tables of one name are told apart."""
+    if table.schema == "public" and len(table.name.encode()) <= _LONGEST_STEM:
+        return table.name
+    # What is cut may end inside of a character.
+    digest = hashlib.md5(str(table).encode(), usedforsecurity=False).hexdigest()[:8]
+    return f"{table.name.encode()[: _LONGEST_STEM - 9].decode(errors='ignore')}_{digest}"
+
+
 class Partitions:
     """Knows up to where an events table has partitions; one per connection that writes it.
 
@@ -70,6 +84,11 @@ class Partitions:
         self._rows = rows
         self._retention = retention
         self._not_ahead_before = 0.0
+        name = {"table": table.identifier.as_string(connection)}
+        found = connection.execute(statement("events", "divided_by"), name).fetchone()
+        key, has_default = found or (None, False)
+        self._by_seq = key == "RANGE (seq)"
+        self._days = Days(connection, table) if key == "RANGE (committed_at)" and not has_default else None
         self._read_bound()
 
     def reserve(self, seq: int) -> None:
@@ -77,7 +96,10 @@ class Partitions:
 
         Creates and attaches, never `partition of`: that would wait for every reader, and make every reader wait.
         Somebody who detaches a partition may be in the way for moments. What is not needed yet does not wait for that.
+        A table from before is not divided by seq: there is nothing to reserve, or `reserve_days` does.
         """
+        if not self._by_seq:
+            return
         while self._bound <= seq:
             if not self._attach(self._span(seq), _PATIENCE):
                 time.sleep(0.02)
@@ -86,8 +108,15 @@ class Partitions:
         if not self._attach(self._span(seq), _AHEAD_PATIENCE):
             self._not_ahead_before = time.monotonic() + _AHEAD_EVERY
 
+    def reserve_days(self, rows: sql.Composable, values: Mapping[str, Any]) -> None:
+        """Make sure that the rows of this query have a place in a table that is divided by committed_at."""
+        if self._days is not None:
+            self._days.reserve(rows, values)
+
     def forget(self) -> None:
         """Look again: a transaction that attached partitions may have been rolled back."""
+        if self._days is not None:
+            self._days.forget()
         self._read_bound()
 
     def _read_bound(self) -> None:
@@ -122,7 +151,7 @@ class Partitions:
         """False when a lock was not to be had for so long: then nothing has happened."""
         lower, upper = self._bound, self._bound + self._taken + rows
         names: dict[str, sql.Composable] = {
-            "partition": sql.Identifier("pipeline", f"{self._table.name[:40]}_{lower:012d}"),
+            "partition": sql.Identifier("pipeline", f"{_stem(self._table)}_{lower:012d}"),
             "table": self._table.identifier,
             "lower": sql.Literal(lower),
             "upper": sql.Literal(upper),

@@ -16,15 +16,16 @@ from pipeline.catalog.sources import Epoch, Source
 from pipeline.config import Config
 from pipeline.db import Connection
 from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SchemaError, SourceChanged, SourceUnfit
-from pipeline.events import history
+from pipeline.events import history, tables
 from pipeline.events import log as events
 from pipeline.events.log import EventsTable
 from pipeline.replication import preparation, published
 from pipeline.replication import slot as slots
+from pipeline.replication.book import RelationBook
 from pipeline.replication.publications import KEYLESS_SUFFIX, Publications
 from pipeline.replication.slot import Slot
 from pipeline.replication.stream import ReplicationStream, SystemIdentity
-from pipeline.replication.worker import RelationBook, connect_writer
+from pipeline.replication.worker import connect_writer
 from pipeline.shuffle import watermark
 from pipeline.shuffle.worker import Shuffler
 from pipeline.staging import progress, segments
@@ -155,9 +156,19 @@ class _Adoption:
         """Drop what is half staged, and move all that is staged whole: the old epoch comes before the new one."""
         async with await connect_writer(self._config.database) as staging:
             await Writer.claim(staging, self._stored.id)
-        shuffler = Shuffler(self._pipeline, self._stored.id, self._table, stopping=lambda: False)
+        config = self._config
+        shuffler = Shuffler(
+            self._pipeline,
+            self._stored.id,
+            self._table,
+            stopping=lambda: False,
+            routes=config.routes,
+            on_poison=config.on_poison,
+        )
         while shuffler.step() >= 0:
             continue
+        if shuffler.poison is not None:
+            raise PipelineError(str(shuffler.poison))
         segments.empty_drained(self._pipeline)
         if segments.pending(self._pipeline, self._stored.id):
             raise PipelineError("staging does not come to rest; run `pipeline verify` to see what is wrong")
@@ -233,14 +244,16 @@ class _Adoption:
     def _in_the_log(self, from_lsn: int) -> set[tuple[int, int]]:
         """What the log has that the slot may send again, also of a restore before this one."""
         found: set[tuple[int, int]] = set()
-        upto = events.last_seq(self._pipeline, self._table)
-        for epoch, after_seq in sources.epochs(self._pipeline, self._stored.id):
-            found |= history.transactions_since(self._pipeline, self._table, self._stored.id, epoch, from_lsn, upto)
-            upto = after_seq
+        for table in tables.with_known(self._pipeline, self._config.events_tables):
+            upto = events.last_seq(self._pipeline, table)
+            for epoch, after_seqs in sources.epochs(self._pipeline, self._stored.id):
+                found |= history.transactions_since(self._pipeline, table, self._stored.id, epoch, from_lsn, upto)
+                upto = after_seqs.get(str(table), 0)
         return found
 
     def _commit(self, stored: Source, start: int, carried: set[tuple[int, int]], reason: str) -> None:
-        after = events.last_seq(self._pipeline, self._table)
+        written = tables.with_known(self._pipeline, self._config.events_tables)
+        after = {str(table): events.last_seq(self._pipeline, table) for table in written}
         epoch = Epoch(
             stored.id,
             stored.epoch,
@@ -248,8 +261,9 @@ class _Adoption:
             stored.timeline,
             start,
             self._staged.position,
-            after,
+            after[str(self._table)],
             reason,
+            after,
         )
         with self._pipeline.transaction():
             sources.change(self._pipeline, stored)

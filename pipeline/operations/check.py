@@ -14,7 +14,7 @@ from pipeline.config import Config, describe
 from pipeline.db import Connection, sql
 from pipeline.errors import PipelineError
 from pipeline.events.log import EventsTable
-from pipeline.operations import check_exports, check_source
+from pipeline.operations import check_exports, check_routes, check_source, check_stops, old_log
 from pipeline.operations.check_source import Known
 from pipeline.operations.findings import Finding as Finding
 from pipeline.operations.findings import Findings, guarded, of_error
@@ -150,6 +150,8 @@ def _pipeline(config: Config, connection: Connection) -> Findings:
         yield Finding("error", "pipeline database", text, "point PIPELINE_DATABASE_DSN at one that can be written")
     yield from guarded("pipeline schema", lambda: _schema(connection))
     yield from guarded("events table", lambda: _events_table(config, connection, facts.user_name))
+    yield from guarded("routes", lambda: check_routes.run(config, connection, facts.user_name))
+    yield from guarded("dead letters", lambda: check_stops.findings(config, connection))
 
 
 def _schema(connection: Connection) -> Findings:
@@ -170,7 +172,7 @@ def _events_table(config: Config, connection: Connection, user: str) -> Findings
     row = connection.execute(sql("operations", "events_schema"), names).fetchone()
     present, schema_present, may_create = row or (False, False, False)
     if present:
-        yield Finding("ok", "events table", f"{table} is there")
+        yield from old_log.check(connection, table)
     elif not schema_present:
         text = f"{table} cannot be made: schema {table.schema} does not exist"
         yield Finding(

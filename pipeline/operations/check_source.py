@@ -16,8 +16,10 @@ from pipeline.db import Connection, sql
 from pipeline.operations.findings import Finding, Findings, guarded, some
 from pipeline.replication import preparation
 from pipeline.replication import slot as slots
-from pipeline.replication.publications import Publisher, Table
+from pipeline.replication import tables as source_tables
+from pipeline.replication.publications import Publisher
 from pipeline.replication.stream import NAME_PREFIX, ReplicationStream
+from pipeline.replication.tables import Table
 from pipeline.wal import lsn
 
 
@@ -172,25 +174,32 @@ def _tables(config: Config, source: Connection, pipeline: Connection | None, kno
         if publication is not None:
             yield Finding("ok", "publication", f'"{config.publication}" was made by this server')
         yield from _ours(source, tables)
+        yield from _never(publisher.unpublishable())
     else:
         yield from _theirs(config.publication, publication, tables, publisher.missing(made))
 
 
 def _ours(source: Connection, tables: list[Table]) -> Findings:
     """What there is to say where this server makes the publications."""
-    oids = {"tables": [table.oid for table in tables]}
-    foreign = {row[0] for row in source.execute(sql("operations", "table_owners"), oids).fetchall()}
-    not_owned = [table for table in tables if table.oid in foreign]
-    keyless = [table for table in tables if not table.keyed and table.oid not in foreign]
+    left = source_tables.uncovered(tables, ())  # of partitioned tables, the roots
+    not_owned = [table for table in left if not table.owned]
+    keyless = [table for table in tables if table.lacks_key and table.owned]
     if not_owned:
-        text = f"{some(not_owned)}: this user does not own them, and so cannot publish them"
+        text = f"{some(not_owned)}: this user does not own them or may not use their schema, and so cannot publish them"
         remedy = f'make "{source.info.user}" a member of their owner, or leave them out with PIPELINE_TABLES'
         yield Finding("warning", "table owners", text, remedy)
     if keyless:
         text = f"{some(keyless)}: without a replica identity only inserts and truncates are captured"
         yield Finding("warning", "replica identity", text, "add a primary key, or: alter table … replica identity full")
     if tables and not not_owned and not keyless:
-        yield Finding("ok", "tables", f"{len(tables)} match, all with a replica identity")
+        yield Finding("ok", "tables", f"{len(left)} match, all with a replica identity")
+
+
+def _never(found: dict[str, list[str]]) -> Findings:
+    """What is left out without a warning: it is as Postgres has made it, and cannot be otherwise."""
+    if found:
+        text = "; ".join(f"{kind}: {some(names)}" for kind, names in found.items())
+        yield Finding("ok", "not replicated", f"writes nothing that can be replicated: {text}")
 
 
 def _theirs(name: str, publication: _Publication, tables: list[Table], missing: dict[str, str]) -> Findings:
@@ -203,7 +212,7 @@ def _theirs(name: str, publication: _Publication, tables: list[Table], missing: 
     if publication.left_out:
         text = f'"{name}" does not publish {" and ".join(publication.left_out)}'
         yield Finding("warning", "publication actions", text, f'alter publication "{name}" set (publish = …)')
-    keyless = [table for table in tables if not table.keyed and str(table) not in missing]
+    keyless = [table for table in tables if table.lacks_key and str(table) not in missing]
     if keyless and not {"updates", "deletes"} <= set(publication.left_out):
         text = f'{some(keyless)} in "{name}" without a replica identity: updates and deletes of them fail for users'
         yield Finding("warning", "replica identity", text, "add a primary key, or: alter table … replica identity full")
@@ -211,4 +220,5 @@ def _theirs(name: str, publication: _Publication, tables: list[Table], missing: 
         text = f'{some(missing)}: not in "{name}", so not captured'
         yield Finding("warning", "tables", text, f'alter publication "{name}" add table …, or correct PIPELINE_TABLES')
     elif tables:
-        yield Finding("ok", "tables", f"all {len(tables)} that match are published")
+        matching = source_tables.uncovered(tables, ())  # of partitioned tables, the roots
+        yield Finding("ok", "tables", f"all {len(matching)} that match are published")

@@ -68,6 +68,8 @@ class Verification:
     transactions: int = 0
     seconds: float = 0.0
     checks: list[Check] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)
+    """All of them, where there are several."""
 
     @property
     def ok(self) -> bool:

@@ -1,6 +1,8 @@
-"""The Postgres role for SQL readers: it sees the events table, and nothing that is private."""
+"""The Postgres role for SQL readers: it sees the events tables, and nothing that is private."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import psycopg
 from psycopg import sql
@@ -9,7 +11,7 @@ from pipeline import db
 from pipeline.config import Config
 from pipeline.db import Connection
 from pipeline.errors import ConfigError, PipelineError
-from pipeline.events import log
+from pipeline.events import log, tables
 from pipeline.events.log import EventsTable
 
 _LONGEST = 63
@@ -25,6 +27,7 @@ _GRANTED = (
     "grant connect on database {database} to {role}",
     "grant usage on schema {schema} to {role}",
     "grant select on {table} to {role}",
+    "grant usage on schema pipeline to {role}",  # for pipeline.populate
 )
 
 
@@ -36,39 +39,35 @@ def ensure(config: Config, role: str) -> list[str]:
     """
     if not role or len(role.encode()) > _LONGEST or "\0" in role:
         raise ConfigError(f"{role!r} is no name for a role; take one of 1 to {_LONGEST} bytes")
-    table = EventsTable.parse(config.events_table)
     with db.connect(config.database, "pipeline database", name="pipeline migrate") as connection:
-        _require_table(connection, table)
+        for name in config.events_tables:  # as the server does at its start
+            log.ensure_table(connection, EventsTable.parse(name))
+        readable = tables.with_known(connection, config.events_tables)
         try:
             with connection.transaction():
-                created, can_login = _create(connection, role, table)
-                _grant(connection, role, table)
-                _require_reader(connection, role, table)
+                created, can_login = _create(connection, role, readable)
+                for table in readable:
+                    _grant(connection, role, table)
+                for table in readable:
+                    _require_reader(connection, role, table)
         except psycopg.errors.InsufficientPrivilege as error:
             raise PipelineError(
                 f'role "{role}" cannot be made: {db.one_line(error)}; run this as a user who may create roles and owns '
                 f"the tables, or create the role first"
             ) from error
-    return _said(role, table, created, can_login)
+    return _said(role, ", ".join(map(str, readable)), created, can_login)
 
 
-def _require_table(connection: Connection, table: EventsTable) -> None:
-    """Make it where it is not there yet, as the server does at its start."""
-    row = connection.execute("select to_regclass(%s)", (table.identifier.as_string(connection),)).fetchone()
-    if row is None or row[0] is None:
-        log.ensure_table(connection, table)
-
-
-def _create(connection: Connection, role: str, table: EventsTable) -> tuple[bool, bool]:
+def _create(connection: Connection, role: str, readable: Sequence[EventsTable]) -> tuple[bool, bool]:
     """Whether it was made now, and whether it may log in."""
-    found = connection.execute(
-        db.sql("operations", "reader_facts"),
-        {"role": role, "table": table.identifier.as_string(connection), "schema": table.schema},
-    ).fetchone()
-    assert found is not None  # noqa: S101  one row in any case
-    _, present, can_login, refused = found
-    if refused:
-        raise ConfigError(f'role "{role}" would see more than the events: {refused}; name another role')
+    present = can_login = False
+    for table in readable:
+        values = {"role": role, "table": table.identifier.as_string(connection), "schema": table.schema}
+        found = connection.execute(db.sql("operations", "reader_facts"), values).fetchone()
+        assert found is not None  # noqa: S101  one row in any case
+        _, present, can_login, refused = found
+        if refused:
+            raise ConfigError(f'role "{role}" would see more than the events: {refused}; name another role')
     if not present:
         connection.execute(sql.SQL("create role {} login").format(sql.Identifier(role)))
     return not present, can_login or not present
@@ -95,9 +94,9 @@ def _require_reader(connection: Connection, role: str, table: EventsTable) -> No
         )
 
 
-def _said(role: str, table: EventsTable, created: bool, can_login: bool) -> list[str]:
+def _said(role: str, readable: str, created: bool, can_login: bool) -> list[str]:
     state = "was made" if created else "is up to date"
-    lines = [f'role "{role}" {state}: it may read {table} and nothing else of the server']
+    lines = [f'role "{role}" {state}: it may read {readable} and nothing else of the server']
     if created:
         lines.append(f'it has no password yet; set one in psql: \\password "{role}"')
     if not can_login:

@@ -11,8 +11,9 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.catalog.rewrites import Rewritten
 from pipeline.catalog.roles import RoleState
-from pipeline.operations import consumer_report, export_report, retention_report, words
+from pipeline.operations import consumer_report, export_report, letter_report, retention_report, routes_report, words
 from pipeline.operations.check import Finding
 from pipeline.operations.faults import Check, Fault, Verification
 from pipeline.operations.known_sources import KnownSource
@@ -30,20 +31,26 @@ def status(now: Status) -> None:
     _headline(console, now)
     if now.revision is None:
         return
-    sections = [_facts(now)]
-    if now.exports:
-        sections.append(export_report.standing(now.exports))
-    if now.retention:
-        sections.append(retention_report.standing(now.retention))
-    if now.consumers:
-        sections.append(consumer_report.standing(now.consumers))
-    if now.roles:
-        sections.append(_roles(now.roles))
-    if now.not_captured:
-        sections.append(_not_captured(now.not_captured))
-    for section in sections:
+    for section in [_facts(now), *_of_the_log(now)]:
         console.print()
         console.print(section)
+
+
+def _of_the_log(now: Status) -> Iterator[Table]:
+    """What there is to say beside the positions."""
+    if len(now.events_tables) > 1:
+        yield routes_report.standing(now.events_tables)
+    if now.exports:
+        yield export_report.standing(now.exports)
+    if now.retention:
+        yield retention_report.standing(now.retention)
+    if now.consumers:
+        yield consumer_report.standing(now.consumers)
+    if any(now.dead_letters.values()):
+        yield letter_report.standing(now.dead_letters)
+    if now.roles:
+        yield _roles(now.roles)
+    yield from _tables(now)
 
 
 def findings(found: Sequence[Finding]) -> None:
@@ -119,6 +126,8 @@ def verification(found: Verification) -> None:
         Text(f"{read}, {found.seconds:,.1f} s, {rate:,.0f} rows/s", "dim"),
         sep="\n",
     )
+    if found.tables:
+        console.print(f"with all events tables that were ever written: {', '.join(found.tables)}")
     if found.unplaced:
         console.print(f"{words.count(found.unplaced, 'row')} without a position, from before a migration, left out")
 
@@ -145,6 +154,11 @@ def sources(found: Sequence[KnownSource]) -> None:
             "-" if source.since is None else source.since.isoformat(" ", "seconds"),
         )
     console.print(table)
+
+
+def rewrites(found: Sequence[Rewritten]) -> None:
+    """Each rewritten table with its columns and the remedy."""
+    words.console().print(_rewritten(found) if found else "no table was rewritten without events, or all are settled")
 
 
 def _headline(console: Console, now: Status) -> None:
@@ -224,10 +238,25 @@ def _or_dash(value: object) -> str:
     return "-" if value is None else str(value)
 
 
+def _tables(now: Status) -> Iterator[Table]:
+    """Those that somebody has to look after."""
+    if now.not_captured:
+        yield _not_captured(now.not_captured)
+    if now.rewritten:
+        yield _rewritten(now.rewritten)
+
+
 def _not_captured(tables: dict[str, str]) -> Table:
     table = words.table("not captured", "why")
     for name, reason in sorted(tables.items()):
         table.add_row(Text(name, "yellow"), reason)
+    return table
+
+
+def _rewritten(found: Sequence[Rewritten]) -> Table:
+    table = words.table("rewritten without events", "columns", "after", "what to do")
+    for each in found:
+        table.add_row(Text(each.table, "yellow"), each.why, _position(each.from_lsn), each.remedy)
     return table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -13,7 +13,7 @@ from pipeline import db
 from pipeline.config import Config
 from pipeline.db import Connection, sql
 from pipeline.errors import ConfigError, RetentionBusy, SchemaError
-from pipeline.events import dropping, retention, trimming
+from pipeline.events import carrying, dropping, retention, tables, trimming
 from pipeline.events.log import EventsTable
 from pipeline.events.partitions import Partition
 from pipeline.events.retention import Dropped
@@ -62,11 +62,13 @@ class Retention:
     trim_from: int | None = None
     due: datetime | None = None
     held_by: list[Holder] = field(default_factory=list)
+    beside: list[Retention] = field(default_factory=list)
+    """Of the default table: how it stands with each of the others."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run dropped: partitions, and rows of those that stay."""
+    """What one run dropped: partitions, and rows of those that stay. `below`: of the default table."""
 
     partitions: int = 0
     rows: int = 0
@@ -85,7 +87,8 @@ def read(config: Config, connection: Connection) -> Retention | None:
     if keep is None:
         return Retention(config.retention, str(table), known.below, known.at) if known.at else None
     try:
-        return _read(config, connection, table, keep)
+        others = [_read(config, connection, each, keep) for each in _written(config, connection)[1:]]
+        return replace(_read(config, connection, table, keep), beside=others)
     except psycopg.errors.UndefinedTable:  # not made yet, or just dropped: the next look sees it
         return None
 
@@ -95,12 +98,14 @@ def run(config: Config, stopped: Callable[[], bool]) -> Outcome:
     keep = config.retention_seconds
     if keep is None:
         raise ConfigError("PIPELINE_RETENTION is none: nothing is ever dropped; set it, for instance to 7d")
-    table = EventsTable.parse(config.events_table)
-    with (
-        db.connect(config.database, "pipeline database", name="pipeline retention") as connection,
-        _alone(connection, table),
-    ):
-        return _run(config, connection, table, keep, stopped)
+    with db.connect(config.database, "pipeline database", name="pipeline retention") as connection:
+        found = [_run(config, connection, table, keep, stopped) for table in _written(config, connection)]
+    return Outcome(
+        partitions=sum(each.partitions for each in found),
+        rows=sum(each.rows for each in found),
+        below=found[0].below,
+        waiting=any(each.waiting for each in found),
+    )
 
 
 def release_lake(connection: Connection, directory: str) -> None:
@@ -116,7 +121,19 @@ def require_tables(connection: Connection) -> None:
         raise SchemaError("the pipeline database is not at the newest revision; run `pipeline migrate` first")
 
 
+def _written(config: Config, connection: Connection) -> list[EventsTable]:
+    """The default table, and all others that events were ever written to."""
+    return tables.with_known(connection, [config.events_table])
+
+
 def _run(
+    config: Config, connection: Connection, table: EventsTable, keep: float, stopped: Callable[[], bool]
+) -> Outcome:
+    with _alone(connection, table):
+        return _drop(config, connection, table, keep, stopped)
+
+
+def _drop(
     config: Config, connection: Connection, table: EventsTable, keep: float, stopped: Callable[[], bool]
 ) -> Outcome:
     before = retention.dropped(connection, table)
@@ -125,8 +142,10 @@ def _run(
         if not dropping.go_on(connection, table):
             return Outcome(below=before.below, waiting=True)
         gone += 1
-    plan = retention.plan(connection, table, keep, _needed_after(config, connection))
+    plan = retention.plan(connection, table, keep, _needed_after(config, connection, table))
     for partition in plan.drops:
+        if not carrying.carry(connection, table, partition, stopped):
+            break
         if stopped() or not _record(config, connection, table, partition):
             break
         if not dropping.go_on(connection, table):
@@ -140,7 +159,7 @@ def _record(config: Config, connection: Connection, table: EventsTable, partitio
     """Say that it goes; False when meanwhile somebody has come who needs it."""
     before = retention.dropped(connection, table)
     retention.record(connection, table, partition.upper, partition)
-    if partition.upper - 1 <= _needed_after(config, connection):
+    if partition.upper - 1 <= _needed_after(config, connection, table):
         return True
     retention.take_back(connection, table, before)
     return False
@@ -148,15 +167,17 @@ def _record(config: Config, connection: Connection, table: EventsTable, partitio
 
 @contextmanager
 def _alone(connection: Connection, table: EventsTable) -> Iterator[None]:
-    """One session a table; it ends with the connection."""
-    row = connection.execute("select pg_try_advisory_lock(%s, hashtext(%s))", (_LOCK, str(table))).fetchone()
+    """One session a table; it lets go at the end of the connection, if not before."""
+    values = (_LOCK, str(table))
+    row = connection.execute("select pg_try_advisory_lock(%s, hashtext(%s))", values).fetchone()
     if not (row and row[0]):
         raise RetentionBusy("retention is at work already; try again when it has ended")
     yield
+    connection.execute("select pg_advisory_unlock(%s, hashtext(%s))", values)
 
 
 def _read(config: Config, connection: Connection, table: EventsTable, keep: float) -> Retention:
-    holders = _holders(config, connection)
+    holders = _holders(config, connection, table)
     needed = min((each.position for each in holders if each.position is not None), default=_NOBODY)
     plan = retention.plan(connection, table, keep, needed)
     known = retention.dropped(connection, table)
@@ -179,17 +200,20 @@ def _read(config: Config, connection: Connection, table: EventsTable, keep: floa
     )
 
 
-def _needed_after(config: Config, connection: Connection) -> int:
-    return min((each.position for each in _holders(config, connection) if each.position is not None), default=_NOBODY)
+def _needed_after(config: Config, connection: Connection, table: EventsTable) -> int:
+    positions = [each.position for each in _holders(config, connection, table)]
+    return min((position for position in positions if position is not None), default=_NOBODY)
 
 
-def _holders(config: Config, connection: Connection) -> list[Holder]:
-    """Everybody with a position in the log, the lowest first."""
-    found = connection.execute(sql("operations", "log_positions"), {"table": config.events_table}).fetchall()
+def _holders(config: Config, connection: Connection, table: EventsTable) -> list[Holder]:
+    """Everybody with a position in the table, the lowest first. Consumers and exports follow the default one."""
+    default = str(table) == config.events_table
+    values = {"table": str(table), "default": default}
+    found = connection.execute(sql("operations", "log_positions"), values).fetchall()
     holders = [Holder(kind, name, position, _remedy(kind, name, paused)) for kind, name, paused, position in found]
     lake = str(config.exports)
-    if export_status.why_off(config) is None and not _is_known(connection, config):
-        below = retention.dropped(connection, EventsTable.parse(config.events_table)).below
+    if default and export_status.why_off(config) is None and not _is_known(connection, config):
+        below = retention.dropped(connection, table).below
         holders.append(Holder("lake", lake, below - 1, _remedy("lake", lake, False)))
     return sorted(holders, key=lambda holder: holder.position or 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +26,11 @@ def standing(now: Retention) -> Table:
         )
     for holder in now.held_by:
         table.add_row(Text("held back", "yellow"), "by", Text(str(holder)))
+    for other in now.beside:
+        kept = "nothing" if other.first_seq is None else f"from seq {other.first_seq}"
+        table.add_row(Text("kept", "dim"), kept, Text(f"{other.events_table}, {words.size(other.bytes)}", "dim"))
+        for holder in other.held_by:
+            table.add_row(Text("held back", "yellow"), other.events_table, Text(str(holder)))
     return table
 
 
@@ -33,14 +39,19 @@ def dry_run(now: Retention) -> None:
     console = words.console()
     console.print(standing(now))
     console.print()
-    if now.droppable:
-        console.print(f"would drop {words.count(len(now.droppable), 'partition')}: {', '.join(now.droppable)}")
-    if now.trim_from is not None:
-        console.print(f"would delete events older than {now.keep} row by row, from seq {now.trim_from} on")
-    if not now.droppable and now.trim_from is None:
+    for each in (now, *now.beside):
+        _would_go(console, each, f" of {each.events_table}" if now.beside else "")
+    if not any(each.droppable or each.trim_from is not None for each in (now, *now.beside)):
         console.print("nothing would go now")
     if now.due:
         console.print(f"the next is old enough at {now.due.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
+
+
+def _would_go(console: Console, now: Retention, of: str) -> None:
+    if now.droppable:
+        console.print(f"would drop {words.count(len(now.droppable), 'partition')}{of}: {', '.join(now.droppable)}")
+    if now.trim_from is not None:
+        console.print(f"would delete events{of} older than {now.keep} row by row, from seq {now.trim_from} on")
 
 
 def outcome(found: Outcome, now: Retention) -> None:

@@ -11,12 +11,16 @@ import psycopg
 from psycopg.rows import class_row
 
 from pipeline import db
-from pipeline.catalog import roles, sources
+from pipeline.catalog import rewrites, roles, sources, stops
+from pipeline.catalog.rewrites import Rewritten
 from pipeline.config import Config
 from pipeline.consumers import standing
 from pipeline.consumers.standing import Standing
 from pipeline.db import Connection, sql
+from pipeline.deliveries import dead_letters
 from pipeline.errors import PipelineError, Unavailable
+from pipeline.events import tables
+from pipeline.events.tables import KnownTable
 from pipeline.operations import export_status, retention
 from pipeline.operations.export_status import Exports
 from pipeline.operations.retention import Retention
@@ -63,9 +67,12 @@ class Status:
     progress: Progress = field(default_factory=Progress)
     roles: list[roles.RoleState] = field(default_factory=list)
     not_captured: dict[str, str] = field(default_factory=dict)
+    rewritten: list[Rewritten] = field(default_factory=list)
+    events_tables: list[KnownTable] = field(default_factory=list)
     exports: Exports | None = None
     retention: Retention | None = None
     consumers: list[Standing] = field(default_factory=list)
+    dead_letters: dict[str, int] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
@@ -73,6 +80,7 @@ class Status:
         values = asdict(self)
         values.update(values.pop("progress"))
         values.pop("read_at")
+        values["rewritten"] = [table.to_json() for table in self.rewritten]
         for name in [name for name in values if name.endswith("_lsn")]:
             values[name] = None if values[name] is None else lsn.show(values[name])
         return values
@@ -86,9 +94,11 @@ def collect(config: Config) -> Status:
             return now
         return replace(
             now,
+            events_tables=tables.known(connection),
             exports=export_status.read(config, connection),
             retention=retention.read(config, connection),
             consumers=standing.find(connection) if standing.present(connection) else [],
+            dead_letters=dead_letters.counts(connection) if dead_letters.present(connection) else {},
         )
 
 
@@ -101,7 +111,7 @@ def read(config: Config, connection: Connection) -> Status:
     held = list(roles.states(connection).values())
     progress = _progress(connection)
     facts: dict[str, Any] = {}
-    reasons = role_reasons(held)
+    reasons = why_not(config, connection, held)
     try:
         facts = _ask_source(config, connection)
     except PipelineError as error:
@@ -118,6 +128,7 @@ def read(config: Config, connection: Connection) -> Status:
         lag_seconds=_lag_seconds(progress, lag, running=not role_reasons(held)),
         progress=progress,
         roles=held,
+        rewritten=rewrites.unsettled(connection),
         reasons=reasons,
         **facts,
     )
@@ -127,6 +138,13 @@ def _revision(connection: Connection) -> str | None:
     row = connection.execute("select to_regclass('pipeline.alembic_version') is not null").fetchone()
     found = connection.execute(sql("operations", "revision")).fetchone() if row and row[0] else None
     return found[0] if found else None
+
+
+def why_not(config: Config, connection: Connection, held: Sequence[roles.RoleState]) -> list[str]:
+    """Why nothing is moved: where the source stops, whatever the worker is at, and the other roles."""
+    stored = sources.find(connection, config.source_id)
+    stop = stops.current(connection, stored.id) if stored else None
+    return [f"replication: {stop}", *role_reasons(held, ("shuffle",))] if stop else role_reasons(held)
 
 
 def role_reasons(held: Sequence[roles.RoleState], needed: Sequence[str] = ("replication", "shuffle")) -> list[str]:

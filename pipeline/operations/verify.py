@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import psycopg
 from psycopg import sql
@@ -15,10 +16,11 @@ from pipeline.catalog.sources import Source
 from pipeline.config import Config
 from pipeline.db import Connection
 from pipeline.errors import ConfigError, PipelineError, SchemaError
-from pipeline.events import retention
+from pipeline.events import retention, tables
 from pipeline.events.log import EventsTable
 from pipeline.operations import faults
 from pipeline.operations.faults import Check, Row, Verification, of_row, place
+from pipeline.operations.union import Union
 from pipeline.replication import slot as slots
 from pipeline.wal import lsn
 
@@ -30,7 +32,9 @@ SETTINGS = ("jit = off", "enable_sort = off", "enable_bitmapscan = off", "timezo
 
 
 def run(config: Config, from_seq: int, range_rows: int, on_range: OnRange) -> Verification:
-    """Check the events table from a seq on, up to the newest event there is now. Runs beside a shuffler.
+    """Check the events tables, the default one from a seq on, up to the newest event there is now.
+
+    Runs beside a shuffler.
 
     `range_rows`: what one statement reads; no snapshot is held for longer.
     Raises SchemaError for a database without our tables, ConfigError for an events table that is not there.
@@ -43,7 +47,46 @@ def run(config: Config, from_seq: int, range_rows: int, on_range: OnRange) -> Ve
             return Verification(events_table=str(table))
         for setting in SETTINGS:
             connection.execute(f"set {setting}")
-        return _Verifier(config, connection, source, table, from_seq).run(range_rows, on_range)
+        written = tables.with_known(connection, [config.events_table])
+        if len(written) == 1:
+            return _Verifier(config, connection, source, table, from_seq).run(range_rows, on_range)
+        return _all(config, connection, source, written, from_seq, range_rows, on_range)
+
+
+def _all(
+    config: Config,
+    connection: Connection,
+    source: Source,
+    written: Sequence[EventsTable],
+    from_seq: int,
+    range_rows: int,
+    on_range: OnRange,
+) -> Verification:
+    """Each table by itself, then all of them together. `from_seq` is of the first; the others are read whole."""
+    query = db.sql("operations", "verify_heads")
+    heads: dict[str, int] = dict(connection.execute(query, {"source": source.id}).fetchall())
+    started = time.monotonic()
+    found = [
+        _Verifier(config, connection, source, table, 1 if number else from_seq, alone=False).run(range_rows, on_range)
+        for number, table in enumerate(written)
+    ]
+    for each in found[1:]:
+        for check in each.checks:
+            check.name = f"{check.name} ({each.events_table})"
+    together = Union(connection, source.id, {table: heads.get(str(table), 0) for table in written})
+    if from_seq > 1:
+        together.check.not_checked = f"read from seq {from_seq} only"
+    else:
+        together.run()
+    return replace(
+        found[0],
+        rows=sum(each.rows for each in found),
+        unplaced=sum(each.unplaced for each in found),
+        transactions=sum(each.transactions for each in found),
+        seconds=round(time.monotonic() - started, 3),
+        checks=[*(check for each in found for check in each.checks), together.check],
+        tables=[str(table) for table in written],
+    )
 
 
 def _require_tables(connection: Connection, table: EventsTable) -> None:
@@ -58,16 +101,27 @@ class _Verifier:
     """One run over one events table. What is fixed at the start is the head: rows up to it never change."""
 
     def __init__(
-        self, config: Config, connection: Connection, source: Source, table: EventsTable, from_seq: int
+        self,
+        config: Config,
+        connection: Connection,
+        source: Source,
+        table: EventsTable,
+        from_seq: int,
+        *,
+        alone: bool = True,
     ) -> None:
+        """`alone`: no other table has a part of the source's transactions."""
         self._config = config
         self._connection = connection
         self._source = source
         self._from_seq = from_seq
         self._names: dict[str, sql.Composable] = {"events": table.identifier, "sequence": table.sequence}
         self._names["rows"] = self._statement("verify_rows")
+        row = connection.execute("select to_regclass('pipeline.events_tables') is not null").fetchone()
+        self._names["counted"] = self._statement("verify_counted") if row and row[0] else sql.SQL("select null::jsonb")
+        self._alone = alone
         self._table = table
-        self._rows = self._placed = self._transactions = 0
+        self._rows = self._placed = self._transactions = self._retried = 0
         self._skips: list[Row] = []
         self.order = Check("order", "(source_epoch, commit_lsn, commit_idx) rises with seq", "row")
         self.places = Check("commit_idx", "counts from 0, with gaps only for annotations", "row")
@@ -76,6 +130,9 @@ class _Verifier:
         self.progress = Check("events", "as many rows as the shuffler has counted", "row")
         self.positions = Check("positions", "staged, sequence and slot agree with the log", "value")
         self._row_checks = {"disordered": self.order, "gapped": self.places, "torn": self.whole}
+        if not alone:  # the places of a transaction are looked at in all tables together
+            del self._row_checks["gapped"]
+            self.watermark = Check("watermark", "is not before any row", "value")
 
     def run(self, range_rows: int, on_range: OnRange) -> Verification:
         """Every check, the rows range by range."""
@@ -84,7 +141,8 @@ class _Verifier:
         if progress is None:
             return Verification(str(self._source.id), str(self._table))
         self._read_rows(progress["last_seq"], range_rows, on_range)
-        self._check_events(progress["events"])
+        self._check_retried(progress["last_seq"])
+        self._check_events(progress["events"], "events_tables" if progress["counted_by_table"] else "shuffle_progress")
         return Verification(
             source_id=str(self._source.id),
             events_table=str(self._table),
@@ -94,7 +152,11 @@ class _Verifier:
             unplaced=self._rows - self._placed,
             transactions=self._transactions,
             seconds=round(time.monotonic() - started, 3),
-            checks=[self.order, self.places, self.whole, self.watermark, self.progress, self.positions],
+            checks=[
+                self.order,
+                *([self.places] if self._alone else []),
+                *(self.whole, self.watermark, self.progress, self.positions),
+            ],
         )
 
     def _read_head(self) -> Row | None:
@@ -102,7 +164,7 @@ class _Verifier:
         confirmed = self._confirmed()
         with self._connection.transaction():
             self._connection.execute("set transaction isolation level repeatable read read only")
-            progress = self._row("verify_progress")
+            progress = self._row("verify_progress", {"table": str(self._table)})
             if progress is None:
                 return None
             newest = self._row("verify_row", {"seq": progress["last_seq"]})
@@ -120,6 +182,11 @@ class _Verifier:
             wrong, expected = f"{progress['events']} events counted, and no row", "the row of the last one"
             check.require(not progress["events"], {"seq": progress["last_seq"]}, wrong, expected)
             return
+        if not self._alone:
+            here = (newest["source_epoch"], newest["commit_lsn"])
+            wrong = f"is of transaction {lsn.show(newest['commit_lsn'])}"
+            check.require(here <= (progress["epoch"], at), newest, wrong, f"none after the watermark, {lsn.show(at)}")
+            return
         if newest["source_epoch"] < progress["epoch"]:  # no transaction of the new epoch has come yet
             return
         # A transaction that holds nothing for the log moves the watermark alone.
@@ -133,7 +200,9 @@ class _Verifier:
         wrong = f"is the newest row, of transaction {lsn.show(newest['commit_lsn'])}"
         check.require(newest["commit_lsn"] == at, newest, wrong, f"the watermark, {lsn.show(at)}")
         wrong, expected = "no row there, and it was the newest", "a row, by pipeline.shuffle_progress.last_seq"
-        check.require(newest["seq"] == progress["last_seq"], {"seq": progress["last_seq"]}, wrong, expected)
+        after = self._row("verify_retried", {"after": newest["seq"], "head": progress["last_seq"]}) or {"newest": False}
+        holds = newest["seq"] == progress["last_seq"] or after["newest"]
+        check.require(holds, {"seq": progress["last_seq"]}, wrong, expected)
         wrong, expected = f"committed at {newest['committed_at']}", f"{progress['committed_at']}, as the watermark"
         check.require(newest["committed_at"] == progress["committed_at"], newest, wrong, expected)
 
@@ -198,7 +267,18 @@ class _Verifier:
         if found["skips"]:
             self._skips.extend(self._faults("skips", values, faults.SHOWN - len(self._skips)))
 
-    def _check_events(self, events: int) -> None:
+    def _check_retried(self, head: int) -> None:
+        """Dead letters that were written again stand out of order, marked: once each, and nothing else does."""
+        row = self._connection.execute("select to_regclass('pipeline.dead_letters') is not null").fetchone()
+        known = self._row("verify_letters", {"table": str(self._table), "head": head}) if row and row[0] else None
+        if known is None or not known["retried"] or self._from_seq > 1 or not self._from_the_first():
+            return
+        found = self._row("verify_retried", {"after": 0, "head": head}) or {"retried": 0}
+        self._retried = found["retried"]
+        wrong, expected = f"{self._retried:,} rows of dead letters", f"{known['retried']:,}, by pipeline.dead_letters"
+        self.progress.require(self._retried == known["retried"], None, wrong, expected)
+
+    def _check_events(self, events: int, counted_in: str) -> None:
         check = self.progress
         if self._from_seq > 1:
             check.not_checked = f"read from seq {self._from_seq} only"
@@ -207,9 +287,9 @@ class _Verifier:
             gone = f"retention has dropped what was below seq {below}"
             check.not_checked = gone if below > 1 else "the first partition is no longer there"
         else:
-            check.checked = self._placed
-            if self._placed != events:
-                check.add(of_row(None, f"{self._placed:,} rows", f"{events:,}, by pipeline.shuffle_progress.events"))
+            check.checked = placed = self._placed + self._retried
+            if placed != events:
+                check.add(of_row(None, f"{placed:,} rows", f"{events:,}, by pipeline.{counted_in}.events"))
                 check.faults.extend(faults.skips(row) for row in self._skips)
 
     def _from_the_first(self) -> bool:

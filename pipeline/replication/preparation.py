@@ -13,7 +13,7 @@ from pipeline.catalog.sources import Epoch, Source
 from pipeline.config import Config
 from pipeline.db import Connection, sql
 from pipeline.errors import PublicationChanged, SourceChanged, SourceUnfit
-from pipeline.events.log import EventsTable
+from pipeline.events import tables
 from pipeline.replication import history, published
 from pipeline.replication import slot as slots
 from pipeline.replication.history import ADOPT
@@ -63,7 +63,7 @@ def shares_database(source: Connection, pipeline: Connection) -> bool:
 
 def publisher(config: Config, source: Connection, pipeline: Connection) -> Publisher:
     """The publisher of these settings; knows our own tables when they could be mistaken for the source's."""
-    own = [EventsTable.parse(config.events_table)] if shares_database(source, pipeline) else []
+    own = tables.with_known(pipeline, config.events_tables) if shares_database(source, pipeline) else []
     return Publisher(source, config.publication, config.tables, own)
 
 

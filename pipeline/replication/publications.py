@@ -13,38 +13,23 @@ from dataclasses import dataclass, field
 
 import psycopg
 from psycopg import sql as pgsql
-from psycopg.rows import class_row
 
 from pipeline import db
-from pipeline.db import Connection, sql
+from pipeline.db import Connection
 from pipeline.errors import PublicationMissing
 from pipeline.events.log import EventsTable
-from pipeline.replication.published import Ledger
+from pipeline.replication import tables as source_tables
+from pipeline.replication.published import Ledger, Published, read
+from pipeline.replication.tables import Table, TableName
 
 logger = logging.getLogger(__name__)
 
 KEYLESS_SUFFIX = "_keyless"
 _PUBLISH = {"": "insert, update, delete, truncate", KEYLESS_SUFFIX: "insert, truncate"}
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table that could be published. `keyed`: all its updates and deletes can be published safely."""
-
-    oid: int
-    schema: str
-    name: str
-    root_schema: str
-    root_name: str
-    keyed: bool
-
-    @property
-    def identifier(self) -> pgsql.Identifier:
-        """The name, quoted for SQL."""
-        return pgsql.Identifier(self.schema, self.name)
-
-    def __str__(self) -> str:
-        return f"{self.schema}.{self.name}"
+_WITH_GENERATED = pgsql.SQL("alter publication {} set (publish_generated_columns = stored)")
+_NOT_OWNED = "this user does not own it, or may not use its schema"
+_AT_ONCE = 500
+"""Tables in one statement: each is locked until it commits, and locks are counted."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +54,7 @@ class Publisher:
         """`patterns`: PIPELINE_TABLES. `own_tables`: events tables, when source and pipeline share one database."""
         self._source = source
         self._name = publication
-        self._patterns = [re.compile(re.escape(p).replace(r"\*", ".*")) for p in patterns]
+        self._patterns = [re.compile(re.escape(p).replace(r"\*", ".*"), re.DOTALL) for p in patterns]
         self._own_tables = own_tables
 
     def ensure(self, made: dict[str, int], ledger: Ledger) -> Publications:
@@ -102,10 +87,13 @@ class Publisher:
         reason = f'publication "{self._name}" was not made by this server and does not have it'
         if self._name in made:
             reason = "it is in no publication yet: this user may have to own it"
-        left_out = {str(table): reason for table in self._uncovered()}
-        for table in self.tables() if self._name in made else []:
-            if not table.keyed and str(table) not in left_out:
-                left_out[str(table)] = "only inserts and truncates: it has no replica identity (add a primary key)"
+        tables = self.tables()
+        left_out = {str(table): reason for table in self._uncovered(tables)}
+        for table in tables if self._name in made else []:
+            if table.lacks_key and str(table) not in left_out:
+                left_out[str(table)] = (
+                    "only inserts and truncates: it has no replica identity that can be published (add a primary key)"
+                )
         return left_out
 
     def refresh(self, ledger: Ledger) -> dict[str, str]:
@@ -114,36 +102,41 @@ class Publisher:
         Raises PublicationChanged, having changed nothing, when somebody took a table out: putting it back would hide
         that changes of it are missing. Adds come first, so that a table which moves is never in neither.
         """
-        published = ledger.look([self._name + suffix for suffix in _PUBLISH])
+        names = [self._name + suffix for suffix in _PUBLISH]
+        published = self._with_generated(ledger.look(names), ledger)
         tables = self.tables()
-        missing: dict[str, str] = {}
-        gone: dict[str, list[Table]] = {}
+        missing = {str(table): _NOT_OWNED for table in self._uncovered(tables) if not table.owned}
+        gone: dict[str, dict[int, TableName]] = {}
         for suffix in _PUBLISH:
             name = self._name + suffix
             if name not in published:
                 continue
             wanted = {table.oid: table for table in tables if table.keyed == (suffix == "")}
-            known = {int(oid): member for oid, member in published[name].tables.items()}
-            gone[name] = [
-                Table(oid, schema, table, schema, table, False)
-                for oid, (_, schema, table) in known.items()
-                if oid not in wanted
-            ]
-            if new := [table for oid, table in wanted.items() if oid not in known]:
-                self._alter(name, "add", new, missing)
-                ledger.added(name, [table.oid for table in new])
+            known = {int(oid): TableName(*member[1:]) for oid, member in published[name].tables.items()}
+            gone[name] = {oid: table for oid, table in known.items() if oid not in wanted}
+            new = {t.oid: t.table_name for t in wanted.values() if t.oid not in known and t.owned}
+            if new:
+                missing |= self._alter(name, "add", list(new.values()))
+                ledger.added(name, list(new))
         for name, leaving in gone.items():
-            if not leaving:
-                continue
-            ledger.forget(name, [table.oid for table in leaving])
-            self._alter(name, "drop", leaving, missing)
+            if leaving:
+                ledger.forget(name, list(leaving))
+                missing |= self._alter(name, "drop", list(leaving.values()))
         return missing
 
-    def _uncovered(self) -> list[Table]:
-        names = [self._name + suffix for suffix in _PUBLISH]
-        rows = self._source.execute(sql("replication", "covered_tables"), {"publications": names}).fetchall()
-        covered = {row[0] for row in rows}
-        return [table for table in self.tables() if table.oid not in covered]
+    def _with_generated(self, published: dict[str, Published], ledger: Ledger) -> dict[str, Published]:
+        """From 18 on with stored generated columns; of one table in both publications they must be published alike."""
+        late = [name for name, publication in published.items() if publication.generated not in (None, "s")]
+        if not late:
+            return published
+        with self._source.transaction():
+            for name in late:
+                self._source.execute(_WITH_GENERATED.format(pgsql.Identifier(name)))
+        return ledger.look(list(published))
+
+    def _uncovered(self, tables: Sequence[Table]) -> list[Table]:
+        published = read(self._source, [self._name + suffix for suffix in _PUBLISH])
+        return source_tables.uncovered(tables, published.values())
 
     def _existing(self) -> dict[str, int]:
         names = [self._name + suffix for suffix in _PUBLISH]
@@ -155,11 +148,10 @@ class Publisher:
     def _create(self, name: str, actions: str, ledger: Ledger) -> int:
         try:
             with self._source.transaction():
-                self._source.execute(
-                    pgsql.SQL("create publication {} with (publish = {})").format(
-                        pgsql.Identifier(name), pgsql.Literal(actions)
-                    )
-                )
+                statement = pgsql.SQL("create publication {} with (publish = {})")
+                self._source.execute(statement.format(pgsql.Identifier(name), pgsql.Literal(actions)))
+                if self._source.info.server_version >= 180000:
+                    self._source.execute(_WITH_GENERATED.format(pgsql.Identifier(name)))
                 oid = self._existing()[name]
                 ledger.made(name, oid)  # before it is there: never one of ours that we take for somebody else's
         except psycopg.errors.InsufficientPrivilege as error:
@@ -174,35 +166,49 @@ class Publisher:
         )
 
     def tables(self) -> list[Table]:
-        """Every table that is wanted, as it is to be listed."""
-        with self._source.cursor(row_factory=class_row(Table)) as cursor:
-            tables = cursor.execute(sql("replication", "publishable_tables")).fetchall()
-        return [table for table in tables if self._wants(table)]
+        """Every table that is wanted, its partitions beside it."""
+        return [table for table in source_tables.read(self._source, self._name) if self._wants(table)]
+
+    def unpublishable(self) -> dict[str, list[str]]:
+        """What matches and can never be replicated: names by kind."""
+        found: dict[str, list[str]] = {}
+        for name, kind in source_tables.unpublishable(self._source):
+            if self._matches([name]):
+                found.setdefault(kind, []).append(name)
+        return found
 
     def _wants(self, table: Table) -> bool:
-        root = f"{table.root_schema}.{table.root_name}"
-        if self._own_tables and (
-            table.root_schema == "pipeline"
-            or root in {"public.wal_events", "public.consumer_records", *map(str, self._own_tables)}
-        ):
+        own = {"public.wal_events", "public.consumer_records", *map(str, self._own_tables)}
+        if self._own_tables and (table.schema == "pipeline" or not own.isdisjoint(table.names)):
             return False
-        return not self._patterns or any(pattern.fullmatch(root) for pattern in self._patterns)
+        return self._matches(table.names)
 
-    def _alter(self, publication: str, verb: str, tables: Sequence[Table], missing: dict[str, str]) -> None:
-        if not tables:
-            return
-        try:
-            self._run(publication, verb, tables)
-        except psycopg.Error:  # one of them: find out which, and do the rest
-            for table in tables:
-                try:
-                    self._run(publication, verb, [table])
-                except psycopg.OperationalError:
-                    raise
-                except psycopg.Error as error:
-                    missing[str(table)] = db.one_line(error)
+    def _matches(self, names: Iterable[str]) -> bool:
+        return not self._patterns or any(pattern.fullmatch(name) for name in names for pattern in self._patterns)
 
-    def _run(self, publication: str, verb: str, tables: Iterable[Table]) -> None:
+    def _alter(self, publication: str, verb: str, tables: Sequence[TableName]) -> dict[str, str]:
+        """Returns for which tables it did not work, and why."""
+        missing: dict[str, str] = {}
+        for first in range(0, len(tables), _AT_ONCE):
+            some = tables[first : first + _AT_ONCE]
+            try:
+                self._run(publication, verb, some)
+            except psycopg.Error:  # one of them: find out which, and do the rest
+                missing |= self._one_by_one(publication, verb, some)
+        return missing
+
+    def _one_by_one(self, publication: str, verb: str, tables: Sequence[TableName]) -> dict[str, str]:
+        missing = {}
+        for table in tables:
+            try:
+                self._run(publication, verb, [table])
+            except psycopg.OperationalError:
+                raise
+            except psycopg.Error as error:
+                missing[str(table)] = db.one_line(error)
+        return missing
+
+    def _run(self, publication: str, verb: str, tables: Iterable[TableName]) -> None:
         # ONLY: without it the children of a table come along, and a child has no key of its own.
         listed = pgsql.SQL(", ").join(pgsql.SQL("only {}").format(table.identifier) for table in tables)
         with self._source.transaction():

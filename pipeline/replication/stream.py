@@ -17,7 +17,15 @@ from psycopg.conninfo import conninfo_to_dict
 
 from pipeline import db
 from pipeline.config import describe
-from pipeline.errors import PublicationMissing, ReplicationError, SlotInUse, SlotMissing, SlotUnusable, SourceUnfit
+from pipeline.errors import (
+    PublicationMissing,
+    ReplicationError,
+    SlotInUse,
+    SlotMissing,
+    SlotUnusable,
+    SourceUnfit,
+    Unsendable,
+)
 from pipeline.wal import lsn, pgoutput
 from pipeline.wal.encoding import SESSION_SETTINGS
 
@@ -30,10 +38,14 @@ NAME_PREFIX = "pipeline "
 """How the names begin under which the source shows our walsenders."""
 SENDER_TIMEOUT = 60
 """wal_sender_timeout of our connection in seconds; after 1.5 times as long without a word the source counts as gone."""
+ASK_AFTER = 20
+"""Seconds without a word after which it is asked for one: of a source that writes no WAL it has nothing to say."""
 GATHER = 0.003
 """Seconds to let more come together when messages come faster than this: waking up for each would cost more."""
 _NEW_SLOT = "`pipeline sources adopt` goes on without what is missing; if it finds nothing to do, delete the slot first"
 _EPOCH_2000 = 946_684_800
+_BEYOND_THE_DATA = ("08", "25", "28", "40", "53", "57", "58", "XX001", "XX002")
+"""SQLSTATEs of what is no fault of the change that was to be sent."""
 _COPY_BOTH = pq.ExecStatus.COPY_BOTH
 _BY_SQLSTATE: dict[str, type[ReplicationError]] = {
     "55006": SlotInUse,
@@ -76,6 +88,7 @@ class ReplicationStream:
         self._skipped_publication: str | None = None
         self._heard_at = time.monotonic()
         self._waiting_since: float | None = None
+        self._end: Exception | None = None
         self.asked_for = 0
         """The position that `start` was given."""
         self.idle = True
@@ -120,15 +133,21 @@ class ReplicationStream:
 
     def require_alive(self) -> None:
         """Raises Unavailable when the source has not said a word for so long that it must be gone."""
-        silence = time.monotonic() - self._waiting_since if self._waiting_since else 0.0
-        if silence > 1.5 * SENDER_TIMEOUT:
-            raise db.unavailable(self._dsn, "source", OperationalError(f"no word from it for {silence:.0f} s"))
+        if self._silence > 1.5 * SENDER_TIMEOUT:
+            raise db.unavailable(self._dsn, "source", OperationalError(f"no word from it for {self._silence:.0f} s"))
+
+    @property
+    def _silence(self) -> float:
+        return time.monotonic() - self._waiting_since if self._waiting_since else 0.0
 
     def send_status(self, received: int, confirmed: int) -> None:
         """Tell the source how far we are; never blocks. `confirmed` lets it forget what came before."""
+        if self._end is not None:
+            return
         clock = int((time.time() - _EPOCH_2000) * 1_000_000)
         try:
-            self._connection.put_copy_data(pgoutput.encode_status(max(received, confirmed), confirmed, clock))
+            status = pgoutput.encode_status(max(received, confirmed), confirmed, clock, ask=self._silence > ASK_AFTER)
+            self._connection.put_copy_data(status)
             self._connection.flush()
         except OperationalError as error:
             raise db.unavailable(self._dsn, "source", error) from error
@@ -143,6 +162,14 @@ class ReplicationStream:
         self._connection.finish()
 
     def _take(self, limit: int) -> list[bytes]:
+        messages = self._received(limit) if self._end is None else []
+        if self._skipped_publication:
+            raise PublicationMissing(self._skipped_publication)
+        if self._end is not None and not messages:  # what came before it counts
+            raise self._end
+        return messages
+
+    def _received(self, limit: int) -> list[bytes]:
         messages: list[bytes] = []
         take = self._connection.get_copy_data
         asked = False
@@ -154,7 +181,8 @@ class ReplicationStream:
                     messages.append(bytes(data))
                     asked = False
                 elif size < 0:
-                    self._raise_end()
+                    self._end = self._ending()
+                    break
                 elif asked:
                     self.idle = True
                     break
@@ -163,15 +191,18 @@ class ReplicationStream:
                     asked = True
         except OperationalError as error:
             raise db.unavailable(self._dsn, "source", error) from error
-        if self._skipped_publication:
-            raise PublicationMissing(self._skipped_publication)
         return messages
 
-    def _raise_end(self) -> None:
+    def _ending(self) -> Exception:
         result = self._connection.get_result()
-        if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
-            raise self._error(result)
-        raise db.unavailable(self._dsn, "source", OperationalError("it ended the replication stream"))
+        if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
+            return db.unavailable(self._dsn, "source", OperationalError("it ended the replication stream"))
+        error = self._error(result)
+        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+        if type(error) is not ReplicationError or state.startswith(_BEYOND_THE_DATA):
+            return error
+        where = (result.error_field(pq.DiagnosticField.CONTEXT) or b"").decode("utf-8", "replace")
+        return Unsendable("; ".join([str(error), *where.splitlines()]), _text(result), state)
 
     def _command(self, command: str, expect: pq.ExecStatus = pq.ExecStatus.TUPLES_OK) -> pq.abc.PGresult:
         result = self._connection.exec_(command.encode())
@@ -180,8 +211,7 @@ class ReplicationStream:
         return result
 
     def _error(self, result: pq.abc.PGresult) -> Exception:
-        text = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
-        text = text or "; ".join(self._connection.get_error_message().splitlines())
+        text = _text(result) or "; ".join(self._connection.get_error_message().splitlines())
         state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
         if state == errors.UndefinedObject.sqlstate and "publication" in text:
             return PublicationMissing(f"{text} where the slot still has to send changes; {_NEW_SLOT}")
@@ -192,13 +222,17 @@ class ReplicationStream:
         return ReplicationError(f"the source stopped the stream: {text} (SQLSTATE {state})")
 
     def _notice(self, result: pq.abc.PGresult) -> None:
-        text = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
+        text = _text(result)
         logger.warning("source says: %s", text, extra={"action": "replication.notice"})
         # 18 skips the rows of a publication that was recreated, and says so only here (pgoutput.c, LoadPublications).
         if "skipped loading publication" in text:
             self._skipped_publication = (
                 f"{text}: it did not exist at this point of the WAL, so the source leaves changes out; {_NEW_SLOT}"
             )
+
+
+def _text(result: pq.abc.PGresult) -> str:
+    return (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
 
 
 def application_name(source_id: uuid.UUID) -> str:

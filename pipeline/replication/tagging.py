@@ -14,6 +14,7 @@ from pipeline.staging.writer import Batch
 from pipeline.wal import encoding, pgoutput
 from pipeline.wal.encoding import RowEncoder
 from pipeline.wal.messages import (
+    UNCHANGED,
     Begin,
     Commit,
     Delete,
@@ -22,6 +23,7 @@ from pipeline.wal.messages import (
     Message,
     Origin,
     Relation,
+    Row,
     Truncate,
     Type,
     Update,
@@ -41,13 +43,17 @@ class StagedRelation:
     def __init__(self, relation_id: int, form: TableForm) -> None:
         self.id = relation_id
         names = [column.name for column in form.columns]
-        self.encoder = RowEncoder(
-            [(column.name, column.base_type_oid) for column in form.columns],
-            [names.index(name) for name in form.key_columns if name in names],
-        )
+        self._key = [names.index(name) for name in form.key_columns if name in names]
+        self.encoder = RowEncoder([(column.name, column.base_type_oid) for column in form.columns], self._key)
         self.head = b""
         """What rows of the transaction and action `head_of` begin their change with."""
         self.head_of = (-1, b"")
+
+    def known_of(self, old: Row | None, *, full: bool) -> Row | None:
+        """What an old tuple says: with a bare key (`K`) nothing of the other columns, which it has as NULL."""
+        if old is None or full:
+            return old
+        return [value if column in self._key else UNCHANGED for column, value in enumerate(old)]
 
 
 class Tagger:
@@ -92,6 +98,11 @@ class Tagger:
         return self._begin is not None
 
     @property
+    def unfinished(self) -> tuple[Begin, int] | None:
+        """The open transaction, and how many changes of it have come; None when none is open."""
+        return None if self._begin is None else (self._begin, self._idx)
+
+    @property
     def has_whole(self) -> bool:
         """Whether a whole transaction waits to be taken."""
         return self._whole is not None
@@ -105,6 +116,16 @@ class Tagger:
     def next_place(self) -> tuple[int, int]:
         """commit_lsn and commit_idx that the next change will have."""
         return self.commit_lsn, self._idx
+
+    @property
+    def xid(self) -> int | None:
+        """Of the open transaction."""
+        return self._begin.xid if self._begin else None
+
+    def last_change(self, relation: int) -> int:
+        """commit_lsn of the last transaction with rows of this relation since it was learned; 0 when there is none."""
+        staged = self._relations.get(relation)
+        return max(staged.head_of[0], 0) if staged else 0
 
     def feed(self, message: Message) -> None:
         """Take a message. Raises DecodeError for what cannot follow what came before."""
@@ -134,6 +155,11 @@ class Tagger:
             self._prefixes[relation] = staged
         else:
             self._relations[relation.oid] = staged
+
+    def rename(self, oid: int, staged: StagedRelation) -> None:
+        """Rows of this relation, where it is known, are of this form from now on."""
+        if oid in self._relations:
+            self._relations[oid] = staged
 
     def knows_prefix(self, message: LogicalMessage) -> bool:
         """Whether `feed` can take this message without `learn` first."""
@@ -191,9 +217,12 @@ class Tagger:
     def _update(self, message: Update) -> None:
         relation = self._relation(message.relation)
         encoder = relation.encoder
-        old = message.old if message.old_is_full else None
+        # A bare key too: one that is TOASTed and was left alone is there and not in the new row.
+        old = relation.known_of(message.old, full=message.old_is_full)
         changes = None if message.old is None else encoder.changes(message.old, message.new, full=message.old_is_full)
-        self._add(relation, b"update", encoder.encode(message.new, old), changes)
+        encoded = encoder.encode(message.new, old)
+        previous = encoder.key_of(message.old) if message.old is not None and not message.old_is_full else None
+        self._add(relation, b"update", encoded, changes, previous if previous != encoded.record_pk else None)
 
     def _delete(self, message: Delete) -> None:
         relation = self._relation(message.relation)
@@ -241,16 +270,21 @@ class Tagger:
         return relation.head
 
     def _add(
-        self, relation: StagedRelation, action: bytes, encoded: encoding.Encoded, changes: bytes | None = None
+        self,
+        relation: StagedRelation,
+        action: bytes,
+        encoded: encoding.Encoded,
+        changes: bytes | None = None,
+        previous_pk: bytes | None = None,
     ) -> None:
         pk, record, exact, unchanged = encoded
         lsn, of_action = relation.head_of
         change = relation.head if lsn == self._open_lsn and of_action is action else self._change(relation, action)
         annotations = self._annotations
-        if changes is None and exact is None and unchanged is None and annotations is None:
+        if changes is None and exact is None and unchanged is None and annotations is None:  # so no previous_pk either
             staged = row(self._head, self._idx, self._ordinal, change, pk, record)
         else:
-            rest = (changes, exact, dumps(unchanged) if unchanged else None, annotations)
+            rest = (changes, exact, dumps(unchanged) if unchanged else None, annotations, previous_pk)
             staged = row(self._head, self._idx, self._ordinal, change, pk, record, rest)
         if not self._rows:
             self._first_lsn = self._open_lsn

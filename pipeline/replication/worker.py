@@ -12,17 +12,11 @@ from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
 from pipeline import db
-from pipeline.catalog import relations, sources
-from pipeline.catalog.relations import TableForm
-from pipeline.catalog.sources import Source
-from pipeline.db import Connection
-from pipeline.errors import SlotMissing
-from pipeline.replication import preparation
-from pipeline.replication import slot as slots
+from pipeline.errors import Unsendable
+from pipeline.replication.book import RelationBook
 from pipeline.replication.resume import Replay
 from pipeline.replication.stream import SENDER_TIMEOUT, ReplicationStream
-from pipeline.replication.tagging import StagedRelation, Tagger
-from pipeline.staging import progress
+from pipeline.replication.tagging import Tagger
 from pipeline.staging.writer import Writer
 from pipeline.wal import lsn, pgoutput
 from pipeline.wal.messages import LogicalMessage, Message, Relation
@@ -47,45 +41,6 @@ WATCH_SECONDS = 2.0
 _RELATION, _MESSAGE = ord("R"), ord("M")
 
 
-class RelationBook:
-    """Relations as rows are encoded by them: what the source says, completed and kept in the history."""
-
-    def __init__(self, source: Connection, pipeline: Connection, stored: Source) -> None:
-        self._source = source
-        self._source.execute("set search_path = ''")  # names of types come out qualified
-        self._pipeline = pipeline
-        self._stored = stored
-        self._known = relations.latest(pipeline, stored.id, stored.epoch)
-
-    def describe(self, message: Relation | LogicalMessage, since: tuple[int, int]) -> StagedRelation:
-        """Look a relation up and record it when its form is new. Talks to both databases."""
-        if isinstance(message, Relation):
-            return self._staged(relations.describe(self._source, message), since)
-        return self._staged(relations.message_form(message.prefix), since)
-
-    def require_still_published(self) -> None:
-        """Raises PublicationChanged when somebody has narrowed a publication that we use."""
-        preparation.require_still_published(self._source, self._pipeline, self._stored.id)
-
-    def replay(self, asked_for: int) -> Replay:
-        """What the slot sends again when it was asked to start at `asked_for`."""
-        slot = slots.find(self._source, self._stored.slot)
-        staged = progress.staged(self._pipeline, self._stored.id)
-        if slot is None or staged is None:
-            raise SlotMissing(f'slot "{self._stored.slot}" does not exist any more')
-        from_lsn = max(slot.confirmed_lsn or 0, asked_for)
-        carried = sources.carried(self._pipeline, self._stored.id, from_lsn)
-        return Replay(staged, from_lsn, carried)
-
-    def _staged(self, form: TableForm, since: tuple[int, int]) -> StagedRelation:
-        key = relations.identity(form)
-        known = self._known.get(key)
-        if known is None or known[1] != form:
-            relation_id = relations.record(self._pipeline, self._stored.id, self._stored.epoch, form, since)
-            known = self._known[key] = relation_id, form
-        return StagedRelation(*known)
-
-
 class ReplicationWorker:
     """Stages everything the stream brings until `stop` is called or something fails.
 
@@ -108,6 +63,9 @@ class ReplicationWorker:
         self._stopping = asyncio.Event()
         self._begun = asyncio.Event()
         self._resumed = False
+        self._asking = asyncio.Lock()
+        """Held while the book talks to its databases."""
+        self._unsendable: Unsendable | None = None
 
     def stop(self) -> None:
         """Stage and confirm what is whole, then return from `run`."""
@@ -116,18 +74,33 @@ class ReplicationWorker:
         self._work.set()
 
     async def run(self) -> None:
-        """Until stopped. Raises what went wrong, the first of it; nothing that was confirmed is ever lost by that."""
+        """Until stopped. Raises what went wrong, the first of it; nothing that was confirmed is ever lost by that.
+
+        Where the source cannot send a transaction, all before it is stored durably when Unsendable is raised.
+        """
         try:
             async with asyncio.TaskGroup() as tasks:
                 reader = tasks.create_task(self._read())
-                others = [tasks.create_task(self._feedback()), tasks.create_task(self._watch_publications())]
+                others = [tasks.create_task(self._feedback()), tasks.create_task(self._watch_source())]
                 await self._write()
                 for task in (reader, *others):
                     task.cancel()
         except BaseExceptionGroup as group:
             raise _first(group) from group
+        if self._unsendable is not None:
+            raise self._unsendable
 
     async def _read(self) -> None:
+        try:
+            await self._read_on()
+        except Unsendable as error:
+            if (open_ := self._tagger.unfinished) is not None:
+                begin, error.changes = open_
+                error.commit_lsn, error.committed_at, error.xid = begin
+            self._unsendable = error
+            self.stop()
+
+    async def _read_on(self) -> None:
         messages = await self._resume()
         while not self._stopping.is_set():
             for data in messages:
@@ -174,12 +147,17 @@ class ReplicationWorker:
     async def _learn(self, message: Message, since: tuple[int, int] | None = None) -> None:
         """Relations and message prefixes are looked up before rows that refer to them are tagged."""
         if isinstance(message, Relation):
+            xid = None if since else self._tagger.xid
             since = since or self._tagger.next_place
-            self._tagger.learn(message, await asyncio.to_thread(self._book.describe, message, since))
+            changed = self._tagger.last_change(message.oid)
+            async with self._asking:
+                learned = await asyncio.to_thread(self._book.describe, message, since, xid, changed)
+            self._tagger.learn(message, learned)
             return
         if isinstance(message, LogicalMessage) and not self._tagger.knows_prefix(message):
-            place = self._tagger.next_place
-            self._tagger.learn(message.prefix, await asyncio.to_thread(self._book.describe, message, place))
+            async with self._asking:
+                learned = await asyncio.to_thread(self._book.describe, message, self._tagger.next_place)
+            self._tagger.learn(message.prefix, learned)
         self._tagger.feed(message)
 
     def _keepalive(self, data: bytes) -> None:
@@ -279,11 +257,23 @@ class ReplicationWorker:
             self._stream.require_alive()
             self._send_status()
 
-    async def _watch_publications(self) -> None:
-        """The source does not say when it leaves changes out."""
+    async def _watch_source(self) -> None:
+        """The source does not say when it leaves changes out, rewrites a table, or renames a partition's root."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            await asyncio.to_thread(self._book.require_still_published)
+            async with self._asking:
+                await asyncio.to_thread(self._book.require_still_published)
+                await asyncio.to_thread(self._book.look, self._tagger.last_change)
+                await self._rename()
+
+    async def _rename(self) -> None:
+        """Under a name that the source did not send, from where the stream has passed the place it was found at."""
+        if self._book.has_renamed:
+            place = self._tagger.next_place
+            if not self._tagger.in_transaction and self._idle_position > place[0]:
+                place = self._idle_position, 0
+            for oid, learned in (await asyncio.to_thread(self._book.rename, place)).items():
+                self._tagger.rename(oid, learned)
 
 
 async def connect_writer(dsn: str) -> AsyncConnection[TupleRow]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -15,9 +15,12 @@ from psycopg.rows import class_row
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 from pipeline.events.log import EventsTable
-from pipeline.events.partitions import Partitions
-from pipeline.shuffle import folding
+from pipeline.routing import Route
+from pipeline.shuffle import folding, poison, retrying, routes
+from pipeline.shuffle.filling import Filler
 from pipeline.shuffle.plan import Run, next_run
+from pipeline.shuffle.poison import Careful, OnPoison, Poison, Stopped
+from pipeline.shuffle.targets import Targets
 from pipeline.shuffle.transfer import Transfer
 from pipeline.staging import segments
 from pipeline.staging.segments import Segment
@@ -35,6 +38,8 @@ BUSY_PACE, BUSY_ROWS = 0.012, 100
 """Seconds a run takes at least when it moved so many rows: transactions that come fast share the cost of one."""
 LOOK_EVERY = 0.1
 """Seconds between looks for consumers that are behind, while there is something to move."""
+PROBE_EVERY = 1.0
+"""Seconds between two looks whether a change that could not be written still cannot."""
 EMPTY_AT = 16
 """Drained segments that are emptied even while there is more to move."""
 
@@ -48,12 +53,14 @@ class _Staged:
 
 
 class Shuffler:
-    """Moves whole transactions from staging into an events table.
+    """Moves whole transactions from staging into the events tables: what no route matches into `table`.
 
     `connection` must be in autocommit mode, hold the shuffle role's lock and be used by nobody else: while the lock
     is held there is no other writer, so seq becomes visible in order and a reader of `seq > last` misses nothing.
+    Routes begin to hold at the watermark; the first step raises ConfigError for a `table` that cannot.
     `stopping` is asked while a large transaction is awaited. `retention`: seconds that events are kept, for the size of
-    partitions.
+    partitions. `on_poison`: what to do about a change that cannot be written; with "stop", `poison` says which it is,
+    and it is tried again now and then.
     """
 
     def __init__(
@@ -63,16 +70,23 @@ class Shuffler:
         table: EventsTable,
         stopping: Callable[[], bool],
         retention: float | None = None,
+        routes: Sequence[Route] = (),
+        on_poison: OnPoison = "stop",
     ) -> None:
         self._connection = connection
         self._source = source
-        self._table = table
         self._stopping = stopping
-        self._partitions = Partitions(connection, table, retention=retention)
+        self._table, self._routes, self._retention = table, tuple(routes), retention
+        self._opened: Targets | None = None
+        self._filler = Filler(connection, source)
         self._stopped_in: tuple[int, int] | None = None
         self._not_ahead_of = 0
         self._drained = 0
         self._look_at = 0.0
+        self._on_poison = on_poison
+        self._probe_at = 0.0
+        self.poison: Poison | None = None
+        """The change that is in the way of all that is staged after it."""
         # G4: a reader must never see a seq that an immediate shutdown takes back (facts: an asynchronous commit did).
         connection.execute(
             "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
@@ -86,20 +100,23 @@ class Shuffler:
 
         Returns how many events it added.
         """
-        moved = self._step()
+        staged = self._look()
+        if staged is None:
+            return -1
+        moved = self._step(staged)
         now = time.monotonic()
         if moved < 0 or now >= self._look_at:
-            progress = folding.catch_up(self._connection, self._source, self._table)
+            progress = retrying.retry(self._connection, self._source, self._targets)
+            progress |= folding.catch_up(self._connection, self._source, self._targets.default.table)
             self._look_at = now if progress else now + LOOK_EVERY
             return max(moved, 0) if progress else moved
         return moved
 
-    def _step(self) -> int:
+    def _step(self, staged: _Staged) -> int:
         started = time.monotonic()
-        staged = self._look()
-        if staged is None:
-            return -1
         pending = segments.pending(self._connection, self._source)
+        if self.poison is not None and self._is_in_the_way(self.poison, staged):
+            return -1
         run = next_run(pending, staged.watermark, staged.complete)
         moved = self._move(run) if run else self._move_ahead(staged, pending)
         if moved > 0:
@@ -120,19 +137,68 @@ class Shuffler:
         segments.empty_drained(self._connection)
         self._drained = 0
 
+    @property
+    def _targets(self) -> Targets:
+        """The tables; before the first use it is recorded from where on they hold."""
+        if self._opened is None:
+            routes.begin(self._connection, self._source, self._table, self._routes)
+            self._opened = Targets(self._connection, self._table, self._routes, self._retention)
+        return self._opened
+
     def _look(self) -> _Staged | None:
         with self._connection.cursor(row_factory=class_row(_Staged)) as cursor:
             return cursor.execute(statement("shuffle", "positions"), {"source": self._source}).fetchone()
 
     def _move(self, run: Run) -> int:
+        try:
+            return self._move_all(run)
+        except psycopg.Error as error:
+            if not poison.is_poison(error):
+                raise
+        self._targets.forget()
+        try:
+            return self._move_all(run, careful=True)
+        except Stopped as stopped:
+            self._targets.forget()
+            rest = poison.before(self._connection, run, stopped.poison)
+            moved = self._move(rest) if rest else -1
+            if self.poison is None:
+                self.poison = stopped.poison
+            return moved
+
+    def _move_all(self, run: Run, *, careful: bool = False) -> int:
         with self._connection.transaction():
             transfer = self._transfer(run.after)
+            mover = Careful(self._connection, self._source, transfer, self._on_poison) if careful else transfer
             for segment in run.segments:
-                transfer.move(segment, self._next_ordinal(segment, run.after, transfer), run.upto)
+                mover.move(segment, self._next_ordinal(segment, run.after, transfer), run.upto)
             transfer.finish(run.upto, run.drained)
+        if isinstance(mover, Careful) and mover.parked:
+            counted = {"action": "shuffle.parked", "events": mover.parked}
+            logger.warning("changes that could not be written are parked as dead letters", extra=counted)
         self._drained += len(run.drained)
         self._stopped_in = transfer.stopped_in or self._stopped_in
         return transfer.moved
+
+    def _is_in_the_way(self, known: Poison, staged: _Staged) -> bool:
+        """Whether the change that could not be written still cannot; asked of it alone, and not all the time."""
+        if staged.watermark >= known.commit_lsn:
+            self.poison = None
+            return False
+        if time.monotonic() < self._probe_at:
+            return True
+        self._probe_at = time.monotonic() + PROBE_EVERY
+        self.poison = None
+        try:
+            with self._connection.transaction():
+                transfer = self._transfer(staged.watermark)
+                careful = Careful(self._connection, self._source, transfer, self._on_poison)
+                careful.move(known.segment, known.ordinal, known.commit_lsn, known.ordinal)
+                raise psycopg.Rollback
+        except Stopped as stopped:
+            self.poison = stopped.poison
+        self._targets.forget()
+        return self.poison is not None
 
     def _move_ahead(self, staged: _Staged, pending: list[Segment]) -> int:
         """Begin with a large transaction while it is still being staged, and commit when all of it has come.
@@ -143,19 +209,25 @@ class Shuffler:
         if len(full) < AHEAD_SEGMENTS or full[-1].last_lsn == self._not_ahead_of:
             return -1
         commit_lsn = full[-1].last_lsn
-        self._partitions.forget()
-        moved = -1
-        with self._connection.transaction():
-            transfer = self._transfer(staged.watermark)
-            drained = self._follow(transfer, staged, commit_lsn)
-            if drained is None:
-                self._not_ahead_of = commit_lsn
-                raise psycopg.Rollback
-            transfer.finish(commit_lsn, drained)
-            moved = transfer.moved
-            self._drained += len(drained)
-        self._partitions.forget()
-        self._stopped_in = transfer.stopped_in if moved >= 0 else None
+        self._targets.forget()
+        stopped_in, moved = None, -1
+        try:
+            with self._connection.transaction():
+                transfer = self._transfer(staged.watermark)
+                drained = self._follow(transfer, staged, commit_lsn)
+                if drained is None:
+                    self._not_ahead_of = commit_lsn
+                    raise psycopg.Rollback
+                transfer.finish(commit_lsn, drained)
+                moved = transfer.moved
+                self._drained += len(drained)
+            stopped_in = transfer.stopped_in if moved >= 0 else None
+        except psycopg.Error as error:
+            if not poison.is_poison(error):
+                raise
+            self._not_ahead_of = commit_lsn  # once it is whole, `_move` finds the row
+        self._targets.forget()
+        self._stopped_in = stopped_in
         return moved
 
     def _follow(self, transfer: Transfer, staged: _Staged, commit_lsn: int) -> list[int] | None:
@@ -181,7 +253,7 @@ class Shuffler:
             time.sleep(AHEAD_POLL)
 
     def _transfer(self, after: int) -> Transfer:
-        return Transfer(self._connection, self._source, self._table, self._partitions, after)
+        return Transfer(self._connection, self._source, self._targets, self._filler, after)
 
     def _next_ordinal(self, segment: Segment, after: int, transfer: Transfer) -> int:
         """Of the first row to move; only a segment that an earlier shuffler moved in part has to be asked."""

@@ -18,6 +18,7 @@ COLUMNS = (
     "exact",
     "unchanged_columns",
     "transaction_annotations",
+    "previous_pk",
 )
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
@@ -27,7 +28,10 @@ _change = Struct(">iiiqiqi").pack
 _place = Struct(">iiq").pack
 _length = Struct(">i").pack
 _NULL = b"\xff\xff\xff\xff"
-_FOUR_NULLS = _NULL * 4
+_NO_REST = _NULL * 5
+
+Rest = tuple[bytes | None, bytes | None, bytes | None, bytes | None, bytes | None]
+"""What few rows have: changes, exact, unchanged_columns (a JSON array), transaction_annotations, previous_pk."""
 
 
 def transaction_head(commit_lsn: int) -> bytes:
@@ -47,9 +51,9 @@ def row(
     change: bytes,
     record_pk: bytes,
     record: bytes,
-    rest: tuple[bytes | None, bytes | None, bytes | None, bytes | None] | None = None,
+    rest: Rest | None = None,
 ) -> bytes:
-    """A row. `rest`: changes, exact, unchanged_columns (a JSON array), transaction_annotations; None when all null."""
+    """A row; `rest` None when all of it is null."""
     return b"".join(
         (
             head,
@@ -59,7 +63,7 @@ def row(
             record_pk,
             _length(len(record)),
             record,
-            _FOUR_NULLS if rest is None else b"".join([_field(value) for value in rest]),
+            _NO_REST if rest is None else b"".join([_field(value) for value in rest]),
         )
     )
 

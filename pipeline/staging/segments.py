@@ -38,6 +38,11 @@ class Segment:
     first_ordinal: int
     row_count: int
 
+    @property
+    def table(self) -> sql.Identifier:
+        """Where its rows are."""
+        return table(self.id)
+
 
 def table(segment_id: int) -> sql.Identifier:
     """The child table of a segment."""

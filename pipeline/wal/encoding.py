@@ -7,9 +7,9 @@ scalars when their text is a JSON number; json and jsonb and domains over them a
 from __future__ import annotations
 
 import json
-import re
 from base64 import b64encode
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from orjson import dumps
 
 from pipeline.errors import DecodeError
+from pipeline.wal.jsonb import DEEP_SIZE, jsonb_accepts, too_deep
 from pipeline.wal.messages import UNCHANGED, Row, Value
 
 SESSION_SETTINGS = {
@@ -31,6 +32,8 @@ SESSION_SETTINGS = {
 """What a session must set, besides client_encoding UTF8, for values to print as this module expects."""
 
 BOOL, INT8, INT2, INT4, OID, JSON, FLOAT4, FLOAT8, NUMERIC, JSONB = 16, 20, 21, 23, 26, 114, 700, 701, 1700, 3802
+CHAR = 18
+"""`"char"`: one byte, whatever the encoding."""
 
 _u16 = Struct(">H").unpack_from
 _u32 = Struct(">I").unpack_from
@@ -75,6 +78,10 @@ def _embedded(value: bytes) -> bytes:
     return value if jsonb_accepts(value) else string(value)
 
 
+def _embedded_jsonb(value: bytes) -> bytes:
+    return string(value) if len(value) > DEEP_SIZE and too_deep(value) else value
+
+
 _SCALARS: dict[int, ValueEncoder] = {
     BOOL: _bool,
     INT2: _as_is,
@@ -85,7 +92,7 @@ _SCALARS: dict[int, ValueEncoder] = {
     FLOAT4: _float,
     FLOAT8: _float,
     JSON: _embedded,
-    JSONB: _as_is,
+    JSONB: _embedded_jsonb,
 }
 
 
@@ -94,50 +101,9 @@ def encoder_for(type_oid: int) -> ValueEncoder:
     return _SCALARS.get(type_oid, string)
 
 
-_NUMBER = re.compile(rb"-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
-_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])|[eE][+-]?\d{4}|\d{1000}")
-_MAX_DEPTH = 3000
-_MAX_EXPONENT = 16_000
-
-
-def jsonb_accepts(text: bytes) -> bool:
-    """Whether jsonb surely takes this json text (which json has accepted). Never true for one that jsonb refuses.
-
-    jsonb refuses `\\u0000`, lone surrogates, numbers beyond numeric's range (src/backend/utils/adt/jsonb.c), and
-    nesting beyond the server's stack.
-    """
-    if _SUSPECT.search(text) is None and text.count(b"[") + text.count(b"{") < _MAX_DEPTH:
-        return True
-    bare = _STRING.sub(b"", text)
-    if bare.count(b"[") + bare.count(b"{") >= _MAX_DEPTH:
-        return False
-    return all(_escapes_are_sound(found[0]) for found in _STRING.finditer(text)) and all(
-        _fits_numeric(found) for found in _NUMBER.finditer(bare)
-    )
-
-
-def _escapes_are_sound(text: bytes) -> bool:
-    high = -1  # where a high surrogate ended
-    for found in _ESCAPE.finditer(text):
-        unit = int(found[1], 16) if found[1] else 1
-        if high == found.start():
-            if not 0xDC00 <= unit <= 0xDFFF:
-                return False
-            high = -1
-            continue
-        if high >= 0 or unit == 0 or 0xDC00 <= unit <= 0xDFFF:
-            return False
-        if 0xD800 <= unit <= 0xDBFF:
-            high = found.end()
-    return high < 0
-
-
-def _fits_numeric(found: re.Match[bytes]) -> bool:
-    whole, fraction, exponent = found.groups()
-    power = int(exponent) if exponent and len(exponent) < 9 else 0 if not exponent else _MAX_EXPONENT + 1
-    return abs(power) <= _MAX_EXPONENT and len(whole) <= 100_000 and len(fraction or b"") <= 16_000 - max(-power, 0)
+LONGEST_KEY = 2_000
+"""Bytes of a key's text that are written as they are: an entry of a B-tree holds 2,704 (nbtree.h, BTMaxItemSize), and
+a source's own may be of that size in binary, which as text is longer."""
 
 
 class RowEncoder:
@@ -151,15 +117,17 @@ class RowEncoder:
         self.names = [name for name, _ in columns]
         self._encoders = [encoder_for(oid) for _, oid in columns]
         self._prefixes = [(b"{" if i == 0 else b",") + dumps(name) + b":" for i, name in enumerate(self.names)]
+        self._types = [oid for _, oid in columns]
         # For each column what comes before its value, and its encoder: None for text that is JSON already.
         self._steps = [
-            (prefix, None if encode is _as_is else encode)
+            (prefix, None if encode in (_as_is, _embedded_jsonb) else encode)
             for prefix, encode in zip(self._prefixes, self._encoders, strict=True)
         ]
         self._json = [i for i, (_, oid) in enumerate(columns) if oid == JSON]
         self._jsonb = [i for i, (_, oid) in enumerate(columns) if oid == JSONB]
         self._may_need_exact = bool(self._json or self._jsonb)
         self._key = tuple(key)
+        self._key_may_need_exact = not {*self._json, *self._jsonb}.isdisjoint(key)
         self._width = len(columns)
         self._single_key = self._key[0] if len(self._key) == 1 else None
 
@@ -170,9 +138,13 @@ class RowEncoder:
         """
         if len(row) != self._width:
             raise DecodeError(f"a row of {len(row)} columns for a relation of {self._width}")
-        if any(value is UNCHANGED for value in row):
-            return self._encode_toasted(row, old)
-        return Encoded(self.key_of(row), self.object(row, range(self._width)), self._exact(row), None)
+        try:
+            if any(value is UNCHANGED for value in row):
+                return self._encode_toasted(row, old)
+            record = self.object(row, range(self._width))
+            return Encoded(self.key_of(row), record, self._exact(row, self._deep(row)), None)
+        except UnicodeDecodeError:
+            return self.encode(self._legible(row), old and self._legible(old))
 
     def encode_tuple(self, data: bytes, at: int) -> Encoded | None:  # noqa: C901  one pass, the hottest there is
         """`encode` straight from the TupleData at `at`, which must end where `data` ends: half the time of two passes.
@@ -210,7 +182,7 @@ class RowEncoder:
                     written.append(prefix + encode(value))
         except (IndexError, StructError, UnicodeDecodeError):
             return None
-        if at != len(data):
+        if at != len(data) or (at > DEEP_SIZE and self._deep(row)):
             return None
         exact = self._exact(row) if self._may_need_exact else None
         return Encoded(self.key_of(row), (b"".join(written) or b"{") + b"}", exact, None)
@@ -218,22 +190,38 @@ class RowEncoder:
     def encode_present(self, row: Row) -> Encoded:
         """Only the key columns, for an old key (`K`): what else the row may hold is not in the WAL."""
         present = [i for i in self._key if row[i] is not UNCHANGED]
-        return Encoded(self.key_of(row), self.object(row, present), None, None)
+        try:
+            record = self.object(row, present)
+        except UnicodeDecodeError:
+            return self.encode_present(self._legible(row))
+        exact = None
+        if self._key_may_need_exact:
+            keys = [value if i in present else None for i, value in enumerate(row)]
+            exact = self._exact(keys, self._deep(keys))
+        return Encoded(self.key_of(row), record, exact, None)
 
     def key_of(self, row: Row) -> bytes:
-        """The key's text when it is one column; a JSON array when it is more; empty when there is none."""
+        """The key's text when it is one column; a JSON array when it is more; empty when there is none.
+
+        For a text of more than LONGEST_KEY bytes, `sha256:` and its digest.
+        """
         if self._single_key is not None:
             value = row[self._single_key]
-            return value if isinstance(value, bytes) else b""
-        if not self._key:
+            text = value if isinstance(value, bytes) else b""
+        elif self._key:
+            text = b"[" + b",".join([self.value(i, row[i]) for i in self._key]) + b"]"
+        else:
             return b""
-        return b"[" + b",".join([self.value(i, row[i]) for i in self._key]) + b"]"
+        return text if len(text) <= LONGEST_KEY else b"sha256:" + sha256(text).hexdigest().encode()
 
     def changes(self, old: Row, new: Row, *, full: bool) -> bytes:
         """The old values of the columns that differ, as a JSON object; with a bare key (`K`) only key columns."""
         columns = range(len(self.names)) if full else self._key
         changed = [i for i in columns if new[i] is not UNCHANGED and old[i] != new[i] and old[i] is not UNCHANGED]
-        return self.object(old, changed)
+        try:
+            return self.object(old, changed)
+        except UnicodeDecodeError:
+            return self.object(self._legible(old), changed)
 
     def object(self, row: Row, columns: Sequence[int]) -> bytes:
         """The named columns as a JSON object."""
@@ -248,19 +236,48 @@ class RowEncoder:
             row = [old[i] if value is UNCHANGED else value for i, value in enumerate(row)]
         present = [i for i, value in enumerate(row) if value is not UNCHANGED]
         unchanged = [self.names[i] for i, value in enumerate(row) if value is UNCHANGED]
-        exact = self._exact(row)
+        exact = self._exact(row, self._deep(row))
         return Encoded(self.key_of(row), self.object(row, present), exact, unchanged or None)
 
-    def _exact(self, row: Row) -> bytes | None:
-        """json texts that may differ from their jsonb form, and JSON nulls; the shuffle keeps those that do differ."""
+    def _legible(self, row: Row) -> Row:
+        """With bytes that are no UTF-8, which only `"char"` of Postgres 14 prints, in the form of later versions."""
+        return [
+            _escaped(value, oid) if isinstance(value, bytes) else value
+            for value, oid in zip(row, self._types, strict=True)
+        ]
+
+    def _deep(self, row: Row) -> list[int]:
+        """Columns of jsonb that is not embedded."""
+        sizeable = [i for i in self._jsonb if isinstance(row[i], bytes) and len(row[i]) > DEEP_SIZE]  # type: ignore[arg-type]
+        return [i for i in sizeable if too_deep(row[i])]  # type: ignore[arg-type]
+
+    def _exact(self, row: Row, deep: Sequence[int] = ()) -> bytes | None:
+        """json texts that may differ from their jsonb form, JSON nulls, and `deep` jsonb.
+
+        The shuffle keeps those that do differ.
+        """
         for i in self._jsonb:
             if row[i] == b"null":
                 break
         else:
-            if not self._json:
+            if not self._json and not deep:
                 return None
         kept = [i for i in self._jsonb if row[i] == b"null"] + [i for i in self._json if isinstance(row[i], bytes)]
+        kept += deep
         return b"{" + b",".join([self._prefixes[i][1:] + string(row[i]) for i in kept]) + b"}" if kept else None  # type: ignore[arg-type]
+
+
+def _escaped(value: bytes, type_oid: int) -> bytes:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        # An array and a composite read a backslash as what escapes the next character.
+        prefix = "\\" if type_oid == CHAR else "\\\\"
+        return "".join(
+            f"{prefix}{ord(character) - 0xDC00:o}" if "\udc80" <= character <= "\udcff" else character
+            for character in value.decode(errors="surrogateescape")
+        ).encode()
+    return value
 
 
 def message_record(content: bytes) -> bytes:

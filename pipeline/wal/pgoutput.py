@@ -79,9 +79,12 @@ def decode_keepalive(data: bytes) -> Keepalive:
     return Keepalive(wal_end, bool(reply))
 
 
-def encode_status(written: int, confirmed: int, clock: int) -> bytes:
-    """Our status update. `confirmed` is reported as flushed and applied; `clock`: microseconds since 2000."""
-    return _status.pack(b"r", written, confirmed, confirmed, clock, 0)
+def encode_status(written: int, confirmed: int, clock: int, *, ask: bool = False) -> bytes:
+    """Our status update. `confirmed` is reported as flushed and applied; `clock`: microseconds since 2000.
+
+    `ask`: the source is to answer with a keepalive at once.
+    """
+    return _status.pack(b"r", written, confirmed, confirmed, clock, ask)
 
 
 def _row(data: bytes, at: int) -> tuple[Row, int]:

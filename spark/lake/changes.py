@@ -8,7 +8,7 @@ of the files was visible before, none will be written again. `committed`: all ar
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,12 +60,6 @@ def open_lake(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
     folder.clear_staging()
     _write_manifest(lake)
     return lake
-
-
-def ranges(after: int, head: int, step: int = RANGE_ROWS) -> Iterator[tuple[int, int]]:
-    """From `after` to `head`, none longer than `step`."""
-    for start in range(after, head, step):
-        yield start, min(start + step, head)
 
 
 def export(

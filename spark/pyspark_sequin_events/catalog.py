@@ -39,6 +39,31 @@ def head(connection: dbapi.Connection, events_table: str) -> int:
     return int(rows(connection, f"select coalesce(max(seq), 0) as seq from {qualified(events_table)}")[0]["seq"])
 
 
+def ranges(
+    connection: dbapi.Connection, events_table: str, bounds: tuple[int, int], step: int, most: int
+) -> Iterator[tuple[int, int]]:
+    """From one seq to another in parts of `step` seqs, or, where those would be more than `most`, of so many events.
+
+    In a table from before, a seq may be a time in microseconds: most parts would have nothing in them.
+    """
+    after, upto = bounds
+    by_seq = upto - after <= most * step
+    while after < upto:
+        end = min(after + step, upto) if by_seq else _nth(connection, events_table, (after, upto), step)
+        yield after, end
+        after = end
+
+
+def _nth(connection: dbapi.Connection, events_table: str, bounds: tuple[int, int], number: int) -> int:
+    """The seq of the so many-th event of a range; the end of the range when it has fewer."""
+    query = (
+        f"select seq from {qualified(events_table)} where seq > {int(bounds[0])} and seq <= {int(bounds[1])}"
+        f" order by seq offset {int(number) - 1} limit 1"
+    )
+    found = rows(connection, query)
+    return int(found[0]["seq"]) if found else bounds[1]
+
+
 def dropped_below(connection: dbapi.Connection, events_table: str) -> int:
     """Every seq below this one was dropped by retention, or is about to be; 1 when none was."""
     if not rows(connection, "select to_regclass('pipeline.retention') is not null as there")[0]["there"]:

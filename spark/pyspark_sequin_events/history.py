@@ -23,6 +23,7 @@ OURS: Mapping[str, str] = {
     "previous_record_pk": "string",
     "unchanged_columns": "array<string>",
     "transaction_annotations": "string",
+    "event_metadata": "string",
     "exact": "string",
 }
 """What every row begins with, before the columns of its table."""

@@ -133,6 +133,7 @@ def _ours(
         "previous_record_pk": previous_key,
         "unchanged_columns": unchanged,
         "transaction_annotations": "transaction_annotations::text",
+        "event_metadata": "metadata::text",
         "exact": exact,
     }
     return [f"{expression} as {name}" for name, expression in columns.items()]
@@ -202,7 +203,13 @@ def _previous_key(version: Version) -> str:
             for column in key
         ]
         before = "'[' || " + " || ',' || ".join(parts) + " || ']'"
-    return f"case when action = 'update' and changes ?| array[{names}] then {before} end"
+    return f"case when action = 'update' and changes ?| array[{names}] then {_bounded(before)} end"
+
+
+def _bounded(key: str) -> str:
+    """As record_pk has a key of more than 2,000 bytes."""
+    digest = "'sha256:' || encode(sha256(convert_to(k, 'UTF8')), 'hex')"
+    return f"(select case when octet_length(k) > 2000 then {digest} else k end from (select {key} as k) key)"
 
 
 def _key_text(version: Version, column: str, of: str, *, quoted: bool) -> str:

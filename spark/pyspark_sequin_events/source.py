@@ -20,6 +20,8 @@ from pyspark_sequin_events.reading import Read, batches
 
 ROWS_PER_PARTITION = 250_000
 """Seqs that one statement reads: a second or less each."""
+MOST_PARTITIONS = 10_000
+"""So many, and they are made by counting events: seqs of a table from before may be times."""
 OPTIONS = ("dsn", "events_table", "table", "version", "after", "upto", "rows_per_partition")
 
 
@@ -71,7 +73,9 @@ class SequinEvents(DataSource):
         step = self._number("rows_per_partition", ROWS_PER_PARTITION)
         if step < 1:
             raise ValueError("sequin_events: option rows_per_partition must be at least 1")
-        return _Reader(self._read(after, upto), step)
+        with self._database() as connection:
+            parts = list(catalog.ranges(connection, self._events_table, (after, upto), step, MOST_PARTITIONS))
+        return _Reader(self._read(after, upto), parts)
 
     def _read(self, after: int, upto: int) -> Read:
         if self._version is None or self._table is None:
@@ -119,14 +123,12 @@ class SequinEvents(DataSource):
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, read: Read, step: int) -> None:
+    def __init__(self, read: Read, parts: list[tuple[int, int]]) -> None:
         self._all = read
-        self._step = step
+        self._parts = parts
 
     def partitions(self) -> list[InputPartition]:
-        starts = range(self._all.after, self._all.upto, self._step)
-        ranges = [(start, min(start + self._step, self._all.upto)) for start in starts]
-        return [InputPartition(bounds) for bounds in ranges or [(0, 0)]]
+        return [InputPartition(bounds) for bounds in self._parts or [(0, 0)]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         after, upto = partition.value

@@ -24,6 +24,7 @@ from tests.fixtures.waiting import eventually
 README = (ROOT / "docs" / "examples" / "README.md").read_text()
 COMMANDS: list[str] = re.findall(r"^\$ (.*)$", README, re.MULTILINE)
 TOKEN = "s3cret+/token="
+pytestmark = pytest.mark.xdist_group("examples")  # one server, to which each adds
 ROWS = 30
 
 

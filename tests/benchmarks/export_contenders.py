@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from adbc_driver_postgresql import dbapi
+from export import MOST_RANGES
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from lake import changes, ledger, plan
@@ -52,7 +53,7 @@ class Contenders:
         """The change export as `pipeline export run` does it: plan, files, checksums, ledger, manifest."""
         with ledger.opened(self._dsn) as book, catalog.connect(self._dsn) as connection:
             lake = changes.open_lake(book, Folder(folder), EVENTS)
-            for bounds in changes.ranges(0, self._upto):
+            for bounds in catalog.ranges(connection, EVENTS, (0, self._upto), changes.RANGE_ROWS, MOST_RANGES):
                 changes.export(
                     self._spark,
                     lake,

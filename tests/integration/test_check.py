@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -216,3 +217,42 @@ def test_a_session_tells_a_pooler_by_its_process_number(findings: Check, monkeyp
     found = findings()
     assert found["pooler"].level == "warning"
     assert "pgbouncer" in found["pooler"].remedy
+
+
+def test_what_can_never_be_replicated_is_named_without_a_warning(findings: Check, source: psycopg.Connection) -> None:
+    source.execute(
+        "create table t (id int primary key); create unlogged table u (); create materialized view m as table t"
+    )
+    source.execute(
+        "create foreign data wrapper w; create server s foreign data wrapper w; create foreign table f () server s"
+    )
+    found = findings()
+    assert levels(found) == {}
+    assert found["tables"].text == "1 match, all with a replica identity"
+    assert found["not replicated"].text.endswith("foreign: public.f; materialized view: public.m; unlogged: public.u")
+    assert "not replicated" not in findings(tables="public.t")
+
+
+def test_routes_that_can_be_written(findings: Check) -> None:
+    routes = '[{"tables": ["public.a"], "events_table": "public.a_events"}]'
+    assert levels(findings(routes=routes)) == {"tables": "warning"} | levels(findings())
+    assert findings(routes=routes)["routes"].text == "1 to public.a_events"
+
+
+@pytest.mark.parametrize(
+    ("events_table", "tables", "level", "said"),
+    [
+        ("nowhere.events", "public.a", "error", "schema nowhere does not exist"),
+        ("pg_catalog.pg_class", "public.a", "error", "it has no column"),
+        ("public.a_events", "public.ab*", "warning", "route 2 never gets anything: route 1 comes first"),
+    ],
+)
+def test_routes_that_cannot_be_or_never_are(
+    findings: Check, events_table: str, tables: str, level: str, said: str, database_dsn: str
+) -> None:
+    first = {"tables": ["public.a*"], "events_table": "public.a_events"}
+    routes = json.dumps([first, {"tables": [tables], "actions": ["insert"], "events_table": events_table}])
+    found = check.run(load(database_dsn=database_dsn, routes=routes))
+    told = [finding for finding in found if finding.name == "routes" and said in finding.text]
+    assert [finding.level for finding in told] == [level]
+    assert all(finding.remedy for finding in told)

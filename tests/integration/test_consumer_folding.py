@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
 import psycopg
@@ -13,7 +14,7 @@ from pipeline import config as settings
 from pipeline.deliveries import consumers
 from pipeline.events import log as events_log
 from pipeline.events.log import EventsTable
-from pipeline.shuffle import folding
+from pipeline.shuffle import folding, routes
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.replicating import Replicating
 from tests.fixtures.staged import (
@@ -108,6 +109,26 @@ def test_q6_record_mode_delete_wins(cluster: Cluster, source_dsn: str, database_
             running.wait_for([(0, pk) for pk in "2111223"])
         items = {item.pk: (item.action, item.record) for item in client.receive()}
     assert items == {"1": ("delete", {"id": 1}), "2": ("delete", {"id": 2}), "3": ("update", {"id": 3, "v": "new"})}
+
+
+def test_a_key_longer_than_an_index_takes_as_text(cluster: Cluster, source_dsn: str, database_dsn: str, slot_name: str):
+    config = settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
+    with psycopg.connect(source_dsn, autocommit=True) as source, psycopg.connect(database_dsn, autocommit=True) as log:
+        source.execute("create table r (id int, k bytea, primary key (id, k))")
+        client = create(log)
+        with Replicating(config) as running:
+            running.wait_for([])
+            source.execute(
+                "insert into r select 1, string_agg(sha512(g::text::bytea), '') from generate_series(1, 40) g"
+            )
+            source.execute("update r set k = k || '\\x00'")
+            source.execute("update r set id = 2")
+            running.wait_for([(0, number) for number in "112"])
+            rows = log.execute("select record_pk, record ->> 'k' from public.sequin_events order by seq").fetchall()
+        items = {item.pk: item.action for item in client.receive()}
+    keys = [f'[{n},"\\{k}"]' for n, (_, k) in zip((1, 1, 2), rows, strict=True)]
+    assert [pk for pk, _ in rows] == [f"sha256:{sha256(key.encode()).hexdigest()}" for key in keys]
+    assert items == {rows[0][0]: "delete", rows[1][0]: "delete", rows[2][0]: "update"}
 
 
 def test_delete_then_insert_of_a_row_that_is_out_leaves_the_live_row(staged: Staged, client: Client):
@@ -284,7 +305,7 @@ def test_who_is_behind_is_caught_up_in_chunks(staged: Staged, monkeypatch: pytes
 def test_another_events_table_is_what_receivers_see(cluster: Cluster):
     with cluster.database("events", cluster.template) as dsn, psycopg.connect(dsn, autocommit=True) as log:
         for table in (EventsTable("public", "mine"), events_log.DEFAULT):
-            events_log.ensure_table(log, table)
+            routes.prepare(log, None, table, ())
             shown = log.execute("select pg_get_viewdef('pipeline.events'::regclass)").fetchone()
             assert shown is not None
             assert f"FROM {table.name}" in shown[0].replace("public.", "")

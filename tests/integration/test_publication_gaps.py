@@ -174,7 +174,7 @@ def fail(*_: object) -> None:
     raise InterruptedError
 
 
-def fail_after(original: Callable[..., None]) -> Callable[..., None]:
+def fail_after(original: Callable[..., object]) -> Callable[..., None]:
     def alter(*arguments: object) -> None:
         original(*arguments)
         raise InterruptedError

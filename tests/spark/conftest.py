@@ -12,6 +12,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from export import MOST_RANGES
 from pyspark.sql import SparkSession
 
 from lake import changes, ledger, plan
@@ -97,7 +98,8 @@ class Pipeline:
         with ledger.opened(self.dsn) as book, catalog.connect(self.dsn) as connection:
             lake = changes.open_lake(book, Folder(self.folder), EVENTS)
             head = catalog.head(connection, EVENTS)
-            for bounds in changes.ranges(book.exported_upto(lake.id), head, range_rows):
+            bounds_of_all = book.exported_upto(lake.id), head
+            for bounds in catalog.ranges(connection, EVENTS, bounds_of_all, range_rows, MOST_RANGES):
                 files += changes.export(
                     self._spark(),
                     lake,

@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -86,7 +86,7 @@ def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
     state = "ok" if outcome.failure is None else "FAILED"
     print(
         f"seed {outcome.seed}: {state} in {outcome.seconds:.1f} s, {outcome.transactions} transactions, "
-        f"{outcome.changes} changes; {record.in_short(outcome.hits)}",
+        f"{outcome.changes} changes; {record.in_short(outcome.hits)}; DDL {outcome.ddl}",
         flush=True,
     )
     if outcome.failure is not None:
@@ -107,7 +107,14 @@ def _summarize(done: Run, minutes: float) -> None:
     )
     for kind, count in sorted(done.hits.items()):
         print(f"  {kind:<20} {count:>4}")
+    _tabulate("DDL", done.ddl)
+    _tabulate("refused, or without anything to do it to", {name: n for name, n in done.deeds.items() if ":" in name})
+    _tabulate("changes of tables of every kind", done.kinds)
     print(f"failures: {', '.join(map(str, done.failed)) or 'none'}")
+
+
+def _tabulate(title: str, counts: Mapping[str, int]) -> None:
+    print(f"{title}: {', '.join(f'{name} {count}' for name, count in sorted(counts.items())) or 'none'}")
 
 
 def _version(rig: Rig) -> str:

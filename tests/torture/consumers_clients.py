@@ -153,7 +153,8 @@ def settle(
     if what == "ack":
         one.acked, one.acked_after = done, time.monotonic()
     elif what == "extend" and done:
-        one.until = ends
+        # Extended after it had expired: somebody may have received it meanwhile, in a transaction that was rolled back.
+        one.until = ends if time.monotonic() < previous else previous
     elif not done:
         one.until = min(previous, before)
     return done

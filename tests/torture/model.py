@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Literal, NamedTuple
 
 import psycopg
@@ -27,7 +26,7 @@ class Transaction:
 
 
 class Event(NamedTuple):
-    """A row of the log without its seq, as it must be and as it is."""
+    """A row of the log without its seq, as it must be."""
 
     xid: int
     commit_lsn: int
@@ -60,15 +59,21 @@ class Model:
         assert not strangers, f"the source holds transactions that no writer made: {sorted(strangers)}"
         return [self.transactions[number] for number in sorted(journal)]
 
-    def expected(self, journal: set[int], records: Sequence[CommitRecord]) -> Iterator[Event]:
-        """The log as it must be: whole transactions in the order of their commit records."""
+    def expected(
+        self, journal: set[int], records: Sequence[CommitRecord], witnessed: Mapping[int, list[Change]]
+    ) -> Iterator[Event]:
+        """The log as it must be: whole transactions in the order of their commit records.
+
+        `witnessed`: by xid, what comes after what a transaction's writer knows of (tests/torture/watching.py).
+        """
         by_xid = {transaction.xid: transaction for transaction in self.resolve(journal)}
         assert len(by_xid) == len(journal), "two committed transactions have one xid"
         missing = by_xid.keys() - {record.xid for record in records}
         assert not missing, f"committed, but without a commit record in the WAL: xid {sorted(missing)}"
         for record in records:
             if record.xid in by_xid:
-                for index, change in enumerate(by_xid[record.xid].changes):
+                changes = by_xid[record.xid].changes + witnessed.get(record.xid, [])
+                for index, change in enumerate(changes):
                     yield Event(record.xid, record.lsn, index, change)
 
 
@@ -83,46 +88,5 @@ def change_of(effect: Effect, row: Sequence[str | None]) -> Change:
     values = dict(zip(effect.columns, row, strict=True))
     key = [values[column] for column in effect.key]
     unchanged = tuple(column for column in effect.kept if len(values[column] or "") >= TOASTED)
-    for column in unchanged:
-        del values[column]
     text = f"[{','.join(map(str, key))}]" if len(key) > 1 else "".join(map(str, key))
     return Change(effect.table, effect.action, text, values, unchanged)
-
-
-def read_log(database: psycopg.Connection, table: str = "public.sequin_events") -> Iterator[Event]:
-    """Every event by seq."""
-    query = f"""
-        select xid, commit_lsn, commit_idx, source_table_schema || '.' || source_table_name, action, record_pk,
-            coalesce((select json_object_agg(key, value) from jsonb_each_text(record)), '{{}}'),
-            coalesce(unchanged_columns, '{{}}')
-        from {table} order by seq"""
-    for xid, commit_lsn, commit_idx, where, action, key, values, unchanged in database.execute(query):
-        yield Event(xid, commit_lsn, commit_idx, Change(where, action, key, values, tuple(unchanged)))
-
-
-def first_difference(events: Iterable[Event], expected: Iterable[Event]) -> str | None:
-    """Where the log is not the model, in words; None when they are equal."""
-    before: Event | None = None
-    for place, (event, wanted) in enumerate(zip_longest(events, expected), 1):
-        if event != wanted:
-            return (
-                f"event {place} differs\n  the log has       {show(event)}\n  the source wrote  {show(wanted)}"
-                f"\n  both have before  {show(before)}"
-            )
-        before = event
-    return None
-
-
-def show(event: Event | None) -> str:
-    """One line, long values cut."""
-    if event is None:
-        return "nothing"
-    change = event.change
-    values = {
-        name: value if len(value or "") < 60 else f"{(value or '')[:50]}…" for name, value in change.values.items()
-    }
-    lsn = f"{event.commit_lsn >> 32:X}/{event.commit_lsn & 0xFFFFFFFF:X}"
-    unchanged = f" unchanged {', '.join(change.unchanged)}" if change.unchanged else ""
-    return (
-        f"xid {event.xid} at {lsn} #{event.commit_idx} {change.action} {change.table} {change.key} {values}{unchanged}"
-    )

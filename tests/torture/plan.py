@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -18,19 +18,51 @@ Kind = Literal[
     "prepare",
     "commit prepared",
     "rollback prepared",
+    "deed",
+    "outside",
 ]
+_NAMED: Mapping[Kind, str] = {"begin": ";", "deed": ":", "outside": ":"}
 SHOWN = 150
 """Characters of a statement that are printed."""
 
 
+@dataclass(frozen=True)
+class Kinds:
+    """How columns are to be compared: oids of their types by name; those over `json` and jsonb by their text."""
+
+    types: dict[str, int]
+    json: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Which row a change is of: its table, its key `before`, and by column the number that renaming does not change.
+
+    In one `era` of a table, what the log has of a row's columns still says what they hold.
+    """
+
+    table: int
+    era: int
+    before: str | None
+    numbers: dict[str, int]
+
+
 class Change(NamedTuple):
-    """One change. `values`: a row's columns as text, of a delete only what the WAL has; `unchanged`: left out of it."""
+    """One change. `values`: a row's columns as text, of a delete only what the WAL has.
+
+    `unchanged`: those of them that the WAL may lack. `changes`: old values of changed columns, None: not looked at.
+    `also`: names of the table that do no harm here.
+    """
 
     table: str
     action: str
     key: str
     values: Values
     unchanged: tuple[str, ...] = ()
+    changes: Values | None = None
+    kinds: Kinds | None = None
+    also: frozenset[str] = frozenset()
+    row: Row | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +84,7 @@ class Step:
     """One statement of a transaction on one connection.
 
     `effect` is for what it returns, `changes` are what it makes in any case; neither: nothing that is published.
+    A `deed` is named by what is to be done to which of the odd tables, `outside` is one between two transactions.
     `data` is what follows a COPY. `name` is a savepoint's or a prepared transaction's.
     """
 
@@ -66,8 +99,8 @@ class Step:
 
     def __str__(self) -> str:
         text = " ".join(self.sql.split())
-        if self.kind == "begin":
-            text = f"begin; {text}"
+        if self.kind in _NAMED:
+            text = f"{self.kind}{_NAMED[self.kind]} {text}"
         if len(text) > SHOWN:
             text = text[: SHOWN - 1] + "…"
         rows = f"  ({self.data.count(chr(10))} rows)" if self.data else ""

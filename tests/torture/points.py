@@ -18,7 +18,7 @@ LARGE = 5 * acts.BATCH
 
 _STORED, _CLAIMED, _MOVED_ON = "Progress and segment of a batch", "Become the writer", "Move the position past"
 _DURABLY = "synchronous_commit = on"
-_MOVED, _EMPTIED = "whole transactions become events", "truncate only"
+_MOVED, _EMPTIED = "Staged rows become events, under", "truncate only"
 _COMMIT, _INSERT_RELATION, _FIRST = "^COMMIT", "insert into pipeline.relations", "The first position of a source"
 
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.torture.deeds_shapes import OUTSIDE, SHAPE_DEEDS
 from tests.torture.seeds import Outcome
 
 FILE = Path(__file__).parents[2] / "docs" / "torture.md"
-COLUMNS = ("date", "Postgres", "minutes", "seeds", "transactions", "changes", "faults that hit", "failures")
+COLUMNS = ("date", "Postgres", "minutes", "seeds", "transactions", "changes", "DDL", "faults that hit", "failures")
+DDL = frozenset((*SHAPE_DEEDS, *OUTSIDE))
 _ROW = re.compile(r"^\| (?P<date>[\d-]+) \| (?P<major>\d+)[.\d]* \| [\d.]+ \| (?P<first>\d+) to (?P<last>\d+) \|")
 
 
@@ -28,6 +30,8 @@ class Run:
     changes: int = 0
     hits: Counter[str] = field(default_factory=Counter)
     failed: list[int] = field(default_factory=list)
+    deeds: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
 
     def add(self, outcome: Outcome) -> None:
         """Count a seed in."""
@@ -36,15 +40,23 @@ class Run:
         self.transactions += outcome.transactions
         self.changes += outcome.changes
         self.hits += outcome.hits
+        self.deeds += outcome.deeds
+        self.kinds += outcome.kinds
         if outcome.failure is not None:
             self.failed.append(outcome.seed)
+
+    @property
+    def ddl(self) -> Counter[str]:
+        """How often each kind of DDL was done; what was refused is not in it."""
+        return Counter({name: count for name, count in self.deeds.items() if name in DDL})
 
     def row(self, minutes: float, day: str) -> str:
         """As a line of the table."""
         seeds = f"{self.first} to {self.first + self.seeds - 1}"
         failures = "none" if not self.failed else f"{len(self.failed)}: seed {', '.join(map(str, self.failed))}"
         cells = (day, self.version, f"{minutes:.0f}", seeds, f"{self.transactions:,}", f"{self.changes:,}")
-        return f"| {' | '.join((*cells, in_short(self.hits), failures))} |"
+        ddl = f"{self.ddl.total():,} of {len(self.ddl)} kinds"
+        return f"| {' | '.join((*cells, ddl, in_short(self.hits), failures))} |"
 
 
 def in_short(hits: Mapping[str, int]) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pipeline.embedded import Server
@@ -219,5 +220,8 @@ class Scene:
             node.proxy.thaw()
         for server in self.servers:
             server.close()
+        with suppress(psycopg.OperationalError), self.source() as source:  # what a failed run has left prepared
+            for (name,) in source.execute("select gid from pg_prepared_xacts where database = current_database()"):
+                source.execute(sql.SQL("rollback prepared {}").format(name))
         self.rig.log.cluster.drop(self.log_name)
         self.rig.source.cluster.drop(self.source_name)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from tests.torture.kinds import SCHEMAS
 from tests.torture.plan import Change, Effect, Step
 
 LANES = 4
 """Connections that write."""
 TOASTED = 3_000
 """Characters that never stay in the row: an update that leaves them alone has no such value in the WAL."""
-PUBLISHED = "public.*"
+PUBLISHED = f"public.*,{SCHEMAS}.*"
 """PIPELINE_TABLES of the server: the schema `private` is not published."""
 
 _COMMON = """

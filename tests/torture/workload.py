@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
+from tests.torture.kinds import ODD_LANES
 from tests.torture.lane import LanePlanner
+from tests.torture.odd_lane import OddLanePlanner
 from tests.torture.plan import Fault, Item, Plan, Step
 from tests.torture.statements import LANES
+
+Lane = LanePlanner | OddLanePlanner
 
 TRANSACTIONS = 235
 """A few more than the 200 of a seed: those that a crash interrupts do not count."""
@@ -19,6 +24,10 @@ LARGE_ONE_IN = 3
 """One seed of so many has a transaction that spans several staging segments of 2,000 rows."""
 SLOW_ONE_IN = 2
 """One seed of so many has a fault that takes its time."""
+ODD_NOT_IN = 4
+"""One seed of so many leaves the odd tables, and DDL, alone."""
+OUTSIDE_SHARE = 0.04
+"""How often a connection to odd tables does something between two transactions."""
 _FIRST_FAULT, _LAST_FAULT = 0.05, 0.85
 
 
@@ -35,11 +44,19 @@ class FaultKind:
 
 
 def make(
-    seed: int, kinds: Mapping[str, FaultKind], transactions: int = TRANSACTIONS, quick_faults: int = FAULTS
+    seed: int,
+    kinds: Mapping[str, FaultKind],
+    transactions: int = TRANSACTIONS,
+    quick_faults: int = FAULTS,
+    *,
+    odd: bool | None = None,
 ) -> Plan:
-    """At least 200 transactions and 2,000 changes. Equal arguments give equal plans."""
+    """At least 200 transactions and 2,000 changes. Equal arguments give equal plans.
+
+    `odd`: whether tables of every kind and DDL take part; by default the seed decides.
+    """
     chance = random.Random(seed)
-    items: list[Item] = list(_interleaved(chance, transactions))
+    items: list[Item] = list(_interleaved(chance, transactions, odd=seed % ODD_NOT_IN != 0 if odd is None else odd))
     faults = _faults(seed, chance, kinds, quick_faults)
     places = sorted(chance.randint(int(len(items) * _FIRST_FAULT), int(len(items) * _LAST_FAULT)) for _ in faults)
     if len(places) > 1 and chance.random() < 0.5:  # two at once
@@ -68,25 +85,42 @@ def _turn(names: list[str], seed: int, how_many: int) -> list[str]:
     return chosen
 
 
-def _interleaved(chance: random.Random, transactions: int) -> list[Step]:
+def _interleaved(chance: random.Random, transactions: int, *, odd: bool) -> list[Step]:
     numbers = count(1)
-    lanes = [LanePlanner(number, chance, lambda: next(numbers)) for number in range(1, LANES + 1)]
-    begun, steps = 0, []
-    large_at = chance.randrange(transactions) if chance.randrange(LARGE_ONE_IN) == 0 else -1
+    lanes: list[Lane] = [LanePlanner(number, chance, lambda: next(numbers)) for number in range(1, LANES + 1)]
+    if odd:
+        lanes += [OddLanePlanner(number, chance, lambda: next(numbers)) for number in ODD_LANES]
+    steps: list[Step] = []
+    large_at = chance.randrange(transactions) if chance.randrange(LARGE_ONE_IN) == 0 else transactions
+    begun = 0
     while begun < transactions:
         lane = chance.choice(lanes)
-        waiting = [(other, prepared) for other in lanes for prepared in other.prepared]
-        if not lane.idle:
-            steps.append(lane.next())
-        elif waiting and chance.random() < 0.2:
-            owner, prepared = chance.choice(waiting)
-            steps.append(owner.resolve(prepared, lane.number))
-        else:
-            begun += 1
-            steps += lane.large() if begun == large_at else [lane.begin()]
+        large = begun >= large_at
+        new = [lane.next()] if not lane.idle else _between(chance, lane, lanes, large=large)
+        begun += any(step.kind == "begin" for step in new)
+        if large and len(new) > 1:
+            large_at = transactions
+        steps += new
     for lane in lanes:
         while not lane.idle:
             steps.append(lane.next())
     for lane in lanes:
-        steps += [lane.resolve(prepared, lane.number) for prepared in list(lane.prepared)]
+        steps += [resolve(lane.number) for resolve in _resolving(lane)]
     return steps
+
+
+def _between(chance: random.Random, lane: Lane, lanes: Sequence[Lane], *, large: bool) -> list[Step]:
+    """What a connection does that has no transaction open."""
+    waiting = [resolve for other in lanes for resolve in _resolving(other)]
+    if waiting and chance.random() < 0.2:
+        return [chance.choice(waiting)(lane.number)]
+    if isinstance(lane, LanePlanner):
+        return lane.large() if large else [lane.begin()]
+    return [lane.outside() if chance.random() < OUTSIDE_SHARE else lane.begin()]
+
+
+def _resolving(lane: Lane) -> list[Callable[[int], Step]]:
+    """What ends each of its prepared transactions, on a connection of this number."""
+    if isinstance(lane, OddLanePlanner):
+        return [partial(lane.resolve, prepared) for prepared in lane.prepared]
+    return [partial(lane.resolve, prepared) for prepared in lane.prepared]

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from types import TracebackType
 
 import psycopg
 
+from tests.torture.kinds import ODD_LANES
 from tests.torture.model import Model, Transaction, change_of
+from tests.torture.odd_hand import SESSION as ODD_SESSION
+from tests.torture.odd_hand import OddHand
 from tests.torture.plan import Change, Step
 from tests.torture.statements import LANES
 
 BACK_WITHIN = 60.0
 """Seconds that a crashed source gets to come back."""
 _SESSION = "-c TimeZone=UTC -c DateStyle=ISO -c lock_timeout=30s"
+_ASYNCHRONOUS = (LANES, max(ODD_LANES))
 _DEAD = ("57P01", "57P02", "57P03", "08000", "08003", "08006")
 
 
 class Crew:
     """All connections. Steps of different ones run at the same time; those of one run in the order given."""
 
-    def __init__(self, dsn: str, model: Model, connections: int = LANES) -> None:
-        self._lanes = {number: _Lane(dsn, model, number) for number in range(1, connections + 1)}
+    def __init__(self, dsn: str, model: Model, tally: Counter[str]) -> None:
+        """`tally`: what was done to the odd tables."""
+        numbers = (*range(1, LANES + 1), *ODD_LANES)
+        self._lanes = {number: _Lane(dsn, model, number, OddHand(tally)) for number in numbers}
         self._running: dict[int, Future[None]] = {}
         self._prepared_by: dict[int, int] = {}
-        self._pool = ThreadPoolExecutor(connections, "writer")
+        self._pool = ThreadPoolExecutor(len(numbers), "writer")
 
     def __enter__(self) -> Crew:
         return self
@@ -59,11 +67,14 @@ class Crew:
 class _Lane:
     """One connection. A transaction that a crash took is left, the next one begins on a new connection."""
 
-    def __init__(self, dsn: str, model: Model, number: int) -> None:
+    def __init__(self, dsn: str, model: Model, number: int, hand: OddHand) -> None:
         self._dsn = dsn
         self._model = model
+        self._hand = hand
+        self._odd = number in ODD_LANES
+        self._options = f"{_SESSION} {ODD_SESSION}" if self._odd else _SESSION
         # A commit that is not waited for may be lost by a crash, and then its events must not be there either.
-        self._synchronous = number != LANES
+        self._synchronous = number not in _ASYNCHRONOUS
         self._connection: psycopg.Connection | None = None
         self._open: Transaction | None = None
         self._savepoints: list[tuple[str, int]] = []
@@ -78,6 +89,8 @@ class _Lane:
             self._begin(step)
         elif step.kind in ("commit prepared", "rollback prepared"):
             self._resolve(step)
+        elif step.kind == "outside":
+            self._outside(step)
         elif self._open is not None and self._open.number == step.transaction:
             self._continue(step, self._open)
 
@@ -102,6 +115,8 @@ class _Lane:
                 self._end(step, transaction)
             elif step.kind == "change":
                 self._change(step, transaction)
+            elif step.kind == "deed":
+                self._hand.deed(self._connected(), step.sql)
             else:
                 self._savepoint(step, transaction)
         except psycopg.Error as error:
@@ -131,11 +146,22 @@ class _Lane:
             del transaction.changes[self._savepoints[at][1] :]
         del self._savepoints[at + (step.kind == "rollback to") :]
 
+    def _outside(self, step: Step) -> None:
+        try:
+            self._hand.outside(self._connected(), step.sql)
+        except psycopg.Error as error:
+            self._lost(error)
+
     def _end(self, step: Step, transaction: Transaction) -> None:
+        if self._odd and step.kind != "rollback" and not self._hand.settle(self._connected()):
+            step = replace(step, kind="rollback", sql="rollback")
         # If the connection is lost now, the source alone knows; a transaction that was prepared may be, or may not be.
         transaction.fate = "prepared" if step.kind == "prepare" else "unknown"
         self._open = None
-        self._connected().execute(step.sql)
+        try:
+            self._connected().execute(step.sql)
+        except psycopg.errors.FeatureNotSupported:  # it has touched a temporary table: nothing can prepare it
+            self._connected().execute("rollback")
         if step.kind == "rollback":
             transaction.fate = "rolled back"
         elif step.kind == "commit" and self._synchronous:
@@ -167,7 +193,7 @@ class _Lane:
             deadline = time.monotonic() + BACK_WITHIN
             while self._connection is None:
                 try:
-                    self._connection = psycopg.connect(self._dsn, autocommit=True, options=_SESSION)
+                    self._connection = psycopg.connect(self._dsn, autocommit=True, options=self._options)
                 except psycopg.OperationalError:
                     if time.monotonic() > deadline:
                         raise TimeoutError(f"the source was not back within {BACK_WITHIN:.0f} s") from None

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.wal import encoding
-from pipeline.wal.encoding import JSON, JSONB, RowEncoder
-from pipeline.wal.messages import UNCHANGED
+from pipeline.wal import encoding, jsonb
+from pipeline.wal.encoding import CHAR, JSON, JSONB, RowEncoder
+from pipeline.wal.messages import UNCHANGED, Row
 
 BOOL, INT4, INT8, TEXT, NUMERIC, FLOAT8, TIMESTAMPTZ, INT4_ARRAY = 16, 23, 20, 25, 1700, 701, 1184, 1007
+CHAR_ARRAY = 1002
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_any_text_is_a_json_string_of_itself(value: str) -> None:
     ],
 )
 def test_json_that_jsonb_refuses(text: bytes) -> None:
-    assert not encoding.jsonb_accepts(text)
+    assert not jsonb.jsonb_accepts(text)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_json_that_jsonb_refuses(text: bytes) -> None:
     ],
 )
 def test_json_that_jsonb_takes(text: bytes) -> None:
-    assert encoding.jsonb_accepts(text)
+    assert jsonb.jsonb_accepts(text)
 
 
 def test_a_row() -> None:
@@ -89,6 +91,13 @@ def test_a_row() -> None:
 def test_a_key_of_several_columns_is_an_array_in_the_order_given() -> None:
     encoder = RowEncoder([("b", TEXT), ("x", TEXT), ("a", INT4)], [2, 0])
     assert encoder.encode([b"k,1", b"-", b"5"]).record_pk == b'[5,"k,1"]'
+
+
+@pytest.mark.parametrize("length", [2_000, 2_001])
+def test_a_long_key_is_its_digest(length: int) -> None:
+    key = b"\xc3\xa9" * (length // 2) + b"x" * (length % 2)
+    digest = b"sha256:" + sha256(key).hexdigest().encode()
+    assert RowEncoder([("a", TEXT)], [0]).encode([key]).record_pk == (key if length == 2_000 else digest)
 
 
 def test_no_key_and_no_columns() -> None:
@@ -122,6 +131,32 @@ def test_exact_keeps_json_texts_and_json_null() -> None:
     encoder = RowEncoder([("j", JSON), ("b", JSONB), ("n", JSONB)], [])
     assert json.loads(encoder.encode([b'{"a":1}', b"null", b"{}"]).exact or b"") == {"j": '{"a":1}', "b": "null"}
     assert encoder.encode([None, b"{}", None]).exact is None
+
+
+def test_exact_keeps_a_json_null_of_an_old_key() -> None:
+    encoder = RowEncoder([("k", JSONB), ("v", JSONB)], [0])
+    assert encoder.encode_present([b"null", None]) == (b"null", b'{"k":null}', b'{"k":"null"}', None)
+    assert encoder.encode_present([b"{}", None]).exact is None
+
+
+def test_jsonb_that_is_nested_too_deep_is_a_string_and_in_exact() -> None:
+    deep, new = b"[" * 30_000 + b"]" * 30_000, b"\0\1t\0\0\xea\x60"
+    encoder = RowEncoder([("d", JSONB)], [])
+    assert encoder.encode_tuple(new + deep, 0) is None, "left to encode"
+    encoded = encoder.encode([deep])
+    assert json.loads(encoded.record) == json.loads(encoded.exact or b"") == {"d": deep.decode()}
+
+
+def test_bytes_that_are_no_text_are_written_as_newer_versions_print_them() -> None:
+    """Only `"char"` of Postgres 14 has them."""
+    encoder = RowEncoder([("c", CHAR), ("many", CHAR_ARRAY), ("t", TEXT)], [0])
+    row: Row = [b"\xc3", b"{a,\x80}", "ä".encode()]
+    expected = {"c": "\\303", "many": "{a,\\\\200}", "t": "ä"}
+    encoded = encoder.encode(row)
+    assert (encoded.record_pk, json.loads(encoded.record)) == (b"\\303", expected)
+    assert json.loads(encoder.encode([*row[:2], UNCHANGED], row).record) == expected
+    assert encoder.encode_present(row).record_pk == b"\\303"
+    assert json.loads(encoder.changes(row, [b"a", None, None], full=True)) == expected
 
 
 def test_message_contents() -> None:

@@ -105,11 +105,11 @@ def test_the_schedule_role_plans_an_export() -> None:
 
 
 def test_no_export_is_planned_when_they_are_off() -> None:
-    assert jobs(export_schedule="off") == {"sample", "publish_new_tables"}
+    assert jobs(export_schedule="off") == {"sample", "publish_new_tables", "indexes"}
 
 
 def test_no_export_is_planned_without_the_extra(no_extra: None) -> None:
-    assert jobs() == {"sample", "publish_new_tables"}
+    assert jobs() == {"sample", "publish_new_tables", "indexes"}
 
 
 def test_progress_of_a_run() -> None:

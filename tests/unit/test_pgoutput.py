@@ -117,3 +117,4 @@ def test_keepalive() -> None:
 def test_status_reports_confirmed_as_flushed_and_applied() -> None:
     data = pgoutput.encode_status(30, 20, 10)
     assert data == b"r" + struct.pack(">QQQqB", 30, 20, 20, 10, 0)
+    assert pgoutput.encode_status(30, 20, 10, ask=True) == data[:-1] + b"\1"

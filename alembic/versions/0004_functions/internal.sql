@@ -99,7 +99,9 @@ as $$
     select i.* from unnest(items) i
     on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
     set state = 'dead', ack_id = null, visible_at = null, delivered_group = null,
-        event = coalesce(r.event, (select to_jsonb(e) from pipeline.events e where e.seq = r.seq))
+        event = coalesce(r.event, (
+            select to_jsonb(e) from pipeline.events e where e.seq = r.seq
+            order by (e.source_table_oid = r.source_table_oid and e.record_pk = r.record_pk) desc limit 1))
 $$;
 
 create function pipeline.release_expired(consumer pipeline.consumers) returns void

@@ -113,7 +113,9 @@ begin
             e.committed_at, h.deliveries
         from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h
         cross join lateral (
-            (select * from pipeline.events e where e.seq = h.seq and h.event is null limit 1)
+            -- A table from before may have one seq several times.
+            (select * from pipeline.events e where e.seq = h.seq and h.event is null
+            order by (e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk) desc limit 1)
             union all
             select * from jsonb_populate_record(null::pipeline.events, h.event) where h.event is not null
         ) e

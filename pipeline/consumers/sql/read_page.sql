@@ -13,9 +13,11 @@ with bounds as materialized (
             or e.source_table_schema || '.' || e.source_table_name like any (%(tables)s::text[]))
         and (cardinality(%(actions)s::text[]) = 0 or e.action = any (%(actions)s::text[]))
     order by e.seq
-    limit %(rows)s
+    fetch first (%(rows)s) rows with ties
 ), sized as (
-    select page.*, sum(octet_length(event)) over (order by seq) - octet_length(event) as before,
+    -- Events of one seq, as tables from before have them, are cut nowhere.
+    select page.*, coalesce(sum(octet_length(event)) over (
+            order by seq groups between unbounded preceding and 1 preceding), 0) as before,
         count(*) over () as found
     from page
 )

@@ -22,6 +22,9 @@ with clock as materialized (
             or root.table_schema || '.' || root.table_name like any (%(patterns)s))
         and (%(actions)s::text[] = '{{}}' or e.action = any (%(actions)s)
             or e.action = 'update' and e.changes is not null and 'delete' = any (%(actions)s))
+        -- What only holds a place says nothing of the row; what was retried too late says nothing new.
+        and (e.metadata is null or not (
+            e.metadata ? 'parked' and e.action in ('insert', 'update') or e.metadata ? 'outdated'))
 ), forms as materialized (
     -- What was the key of a table, from where to where.
     select r.source_id, r.epoch, r.table_oid, r.key_columns, r.columns, r.from_lsn, r.from_idx,
@@ -55,7 +58,7 @@ with clock as materialized (
     ) was
     cross join lateral (
         select (case when count(*) = 1 then min(part.plain) else '[' || string_agg(part.json, ',' order by n) || ']' end)
-                collate "C" as record_pk,
+                collate "C" as key,
             jsonb_object_agg(name, was.record -> name) as record,
             case when %(group_by)s::text[] is not null and was.record ?& %(group_by)s then (
                 select jsonb_agg(was.record -> c order by o)::text from unnest(%(group_by)s) with ordinality g (c, o)
@@ -82,6 +85,11 @@ with clock as materialized (
                     when type_oid = 3802 then (was.record -> name)::text
                     else was.record ->> name end as plain
         ) part
+    ) whole
+    cross join lateral (
+        -- As record_pk is written: of a long key the digest.
+        select whole.record, whole.group_id, (case when octet_length(whole.key) > 2000
+            then 'sha256:' || encode(sha256(convert_to(whole.key, 'UTF8')), 'hex') else whole.key end) collate "C" as record_pk
     ) old
     where old.record_pk <> k.record_pk and (%(actions)s::text[] = '{{}}' or 'delete' = any (%(actions)s))
     union all

@@ -1,4 +1,5 @@
--- Partitions of an events table in order of seq; one that is being detached is not in it any more.
+-- Partitions of an events table in order of seq; one that is being detached is not in it any more. A table from before
+-- may be partitioned by something else: then it has none that are told apart by seq.
 select c.oid::bigint as oid, n.nspname as schema, c.relname as name,
     coalesce(substring(b.text from 'FROM \(''(\d+)''\)')::bigint, 0) as lower,
     coalesce(substring(b.text from 'TO \(''(\d+)''\)')::bigint, 9223372036854775807) as upper
@@ -7,4 +8,5 @@ join pg_class c on c.oid = i.inhrelid
 join pg_namespace n on n.oid = c.relnamespace
 cross join lateral (select pg_get_expr(c.relpartbound, c.oid) as text) b
 where i.inhparent = %(table)s::regclass and not i.inhdetachpending
+    and pg_get_partkeydef(%(table)s::regclass) = 'RANGE (seq)'
 order by 4

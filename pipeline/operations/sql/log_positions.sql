@@ -7,6 +7,7 @@ select 'consumer' as kind, c.name, c.state = 'paused' as paused,
     ) end as position
 from pipeline.consumers c
 left join pipeline.consumer_progress p on p.consumer_id = c.id
+where %(default)s
 union all
 select 'lake', l.directory, false, greatest(
     coalesce((select max(e.upto_seq) from pipeline.exports e where e.lake_id = l.id and e.state = 'committed'), 0),

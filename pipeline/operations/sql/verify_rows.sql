@@ -24,11 +24,13 @@ from (
             lag(committed_at, 1, %(committed_at)s::timestamptz) over by_seq as before_committed_at,
             lag(annotated, 1, %(annotated)s::boolean) over by_seq as before_annotated
         from (
+            -- A letter that was retried stands where it was retried, not where it belongs.
             select seq, source_epoch, commit_lsn, commit_idx, xid, committed_at,
                 transaction_annotations is not null as annotated
             from {events}
             where source_database_id = %(source)s and seq > %(after)s and seq <= %(head)s
-            order by seq limit %(limit)s
+                and (metadata is null or not metadata ? 'retried')
+            order by seq fetch first (%(limit)s) rows with ties
         ) next
         window by_seq as (order by seq)
     ) paired

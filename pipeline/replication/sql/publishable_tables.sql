@@ -1,38 +1,54 @@
--- Tables that can be published, each to be listed once: plain tables, leaves with a key of their own, partition roots.
-with class as (
-    select c.oid, c.relkind, c.relispartition, n.nspname, c.relname,
-        coalesce(pg_partition_root(c.oid), c.oid) as root,
+-- Tables that can be published, with the partitioned tables they are part of, and whether updates and deletes can be.
+-- Partitions are listed beside their roots: so one that is detached stays published, and one that comes is at once.
+with published as (
+    select coalesce(
+        (select to_jsonb(p) ->> 'pubgencols' = 's' from pg_catalog.pg_publication p where p.pubname = %(publication)s),
+        current_setting('server_version_num')::int >= 180000) as stored
+), class as (
+    select c.oid, c.relkind, c.relpersistence, c.relowner, c.relnamespace, n.nspname, c.relname,
+        case when c.relispartition then array(select a.relid::oid
+            from pg_catalog.pg_partition_ancestors(c.oid) with ordinality a(relid, step) order by a.step)
+            else array[c.oid] end as line,
         -- As RelationGetReplicaIndex: a deferrable primary key identifies nothing.
         -- A partition that comes later inherits a primary key, but no replica identity.
         case (case when c.relkind = 'p' then 'd' else c.relreplident end)
             when 'f' then true
-            when 'd' then exists (select from pg_index i
+            when 'd' then exists (select from pg_catalog.pg_index i
                 where i.indrelid = c.oid and i.indisprimary and i.indimmediate and i.indisvalid)
-            when 'i' then exists (select from pg_index i
+            when 'i' then exists (select from pg_catalog.pg_index i
                 where i.indrelid = c.oid and i.indisreplident and i.indimmediate and i.indisvalid)
             else false
-        end as keyed,
-        -- From 18 on an identity with an unpublished generated column makes updates fail.
-        exists (select from pg_attribute a join pg_index i on i.indrelid = a.attrelid
-            where a.attrelid = c.oid and a.attgenerated <> '' and a.attnum = any(i.indkey::int2[])
-                and case c.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident else false end
-        ) or (c.relreplident = 'f' and exists (select from pg_attribute a
-            where a.attrelid = c.oid and a.attgenerated <> '' and not a.attisdropped)
-            and current_setting('server_version_num')::int >= 180000) as generated_key
-    from pg_class c join pg_namespace n on n.oid = c.relnamespace
-    where c.relkind in ('r', 'p') and c.relpersistence = 'p'
+        end
+        -- From 18 on an identity with an unpublished generated column makes updates fail; before, it is not sent whole.
+        and not exists (select from pg_catalog.pg_attribute a
+            where a.attrelid = c.oid and a.attgenerated <> '' and not a.attisdropped
+                and not (published.stored and a.attgenerated = 's')
+                and case c.relreplident
+                    when 'f' then current_setting('server_version_num')::int >= 180000
+                    else exists (select from pg_catalog.pg_index i
+                        where i.indrelid = c.oid and a.attnum = any((i.indkey::int2[])[:i.indnkeyatts - 1])
+                            and case c.relreplident when 'd' then i.indisprimary else i.indisreplident end)
+                end) as keyed
+    from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace cross join published
+    where c.relkind in ('r', 'p') and c.relpersistence <> 't' and c.oid >= 16384
         and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
-        and c.oid >= 16384
 ), tree as (
-    select root, bool_and(keyed and not generated_key) as keyed
-    from class group by root
+    select part.oid, bool_and(class.keyed) as keyed
+    from class cross join lateral unnest(class.line) part(oid)
+    group by part.oid
 )
-select c.oid::bigint as oid, c.nspname::text as schema, c.relname::text as name,
-    r.nspname::text as root_schema, r.relname::text as root_name,
-    case when c.oid = c.root then t.keyed else c.keyed and not c.generated_key end as keyed
+select c.oid::bigint as oid, c.nspname::text as schema, c.relname::text as name, c.relkind = 'p' as partitioned, t.keyed,
+    not c.keyed and coalesce(parent.keyed, true) as lacks_key,
+    pg_catalog.pg_has_role(c.relowner, 'USAGE') and pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE') as owned,
+    c.line::bigint[] as line, above.names, above.schemas
 from class c
-join class r on r.oid = c.root
-join tree t on t.root = c.root
-where c.oid = c.root
-    or (c.relkind = 'r' and not t.keyed and c.keyed and not c.generated_key)
+join tree t on t.oid = c.oid
+left join class parent on parent.oid = c.line[2]
+cross join lateral (
+    select array_agg(n.nspname || '.' || a.relname order by l.step) as names,
+        array_agg(n.oid::bigint order by l.step) as schemas
+    from unnest(c.line) with ordinality l(oid, step)
+    join pg_catalog.pg_class a on a.oid = l.oid join pg_catalog.pg_namespace n on n.oid = a.relnamespace
+) above
+where c.relpersistence = 'p'
 order by c.nspname, c.relname

@@ -1,11 +1,10 @@
--- A segment's whole transactions become events. Ordinals follow (commit_lsn, commit_idx) without gaps, so seq does too,
--- and nothing has to be sorted.
+-- Staged rows become events, under the seqs that they come with; but for those that lack unchanged values.
 insert into {events} (
     seq, source_database_id, source_epoch, commit_lsn, commit_idx, xid,
     source_table_oid, source_table_schema, source_table_name,
-    record_pk, record, changes, exact, action, unchanged_columns, transaction_annotations, committed_at)
+    record_pk, record, changes, exact, action, unchanged_columns, transaction_annotations, metadata, committed_at)
 select
-    w.ordinal + %(offset)s, %(source)s, %(epoch)s, w.commit_lsn, w.commit_idx, w.xid,
+    w.seq, %(source)s, %(epoch)s, w.commit_lsn, w.commit_idx, w.xid,
     case when w.action = 'truncate' then r.relation_oid else r.table_oid end,
     case when w.action = 'truncate' then r.relation_schema else r.table_schema end,
     case when w.action = 'truncate' then r.relation_name else r.table_name end,
@@ -16,9 +15,7 @@ select
         where (w.record::jsonb -> e.key)::text is distinct from e.value
             or w.record::jsonb -> e.key = 'null'::jsonb
     ) end,
-    w.action,
-    case when w.unchanged_columns is not null
-        then array(select jsonb_array_elements_text(w.unchanged_columns::jsonb)) end,
-    w.transaction_annotations::jsonb, w.committed_at
-from only {segment} w join pipeline.relations r on r.id = w.relation_id
-where w.commit_lsn > %(after)s and w.commit_lsn <= %(upto)s
+    w.action, null,
+    w.transaction_annotations::jsonb, w.metadata::jsonb, w.committed_at
+from {rows} w join pipeline.relations r on r.id = w.relation_id
+where w.unchanged_columns is null

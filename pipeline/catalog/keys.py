@@ -1,0 +1,65 @@
+"""Which columns are the key of a table, and in which order, told by their numbers: names change. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline.catalog.relations import TableForm
+from pipeline.wal.messages import Relation
+
+FULL = "f"
+
+
+def key_columns(
+    relation: Relation,
+    attnums: Sequence[int | None],
+    facts: Mapping[str, Any],
+    past: TableForm | None,
+    root_oid: int,
+    *,
+    moved: bool,
+) -> tuple[str, ...]:
+    """The replica identity, with FULL the primary key, in column order of the root; empty when it is not published.
+
+    `attnums`: of the message's columns. `past`: the form before, which wins where the catalog has `moved` on, and for
+    the order where the catalog no longer knows the root.
+    """
+    names = [column.name for column in relation.columns]
+    past_key = _renamed(past, names, attnums) if past else []
+    later = facts.get("primary_later", False)
+    if relation.replica_identity != FULL:
+        key = [column.name for column in relation.columns if column.key]
+    elif past and past.replica_identity == FULL and (moved or later) and set(names).issuperset(past_key):
+        key = past_key
+    elif later:
+        return ()
+    else:
+        primary = facts.get("primary_key") or []
+        key = [name for name, attnum in zip(names, attnums, strict=True) if attnum in primary]
+        if len(key) < len(primary):  # a column of it is not published
+            return ()
+    if root_oid == relation.oid:
+        order = names
+    elif root_oid == facts.get("table_oid"):
+        order = _in_root(facts, names, attnums)
+    else:
+        order = [*past_key, *(name for name in names if name not in past_key)]
+    return tuple(sorted(key, key=order.index))
+
+
+def _renamed(past: TableForm, names: Sequence[str], attnums: Sequence[int | None]) -> list[str]:
+    """The key of before, under the names that its columns have in the message."""
+    now = {attnum: name for attnum, name in zip(attnums, names, strict=True) if attnum is not None}
+    numbers = {column.name: column.attnum for column in past.columns}
+    return [now.get(numbers.get(name) or 0, name) for name in past.key_columns]
+
+
+def _in_root(facts: Mapping[str, Any], names: Sequence[str], attnums: Sequence[int | None]) -> list[str]:
+    """The message's columns as the root orders them: a partition may have them in another order."""
+    now = {column["attnum"]: column["name"] for column in facts["columns"]}
+    place = {name: position for position, name in enumerate(facts.get("column_order") or [])}
+    placed = [
+        (place.get(now.get(attnum or 0, name), len(place)), name) for name, attnum in zip(names, attnums, strict=True)
+    ]
+    return [name for _, name in sorted(placed, key=lambda it: it[0])]

@@ -1,0 +1,82 @@
+"""`pipeline dead-letters`: changes that could not be written to the log, kept with their cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipeline.commands.context import Json, load, output
+
+if TYPE_CHECKING:
+    from pipeline.db import Connection
+
+app = typer.Typer(help="Changes that could not be written to the log, kept with their cause.", no_args_is_help=True)
+
+Ids = Annotated[list[int] | None, typer.Argument(metavar="ID…", help="As `list` shows them.", show_default=False)]
+All = Annotated[bool, typer.Option("--all", help="All that are parked.")]
+State = Annotated[str | None, typer.Option(help="Only those: parked, retrying, retried or discarded.")]
+
+
+@app.command("list")
+def letters_list(context: typer.Context, state: State = None, as_json: Json = False) -> int:
+    """Each with its place in the source's history, why it could not be written, and what became of it."""
+    from pipeline.deliveries import dead_letters
+    from pipeline.errors import ConfigError
+    from pipeline.operations import letter_report
+
+    if state is not None and state not in dead_letters.STATES:
+        raise ConfigError(f"--state: expected one of {', '.join(dead_letters.STATES)}, not {state!r}")
+    with _connected(context) as connection:
+        found = dead_letters.find(connection, state)
+    output({"data": [each.to_json() for each in found]}, as_json, lambda: letter_report.letters(found))
+    return 0
+
+
+@app.command("retry")
+def letters_retry(context: typer.Context, ids: Ids = None, everything: All = False, as_json: Json = False) -> int:
+    """Have them written at the head of the log, marked; exit 1 when one fails again. The server does it."""
+    from pipeline.operations import letter_report, retries
+
+    wanted = _wanted(ids, everything)
+    with _connected(context) as connection:
+        found = retries.retry(connection, wanted)
+    values = {"data": [each.to_json() for each in found.letters], "server": found.server}
+    output(values, as_json, lambda: letter_report.retried(found))
+    return 1 if found.failed else 0
+
+
+@app.command("discard")
+def letters_discard(context: typer.Context, ids: Ids = None, everything: All = False, as_json: Json = False) -> int:
+    """Give them up. They stay in pipeline.dead_letters for the record, and so do the events in their place."""
+    from pipeline.operations import retries, words
+
+    wanted = _wanted(ids, everything)
+    with _connected(context) as connection:
+        done = retries.discard(connection, wanted)
+    output({"discarded": done}, as_json, lambda: print(f"{words.count(done, 'dead letter')} discarded"))
+    return 0
+
+
+def _wanted(ids: list[int] | None, everything: bool) -> list[int] | None:
+    from pipeline.errors import ConfigError
+
+    if bool(ids) == everything:
+        raise ConfigError("give the ids that `pipeline dead-letters list` shows, or --all")
+    return ids or None
+
+
+@contextmanager
+def _connected(context: typer.Context) -> Iterator[Connection]:
+    from pipeline import databases, db
+    from pipeline.operations import retries
+
+    given = load(context, "dead-letters")
+    with (
+        databases.resolved(given, start=databases.embedded_server(given).data.is_dir()) as config,
+        db.connect(config.database, "pipeline database", name="pipeline dead-letters") as connection,
+    ):
+        retries.require_tables(connection)
+        yield connection

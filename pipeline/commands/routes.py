@@ -1,0 +1,30 @@
+"""`pipeline routes`: which changes go to which events table, and since when."""
+
+from __future__ import annotations
+
+import typer
+
+from pipeline.commands.context import Json, load, output
+
+app = typer.Typer(help="Which changes go to which events table.", no_args_is_help=True)
+
+
+@app.callback()
+def routes() -> None:
+    """Which changes go to which events table. They are set by PIPELINE_ROUTES, or [[routes]] in pipeline.toml."""
+
+
+@app.command("list")
+def routes_list(context: typer.Context, as_json: Json = False) -> int:
+    """Routes that hold, events tables with their newest seq and counts, and every change with its LSN."""
+    from pipeline import databases, db
+    from pipeline.operations import routes as operation
+    from pipeline.operations import routes_report as report
+
+    with (
+        databases.resolved(load(context, "routes"), start=False) as config,
+        db.connect(config.database, "pipeline database", name="pipeline routes") as connection,
+    ):
+        found = operation.collect(config, connection)
+    output(found.to_json(), as_json, lambda: report.routing(found))
+    return 0

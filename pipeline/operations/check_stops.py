@@ -1,0 +1,28 @@
+"""What `check` says of changes that are not in the log: where the source stops, and dead letters that are parked."""
+
+from __future__ import annotations
+
+from pipeline.catalog import sources, stops
+from pipeline.config import Config
+from pipeline.db import Connection
+from pipeline.deliveries import dead_letters
+from pipeline.operations import words
+from pipeline.operations.findings import Finding, Findings
+from pipeline.wal import lsn
+
+
+def findings(config: Config, connection: Connection) -> Findings:
+    """Nothing where all is in the log, or nothing was ever replicated."""
+    if not dead_letters.present(connection):
+        return
+    stored = sources.find(connection, config.source_id)
+    stop = stops.current(connection, stored.id) if stored else None
+    if stop is not None:
+        at = lsn.show(stop.commit_lsn)
+        text = f"cannot send the transaction that commits at {at}: {stop.cause} (SQLSTATE {stop.sqlstate})"
+        remedy = f"remove the cause, or run `{stops.SKIP} {at}` to go on without it"
+        yield Finding("error", "source stops", text, remedy)
+    parked = dead_letters.counts(connection)["parked"]
+    if parked:
+        text = f"{words.count(parked, 'change')} could not be written to the log"
+        yield Finding("warning", "dead letters", text, "see `pipeline dead-letters list`, then retry or discard them")

@@ -1,0 +1,63 @@
+"""Which routes hold, which held before and from where on, and what each events table has."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import class_row
+
+from pipeline import schema
+from pipeline.config import Config
+from pipeline.db import Connection, sql
+from pipeline.errors import SchemaError
+from pipeline.events import tables
+from pipeline.events.tables import KnownTable
+from pipeline.wal import lsn
+
+
+@dataclass(frozen=True)
+class Held:
+    """Routes for the transactions of an epoch after `after_lsn`, until the next ones. `events_table`: the default.
+
+    `first_seqs`: of each events table the seq from which on they decided.
+    """
+
+    id: int
+    epoch: int
+    after_lsn: int
+    events_table: str
+    routes: list[dict[str, Any]]
+    first_seqs: dict[str, int]
+    since: datetime
+
+
+@dataclass(frozen=True)
+class Routing:
+    """`history` begins with what holds now. `pending`: these settings are others, and hold from the next start on."""
+
+    history: list[Held]
+    tables: list[KnownTable]
+    pending: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`: LSNs as Postgres prints them."""
+        history = [{**asdict(each), "after_lsn": lsn.show(each.after_lsn)} for each in self.history]
+        return {
+            "in_force": history[0] if history else None,
+            "pending": self.pending,
+            "tables": [asdict(each) for each in self.tables],
+            "history": history,
+        }
+
+
+def collect(config: Config, connection: Connection) -> Routing:
+    """All there is. Raises SchemaError when the database is not migrated."""
+    if schema.current_revision(connection) != schema.head():
+        raise SchemaError("the pipeline database is not at the newest revision; run `pipeline migrate` first")
+    with connection.cursor(row_factory=class_row(Held)) as cursor:
+        history = cursor.execute(sql("operations", "list_routes"), {"source": config.source_id}).fetchall()
+    wanted = config.events_table, [route.model_dump(mode="json") for route in config.routes]
+    pending = not history or (history[0].events_table, history[0].routes) != wanted
+    return Routing(history, tables.known(connection), pending)

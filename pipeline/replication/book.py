@@ -1,0 +1,153 @@
+"""Relations as rows are encoded by them: what the source says, completed and kept in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from psycopg.rows import class_row
+
+from pipeline.catalog import description, relations, rewrites, sources
+from pipeline.catalog.continuity import Rewrite, first_form, next_form
+from pipeline.catalog.fingerprint import Fingerprint
+from pipeline.catalog.relations import Known, TableForm
+from pipeline.catalog.sources import Source
+from pipeline.db import Connection, sql
+from pipeline.errors import SlotMissing
+from pipeline.replication import preparation
+from pipeline.replication import slot as slots
+from pipeline.replication.resume import Replay
+from pipeline.replication.tagging import StagedRelation
+from pipeline.staging import progress
+from pipeline.wal.messages import LogicalMessage, Relation
+
+LOOK_AT = 50
+"""Tables that `look` compares with what is known of them, at most: relations that come meanwhile wait for it."""
+
+
+class RelationBook:
+    """Talks to both databases; one thread at a time."""
+
+    def __init__(
+        self, source: Connection, pipeline: Connection, stored: Source, publications: Sequence[str] = ()
+    ) -> None:
+        """`publications`: those that are replicated."""
+        self._source = source
+        self._source.execute("set search_path = ''")  # names of types come out qualified
+        self._pipeline = pipeline
+        self._stored = stored
+        self._publications = publications
+        found = sources.find(pipeline, stored.id)
+        self._made = list(found.publications.values()) if found else []
+        self._known = relations.latest(pipeline, stored.id, stored.epoch)
+        self._described: set[int] = set()
+        self._versions: dict[int, str] = {}
+        self._renamed: dict[int, tuple[TableForm, int]] = {}
+
+    def describe(
+        self, message: Relation | LogicalMessage, since: tuple[int, int], xid: int | None = None, changed: int = 0
+    ) -> StagedRelation:
+        """Look a relation up and record it when its form is new.
+
+        `xid`: of the transaction at `since`, None when it is not known. `changed`: commit_lsn of the last transaction
+        with rows of the relation as it was described before.
+        """
+        if isinstance(message, Relation):
+            return self._describe(message, since, xid, changed)
+        return self._remember(relations.message_form(message.prefix), None, since, [])
+
+    def require_still_published(self) -> None:
+        """Raises PublicationChanged when somebody has narrowed a publication that we use."""
+        preparation.require_still_published(self._source, self._pipeline, self._stored.id)
+
+    def replay(self, asked_for: int) -> Replay:
+        """What the slot sends again when it was asked to start at `asked_for`."""
+        slot = slots.find(self._source, self._stored.slot)
+        staged = progress.staged(self._pipeline, self._stored.id)
+        if slot is None or staged is None:
+            raise SlotMissing(f'slot "{self._stored.slot}" does not exist any more')
+        from_lsn = max(slot.confirmed_lsn or 0, asked_for)
+        carried = sources.carried(self._pipeline, self._stored.id, from_lsn)
+        return Replay(staged, from_lsn, carried)
+
+    def look(self, last_change: Callable[[int], int]) -> None:
+        """Find what the stream does not say, or not yet: rewritten tables, and other names of schemas and roots.
+
+        `last_change`: `Tagger.last_change`, which may settle what was in doubt.
+        """
+        for (oid, _), known in self._known.items():
+            read = known.fingerprint
+            if read is not None and not read.settled and last_change(oid) > read.read_at:
+                self._settle(known, read)
+        oids = [oid for oid, _ in self._known if oid != relations.MESSAGE_OID]
+        with self._source.cursor(row_factory=class_row(relations.Seen)) as cursor:
+            seen = cursor.execute(sql("catalog", "look_at_tables"), {"oids": oids}).fetchall()
+        changed = [table for table in seen if self._versions.get(table.oid) != table.version]
+        for table in changed[:LOOK_AT]:
+            self._look_for_rewrites(self._known[table.oid, ""])
+            self._versions[table.oid] = table.version
+        for table in seen:
+            now = table.renamed(self._known[table.oid, ""].form)
+            if now == self._known[table.oid, ""].form:
+                self._renamed.pop(table.oid, None)
+            elif table.oid not in self._renamed or self._renamed[table.oid][0] != now:
+                self._renamed[table.oid] = now, table.read_at
+
+    def _settle(self, known: Known, read: Fingerprint) -> None:
+        read = read.settle()
+        relations.store_fingerprint(self._pipeline, known.id, read)
+        self._known[relations.identity(known.form)] = replace(known, fingerprint=read)
+
+    @property
+    def has_renamed(self) -> bool:
+        """Whether `rename` has something to do at some place."""
+        return bool(self._renamed)
+
+    def rename(self, place: tuple[int, int]) -> dict[int, StagedRelation]:
+        """By oid, what `look` has found under another name, where the stream has passed where it was found."""
+        due = [oid for oid, (_, read_at) in self._renamed.items() if read_at < place[0]]
+        found = {}
+        for oid in due:
+            known = self._known[oid, ""]
+            form, _ = next_form(known.form, None, self._renamed.pop(oid)[0], None, place)
+            found[oid] = self._remember(form, known.fingerprint, place, [])
+        return found
+
+    def _look_for_rewrites(self, known: Known) -> None:
+        if known.fingerprint is None or (now := description.look(self._source, known, self._stored.slot)) is None:
+            return
+        settled = known.fingerprint.settle()  # what is in doubt is decided by the next description
+        _, found = next_form(known.form, settled, now.form, now.fingerprint, (0, 0))
+        if found and not rewrites.is_empty(self._source, known.form.relation_oid):
+            rewrites.record(self._pipeline, self._stored.id, self._stored.epoch, known.form, found, None)
+
+    def _describe(self, message: Relation, since: tuple[int, int], xid: int | None, changed: int) -> StagedRelation:
+        before = self._known.get((message.oid, ""))
+        if before and before.fingerprint and changed > before.fingerprint.read_at:
+            before = replace(before, fingerprint=before.fingerprint.settle())
+        again = message.oid in self._described
+        self._described.add(message.oid)
+        now = description.describe(
+            self._source, message, self._stored.slot, self._publications, xid, before, again=again, made=self._made
+        )
+        if before is None:
+            return self._remember(first_form(now.form, since), now.fingerprint, since, [])
+        form, found = next_form(before.form, before.fingerprint, now.form, now.fingerprint, since)
+        return self._remember(form, now.fingerprint, since, found)
+
+    def _remember(
+        self, form: TableForm, read: Fingerprint | None, since: tuple[int, int], found: list[Rewrite]
+    ) -> StagedRelation:
+        key = relations.identity(form)
+        before = self._known.get(key)
+        with self._pipeline.transaction():
+            if before is None or before.form != form:
+                number = relations.record(self._pipeline, self._stored.id, self._stored.epoch, form, since, read)
+            else:
+                number = before.id
+                if read is not None and read != before.fingerprint:
+                    relations.store_fingerprint(self._pipeline, number, read)
+            if found and not rewrites.is_empty(self._source, form.relation_oid):
+                rewrites.record(self._pipeline, self._stored.id, self._stored.epoch, form, found, since)
+        self._known[key] = Known(number, form, read)
+        return StagedRelation(number, form)

@@ -1,0 +1,195 @@
+"""Rows that no event can be made of: which they are, found by halves, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from dataclasses import dataclass
+from typing import Literal
+
+import psycopg
+from psycopg import sql
+
+from pipeline import db
+from pipeline.db import Connection
+from pipeline.db import sql as statement
+from pipeline.deliveries import dead_letters
+from pipeline.shuffle.plan import Run
+from pipeline.shuffle.transfer import Transfer
+from pipeline.staging.segments import Segment
+from pipeline.wal import lsn
+
+OnPoison = Literal["stop", "park"]
+_CLASSES = ("21", "22", "23", "27", "2F", "38", "39", "42", "44", "54", "P0")
+"""Of SQLSTATE: what is wrong with the data, or with what the owner of the events table wants of it."""
+_TOO_LARGE = "invalid memory alloc request size"
+_COPY = sql.Identifier("pg_temp", "careful_rows")
+_MAKE_COPY = (
+    "create temp table if not exists careful_rows (like public.wal_events) on commit drop",
+    "create index if not exists careful_rows_idx on pg_temp.careful_rows (ordinal)",
+    "truncate pg_temp.careful_rows",
+)
+
+
+@dataclass(frozen=True)
+class _Copied(Segment):
+    """A segment whose rows are looked for in the copy."""
+
+    @property
+    def table(self) -> sql.Identifier:
+        """The copy."""
+        return _COPY
+
+
+@dataclass(frozen=True)
+class Poison:
+    """A change that cannot be written, and why. `in_place`: neither can the event that would hold its place."""
+
+    table: str
+    commit_lsn: int
+    commit_idx: int
+    action: str
+    cause: str
+    sqlstate: str
+    ordinal: int
+    segment: Segment
+    in_place: bool = False
+
+    def __str__(self) -> str:
+        where = f"({lsn.show(self.commit_lsn)}, {self.commit_idx})"
+        what = f"{self.action} of {self.table} at {where} cannot be written: {self.cause} (SQLSTATE {self.sqlstate})"
+        if self.in_place:
+            return f"{what}; not even an event with an empty record can take its place: remove the cause"
+        return f"{what}; remove the cause, or set PIPELINE_ON_POISON=park to keep it apart and go on"
+
+
+class Stopped(Exception):
+    """Raised inside of a transaction that must be rolled back: this change is in the way."""
+
+    def __init__(self, poison: Poison) -> None:
+        super().__init__(str(poison))
+        self.poison = poison
+
+
+def is_poison(error: psycopg.Error) -> bool:
+    """Whether the row is at fault, or what is asked of it; everything else may be over the next time."""
+    state = error.sqlstate or ""
+    return state.startswith(_CLASSES) or (state == "XX000" and _TOO_LARGE in str(error))
+
+
+def cause_of(error: psycopg.Error) -> str:
+    """The server's words without the value that they may quote."""
+    text = db.one_line(error)
+    return re.sub(r'"[^"]*"', '"…"', text) if (error.sqlstate or "").startswith("22") else text
+
+
+class Careful:
+    """Moves rows in a transaction that can tell which of them cannot be written. Make it after the `transfer`."""
+
+    def __init__(self, connection: Connection, source: uuid.UUID, transfer: Transfer, on_poison: OnPoison) -> None:
+        self._connection = connection
+        self._source = source
+        self._transfer = transfer
+        self._on_poison = on_poison
+        self.parked = 0
+        """Changes that were kept apart."""
+        # What is only checked at the commit could not be told apart.
+        connection.execute("set constraints all immediate")
+
+    def move(self, segment: Segment, ordinal: int, upto: int, last: int | None = None) -> None:
+        """As Transfer.move, but for the rows that cannot be written. Raises Stopped at the first that has no place."""
+        first, last = self._copy(segment, ordinal, upto, last)
+        copied = _Copied(**vars(segment))
+        todo = [(first, last)] if first is not None and last is not None else []
+        while todo:
+            low, high = todo.pop()
+            try:
+                self._try(copied, low, upto, high)
+            except psycopg.Error as error:
+                if not is_poison(error):
+                    raise
+                if low == high:
+                    self._poisoned(copied, segment, low, upto, error)
+                else:
+                    todo += reversed(_parts(low, high, self._named(low, error)))
+
+    def _copy(self, segment: Segment, ordinal: int, upto: int, last: int | None) -> tuple[int | None, int | None]:
+        """By itself and indexed: else the whole segment would be read for each row."""
+        for command in _MAKE_COPY:
+            self._connection.execute(command)
+        query = sql.SQL(statement("shuffle", "copy_rows")).format(segment=segment.table)
+        values = {"after": self._transfer.after, "upto": upto, "first": ordinal, "last": last}
+        self._connection.execute(query, values)
+        self._connection.execute("analyze pg_temp.careful_rows")
+        row = self._connection.execute("select min(ordinal), max(ordinal) from pg_temp.careful_rows").fetchone()
+        return (row[0], row[1]) if row else (None, None)
+
+    def _named(self, low: int, error: psycopg.Error) -> int | None:
+        """The ordinal of the row that the server names; many poisoned rows are found in less time so.
+
+        Only a hint: columns of an older events table may have another order.
+        """
+        found = re.match(r"Failing row contains \((\d+),", error.diag.message_detail or "")
+        return low + int(found[1]) - self._transfer.newest[1] - 1 if found else None
+
+    def _try(self, segment: Segment, low: int, upto: int, high: int) -> None:
+        with self._transfer.savepoint():
+            self._transfer.move(segment, low, upto, high)
+
+    def _poisoned(self, copied: Segment, segment: Segment, ordinal: int, upto: int, error: psycopg.Error) -> None:
+        poison = self._locate(segment, ordinal, error)
+        if self._on_poison == "stop":
+            raise Stopped(poison)
+        letter = dead_letters.park(
+            self._connection, self._source, self._transfer.epoch, _COPY, ordinal, poison.cause, poison.sqlstate
+        )
+        for annotated in (True, False):
+            try:
+                self._blank(ordinal, letter, annotated=annotated)
+                self._try(copied, ordinal, upto, ordinal)
+            except psycopg.Error as refusal:
+                if not is_poison(refusal):
+                    raise
+                failure = refusal
+            else:
+                dead_letters.place(self._connection, letter, *self._transfer.newest)
+                self.parked += 1
+                return
+        raise Stopped(self._locate(segment, ordinal, failure, in_place=True))
+
+    def _blank(self, ordinal: int, letter: int, *, annotated: bool) -> None:
+        values = {"ordinal": ordinal, "metadata": json.dumps({"parked": letter}), "annotated": annotated}
+        self._connection.execute(statement("shuffle", "blank_row"), values)
+
+    def _locate(self, segment: Segment, ordinal: int, error: psycopg.Error, *, in_place: bool = False) -> Poison:
+        row = self._connection.execute(statement("shuffle", "locate_row"), {"ordinal": ordinal}).fetchone()
+        assert row is not None  # noqa: S101  it was just read
+        table, commit_lsn, commit_idx, action = row
+        state = error.sqlstate or ""
+        return Poison(table, commit_lsn, commit_idx, action, cause_of(error), state, ordinal, segment, in_place)
+
+
+def _parts(low: int, high: int, named: int | None) -> list[tuple[int, int]]:
+    """What to try next, in order: what is around the row that is named, or both halves."""
+    if named is None or not low <= named <= high:
+        middle = (low + high) // 2
+        return [(low, middle), (middle + 1, high)]
+    around = [(low, named - 1), (named, named), (named + 1, high)]
+    return [(first, last) for first, last in around if first <= last]
+
+
+def before(connection: Connection, run: Run, poison: Poison) -> Run | None:
+    """The part of a run that is whole transactions before the poisoned one; None when there is none."""
+    found = []
+    for segment in run.segments:
+        if segment.first_lsn < poison.commit_lsn:
+            query = sql.SQL(statement("shuffle", "last_before")).format(segment=segment.table)
+            row = connection.execute(query, {"after": run.after, "before": poison.commit_lsn}).fetchone()
+            found.append(row[0] if row else None)
+    upto = max((commit_lsn for commit_lsn in found if commit_lsn is not None), default=None)
+    if upto is None:
+        return None
+    moving = tuple(segment for segment in run.segments if segment.first_lsn <= upto)
+    drained = tuple(segment.id for segment in moving if segment.full and segment.last_lsn <= upto)
+    return Run(moving, run.after, upto, drained)

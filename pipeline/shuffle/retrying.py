@@ -1,0 +1,111 @@
+"""Dead letters that somebody wants written again: appended at the head of the log by its one writer."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Sequence
+
+import psycopg
+from psycopg import sql
+
+from pipeline.db import Connection
+from pipeline.db import sql as statement
+from pipeline.deliveries import dead_letters
+from pipeline.deliveries.dead_letters import Retry
+from pipeline.events import log
+from pipeline.shuffle import folding, poison
+from pipeline.shuffle.targets import Target, Targets
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 500
+"""Letters of one transaction."""
+
+
+def retry(connection: Connection, source: uuid.UUID, targets: Targets) -> bool:
+    """Write what was asked for, a batch; returns whether there was any. The letters' state moves with the events."""
+    if connection.execute(statement("shuffle", "retry_wanted"), {"source": source}).fetchone() is None:
+        return False
+    try:
+        with connection.transaction():
+            wanted = dead_letters.to_retry(connection, source, AT_ONCE)
+            row = connection.execute(statement("shuffle", "lock_log"), {"source": source}).fetchone()
+            targets.begin()
+            written = [
+                _append(connection, source, name, targets, [each for each in wanted if each.events_table == name])
+                for name in dict.fromkeys(each.events_table for each in wanted)
+            ]
+            _finish(connection, source, targets.default, int(row[0]) if row else 0, written)
+    finally:
+        targets.forget()  # what a savepoint took back
+    return bool(wanted)
+
+
+def _append(
+    connection: Connection, source: uuid.UUID, name: str, targets: Targets, letters: list[Retry]
+) -> Target | None:
+    """Write the letters of one events table; None when it cannot be written to at all."""
+    try:
+        with connection.transaction():
+            target = targets.named(name)
+            target.reserve(len(letters))
+            outdated = _outdated(connection, target, letters)
+    except psycopg.Error as error:
+        if not poison.is_poison(error):
+            raise
+        for letter in letters:
+            dead_letters.failed(connection, letter.id, poison.cause_of(error), error.sqlstate or "")
+        return None
+    for letter in letters:
+        try:
+            with connection.transaction():
+                _write(connection, source, target, letter, outdated=letter.id in outdated)
+                dead_letters.retried(connection, letter.id, target.seq)
+        except psycopg.Error as error:
+            if not poison.is_poison(error):
+                raise
+            dead_letters.failed(connection, letter.id, poison.cause_of(error), error.sqlstate or "")
+        else:
+            target.add(1)
+    counted = {"action": "shuffle.retried", "events": target.added, "failed": len(letters) - target.added}
+    logger.info("dead letters written again to %s", name, extra=counted)
+    return target
+
+
+def _write(connection: Connection, source: uuid.UUID, target: Target, letter: Retry, *, outdated: bool) -> None:
+    marks = {"retried": letter.id, **({"outdated": True} if outdated else {})}
+    rows = sql.SQL("({})").format(sql.SQL(statement("shuffle", "select_letter")))
+    query = sql.SQL(statement("shuffle", "move_segment")).format(events=target.table.identifier, rows=rows)
+    values = {"source": source, "epoch": letter.epoch, "id": letter.id, "metadata": json.dumps(marks)}
+    connection.execute(query, {**values, "seq": target.seq})
+    # Not filled: what is known of the row now is not what it was then.
+    query = sql.SQL(statement("shuffle", "name_unchanged")).format(events=target.table.identifier)
+    connection.execute(query, {"seq": target.seq, "id": letter.id})
+
+
+def _outdated(connection: Connection, target: Target, letters: list[Retry]) -> set[int]:
+    """Those of whose rows the log has newer changes."""
+    query = sql.SQL(statement("shuffle", "outdated_letters")).format(events=target.table.identifier)
+    values = {"ids": [letter.id for letter in letters], "table": str(target.table)}
+    return {row[0] for row in connection.execute(query, values)}
+
+
+def _finish(
+    connection: Connection, source: uuid.UUID, default: Target, before: int, written: Sequence[Target | None]
+) -> None:
+    tables = [target for target in written if target and target.added]
+    for target in tables:
+        target.finish()
+        log.notify(connection, target.table, target.seq - 1)
+    if default.added:
+        folding.fold_moved(connection, default.table, before, default.added, default.seq - 1)
+    values = {
+        "source": source,
+        "newest": default.seq - 1 if default.added else None,
+        "names": [str(target.table) for target in tables],
+        "seqs": [target.seq - 1 for target in tables],
+        "added": [target.added for target in tables],
+    }
+    connection.execute(statement("shuffle", "count_retried"), values)

@@ -1,0 +1,110 @@
+"""Which events tables the changes of a source go to, and from which transaction on: it changes at the watermark."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import sql
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from pipeline.db import Connection
+from pipeline.db import sql as statement
+from pipeline.errors import ConfigError
+from pipeline.events import log
+from pipeline.events.log import EventsTable
+from pipeline.routing import Route
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What was recorded last."""
+
+    events_table: str
+    routes: list[dict[str, Any]]
+
+
+def tables(default: EventsTable, routes: Sequence[Route]) -> list[EventsTable]:
+    """Every events table of these settings once, the default one first."""
+    return list(dict.fromkeys([default, *(EventsTable.parse(route.events_table) for route in routes)]))
+
+
+def prepare(connection: Connection, source: uuid.UUID | None, default: EventsTable, routes: Sequence[Route]) -> None:
+    """Make the events tables that are not there. They begin to be written when a shuffler takes over.
+
+    `source` is None before the first start. Raises ConfigError for a default table that cannot replace the one before.
+    """
+    held = require_default(connection, source, default) if source else None
+    for table in tables(default, routes):
+        log.ensure_table(connection, table)
+    if held is None:
+        log.point_view(connection, default)
+
+
+def begin(connection: Connection, source: uuid.UUID, default: EventsTable, routes: Sequence[Route]) -> None:
+    """From the watermark on these routes hold; recorded when others did before. Only for the one shuffler.
+
+    Raises ConfigError as `prepare` does.
+    """
+    wanted = [route.model_dump(mode="json") for route in routes]
+    with connection.transaction():
+        # Whoever moved before has committed, or has rolled back, when this lock is had.
+        connection.execute(statement("shuffle", "hold_watermark"), {"source": source})
+        held = require_default(connection, source, default)
+        for table in tables(default, routes):
+            log.ensure_table(connection, table)
+            _add_table(connection, source, table)
+        log.point_view(connection, default)
+        if held is not None and held.events_table == str(default) and held.routes == wanted:
+            return
+        _record(connection, source, default, wanted, tables(default, routes))
+
+
+def require_default(connection: Connection, source: uuid.UUID, default: EventsTable) -> Held | None:
+    """What holds now. Raises ConfigError when something has a position in a default table that was another one."""
+    with connection.cursor(row_factory=class_row(Held)) as cursor:
+        held = cursor.execute(statement("shuffle", "held_routes"), {"source": source}).fetchone()
+    if held is not None and held.events_table != str(default):
+        _require_unfollowed(connection, held.events_table, str(default))
+    return held
+
+
+def _require_unfollowed(connection: Connection, before: str, default: str) -> None:
+    followers = connection.execute(statement("shuffle", "find_followers"), {"table": before}).fetchall()
+    if followers:
+        names = ", ".join(f'{kind} "{name}"' for kind, name in followers)
+        raise ConfigError(
+            f"PIPELINE_EVENTS_TABLE was {before} and now is {default}, but {names} would lose its place, a seq of the "
+            f"table before; set it back to {before} and send changes elsewhere by PIPELINE_ROUTES, or delete the "
+            "consumers and let the lakes go (`pipeline retention --release-lake DIR`)"
+        )
+
+
+def _add_table(connection: Connection, source: uuid.UUID, table: EventsTable) -> None:
+    values = {"source": source, "name": str(table), "last_seq": log.last_seq(connection, table)}
+    connection.execute(statement("shuffle", "add_events_table"), values)
+
+
+def _record(
+    connection: Connection,
+    source: uuid.UUID,
+    default: EventsTable,
+    routes: list[dict[str, Any]],
+    written: Sequence[EventsTable],
+) -> None:
+    first = {str(table): log.last_seq(connection, table) + 1 for table in written}
+    values = {"source": source, "events_table": str(default), "routes": Jsonb(routes), "first_seqs": Jsonb(first)}
+    row = connection.execute(
+        sql.SQL(statement("shuffle", "record_routes")),
+        {**values, "last_seq": log.last_seq(connection, default)},
+    ).fetchone()
+    logger.info(
+        "routes hold from here on",
+        extra={"action": "shuffle.routed", "routes": len(routes), "after_lsn": row[0] if row else None},
+    )

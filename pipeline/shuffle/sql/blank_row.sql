@@ -1,0 +1,6 @@
+-- The row that cannot be written gives its place to an event without values.
+update pg_temp.careful_rows
+set record = '{}', changes = null, exact = null, unchanged_columns = null, metadata = %(metadata)s,
+    transaction_annotations = case when %(annotated)s or transaction_annotations is null then transaction_annotations
+        else '{}' end
+where ordinal = %(ordinal)s

@@ -1,0 +1,55 @@
+-- Staged rows that lack unchanged values become events, with these values as the last event of their row has them.
+insert into {events} (
+    seq, source_database_id, source_epoch, commit_lsn, commit_idx, xid,
+    source_table_oid, source_table_schema, source_table_name,
+    record_pk, record, changes, exact, action, unchanged_columns, transaction_annotations, committed_at)
+select
+    w.seq, %(source)s, %(epoch)s, w.commit_lsn, w.commit_idx, w.xid,
+    r.table_oid, r.table_schema, r.table_name,
+    w.record_pk, w.record::jsonb || coalesce(found.record, '{{}}'), w.changes::jsonb,
+    case when w.exact is not null or found.exact is not null then nullif(coalesce((
+        -- Only what jsonb does not give back as it was.
+        select jsonb_object_agg(e.key, e.value) from jsonb_each_text(w.exact::jsonb) e
+        where (w.record::jsonb -> e.key)::text is distinct from e.value
+            or w.record::jsonb -> e.key = 'null'::jsonb
+    ), '{{}}') || coalesce(found.exact, '{{}}'), '{{}}') end,
+    w.action, found.missing, w.transaction_annotations::jsonb, w.committed_at
+from {rows} w
+join pipeline.relations r on r.id = w.relation_id
+left join jsonb_to_recordset(%(forms)s) form (id integer, places jsonb, names jsonb) on form.id = w.relation_id
+left join lateral (
+    select newest.* from (
+        select e.* from jsonb_to_recordset(form.places) place (oid bigint, lsn bigint, idx integer)
+        cross join lateral (
+{sources}
+        ) e
+        where (e.commit_lsn, e.commit_idx) < (w.commit_lsn, w.commit_idx) and e.source_epoch = %(epoch)s
+        order by e.commit_lsn desc, e.commit_idx desc
+        limit 1
+    ) newest
+    -- What a truncate, a delete or a parked change has left is no value, and neither is what came before.
+    where newest.is_row and (newest.commit_lsn, newest.commit_idx) >= (newest.since_lsn, newest.since_idx)
+        -- What a transaction has changed that the source could not send is not known.
+        and not exists (
+            select from pipeline.source_stops s
+            where s.source_id = %(source)s and s.epoch = %(epoch)s and s.skipped_at is not null
+                and s.commit_lsn between newest.commit_lsn and w.commit_lsn)
+) known on true
+cross join lateral (
+    select jsonb_object_agg(v.name, v.value) filter (where v.value <> 'null') as record,
+        jsonb_object_agg(v.name, known.exact -> v.known_as)
+            filter (where v.value <> 'null' and known.exact ? v.known_as) as exact,
+        array_agg(v.name order by v.n) filter (where v.value is null or v.value = 'null') as missing
+    from (
+        select u.name, u.n, was.name as known_as, known.record -> was.name as value
+        from jsonb_array_elements_text(w.unchanged_columns::jsonb) with ordinality u (name, n)
+        left join lateral (
+            select o.name from jsonb_to_recordset(form.names -> u.name) o (name text, lsn bigint, idx integer)
+            where (o.lsn, o.idx) <= (known.commit_lsn, known.commit_idx)
+            order by o.lsn desc, o.idx desc
+            limit 1
+        ) was on true
+        offset 0
+    ) v
+) found
+where w.ordinal = any(%(ordinals)s)

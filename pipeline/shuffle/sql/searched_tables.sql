@@ -1,0 +1,12 @@
+-- Events tables that were ever written and are there, and whether the history of a row can be looked up in them.
+select t.name, exists (
+    select from pg_index i
+    where i.indrelid = t.oid and i.indisvalid and i.indpred is null and (
+        select array_agg(a.attname::text order by k.place) from unnest(i.indkey::int2[]) with ordinality k (attnum, place)
+        join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+    )[:3] = array['source_database_id', 'source_table_oid', 'record_pk']) as indexed
+from (
+    select e.name, to_regclass(format('%%I.%%I', split_part(e.name, '.', 1), split_part(e.name, '.', 2))) as oid
+    from pipeline.events_tables e where e.source_id = %(source)s
+) t
+where t.oid is not null

@@ -1,0 +1,148 @@
+"""Where events go: the events tables that one shuffler writes, and which rows are whose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg import sql
+
+from pipeline.db import Connection
+from pipeline.db import sql as statement
+from pipeline.events import log
+from pipeline.events.log import EventsTable
+from pipeline.events.partitions import Partitions
+from pipeline.routing import Route
+from pipeline.staging.segments import Segment
+
+
+class Target:
+    """An events table as the shuffler writes it: its partitions and, inside of a transaction, its next seq.
+
+    `begin` when a transaction begins; a seq is taken from the sequence only when one is needed.
+    `retention`: seconds that its events are kept, for the size of partitions.
+    """
+
+    def __init__(self, connection: Connection, table: EventsTable, retention: float | None = None) -> None:
+        self.table = table
+        self.partitions = Partitions(connection, table, retention=retention)
+        self._connection = connection
+        self._first: int | None = None
+        self._seq = 0
+
+    def begin(self) -> None:
+        """Nothing was added yet; what a transaction before this one added is committed, or taken back."""
+        self._first = None
+
+    @property
+    def seq(self) -> int:
+        """The next one."""
+        if self._first is None:
+            self._first = self._seq = log.next_seq(self._connection, self.table)
+        return self._seq
+
+    @property
+    def added(self) -> int:
+        """Events of this transaction."""
+        return 0 if self._first is None else self._seq - self._first
+
+    def reserve(self, rows: int) -> None:
+        """So many more have a place."""
+        self.partitions.reserve(self.seq + rows)
+
+    def add(self, rows: int) -> None:
+        """So many more are in the table, from `seq` up without gaps."""
+        self._seq = self.seq + rows
+
+    def back_to(self, added: int) -> None:
+        """A savepoint was rolled back, at which so many had been added."""
+        if self._first is not None:
+            self._seq = self._first + added
+        self.partitions.forget()
+
+    def finish(self) -> None:
+        """The transaction is about to commit."""
+        if self.added:
+            log.set_seq(self._connection, self.table, self._seq - 1)
+
+
+@dataclass
+class Share:
+    """What one target gets of a segment: rows of these relations by these actions, pair by pair."""
+
+    target: Target
+    relations: list[int] = field(default_factory=list)
+    actions: list[str] = field(default_factory=list)
+    rows: int = 0
+    last: int = 0
+    """The ordinal of its last row."""
+
+
+class Targets:
+    """All that one shuffler writes: the default table first, then those of the routes. Each must be there."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        default: EventsTable,
+        routes: Sequence[Route] = (),
+        retention: float | None = None,
+    ) -> None:
+        self.routes = tuple(routes)
+        self.default = Target(connection, default, retention)
+        self._connection = connection
+        self._by_name = {str(default): self.default}
+        for route in routes:
+            if route.events_table not in self._by_name:
+                table = EventsTable.parse(route.events_table)
+                self._by_name[route.events_table] = Target(connection, table, retention)
+        self._chosen: dict[tuple[int, str], Target] = {}
+
+    def __iter__(self) -> Iterator[Target]:
+        return iter(self._by_name.values())
+
+    def named(self, name: str) -> Target:
+        """The one of this name; a table that no route leads to any more is a target only for who asks."""
+        return self._by_name.get(name) or Target(self._connection, EventsTable.parse(name))
+
+    def begin(self) -> None:
+        """A transaction begins."""
+        for target in self:
+            target.begin()
+
+    def forget(self) -> None:
+        """A transaction that made partitions may have been rolled back."""
+        for target in self:
+            target.partitions.forget()
+
+    def shares(self, segment: Segment, bounds: sql.Composable, values: Mapping[str, Any]) -> list[Share]:
+        """Who gets what of the segment's rows within these bounds, in the order in which their last rows come."""
+        query = sql.SQL(statement("shuffle", "count_rows")).format(segment=segment.table, bounds=bounds)
+        counted = self._connection.execute(query, values).fetchall()
+        self._choose({(relation, action) for relation, action, _, _ in counted})
+        found: dict[str, Share] = {}
+        for relation, action, rows, last in counted:
+            target = self._chosen[relation, action]
+            share = found.setdefault(str(target.table), Share(target))
+            share.relations.append(relation)
+            share.actions.append(action)
+            share.rows += rows
+            share.last = max(share.last, last)
+        return sorted(found.values(), key=lambda share: share.last)
+
+    def _choose(self, pairs: set[tuple[int, str]]) -> None:
+        missing = pairs - self._chosen.keys()
+        if not missing:
+            return
+        ids = {"ids": sorted({relation for relation, _ in missing})}
+        rows = self._connection.execute(statement("shuffle", "name_relations"), ids).fetchall()
+        names = {relation: (schema, table) for relation, schema, table in rows}
+        for relation, action in missing:
+            self._chosen[relation, action] = self._target_of(*names[relation], action)
+
+    def _target_of(self, schema: str, table: str, action: str) -> Target:
+        for route in self.routes:
+            if route.matches(schema, table, action):
+                return self._by_name[route.events_table]
+        return self.default

@@ -1,0 +1,60 @@
+"""Which JSON texts a jsonb column surely takes, so that they can be embedded in one."""
+
+from __future__ import annotations
+
+import re
+
+_NUMBER = re.compile(rb"-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])|[eE][+-]?\d{4}|\d{1000}")
+_MAX_DEPTH = 3000
+DEEP_SIZE = 20_000
+"""Bytes from which on jsonb is looked through: what is nested in fewer, every server with the default stack takes."""
+_MAX_EXPONENT = 16_000
+
+
+def jsonb_accepts(text: bytes) -> bool:
+    """Whether jsonb surely takes this json text (which json has accepted). Never true for one that jsonb refuses.
+
+    jsonb refuses `\\u0000`, lone surrogates, numbers beyond numeric's range (src/backend/utils/adt/jsonb.c), and
+    nesting beyond the server's stack.
+    """
+    if _SUSPECT.search(text) is None and text.count(b"[") + text.count(b"{") < _MAX_DEPTH:
+        return True
+    if too_deep(text):
+        return False
+    bare = _STRING.sub(b"", text)
+    return all(_escapes_are_sound(found[0]) for found in _STRING.finditer(text)) and all(
+        _fits_numeric(found) for found in _NUMBER.finditer(bare)
+    )
+
+
+def too_deep(text: bytes) -> bool:
+    """Whether it may be nested deeper than a server with less stack than the source takes."""
+    if len(text) < 2 * _MAX_DEPTH or text.count(b"[") + text.count(b"{") < _MAX_DEPTH:
+        return False
+    bare = _STRING.sub(b"", text)
+    return bare.count(b"[") + bare.count(b"{") >= _MAX_DEPTH
+
+
+def _escapes_are_sound(text: bytes) -> bool:
+    high = -1  # where a high surrogate ended
+    for found in _ESCAPE.finditer(text):
+        unit = int(found[1], 16) if found[1] else 1
+        if high == found.start():
+            if not 0xDC00 <= unit <= 0xDFFF:
+                return False
+            high = -1
+            continue
+        if high >= 0 or unit == 0 or 0xDC00 <= unit <= 0xDFFF:
+            return False
+        if 0xD800 <= unit <= 0xDBFF:
+            high = found.end()
+    return high < 0
+
+
+def _fits_numeric(found: re.Match[bytes]) -> bool:
+    whole, fraction, exponent = found.groups()
+    power = int(exponent) if exponent and len(exponent) < 9 else 0 if not exponent else _MAX_EXPONENT + 1
+    return abs(power) <= _MAX_EXPONENT and len(whole) <= 100_000 and len(fraction or b"") <= 16_000 - max(-power, 0)

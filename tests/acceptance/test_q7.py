@@ -1,0 +1,95 @@
+"""Q7 of Sequin's checklist with the server that users run: an old events table, two boots, new events, plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.events import indexes, old_tables
+from tests.fixtures.old_tables import ROWS, SHAPES, Shape, fingerprint, old_rows, read_on
+from tests.fixtures.postgres import Cluster, free_port, unique
+from tests.fixtures.server import Serving, run_command
+from tests.fixtures.waiting import eventually
+
+QUICK = SHAPES[0]
+
+
+class Served:
+    """A source, a pipeline database that only has the old table, and the settings of a server for them."""
+
+    def __init__(self, source_dsn: str, database_dsn: str, shape: Shape, folder: Path) -> None:
+        self.source = psycopg.connect(source_dsn, autocommit=True)
+        self.log = psycopg.connect(database_dsn, autocommit=True)
+        self.shape = shape
+        self.folder = folder
+        dsns = {"source_dsn": source_dsn, "database_dsn": database_dsn, "slot": unique("slot")}
+        self.settings: dict[str, Any] = {**dsns, "events_table": str(shape.table), "http_port": free_port()}
+
+    def close(self) -> None:
+        self.source.close()
+        self.log.close()
+
+    def run(self, *arguments: str) -> str:
+        """A command's output; it ended well."""
+        done = run_command(*arguments, folder=self.folder, **self.settings)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def serve(self, *ids: int) -> None:
+        """One life of the server, in which these rows are inserted and arrive."""
+        server = Serving(self.folder, self.settings, ("serve",))
+        try:
+            server.wait_ready()
+            for number in ids:
+                self.source.execute("insert into orders values (%s)", [number])
+            eventually(lambda: self.has_arrived(*ids), timeout=40)
+            eventually(self.indexed)
+            assert self.run("status")
+            server.stop()
+        finally:
+            server.close()
+
+    def has_arrived(self, *ids: int) -> bool:
+        found = [row[3] for row in read_on(self.log, self.shape.table)[ROWS:]]
+        return found[len(found) - len(ids) :] == [str(number) for number in ids]
+
+    def indexed(self) -> bool:
+        found = old_tables.look(self.log, self.shape.table)
+        return found is not None and indexes.is_there(self.log, found.oid, indexes.HISTORY)
+
+
+@pytest.fixture
+def served(shape: Shape, clusters: Callable[[int], Cluster], tmp_path: Path) -> Iterator[Served]:
+    server = clusters(15)
+    with server.database("source") as source_dsn, server.database("old") as database_dsn:
+        made = Served(source_dsn, database_dsn, shape, tmp_path)
+        made.source.execute("create table orders (id int primary key)")
+        shape.create(made.log)
+        yield made
+        made.close()
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [QUICK, *(pytest.param(shape, marks=pytest.mark.long) for shape in SHAPES if shape is not QUICK)],
+    ids=str,
+)
+def test_q7_migration_at_boot_on_an_old_destination_table(served: Served, shape: Shape):
+    before, highest = old_rows(served.log, shape.table), read_on(served.log, shape.table)[-1][0]
+    assert "is from an older version" in served.run("check")
+    served.serve(1001, 1002)
+    assert old_rows(served.log, shape.table) == before, "old rows are untouched"
+    once = fingerprint(served.log, shape.table.schema)
+    served.serve()
+    assert fingerprint(served.log, shape.table.schema) == once, "the second boot changes nothing"
+    served.serve(1003)
+    new = read_on(served.log, shape.table)[ROWS:]
+    assert [row[3] for row in new] == ["1001", "1002", "1003"]
+    assert all(seq > highest and lsn is not None for seq, lsn, *_ in new)
+    assert old_rows(served.log, shape.table) == before
+    assert "3 rows" in served.run("verify")
+    assert f"{shape.table} is there" in served.run("check")
