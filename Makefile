@@ -63,8 +63,11 @@ torture: $(VENV)/.dev ## Random transactions under random faults: MINUTES=30 PG=
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.export_kills)
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.consumers --minutes 10)
 
-bench: $(VENV)/.bench ## Speed, memory and latency beside pg_recvlogical and Debezium
+bench: $(VENV)/.bench ## Speed, memory, latency beside pg_recvlogical and Debezium, 25 minutes; a part: make bench-steady
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+bench-%: $(VENV)/.bench
+	@$(BIN)/python -m tests.benchmarks --part $* $(ARGS)
 
 # The test of streams in browsers is left out in CI only where apt-get cannot bring what it needs.
 .browser:

@@ -6,7 +6,6 @@ import difflib
 import json
 import os
 import re
-import tomllib
 import uuid
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,17 +15,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from pipeline import cron, durations, routing
+from pipeline import config_file, cron, durations, routing, sizes
 from pipeline.errors import ConfigError
 from pipeline.routing import Route
 
-CONFIG_FILE = Path("pipeline.toml")
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _DSN_FORMS = "a libpq URI (postgresql://user@host/db) or key=value pairs (host=… dbname=…)"
 EXPORT_SCHEDULE = "*/5 * * * *"
 _MASTERS = r"local(\[[^\]]+\])?|local-cluster\[[^\]]+\]|spark://\S+|yarn|k8s://\S+"
-_SECTIONS = {"log": "log_", "exports": "export_"}
-"""Sections of the file: their keys are the settings that begin so."""
 
 
 class Config(BaseSettings):
@@ -53,6 +49,13 @@ class Config(BaseSettings):
     retention: str = Field(durations.NONE, description="age at which events are dropped: 7d, 12h, 30m, 45s, or none")
     on_poison: Literal["stop", "park"] = Field(
         "stop", description="a change that cannot be written: stop, or park it as a dead letter and go on"
+    )
+    catchup_threshold: str = Field(
+        "1GB", description="WAL that the source is ahead by when more slots are opened: bytes, 64MB, 1GB, or off"
+    )
+    catchup_interval: float = Field(1.0, ge=0.05, le=60, description="seconds between two looks at the lag")
+    catchup_max_slots: int | None = Field(
+        None, ge=1, le=64, description="slots that read at once; default the host's cores, at most 4"
     )
     export_dir: Path | None = Field(None, description="the lake: a local or mounted folder; default <data_dir>/exports")
     export_schedule: str = Field(EXPORT_SCHEDULE, description="when to export: cron of five fields in UTC, or off")
@@ -95,6 +98,13 @@ class Config(BaseSettings):
                 f"expected {_DSN_FORMS}; in a URI, characters such as @ and / of a password must be "
                 "percent-encoded (@ as %40)"
             )
+        return value
+
+    @field_validator("slot")
+    @classmethod
+    def _slot_is_no_part(cls, value: str) -> str:
+        if re.search(r"_part_[1-9]\d*$", value):
+            raise ValueError(f"{value!r} is a name for a part of a backlog, and would be removed; choose another")
         return value
 
     @field_validator("tables", mode="before")
@@ -141,7 +151,20 @@ class Config(BaseSettings):
                 raise ValueError(f"expected https://host or http://host:port, without a path, not {origin!r}")
         return tuple(origin.lower() for origin in value)
 
-    @field_validator("export_dir", "http_certificate", "http_key", "api_token", mode="before")
+    @field_validator("catchup_threshold", mode="before")
+    @classmethod
+    def _threshold_may_be_a_number(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @field_validator("catchup_threshold")
+    @classmethod
+    def _threshold_parses(cls, value: str) -> str:
+        value = value.strip()
+        value = sizes.OFF if value.lower() == sizes.OFF else value
+        sizes.parse(value)
+        return value
+
+    @field_validator("catchup_max_slots", "export_dir", "http_certificate", "http_key", "api_token", mode="before")
     @classmethod
     def _blank_is_not_given(cls, value: Any) -> Any:
         return None if isinstance(value, str) and not value.strip() else value
@@ -207,6 +230,11 @@ class Config(BaseSettings):
         return durations.parse(self.retention)
 
     @property
+    def catchup_bytes(self) -> int | None:
+        """The lag in bytes above which more slots are opened; None: never."""
+        return sizes.parse(self.catchup_threshold)
+
+    @property
     def source(self) -> str:
         """libpq connection string of the source. Raises ConfigError while none is resolved."""
         return _resolved("PIPELINE_SOURCE_DSN", self.source_dsn)
@@ -235,7 +263,7 @@ def load(file: Path | None = None, **flags: Any) -> Config:
 
     Raises ConfigError that names each wrong setting and what was expected; values are never quoted from a DSN.
     """
-    from_file = _read_file(file)
+    from_file = config_file.read(file, list(Config.model_fields))
     given = {name: value for name, value in flags.items() if value is not None}
     for name, value in from_file.items():
         if f"PIPELINE_{name.upper()}" not in os.environ:
@@ -261,32 +289,6 @@ def describe(dsn: str) -> str:
     parts = conninfo_to_dict(dsn)
     shown = {k: str(v) for k in ("host", "hostaddr", "port", "user", "dbname", "service") if (v := parts.get(k))}
     return make_conninfo(**shown) if shown else "libpq's defaults"
-
-
-def _read_file(file: Path | None) -> dict[str, Any]:
-    path = file or CONFIG_FILE
-    try:
-        with path.open("rb") as stream:
-            return _flat(tomllib.load(stream))
-    except FileNotFoundError:
-        if file is None:
-            return {}
-        raise ConfigError(f"configuration file {path} does not exist") from None
-    except OSError as error:
-        raise ConfigError(f"configuration file {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:  # not TOML, or not UTF-8
-        raise ConfigError(f"configuration file {path} is not TOML: {error}; correct it, or name another") from None
-
-
-def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    """`[log]` holds `level` and `format` of the two settings that begin with log_; `[exports]` likewise."""
-    for name, prefix in _SECTIONS.items():
-        section = values.pop(name, {})
-        if not isinstance(section, dict):
-            keys = ", ".join(field.removeprefix(prefix) for field in Config.model_fields if field.startswith(prefix))
-            raise ConfigError(f"[{name}] in the configuration file is a section with {keys}")
-        values |= {f"{prefix}{key}": value for key, value in section.items()}
-    return values
 
 
 def _splits_wrongly(dsn: str) -> bool:

@@ -63,7 +63,7 @@ def like(pattern: str) -> str:
     return re.sub(r"([\\%_])", r"\\\1", pattern).replace("*", "%")
 
 
-def hang_up(connection: Connection) -> None:
+def hang_up(connection: Connection | psycopg.AsyncConnection[TupleRow]) -> None:
     """From another thread: end a connection that does not answer; who waits for it gets an OperationalError."""
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
         line.shutdown(socket.SHUT_RDWR)

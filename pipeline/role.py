@@ -130,11 +130,10 @@ def _wait_where_it_stops(config: Config, connection: Connection, stop: Stop, err
 
 
 async def _replicate(config: Config, connection: Connection, stop: Stop) -> None:
+    from pipeline.catchup.coordinator import Coordinator
     from pipeline.replication import preparation, unsendable
-    from pipeline.replication.book import RelationBook
     from pipeline.replication.stream import ReplicationStream
-    from pipeline.replication.worker import ReplicationWorker, connect_writer
-    from pipeline.staging.writer import Writer
+    from pipeline.staging.writer import connect_writer
 
     with db.connect(config.source, "source", name="pipeline catalog") as source:
         stored = sources.find(connection, config.source_id)
@@ -146,14 +145,11 @@ async def _replicate(config: Config, connection: Connection, stop: Stop) -> None
                 logger.warning("%s is not captured: %s", table, reason, extra={"action": "publication.missing"})
             async with await connect_writer(config.database) as staging:
                 start = await unsendable.carry_out(connection, staging, prepared.source)
-                writer = await Writer.claim(staging, prepared.source.id)
-                stream.start(config.slot, start, prepared.publications.names)
-                book = RelationBook(source, connection, prepared.source, prepared.publications.names)
-                worker = ReplicationWorker(stream, writer, book)
-                stop.then(partial(_soon, asyncio.get_running_loop(), worker.stop))
-                _report(connection, "replication", "running")
-                logger.info("streaming", extra={"action": "replication.streaming", "slot": config.slot})
-                await worker.run()
+                stream.close()
+                names = prepared.publications.names
+                coordinator = Coordinator(config, source, connection, staging, prepared.source, names)
+                stop.then(partial(_soon, asyncio.get_running_loop(), coordinator.stop))
+                await coordinator.run(start, partial(_report, connection, "replication", "running"))
         except Unsendable as error:
             unsendable.record(connection, prepared.source, error)
             raise

@@ -23,11 +23,15 @@ DRAIN_SECONDS = 30.0
 FROZEN_SECONDS, STARTING_SECONDS = 10.0, 60.0
 """A child that is not heard from for so long is killed and started again; one that was never heard is still loading."""
 _FIRST_DELAY, _LONGEST_DELAY, _HEALTHY_AFTER = 0.25, 5.0, 2.0
-_POLL = 0.1
+POLL = 0.1
+"""Seconds between two looks at a child."""
 
 
-class _Child:
+class Child:
+    """One process. `process` is None while it does not run; then it may be started from `restart_at` on."""
+
     def __init__(self, role: str, command: Sequence[str], settings: str) -> None:
+        """`role`: what log lines call it. `settings`: the first line of its standard input."""
         self.role = role
         self._command = command
         self._settings = settings
@@ -67,7 +71,7 @@ class _Child:
             self.process.kill()
 
     def kill_if_frozen(self) -> None:
-        """Call it every _POLL; looks are counted, not seconds, since we may have been frozen with it."""
+        """Call it every POLL; looks are counted, not seconds, since we may have been frozen with it."""
         if self.process is None or self._line is None:
             return
         with suppress(BlockingIOError, ConnectionResetError):
@@ -75,18 +79,22 @@ class _Child:
                 self._silent_looks = 0
                 self._heard = True
         self._silent_looks += 1
-        if self._silent_looks * _POLL > (FROZEN_SECONDS if self._heard else STARTING_SECONDS):
+        if self._silent_looks * POLL > (FROZEN_SECONDS if self._heard else STARTING_SECONDS):
             logger.error("%s is frozen; killed", self.role, extra={"action": "serve.frozen", "pid": self.process.pid})
             self._silent_looks = 0
             self.process.kill()
+
+    def forget(self) -> None:
+        """It has ended."""
+        self.process = None
+        if self._line is not None:
+            self._line.close()
 
     def schedule_restart(self, reason: str) -> None:
         """Plan the next start; each failure in a row waits twice as long."""
         if time.monotonic() - self._started_at > _HEALTHY_AFTER:
             self._delay = _FIRST_DELAY
-        self.process = None
-        if self._line is not None:
-            self._line.close()
+        self.forget()
         self.restart_at = time.monotonic() + self._delay
         logger.warning(
             "%s %s; starts again in %.2g s", self.role, reason, self._delay, extra={"action": "serve.restarts"}
@@ -117,7 +125,7 @@ class Supervisor:
         leads: Callable[[], bool],
         always: Sequence[str] = (),
     ) -> None:
-        self._children = [_Child(role, command(role), settings) for role in roles]
+        self._children = [Child(role, command(role), settings) for role in roles]
         self._leads = leads
         self._always = always
         self._interrupts = 0
@@ -137,11 +145,11 @@ class Supervisor:
                     child.retire()
             if status:
                 break
-            self._stop.wait(_POLL)
+            self._stop.wait(POLL)
         logger.info("draining", extra={"action": "serve.draining"})
         return self._drain() or status
 
-    def _look_after(self, child: _Child) -> int:
+    def _look_after(self, child: Child) -> int:
         if child.process is None:
             if time.monotonic() >= child.restart_at:
                 child.start()
@@ -167,7 +175,7 @@ class Supervisor:
                 continue
             child.process.send_signal(signal.SIGTERM)
             while child.process.poll() is None and time.monotonic() < deadline and self._interrupts < 2:
-                time.sleep(_POLL / 2)
+                time.sleep(POLL / 2)
             if child.process.poll() is None:
                 logger.warning("%s did not finish; killed", child.role, extra={"action": "serve.killed"})
                 child.process.kill()

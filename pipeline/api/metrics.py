@@ -8,10 +8,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pipeline.api import lag_metrics
+from pipeline.catchup.plan import Part
 from pipeline.consumers.standing import Standing
 from pipeline.events.tables import KnownTable
 from pipeline.operations.export_status import Exports
 from pipeline.operations.retention import Retention
+from pipeline.operations.slot_lags import SlotLag
 from pipeline.operations.status import Status
 
 _GAUGES: dict[str, tuple[str, str]] = {
@@ -20,8 +23,6 @@ _GAUGES: dict[str, tuple[str, str]] = {
     "staged_lsn_bytes": ("staged_lsn", "Up to where changes are staged."),
     "shuffled_lsn_bytes": ("shuffled_lsn", "The last transaction in the events table."),
     "slot_retained_bytes": ("retained_bytes", "WAL that the source keeps for the slot."),
-    "lag_bytes": ("lag_bytes", "WAL of the source that is not in the events table yet."),
-    "lag_seconds": ("lag_seconds", "Age of the newest event while there is something to do, else 0."),
     "last_seq": ("last_seq", "Newest seq in the events table."),
     "open_transaction_changes": ("open_changes", "Changes staged of a transaction that has not ended yet."),
 }
@@ -51,6 +52,7 @@ class _Snapshot(Collector):
                 yield GaugeMetricFamily(f"pipeline_{name}", text, value=values[attribute])
         for name, (attribute, text) in _COUNTERS.items():
             yield CounterMetricFamily(f"pipeline_{name}", text, value=values[attribute])
+        yield from lag_metrics.collect(self._status)
         role_up = GaugeMetricFamily("pipeline_role_running", "1 while the role is held and running.", labels=["role"])
         for role in self._status.roles:
             role_up.add_metric([role.role], float(role.held and role.state == "running"))
@@ -68,9 +70,39 @@ class _Snapshot(Collector):
             yield from _exports(self._status.exports)
         if self._status.retention:
             yield from _retention(self._status.retention)
+        yield from _slots(self._status.slots)
+        yield from _parts(self._status.catchup)
         yield from _tables(self._status.events_tables)
         yield from _consumers(self._status.consumers)
         yield from _dead_letters(self._status.dead_letters)
+
+
+def _slots(found: Sequence[SlotLag]) -> Iterator[Metric]:
+    """How far each slot of ours is behind what the source writes."""
+    lag = GaugeMetricFamily(
+        "pipeline_slot_lag_bytes", "WAL that the source has written and the slot has not confirmed.", labels=["slot"]
+    )
+    for slot in found:
+        if slot.lag_bytes is not None:
+            lag.add_metric([slot.name], float(slot.lag_bytes))
+    if lag.samples:
+        yield lag
+
+
+def _parts(found: Sequence[Part]) -> Iterator[Metric]:
+    """The plan of a catch-up: 0 parts when none is going on."""
+    yield GaugeMetricFamily("pipeline_catchup_parts", "Parts in which a backlog is read now.", value=len(found))
+    for name, attribute, text in (
+        ("position_lsn_bytes", "position", "Up to where the part is staged."),
+        ("left_bytes", "left", "WAL of the part that is not staged yet; the last part has no end."),
+        ("reached", "reached", "1 when everything before the part is staged."),
+    ):
+        family = GaugeMetricFamily(f"pipeline_catchup_part_{name}", text, labels=["worker"])
+        for part in found:
+            if (value := getattr(part, attribute)) is not None:
+                family.add_metric([str(part.worker)], float(value))
+        if family.samples:
+            yield family
 
 
 def _tables(found: Sequence[KnownTable]) -> Iterator[Metric]:

@@ -163,16 +163,12 @@ class Consumers(BaseModel):
     data: list[Consumer]
 
 
-class Event(BaseModel):
-    """A row of the log: its columns by their names, as Postgres prints them; numbers keep all digits."""
+class Change(BaseModel):
+    """What happened to a row, as the log has it; numbers keep all digits."""
 
     seq: int
-    source_database_id: UUID
-    source_epoch: int
     commit_lsn: int | None
     commit_idx: int | None
-    xid: int | None
-    source_table_oid: int
     source_table_schema: str
     source_table_name: str
     record_pk: str
@@ -184,6 +180,15 @@ class Event(BaseModel):
     transaction_annotations: Any = None
     metadata: Any = None
     committed_at: datetime
+
+
+class Event(Change):
+    """A row of the log: its columns by their names, as Postgres prints them."""
+
+    source_database_id: UUID
+    source_epoch: int
+    xid: int | None
+    source_table_oid: int
     inserted_at: datetime
 
 
@@ -194,24 +199,10 @@ class Events(BaseModel):
     last_seq: int = Field(description="go on with `after=` this; it passes what the filters left out")
 
 
-class DeadLetter(BaseModel):
+class DeadLetter(Change):
     """An item that was delivered too often."""
 
-    seq: int
-    commit_lsn: int | None
-    commit_idx: int | None
     source_table_oid: int
-    source_table_schema: str
-    source_table_name: str
-    record_pk: str
-    action: str
-    record: dict[str, Any]
-    changes: dict[str, Any] | None
-    exact: dict[str, Any] | None
-    unchanged_columns: list[str] | None
-    transaction_annotations: Any = None
-    metadata: Any = None
-    committed_at: datetime
     deliveries: int
 
 
@@ -221,24 +212,10 @@ class DeadLetters(BaseModel):
     data: list[DeadLetter]
 
 
-class Item(BaseModel):
+class Item(Change):
     """Something to do: the last change of a row. Settle it by its `ack_id`, which is new at every delivery."""
 
     ack_id: UUID
-    seq: int
-    commit_lsn: int | None
-    commit_idx: int | None
-    source_table_schema: str
-    source_table_name: str
-    record_pk: str
-    action: str
-    record: dict[str, Any]
-    changes: dict[str, Any] | None
-    exact: dict[str, Any] | None
-    unchanged_columns: list[str] | None
-    transaction_annotations: Any = None
-    metadata: Any = None
-    committed_at: datetime
     deliveries: int = Field(description="this one included, since the row last changed")
 
 

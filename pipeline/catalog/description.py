@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,7 +54,6 @@ def describe(
     past = before.form if before else None
     moved = not facts or (_moved_on(relation, facts) and (not again or past is None or _differs(past, relation)))
     attnums = _attnums(relation, facts)
-    names = types | {column.type_oid: (column.type_name, column.base_type_oid) for column in _of(past, types)}
     root_of = past if moved or _root_moved_on(facts, past) else None
     root = _root(relation, facts, root_of)
     key = key_columns(relation, attnums, facts, past, root[0], moved=moved)
@@ -68,17 +66,7 @@ def describe(
         table_schema=root[1],
         table_name=root[2],
         replica_identity=relation.replica_identity,
-        columns=tuple(
-            Column(
-                column.name,
-                column.type_oid,
-                column.type_modifier,
-                *names.get(column.type_oid, ("", column.type_oid)),
-                key=column.name in key,
-                attnum=attnum,
-            )
-            for column, attnum in zip(relation.columns, attnums, strict=True)
-        ),
+        columns=_columns(relation, attnums, types, past, key),
         key_columns=key,
         unique_in_root=kept.unique_in_root if kept else _unique(relation, facts, key),
         memberships=_memberships(facts, past),
@@ -116,6 +104,21 @@ def look(source: Connection, known: Known, slot: str) -> Description | None:
     return Description(replace(form, columns=tuple(live)), _fingerprint(facts, [column.attnum for column in live]))
 
 
+def present(
+    source: Connection, oid: int, slot: str, publications: Sequence[str], made: Sequence[int]
+) -> TableForm | None:
+    """A table as a change of it would be described now; None when it is gone."""
+    with source.transaction():
+        source.execute("set local search_path = ''")  # names of types come out qualified
+        row = source.execute(sql("catalog", "describe_sent"), {"oid": oid}).fetchone()
+        if row is None:
+            return None
+        name, schema, identity, columns = row
+        relation = Relation(oid, schema, name, identity, tuple(RelationColumn(*column) for column in columns))
+        found = describe(source, relation, slot, publications, None, None, again=False, made=made)
+    return found.form if found.fingerprint else None
+
+
 def _read(
     source: Connection, relation: Relation, values: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[int, tuple[str, int]]]:
@@ -126,11 +129,13 @@ def _read(
     return facts, {row["oid"]: (row["type_name"], row["base_oid"]) for row in rows}
 
 
-def _facts(cursor: Cursor[dict[str, Any]], values: dict[str, Any]) -> dict[str, Any]:
-    for _ in range(_DROPPED_MEANWHILE):
-        with suppress(psycopg.errors.InternalError_):  # it was there for the snapshot, and gone for a function in it
-            return cursor.execute(sql("catalog", "describe_table"), values).fetchone() or {}
-    return cursor.execute(sql("catalog", "describe_table"), values).fetchone() or {}
+def _facts(cursor: Cursor[dict[str, Any]], values: dict[str, Any], again: int = _DROPPED_MEANWHILE) -> dict[str, Any]:
+    try:
+        return cursor.execute(sql("catalog", "describe_table"), values).fetchone() or {}
+    except psycopg.errors.InternalError_:  # it was there for the snapshot, and gone for a function in it
+        if not again:
+            raise
+        return _facts(cursor, values, again - 1)
 
 
 def _moved_on(relation: Relation, facts: dict[str, Any]) -> bool:
@@ -189,9 +194,27 @@ def _memberships(facts: dict[str, Any], past: TableForm | None) -> tuple[int, ..
     return tuple(sorted(oid for oid, older in facts["memberships"] or [] if older or oid in known))
 
 
-def _of(past: TableForm | None, types: dict[int, tuple[str, int]]) -> list[Column]:
-    """Columns of types that have been dropped since."""
-    return [column for column in past.columns if column.type_oid not in types] if past else []
+def _columns(
+    relation: Relation,
+    attnums: list[int | None],
+    types: dict[int, tuple[str, int]],
+    past: TableForm | None,
+    key: tuple[str, ...],
+) -> tuple[Column, ...]:
+    """`types`: name and base type by oid; of those that have been dropped since, the history knows them."""
+    dropped = {each.type_oid: (each.type_name, each.base_type_oid) for each in (past.columns if past else ())}
+    names = dropped | types
+    return tuple(
+        Column(
+            column.name,
+            column.type_oid,
+            column.type_modifier,
+            *names.get(column.type_oid, ("", column.type_oid)),
+            key=column.name in key,
+            attnum=attnum,
+        )
+        for column, attnum in zip(relation.columns, attnums, strict=True)
+    )
 
 
 def _attnums(relation: Relation, facts: dict[str, Any]) -> list[int | None]:

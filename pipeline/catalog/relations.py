@@ -112,14 +112,30 @@ def latest(connection: Connection, source_id: uuid.UUID, epoch: int) -> dict[tup
     return {identity(known.form): known for known in found}
 
 
+def find(connection: Connection, source_id: uuid.UUID, epoch: int, identity: tuple[int, str]) -> Known | None:
+    """The last known form of this relation; None when there is none, and, until the transaction ends, will be none.
+
+    That is for workers that read parts of a backlog side by side: only inside of a transaction.
+    """
+    connection.execute(sql("catalog", "lock_relations"), {"source": source_id})
+    values = {"source": source_id, "epoch": epoch, "oid": identity[0], "name": identity[1]}
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(sql("catalog", "find_relation"), values).fetchone()
+    return None if row is None else _known(row)
+
+
 def _known(row: dict[str, Any]) -> Known:
     relation_id, fingerprint = row.pop("id"), row.pop("fingerprint")
     since = row.pop("from_lsn"), row.pop("from_idx")
-    columns = tuple(_column(column, since) for column in row.pop("columns"))
-    memberships = None if row["memberships"] is None else tuple(row["memberships"])
-    row |= {"columns": columns, "key_columns": tuple(row["key_columns"]), "memberships": memberships}
-    form = TableForm(**row)
-    return Known(relation_id, form, Fingerprint.from_json(fingerprint) if fingerprint else None)
+    return Known(relation_id, form_of(row, since), Fingerprint.from_json(fingerprint) if fingerprint else None)
+
+
+def form_of(stored: dict[str, Any], since: tuple[int, int]) -> TableForm:
+    """A form from its fields as they are stored, lists for tuples; `since`: the place from which on it held."""
+    columns = tuple(_column(column, since) for column in stored["columns"])
+    memberships = None if stored["memberships"] is None else tuple(stored["memberships"])
+    lists = {"columns": columns, "key_columns": tuple(stored["key_columns"]), "memberships": memberships}
+    return TableForm(**{**stored, **lists})
 
 
 def _column(stored: dict[str, Any], since: tuple[int, int]) -> Column:

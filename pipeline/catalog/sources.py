@@ -18,7 +18,8 @@ from pipeline.errors import ConfigError, Unavailable
 
 PUBLISHING_SECONDS = 30.0
 """How long to wait while another session changes publications; it needs some seconds at most."""
-_PUBLISHING = "publications"
+_PUBLISHING, _PUBLISHING_THERE = "publications", "publications at the source"
+"""Two names: both may be one database."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +102,20 @@ def store_published(connection: Connection, source_id: uuid.UUID, published: dic
 
 
 @contextmanager
-def publishing(connection: Connection) -> Iterator[None]:
+def publishing(connection: Connection, source: Connection) -> Iterator[None]:
     """Held while publications and what is stored of them change, so that nobody compares them half-way.
 
-    A holder that is frozen loses it, as a role does. Raises Unavailable when it is not to be had for long.
+    Held in both databases: a statement of one who has died, or has lost it here, may still be at work at the source. A
+    holder that is frozen loses it, as a role does. Raises Unavailable when it is not to be had for long.
     """
+    with _held(connection, _PUBLISHING), _held(source, _PUBLISHING_THERE):
+        yield
+
+
+@contextmanager
+def _held(connection: Connection, name: str) -> Iterator[None]:
     deadline = time.monotonic() + PUBLISHING_SECONDS
-    while not roles.try_acquire(connection, _PUBLISHING):
+    while not roles.try_acquire(connection, name):
         if time.monotonic() > deadline:
             raise Unavailable("another session is changing publications all the time; it is tried again")
         time.sleep(0.05)
@@ -115,7 +123,7 @@ def publishing(connection: Connection) -> Iterator[None]:
         yield
     finally:
         if not connection.closed:
-            connection.execute(sql("catalog", "unlock_role"), {"role": _PUBLISHING})
+            connection.execute(sql("catalog", "unlock_role"), {"role": name})
 
 
 def begin_epoch(connection: Connection, epoch: Epoch) -> None:

@@ -13,14 +13,20 @@ from pipeline.commands.context import Json, load, output
 app = typer.Typer(help="The replication slots at the source.", no_args_is_help=True)
 
 
+Orphans = Annotated[
+    bool, typer.Option("--orphans", help="Only copies of our slot that no part of a backlog needs any more.")
+]
+
+
 @app.command("list")
-def slots_list(context: typer.Context, as_json: Json = False) -> int:
+def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans = False) -> int:
     """Logical slots of the source, who reads them, and the WAL they hold back."""
     from pipeline.operations import report
     from pipeline.replication import slot
 
-    found = _with_source(context, slot.all_slots)
-    output({"data": [each.to_json() for each in found]}, as_json, lambda: report.slots(found))
+    found = _orphans(context) if orphans else _with_source(context, slot.all_slots)
+    none = "no slot was left over" if orphans else "no logical slots at the source"
+    output({"data": [each.to_json() for each in found]}, as_json, lambda: report.slots(found, none))
     return 0
 
 
@@ -44,6 +50,19 @@ def slots_delete(context: typer.Context, name: str) -> int:
     _with_source(context, lambda source: slot.drop(source, name))
     print(f'slot "{name}" deleted')
     return 0
+
+
+def _orphans(context: typer.Context) -> list[Any]:
+    """Needs the pipeline database too, which knows the parts that are being read."""
+    from pipeline import databases, db
+    from pipeline.catchup import orphans
+
+    with (
+        databases.resolved(load(context, "slots"), start=False) as config,
+        db.connect(config.source, "source", name="pipeline slots") as source,
+        db.connect(config.database, "pipeline database", name="pipeline slots") as pipeline,
+    ):
+        return orphans.find(source, config.slot, orphans.at_work(pipeline, config.source_id))
 
 
 def _with_source(context: typer.Context, act: Callable[[Any], Any]) -> Any:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from pipeline import schema
 from pipeline.db import Connection
 from pipeline.db import sql as statement
+from pipeline.errors import Unavailable
 from pipeline.events import indexes, old_tables
 
 CHANNEL = "sequin_events"
 """NOTIFY channel; the payload is `{"table": …, "seq": …}` with the newest seq."""
+PATIENCE = "30s"
+"""How long whoever makes a table waits for others that do; a migration of an old table gives up sooner."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +60,40 @@ _LONGEST = 63 - len("_seq_seq")
 def ensure_table(connection: Connection, table: EventsTable) -> None:
     """Make an events table like the default one, with a sequence of its own, or migrate one that is from before.
 
-    Raises SchemaError for what is there and is no events table. What readers need and a table from before lacks is made
-    outside of a transaction only, since it may take long.
+    Raises SchemaError for what is there and is no events table, Unavailable while another session makes or migrates
+    tables for long. What readers need and a table from before lacks is made outside of a transaction only, since it may
+    take long.
     """
-    with connection.transaction():
-        connection.execute("select pg_advisory_xact_lock(%s)", [schema.LOCK_KEY])
-        _create(connection, table)
+    if not _is_current(connection, table):
+        with connection.transaction():
+            _wait_for_makers(connection, table)
+            _create(connection, table)
     found = old_tables.look(connection, table)
     if found is not None and connection.info.transaction_status == TransactionStatus.IDLE:
         indexes.build(connection, found.oid, indexes.SEQ)
+
+
+def _is_current(connection: Connection, table: EventsTable) -> bool:
+    """Found without a lock: a server that is frozen with it must not keep others from starting."""
+    found = old_tables.look(connection, table)
+    if found is None:
+        return False
+    old_tables.refuse_unfit(found, table)
+    return found.is_current
+
+
+def _wait_for_makers(connection: Connection, table: EventsTable) -> None:
+    """Until nobody else makes or migrates tables. Inside of a transaction."""
+    before = connection.execute("select current_setting('lock_timeout')").fetchone()
+    connection.execute("select set_config('lock_timeout', %s, true)", [PATIENCE])
+    try:
+        connection.execute("select pg_advisory_xact_lock(%s)", [schema.LOCK_KEY])
+    except psycopg.errors.LockNotAvailable as error:
+        raise Unavailable(
+            f"{table} cannot be made: another session has been making or migrating tables for {PATIENCE}; "
+            "end it (pg_locks has it under locktype advisory), or try again"
+        ) from error
+    connection.execute("select set_config('lock_timeout', %s, true)", [before[0] if before else "0"])
 
 
 def _create(connection: Connection, table: EventsTable) -> None:
@@ -111,6 +140,11 @@ def _regclass(connection: Connection, table: EventsTable) -> sql.Composable:
     return sql.SQL("{}::regclass").format(sql.Literal(table.sequence.as_string(connection)))
 
 
+def news(table: EventsTable, seq: int) -> tuple[str, str]:
+    """What readers are told by NOTIFY, as channel and payload: events up to this seq are there."""
+    return CHANNEL, json.dumps({"table": str(table), "seq": seq})
+
+
 def notify(connection: Connection, table: EventsTable, seq: int) -> None:
     """Wake the readers, when the transaction commits."""
-    connection.execute("select pg_notify(%s, %s)", (CHANNEL, json.dumps({"table": str(table), "seq": seq})))
+    connection.execute("select pg_notify(%s, %s)", news(table, seq))

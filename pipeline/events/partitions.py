@@ -91,6 +91,20 @@ class Partitions:
         self._days = Days(connection, table) if key == "RANGE (committed_at)" and not has_default else None
         self._read_bound()
 
+    def has_room(self, seq: int) -> bool:
+        """Whether `reserve` would find nothing to do for this seq."""
+        half = (self._bound - self._lower) // 2
+        return (
+            not self._by_seq
+            or self._bound > seq + half
+            or (self._bound > seq and time.monotonic() < self._not_ahead_before)
+        )
+
+    @property
+    def by_days(self) -> bool:
+        """Whether `reserve_days` has something to do."""
+        return self._days is not None
+
     def reserve(self, seq: int) -> None:
         """Make sure that every seq up to this one has a place, and try for half a partition more.
 
@@ -98,12 +112,12 @@ class Partitions:
         Somebody who detaches a partition may be in the way for moments. What is not needed yet does not wait for that.
         A table from before is not divided by seq: there is nothing to reserve, or `reserve_days` does.
         """
-        if not self._by_seq:
+        if self.has_room(seq):
             return
         while self._bound <= seq:
             if not self._attach(self._span(seq), _PATIENCE):
                 time.sleep(0.02)
-        if self._bound > seq + (self._bound - self._lower) // 2 or time.monotonic() < self._not_ahead_before:
+        if self.has_room(seq):
             return
         if not self._attach(self._span(seq), _AHEAD_PATIENCE):
             self._not_ahead_before = time.monotonic() + _AHEAD_EVERY

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pipeline import schema
 from pipeline.catalog import roles, sources
 from pipeline.catalog.sources import Epoch, Source
+from pipeline.catchup import standing, store
 from pipeline.config import Config
 from pipeline.db import Connection
 from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SchemaError, SourceChanged, SourceUnfit
@@ -25,12 +26,11 @@ from pipeline.replication.book import RelationBook
 from pipeline.replication.publications import KEYLESS_SUFFIX, Publications
 from pipeline.replication.slot import Slot
 from pipeline.replication.stream import ReplicationStream, SystemIdentity
-from pipeline.replication.worker import connect_writer
 from pipeline.shuffle import watermark
 from pipeline.shuffle.worker import Shuffler
 from pipeline.staging import progress, segments
 from pipeline.staging.progress import Staged
-from pipeline.staging.writer import Writer
+from pipeline.staging.writer import Writer, connect_writer
 from pipeline.wal import lsn
 
 ROLES = ("serve", "replication", "shuffle")
@@ -155,7 +155,9 @@ class _Adoption:
     async def _rest(self) -> None:
         """Drop what is half staged, and move all that is staged whole: the old epoch comes before the new one."""
         async with await connect_writer(self._config.database) as staging:
+            await store.abandon(staging, self._stored.id, standing.read(self._pipeline, self._stored.id))
             await Writer.claim(staging, self._stored.id)
+        self._staged = progress.staged(self._pipeline, self._stored.id) or self._staged
         config = self._config
         shuffler = Shuffler(
             self._pipeline,
@@ -174,7 +176,7 @@ class _Adoption:
             raise PipelineError("staging does not come to rest; run `pipeline verify` to see what is wrong")
 
     def _begin(self, identity: SystemIdentity, reasons: list[ReplicationError]) -> Adopted:
-        with sources.publishing(self._pipeline):
+        with sources.publishing(self._pipeline, self._source):
             there = published.read(self._source, self._names())
             publications, now = self._publish(identity)
             slot = slots.find(self._source, self._config.slot)

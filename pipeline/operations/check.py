@@ -23,8 +23,6 @@ from pipeline.staging import writer
 
 NEWEST = 18
 """The newest major version that is tested."""
-SAFE_MINORS = {14: 18, 15: 13, 16: 9, 17: 5}
-"""From these on, fast-forwarding a slot cannot lose catalog rows (fixed in April 2025)."""
 
 
 @dataclass(frozen=True)
@@ -122,15 +120,12 @@ def _facts(connection: Connection) -> _Server:
 
 
 def _server(what: str, facts: _Server) -> Findings:
-    major, minor = divmod(facts.version, 10000)
+    major = facts.version // 10000
     name = f"{what} version"
     if facts.version < preparation.MIN_VERSION:
         yield Finding("error", name, f"Postgres {facts.shown_version}, and 14 or newer is needed", "upgrade it")
     elif major > NEWEST:
         yield Finding("warning", name, f"Postgres {facts.shown_version} is newer than what is tested ({NEWEST})")
-    elif what == "source" and minor < SAFE_MINORS.get(major, 0):
-        text = f"Postgres {facts.shown_version} can lose catalog rows that a fast-forwarded slot still needs"
-        yield Finding("warning", name, text, f"update to {major}.{SAFE_MINORS[major]} or newer")
     else:
         yield Finding("ok", name, f"Postgres {facts.shown_version}")
     if what == "source" and facts.encoding == "SQL_ASCII":

@@ -13,6 +13,7 @@ from psycopg.rows import class_row
 from pipeline.catalog.sources import Source
 from pipeline.config import Config
 from pipeline.db import Connection, sql
+from pipeline.operations import check_catchup
 from pipeline.operations.findings import Finding, Findings, guarded, some
 from pipeline.replication import preparation
 from pipeline.replication import slot as slots
@@ -58,6 +59,7 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
         "history": lambda: _goes_on(config, source, pipeline, known),
         "slot": lambda: _slot(config, source, pipeline, known),
         "limits": lambda: _limits(config, source),
+        check_catchup.NAME: lambda: check_catchup.run(config, source),
         "tables": lambda: _tables(config, source, pipeline, known),
     }
     for name, look in parts.items():

@@ -13,7 +13,16 @@ from rich.text import Text
 
 from pipeline.catalog.rewrites import Rewritten
 from pipeline.catalog.roles import RoleState
-from pipeline.operations import consumer_report, export_report, letter_report, retention_report, routes_report, words
+from pipeline.operations import (
+    catchup_report,
+    consumer_report,
+    export_report,
+    lag_report,
+    letter_report,
+    retention_report,
+    routes_report,
+    words,
+)
 from pipeline.operations.check import Finding
 from pipeline.operations.faults import Check, Fault, Verification
 from pipeline.operations.known_sources import KnownSource
@@ -38,8 +47,19 @@ def status(now: Status) -> None:
 
 def _of_the_log(now: Status) -> Iterator[Table]:
     """What there is to say beside the positions."""
+    if now.lag:
+        yield from lag_report.explained(now.lag)
+    if now.catchup:
+        yield catchup_report.standing(now.slot or "", now.catchup, now.slots)
     if len(now.events_tables) > 1:
         yield routes_report.standing(now.events_tables)
+    yield from _of_readers(now)
+    if now.roles:
+        yield _roles(now.roles)
+    yield from _tables(now)
+
+
+def _of_readers(now: Status) -> Iterator[Table]:
     if now.exports:
         yield export_report.standing(now.exports)
     if now.retention:
@@ -48,9 +68,6 @@ def _of_the_log(now: Status) -> Iterator[Table]:
         yield consumer_report.standing(now.consumers)
     if any(now.dead_letters.values()):
         yield letter_report.standing(now.dead_letters)
-    if now.roles:
-        yield _roles(now.roles)
-    yield from _tables(now)
 
 
 def findings(found: Sequence[Finding]) -> None:
@@ -69,11 +86,11 @@ def findings(found: Sequence[Finding]) -> None:
     console.print(Text(f"{verdict}: {words.count(errors, 'error')}, {words.count(warnings, 'warning')}", "bold"))
 
 
-def slots(found: Sequence[Slot]) -> None:
-    """Each slot with what reads it and what it holds back."""
+def slots(found: Sequence[Slot], none: str) -> None:
+    """Each slot with what reads it and what it holds back; `none` when there is none."""
     console = words.console()
     if not found:
-        console.print("no logical slots at the source")
+        console.print(none)
         return
     table = words.table("slot", "database", "plugin", "read by", "confirmed", "holds back", "WAL")
     for slot in found:
@@ -176,7 +193,7 @@ def _facts(now: Status) -> Table:
     rows = [
         ("source", now.database or "-", f"slot {now.slot}" + _held_back(now)),
         ("written", _position(now.source_lsn), "the source has written up to here"),
-        ("confirmed", _position(now.confirmed_lsn), "the source may forget what is before"),
+        ("confirmed", _position(now.confirmed_lsn), "the source may forget what is before" + _behind(now)),
         ("staged", _position(progress.staged_lsn), _staged(progress)),
         ("shuffled", _position(progress.shuffled_lsn), _shuffled(progress)),
         ("lag", _lag(now), "" if now.lag_bytes is None else words.size(now.lag_bytes)),
@@ -270,6 +287,11 @@ def _held_back(now: Status) -> str:
     return (
         f" holds back {words.size(now.retained_bytes)} of WAL" if now.retained_bytes is not None else " does not exist"
     )
+
+
+def _behind(now: Status) -> str:
+    lags = [slot.lag_bytes for slot in now.slots if slot.name == now.slot]
+    return f"; the slot is {words.size(lags[0])} behind" if lags and lags[0] is not None else ""
 
 
 def _staged(progress: Progress) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -13,6 +14,8 @@ from psycopg.rows import class_row
 from pipeline import db
 from pipeline.catalog import rewrites, roles, sources, stops
 from pipeline.catalog.rewrites import Rewritten
+from pipeline.catchup import standing as standing_parts
+from pipeline.catchup.plan import Part
 from pipeline.config import Config
 from pipeline.consumers import standing
 from pipeline.consumers.standing import Standing
@@ -21,9 +24,11 @@ from pipeline.deliveries import dead_letters
 from pipeline.errors import PipelineError, Unavailable
 from pipeline.events import tables
 from pipeline.events.tables import KnownTable
-from pipeline.operations import export_status, retention
+from pipeline.operations import export_status, lag_stages, retention, slot_lags
 from pipeline.operations.export_status import Exports
+from pipeline.operations.lag import Lag, is_late
 from pipeline.operations.retention import Retention
+from pipeline.operations.slot_lags import SlotLag
 from pipeline.replication import preparation
 from pipeline.replication import slot as slots
 from pipeline.wal import lsn
@@ -73,6 +78,9 @@ class Status:
     retention: Retention | None = None
     consumers: list[Standing] = field(default_factory=list)
     dead_letters: dict[str, int] = field(default_factory=dict)
+    slots: list[SlotLag] = field(default_factory=list)
+    catchup: list[Part] = field(default_factory=list)
+    lag: Lag | None = None
     reasons: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
@@ -80,6 +88,9 @@ class Status:
         values = asdict(self)
         values.update(values.pop("progress"))
         values.pop("read_at")
+        values["slots"] = [slot.to_json() for slot in self.slots]
+        values["catchup"] = [part.to_json() for part in self.catchup]
+        values["lag"] = self.lag.to_json() if self.lag else None
         values["rewritten"] = [table.to_json() for table in self.rewritten]
         for name in [name for name in values if name.endswith("_lsn")]:
             values[name] = None if values[name] is None else lsn.show(values[name])
@@ -92,7 +103,7 @@ def collect(config: Config) -> Status:
         now = read(config, connection)
         if not now.revision:
             return now
-        return replace(
+        found = replace(
             now,
             events_tables=tables.known(connection),
             exports=export_status.read(config, connection),
@@ -100,6 +111,20 @@ def collect(config: Config) -> Status:
             consumers=standing.find(connection) if standing.present(connection) else [],
             dead_letters=dead_letters.counts(connection) if dead_letters.present(connection) else {},
         )
+        return _explained(config, connection, found)
+
+
+def _explained(config: Config, connection: Connection, now: Status) -> Status:
+    """With its lag by stage and what limits it, and `lag_seconds` as that measures it."""
+    if now.source_id is None:
+        return now
+    source_id, there = uuid.UUID(now.source_id), bool(now.consumers)
+    lag = lag_stages.measure(config, connection, source_id, now.reasons, now.exports, consumers=there)
+    shuffled = lag.stage("shuffled") if lag else None
+    late = shuffled.behind_seconds if shuffled else None
+    # 0 stays 0: what is just on its way is caught up with.
+    seconds = late if late is not None and (now.lag_seconds or is_late(late)) else now.lag_seconds
+    return replace(now, lag=lag, lag_seconds=seconds)
 
 
 def read(config: Config, connection: Connection) -> Status:
@@ -109,7 +134,8 @@ def read(config: Config, connection: Connection) -> Status:
         return Status(reasons=["the pipeline database was never migrated; start `pipeline serve`"])
     stored = sources.find(connection, config.source_id)
     held = list(roles.states(connection).values())
-    progress = _progress(connection)
+    parts = standing_parts.read(connection, stored.id) if stored else []
+    progress = _progress(connection, parts)
     facts: dict[str, Any] = {}
     reasons = why_not(config, connection, held)
     try:
@@ -129,6 +155,7 @@ def read(config: Config, connection: Connection) -> Status:
         progress=progress,
         roles=held,
         rewritten=rewrites.unsettled(connection),
+        catchup=parts,
         reasons=reasons,
         **facts,
     )
@@ -164,9 +191,16 @@ def role_reasons(held: Sequence[roles.RoleState], needed: Sequence[str] = ("repl
     return reasons
 
 
-def _progress(connection: Connection) -> Progress:
+def _progress(connection: Connection, parts: Sequence[Part]) -> Progress:
+    """While a backlog is read in parts, staged is what nothing is missing before: what the shuffler may see."""
     with connection.cursor(row_factory=class_row(Progress)) as cursor:
-        return cursor.execute(sql("operations", "progress")).fetchone() or Progress()
+        found = cursor.execute(sql("operations", "progress")).fetchone() or Progress()
+    reached = [part for part in parts if part.reached]
+    if not reached:
+        return found
+    staged = max(part.commit_lsn for part in reached)
+    unshuffled = found.shuffled_lsn is not None and staged > found.shuffled_lsn
+    return replace(found, staged_lsn=max(part.position for part in reached), unshuffled=unshuffled)
 
 
 def _position(progress: Progress) -> int | None:
@@ -188,6 +222,7 @@ def _ask_source(config: Config, connection: Connection) -> dict[str, Any]:
         try:
             slot = slots.find(source, config.slot)
             row = source.execute(sql("operations", "source_position")).fetchone()
+            lags = slot_lags.read(source, config.slot)
             stored = sources.find(connection, config.source_id)
             missing = preparation.publisher(config, source, connection).missing(stored.publications if stored else {})
         except psycopg.OperationalError as error:
@@ -197,4 +232,5 @@ def _ask_source(config: Config, connection: Connection) -> dict[str, Any]:
         "confirmed_lsn": slot.confirmed_lsn if slot else None,
         "retained_bytes": slot.retained_bytes if slot else None,
         "not_captured": missing,
+        "slots": lags,
     }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from psycopg.rows import class_row
 
-from pipeline.catalog import description, relations, rewrites, sources
+from pipeline.catalog import description, published_forms, relations, rewrites, sources
 from pipeline.catalog.continuity import Rewrite, first_form, next_form
 from pipeline.catalog.fingerprint import Fingerprint
 from pipeline.catalog.relations import Known, TableForm
@@ -29,18 +29,28 @@ class RelationBook:
     """Talks to both databases; one thread at a time."""
 
     def __init__(
-        self, source: Connection, pipeline: Connection, stored: Source, publications: Sequence[str] = ()
+        self,
+        source: Connection,
+        pipeline: Connection,
+        stored: Source,
+        publications: Sequence[str] = (),
+        slot: str | None = None,
+        described: Iterable[int] = (),
     ) -> None:
-        """`publications`: those that are replicated."""
+        """`publications`: those that are replicated. `slot`: that which is read, when it is a copy of the source's.
+
+        `described`: oids of relations that have come in this session already.
+        """
         self._source = source
         self._source.execute("set search_path = ''")  # names of types come out qualified
         self._pipeline = pipeline
         self._stored = stored
+        self._slot = slot or stored.slot
         self._publications = publications
         found = sources.find(pipeline, stored.id)
         self._made = list(found.publications.values()) if found else []
         self._known = relations.latest(pipeline, stored.id, stored.epoch)
-        self._described: set[int] = set()
+        self._described = set(described)
         self._versions: dict[int, str] = {}
         self._renamed: dict[int, tuple[TableForm, int]] = {}
 
@@ -52,9 +62,14 @@ class RelationBook:
         `xid`: of the transaction at `since`, None when it is not known. `changed`: commit_lsn of the last transaction
         with rows of the relation as it was described before.
         """
-        if isinstance(message, Relation):
+        key = (message.oid, "") if isinstance(message, Relation) else (relations.MESSAGE_OID, message.prefix)
+        if key in self._known:
             return self._describe(message, since, xid, changed)
-        return self._remember(relations.message_form(message.prefix), None, since, [])
+        with self._pipeline.transaction():  # who reads another part of a backlog may have met it first
+            found = relations.find(self._pipeline, self._stored.id, self._stored.epoch, key)
+            if found is not None:
+                self._known[key] = found
+            return self._describe(message, since, xid, changed)
 
     def require_still_published(self) -> None:
         """Raises PublicationChanged when somebody has narrowed a publication that we use."""
@@ -62,10 +77,10 @@ class RelationBook:
 
     def replay(self, asked_for: int) -> Replay:
         """What the slot sends again when it was asked to start at `asked_for`."""
-        slot = slots.find(self._source, self._stored.slot)
+        slot = slots.find(self._source, self._slot)
         staged = progress.staged(self._pipeline, self._stored.id)
         if slot is None or staged is None:
-            raise SlotMissing(f'slot "{self._stored.slot}" does not exist any more')
+            raise SlotMissing(f'slot "{self._slot}" does not exist any more')
         from_lsn = max(slot.confirmed_lsn or 0, asked_for)
         carried = sources.carried(self._pipeline, self._stored.id, from_lsn)
         return Replay(staged, from_lsn, carried)
@@ -114,26 +129,42 @@ class RelationBook:
         return found
 
     def _look_for_rewrites(self, known: Known) -> None:
-        if known.fingerprint is None or (now := description.look(self._source, known, self._stored.slot)) is None:
+        if known.fingerprint is None or (now := description.look(self._source, known, self._slot)) is None:
             return
         settled = known.fingerprint.settle()  # what is in doubt is decided by the next description
         _, found = next_form(known.form, settled, now.form, now.fingerprint, (0, 0))
         if found and not rewrites.is_empty(self._source, known.form.relation_oid):
             rewrites.record(self._pipeline, self._stored.id, self._stored.epoch, known.form, found, None)
 
-    def _describe(self, message: Relation, since: tuple[int, int], xid: int | None, changed: int) -> StagedRelation:
+    def _describe(
+        self, message: Relation | LogicalMessage, since: tuple[int, int], xid: int | None, changed: int
+    ) -> StagedRelation:
+        if isinstance(message, LogicalMessage):
+            return self._remember(relations.message_form(message.prefix), None, since, [])
         before = self._known.get((message.oid, ""))
         if before and before.fingerprint and changed > before.fingerprint.read_at:
             before = replace(before, fingerprint=before.fingerprint.settle())
         again = message.oid in self._described
         self._described.add(message.oid)
         now = description.describe(
-            self._source, message, self._stored.slot, self._publications, xid, before, again=again, made=self._made
+            self._source,
+            message,
+            self._slot,
+            self._publications,
+            xid,
+            before or self._published(message.oid),
+            again=again,
+            made=self._made,
         )
         if before is None:
             return self._remember(first_form(now.form, since), now.fingerprint, since, [])
         form, found = next_form(before.form, before.fingerprint, now.form, now.fingerprint, since)
         return self._remember(form, now.fingerprint, since, found)
+
+    def _published(self, oid: int) -> Known | None:
+        """For the first change: the table as it was when it was published."""
+        form = published_forms.find(self._pipeline, self._stored.id, self._stored.epoch, oid)
+        return Known(0, form) if form else None
 
     def _remember(
         self, form: TableForm, read: Fingerprint | None, since: tuple[int, int], found: list[Rewrite]

@@ -147,7 +147,7 @@ def require_published(source: Connection, pipeline: Connection, stored: Source) 
     """Raises PublicationChanged when publications in use publish less than when we last looked."""
     if _less(source, stored) is None:
         return
-    with sources.publishing(pipeline):  # perhaps our own publisher was half-way
+    with sources.publishing(pipeline, source):  # perhaps our own publisher was half-way
         fresh = sources.find(pipeline, stored.id)
         if fresh is not None and (less := _less(source, fresh)):
             raise _published_less(source, pipeline, fresh, less)
@@ -166,7 +166,7 @@ def require_still_published(source: Connection, pipeline: Connection, source_id:
     stored = sources.find(pipeline, source_id)
     if stored is None or published.read(source, list(stored.published)) == published.from_json(stored.published):
         return
-    with sources.publishing(pipeline):
+    with sources.publishing(pipeline, source):
         stored = sources.find(pipeline, source_id) or stored
         try:
             published.ledger(source, pipeline, source_id, stored.published).look(list(stored.published))
@@ -215,7 +215,7 @@ def described(known: Source, config: Config, source: Connection, identity: Syste
 
 def publish(config: Config, source: Connection, pipeline: Connection, stored: Source) -> Publications:
     """Make publications or bring them up to date, and store what they publish."""
-    with sources.publishing(pipeline):
+    with sources.publishing(pipeline, source):
         fresh = sources.find(pipeline, stored.id) or stored
         ledger = published.ledger(source, pipeline, stored.id, fresh.published)
         publications = publisher(config, source, pipeline).ensure(fresh.publications, ledger)
@@ -229,7 +229,7 @@ def publish_new_tables(config: Config, source: Connection, pipeline: Connection)
 
     Raises PublicationChanged when somebody else has taken something out.
     """
-    with sources.publishing(pipeline):
+    with sources.publishing(pipeline, source):
         stored = sources.find(pipeline, config.source_id)
         if stored is not None and config.publication in stored.publications:
             ledger = published.ledger(source, pipeline, stored.id, stored.published)

@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql as pgsql
 
 from pipeline import db
-from pipeline.db import Connection
+from pipeline.db import Connection, sql
 from pipeline.errors import PublicationMissing
 from pipeline.events.log import EventsTable
 from pipeline.replication import tables as source_tables
@@ -39,6 +39,10 @@ class Publications:
     names: tuple[str, ...]
     made: dict[str, int] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
+
+
+class _AnotherTable(Exception):
+    """A table was renamed, or dropped and made anew, since it was looked up: its name says another one now."""
 
 
 class Publisher:
@@ -116,12 +120,13 @@ class Publisher:
             gone[name] = {oid: table for oid, table in known.items() if oid not in wanted}
             new = {t.oid: t.table_name for t in wanted.values() if t.oid not in known and t.owned}
             if new:
-                missing |= self._alter(name, "add", list(new.values()))
+                ledger.joining([table.oid for table in wanted.values() if table.oid in new and table.tells_less])
+                missing |= self._alter(name, "add", new)
                 ledger.added(name, list(new))
         for name, leaving in gone.items():
             if leaving:
                 ledger.forget(name, list(leaving))
-                missing |= self._alter(name, "drop", list(leaving.values()))
+                missing |= self._alter(name, "drop", leaving)
         return missing
 
     def _with_generated(self, published: dict[str, Published], ledger: Ledger) -> dict[str, Published]:
@@ -186,39 +191,47 @@ class Publisher:
     def _matches(self, names: Iterable[str]) -> bool:
         return not self._patterns or any(pattern.fullmatch(name) for name in names for pattern in self._patterns)
 
-    def _alter(self, publication: str, verb: str, tables: Sequence[TableName]) -> dict[str, str]:
-        """Returns for which tables it did not work, and why."""
+    def _alter(self, publication: str, verb: str, tables: dict[int, TableName]) -> dict[str, str]:
+        """`tables`: by oid. Returns for which it did not work, and why."""
         missing: dict[str, str] = {}
         for first in range(0, len(tables), _AT_ONCE):
-            some = tables[first : first + _AT_ONCE]
+            some = dict(list(tables.items())[first : first + _AT_ONCE])
             try:
                 self._run(publication, verb, some)
-            except psycopg.Error:  # one of them: find out which, and do the rest
+            except (psycopg.Error, _AnotherTable):  # one of them: find out which, and do the rest
                 missing |= self._one_by_one(publication, verb, some)
         return missing
 
-    def _one_by_one(self, publication: str, verb: str, tables: Sequence[TableName]) -> dict[str, str]:
+    def _one_by_one(self, publication: str, verb: str, tables: dict[int, TableName]) -> dict[str, str]:
         missing = {}
-        for table in tables:
+        for oid, table in tables.items():
             try:
-                self._run(publication, verb, [table])
+                self._run(publication, verb, {oid: table})
             except psycopg.OperationalError:
                 raise
-            except psycopg.Error as error:
+            except (psycopg.Error, _AnotherTable) as error:
                 missing[str(table)] = db.one_line(error)
         return missing
 
-    def _run(self, publication: str, verb: str, tables: Iterable[TableName]) -> None:
+    def _members(self, publication: str) -> set[int]:
+        rows = self._source.execute(sql("replication", "member_tables"), {"publication": publication}).fetchall()
+        return {oid for (oid,) in rows}
+
+    def _run(self, publication: str, verb: str, tables: dict[int, TableName]) -> None:
         # ONLY: without it the children of a table come along, and a child has no key of its own.
-        listed = pgsql.SQL(", ").join(pgsql.SQL("only {}").format(table.identifier) for table in tables)
+        listed = pgsql.SQL(", ").join(pgsql.SQL("only {}").format(table.identifier) for table in tables.values())
         with self._source.transaction():
             self._source.execute("set local lock_timeout = '2s'")
+            before = self._members(publication)
             self._source.execute(
                 pgsql.SQL("alter publication {} {} table {}").format(
                     pgsql.Identifier(publication), pgsql.SQL("add" if verb == "add" else "drop"), listed
                 )
             )
-        for table in tables:
+            wanted = before | tables.keys() if verb == "add" else before - tables.keys()
+            if self._members(publication) != wanted:
+                raise _AnotherTable("another table has its name now; the next look finds both")
+        for table in tables.values():
             logger.info(
                 "table %s publication",
                 "added to" if verb == "add" else "dropped from",

@@ -13,7 +13,7 @@ from typing import Any
 
 from psycopg.rows import class_row
 
-from pipeline.catalog import sources
+from pipeline.catalog import description, published_forms, sources
 from pipeline.catalog.sources import Source
 from pipeline.db import Connection, sql
 from pipeline.errors import PublicationChanged
@@ -135,12 +135,17 @@ class Ledger:
         stored: dict[str, Published],
         keep: Callable[[dict[str, Published]], None],
         made: Callable[[str, int], None],
+        joining: Callable[[Sequence[int]], None] = lambda _: None,
     ) -> None:
-        """`keep` stores what is published; `made` stores name and oid of a publication that is about to be ours."""
+        """`keep` stores what is published; `made` stores name and oid of a publication that is about to be ours.
+
+        `joining` is told of tables that are about to be published and of which the stream will not tell all.
+        """
         self._source = source
         self._keep = keep
         self.stored = stored
         self.made = made
+        self.joining = joining
 
     def look(self, names: Sequence[str]) -> dict[str, Published]:
         """The publications as they are now. Raises PublicationChanged where they publish less than is stored."""
@@ -177,4 +182,17 @@ def ledger(source: Connection, pipeline: Connection, source_id: uuid.UUID, store
         from_json(stored),
         lambda published: sources.store_published(pipeline, source_id, to_json(published)),
         lambda name, oid: sources.add_publication(pipeline, source_id, name, oid),
+        lambda oids: _describe(source, pipeline, source_id, oids),
     )
+
+
+def _describe(source: Connection, pipeline: Connection, source_id: uuid.UUID, oids: Sequence[int]) -> None:
+    """Record roots and keys as they are: a worker that is behind may find others, or none, and cannot know."""
+    stored = sources.find(pipeline, source_id)
+    if stored is None:
+        return
+    made = stored.publications
+    for oid in published_forms.unknown(pipeline, source_id, stored.epoch, oids):
+        found = description.present(source, oid, stored.slot, list(made), list(made.values()))
+        if found is not None:
+            published_forms.record(pipeline, source_id, stored.epoch, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -60,6 +61,21 @@ def all_slots(connection: Connection) -> list[Slot]:
     """Every logical slot of the cluster."""
     with connection.cursor(row_factory=class_row(Slot)) as cursor:
         return cursor.execute(sql("replication", "slots")).fetchall()
+
+
+def part_name(anchor: str, worker: int) -> str:
+    """The name of the temporary copy that stages one part of a backlog."""
+    return f"{anchor}_part_{worker}"
+
+
+def parts(connection: Connection, anchor: str) -> list[Slot]:
+    """The copies of this slot that catching up has made, also those that a killed server left behind."""
+    return [slot for slot in all_slots(connection) if is_part(slot.name, anchor)]
+
+
+def is_part(name: str, anchor: str) -> bool:
+    """Whether this is a name that `part_name` makes."""
+    return re.fullmatch(re.escape(anchor) + r"_part_[1-9]\d*", name) is not None
 
 
 def create(connection: Connection, name: str) -> int:

@@ -26,6 +26,7 @@ from pipeline.errors import (
     SourceUnfit,
     Unsendable,
 )
+from pipeline.replication.stopwatch import Stopwatch
 from pipeline.wal import lsn, pgoutput
 from pipeline.wal.encoding import SESSION_SETTINGS
 
@@ -68,13 +69,13 @@ class SystemIdentity:
 class ReplicationStream:
     """One walsender's stream. Open, `identify`, `start`, then `read` until it raises; always `close`."""
 
-    def __init__(self, dsn: str, source_id: uuid.UUID) -> None:
-        """Connect, under a name that says whose it is.
+    def __init__(self, dsn: str, source_id: uuid.UUID, part: int = 0) -> None:
+        """Connect, under a name that says whose it is; `part`: of a backlog, 0 for the worker that is always there.
 
         Raises Unavailable, or SourceUnfit where replication connections are refused.
         """
         self._dsn = dsn
-        self._connection = pq.PGconn.connect(_conninfo(dsn, source_id).encode())
+        self._connection = pq.PGconn.connect(_conninfo(dsn, application_name(source_id, part)).encode())
         if self._connection.status != pq.ConnStatus.OK:
             error = OperationalError(self._connection.get_error_message())
             self._connection.finish()
@@ -87,8 +88,10 @@ class ReplicationStream:
         self._readable = asyncio.Event()
         self._skipped_publication: str | None = None
         self._heard_at = time.monotonic()
-        self._waiting_since: float | None = None
+        self._gone_after = 1.5 * SENDER_TIMEOUT
         self._end: Exception | None = None
+        self.starved = Stopwatch()
+        """What `read` waits for the source."""
         self.asked_for = 0
         """The position that `start` was given."""
         self.idle = True
@@ -105,6 +108,19 @@ class ReplicationStream:
         if timeline <= 1:
             return ""
         return (self._command(f"TIMELINE_HISTORY {timeline}").get_value(0, 1) or b"").decode()
+
+    def query(self, command: str) -> list[str | None]:
+        """The first row of what an SQL statement returns, if it returns rows. Only before `start`.
+
+        When it fails, temporary slots that were made on this connection are gone.
+        """
+        result = self._connection.exec_(command.encode())
+        if result.status == pq.ExecStatus.COMMAND_OK:
+            return []
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            raise self._error(result)
+        values = [result.get_value(0, column) for column in range(result.nfields)]
+        return [None if value is None else value.decode() for value in values]
 
     def start(self, slot: str, position: int, publications: Sequence[str]) -> None:
         """Begin to stream transactions that end after `position`; 0: after what the slot has confirmed.
@@ -123,30 +139,29 @@ class ReplicationStream:
         """The next messages, at least one and at most `limit`, each with its type byte (`w` or `k`)."""
         while not (messages := self._take(limit)):
             self._readable.clear()
-            if time.monotonic() - self._heard_at < GATHER:
-                await asyncio.sleep(GATHER)
-            self._waiting_since = time.monotonic()
-            await self._readable.wait()
-            self._waiting_since = None
+            with self.starved:
+                if time.monotonic() - self._heard_at < GATHER:
+                    await asyncio.sleep(GATHER)
+                await self._readable.wait()
         self._heard_at = time.monotonic()
         return messages
 
     def require_alive(self) -> None:
         """Raises Unavailable when the source has not said a word for so long that it must be gone."""
-        if self._silence > 1.5 * SENDER_TIMEOUT:
-            raise db.unavailable(self._dsn, "source", OperationalError(f"no word from it for {self._silence:.0f} s"))
+        if (silence := self.starved.now) > self._gone_after:
+            raise db.unavailable(self._dsn, "source", OperationalError(f"no word from it for {silence:.0f} s"))
 
-    @property
-    def _silence(self) -> float:
-        return time.monotonic() - self._waiting_since if self._waiting_since else 0.0
+    def send_status(self, received: int, confirmed: int, staged: int = 0) -> None:
+        """Tell the source how far we are; never blocks. `confirmed` lets it forget what came before.
 
-    def send_status(self, received: int, confirmed: int) -> None:
-        """Tell the source how far we are; never blocks. `confirmed` lets it forget what came before."""
+        It shows the others as write_lsn and replay_lsn in pg_stat_replication, and does nothing about them.
+        """
         if self._end is not None:
             return
         clock = int((time.time() - _EPOCH_2000) * 1_000_000)
         try:
-            status = pgoutput.encode_status(max(received, confirmed), confirmed, clock, ask=self._silence > ASK_AFTER)
+            written, ask = max(received, confirmed), self.starved.now > ASK_AFTER
+            status = pgoutput.encode_status(written, confirmed, clock, applied=staged, ask=ask)
             self._connection.put_copy_data(status)
             self._connection.flush()
         except OperationalError as error:
@@ -235,18 +250,18 @@ def _text(result: pq.abc.PGresult) -> str:
     return (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
 
 
-def application_name(source_id: uuid.UUID) -> str:
+def application_name(source_id: uuid.UUID, part: int = 0) -> str:
     """What the source shows as our walsender's name: no worker of another pipeline database has the same."""
-    return f"{NAME_PREFIX}{source_id}"
+    return f"{NAME_PREFIX}{source_id}{f' part {part}' if part else ''}"
 
 
-def _conninfo(dsn: str, source_id: uuid.UUID) -> str:
+def _conninfo(dsn: str, name: str) -> str:
     given = str(conninfo_to_dict(dsn).get("options") or "")
     settings = {**SESSION_SETTINGS, "wal_sender_timeout": f"{SENDER_TIMEOUT}s"}
     ours = " ".join(f"-c {name}={value}" for name, value in settings.items())
     return db.conninfo(
         dsn,
         replication="database",
-        application_name=application_name(source_id),
+        application_name=name,
         options=f"{given} {ours}".strip(),
     )

@@ -43,6 +43,7 @@ class Table:
     name: str
     partitioned: bool
     keyed: bool
+    full_identity: bool
     lacks_key: bool
     owned: bool
     line: list[int]
@@ -53,6 +54,11 @@ class Table:
     def partition(self) -> bool:
         """Whether it is part of another one."""
         return len(self.line) > 1
+
+    @property
+    def tells_less(self) -> bool:
+        """Whether the stream leaves out what an event needs: a partition's root, or the key beside a full identity."""
+        return not self.partitioned and (self.partition or self.full_identity)
 
     @property
     def table_name(self) -> TableName:

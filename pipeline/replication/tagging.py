@@ -28,6 +28,7 @@ from pipeline.wal.messages import (
     Type,
     Update,
 )
+from pipeline.wal.tuples import TupleEncoder, Written
 
 _u32 = Struct(">I").unpack_from
 _BEGIN, _COMMIT = ord("B"), ord("C")
@@ -35,6 +36,14 @@ _NEW_ROWS = {ord("I"): b"insert", ord("U"): b"update"}
 
 ANNOTATION_SET = frozenset({"pipeline:annotations", "sequin:transaction_annotations.set"})
 ANNOTATION_CLEAR = "sequin:transaction_annotations.clear"
+
+
+NEVER = 2**63
+"""No LSN is as large."""
+
+
+class PartEnded(Exception):
+    """What comes now is another worker's."""
 
 
 class StagedRelation:
@@ -45,6 +54,7 @@ class StagedRelation:
         names = [column.name for column in form.columns]
         self._key = [names.index(name) for name in form.key_columns if name in names]
         self.encoder = RowEncoder([(column.name, column.base_type_oid) for column in form.columns], self._key)
+        self.encode_tuple = TupleEncoder(self.encoder).encode
         self.head = b""
         """What rows of the transaction and action `head_of` begin their change with."""
         self.head_of = (-1, b"")
@@ -77,6 +87,8 @@ class Tagger:
         self._idx = 0
         self._ordinal = 0
         self._annotations: bytes | None = None
+        self.until = NEVER
+        """Transactions that commit here or later are another worker's: PartEnded."""
         self.size = 0
         """Bytes of rows not taken yet."""
         self._handlers: dict[type, Callable[..., None]] = {
@@ -143,7 +155,7 @@ class Tagger:
         action = _NEW_ROWS.get(kind)
         if action is not None and data[at + 5 : at + 6] == b"N":
             relation = self._relations.get(_u32(data, at + 1)[0])
-            encoded = relation.encoder.encode_tuple(data, at + 6) if relation else None
+            encoded = relation.encode_tuple(data, at + 6) if relation else None
             if relation and encoded:
                 self._add(relation, action, encoded)
                 return
@@ -196,6 +208,8 @@ class Tagger:
     def _open(self, message: Begin) -> None:
         if self._begin is not None:
             raise DecodeError(f"Begin {message.final_lsn} inside of transaction {self._begin.final_lsn}")
+        if message.final_lsn >= self.until:
+            raise PartEnded
         self._begin = message
         self._open_lsn = message.final_lsn
         self._head = transaction_head(message.final_lsn)
@@ -273,7 +287,7 @@ class Tagger:
         self,
         relation: StagedRelation,
         action: bytes,
-        encoded: encoding.Encoded,
+        encoded: Written,
         changes: bytes | None = None,
         previous_pk: bytes | None = None,
     ) -> None:

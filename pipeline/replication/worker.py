@@ -7,16 +7,13 @@ import logging
 import time
 from contextlib import suppress
 
-import psycopg
-from psycopg import AsyncConnection
-from psycopg.rows import TupleRow
-
-from pipeline import db
 from pipeline.errors import Unsendable
 from pipeline.replication.book import RelationBook
+from pipeline.replication.feedback import Feedback
 from pipeline.replication.resume import Replay
-from pipeline.replication.stream import SENDER_TIMEOUT, ReplicationStream
-from pipeline.replication.tagging import Tagger
+from pipeline.replication.stopwatch import Stopwatch
+from pipeline.replication.stream import ReplicationStream
+from pipeline.replication.tagging import PartEnded, Tagger
 from pipeline.staging.writer import Writer
 from pipeline.wal import lsn, pgoutput
 from pipeline.wal.messages import LogicalMessage, Message, Relation
@@ -48,16 +45,21 @@ class ReplicationWorker:
     is durable in the pipeline database, and never a point inside of a transaction.
     """
 
-    def __init__(self, stream: ReplicationStream, writer: Writer, book: RelationBook) -> None:
+    def __init__(self, stream: ReplicationStream, writer: Writer, book: RelationBook, until: int | None = None) -> None:
+        """`until`: transactions that commit there or later are another worker's; None: all are ours."""
         self._stream = stream
         self._writer = writer
         self._book = book
         self._tagger = Tagger()
-        self._received = 0
-        self._confirmed = 0
-        self._confirmed_at = 0.0
+        self._feedback = Feedback(stream, lambda: self._tagger.commit_lsn, lambda: self.staged)
         self._idle_position = 0
         self._hurry = False
+        self._appending = False
+        self._staged = 0
+        self.starved = stream.starved
+        """How long reading has waited for the source."""
+        self.blocked = Stopwatch()
+        """How long reading has waited for staging."""
         self._work = asyncio.Event()
         self._space = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -66,6 +68,26 @@ class ReplicationWorker:
         self._asking = asyncio.Lock()
         """Held while the book talks to its databases."""
         self._unsendable: Unsendable | None = None
+        self.ended = False
+        """Whether everything before `until` is staged: once `run` has returned."""
+        if until is not None:
+            self.end_at(until)
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the source has shown that its history goes through our position."""
+        return self._resumed
+
+    @property
+    def begun(self) -> int:
+        """Every transaction that commits here or later is still to come."""
+        return max(self._writer.position, self._idle_position, self._tagger.commit_lsn + 1)
+
+    def end_at(self, until: int) -> None:
+        """Leave transactions that commit there or later to another worker, and return from `run` when all before are
+        staged and the position is there, durably. `until` must be beyond `begun`.
+        """
+        self._tagger.until = until
 
     def stop(self) -> None:
         """Stage and confirm what is whole, then return from `run`."""
@@ -81,7 +103,7 @@ class ReplicationWorker:
         try:
             async with asyncio.TaskGroup() as tasks:
                 reader = tasks.create_task(self._read())
-                others = [tasks.create_task(self._feedback()), tasks.create_task(self._watch_source())]
+                others = [tasks.create_task(self._feedback.keep_telling()), tasks.create_task(self._watch_source())]
                 await self._write()
                 for task in (reader, *others):
                     task.cancel()
@@ -93,6 +115,9 @@ class ReplicationWorker:
     async def _read(self) -> None:
         try:
             await self._read_on()
+        except PartEnded:
+            self.ended = True
+            self.stop()
         except Unsendable as error:
             if (open_ := self._tagger.unfinished) is not None:
                 begin, error.changes = open_
@@ -115,7 +140,8 @@ class ReplicationWorker:
                 self._work.set()
             while self._tagger.size >= BUFFER_BYTES:
                 self._space.clear()
-                await self._space.wait()
+                with self.blocked:
+                    await self._space.wait()
             await asyncio.sleep(0)
             messages = await self._stream.read()
 
@@ -125,9 +151,10 @@ class ReplicationWorker:
         rest: list[bytes] = []
         while not replay.over and not self._stopping.is_set():
             rest = replay.pass_over(await self._stream.read())
-            self._received = self._idle_position = replay.heard
+            self._feedback.received = replay.heard
+            self._idle_position = min(replay.heard, self._tagger.until)
             if replay.asked:
-                self._send_status()
+                self._feedback.send()
             if replay.verified:
                 self._let_write(replay)
             await asyncio.sleep(0)
@@ -135,13 +162,14 @@ class ReplicationWorker:
             for data in replay.relations.values():
                 await self._learn(pgoutput.decode(data, pgoutput.XLOG_HEADER), (replay.new_from, 0))
             self._let_write(replay)
+            self._end_if_idle()
         return rest
 
     def _let_write(self, replay: Replay) -> None:
         """Nothing is stored or confirmed before what came again has turned out to be what we have."""
         if not self._resumed:
             self._resumed = True
-            self._confirmed = replay.from_lsn
+            self._feedback.confirmed = replay.from_lsn
             self._begun.set()
 
     async def _learn(self, message: Message, since: tuple[int, int] | None = None) -> None:
@@ -162,13 +190,18 @@ class ReplicationWorker:
 
     def _keepalive(self, data: bytes) -> None:
         keepalive = pgoutput.decode_keepalive(data)
-        self._received = max(self._received, keepalive.wal_end)
+        self._feedback.received = max(self._feedback.received, keepalive.wal_end)
         if not self._tagger.in_transaction:  # inside of one, wal_end is its own commit (facts/postgres.md 8)
-            self._idle_position = keepalive.wal_end
+            self._idle_position = min(keepalive.wal_end, self._tagger.until)
+            self._end_if_idle()
         self._hurry = self._hurry or keepalive.reply_requested
         if keepalive.reply_requested:
-            self._send_status()
+            self._feedback.send()
         self._work.set()
+
+    def _end_if_idle(self) -> None:
+        if self._idle_position >= self._tagger.until:
+            raise PartEnded
 
     def _ready(self) -> bool:
         tagger = self._tagger
@@ -209,9 +242,11 @@ class ReplicationWorker:
         if not batch.rows:  # transactions without anything for us move on as idle WAL does
             self._idle_position = max(self._idle_position, batch.position or 0)
             return 0
+        self._appending = True
         await self._writer.append(batch, durable=durable)
+        self._appending = False
         if durable:
-            self._confirm(self._writer.position)
+            self._feedback.confirm(self._writer.position)
         logger.debug("staged", extra={"action": "replication.staged", "rows": len(batch.rows)})
         return len(batch.rows)
 
@@ -220,12 +255,12 @@ class ReplicationWorker:
         target = self._writer.position
         if not self._tagger.in_transaction and not self._tagger.has_whole:
             target = max(target, self._idle_position)
-        behind = target - self._confirmed
+        behind = target - self._feedback.confirmed
         if behind <= 0:
             self._hurry = False
             return
-        waited = time.monotonic() - self._confirmed_at
-        unconfirmed_rows = self._writer.position > self._confirmed
+        waited = time.monotonic() - self._feedback.confirmed_at
+        unconfirmed_rows = self._writer.position > self._feedback.confirmed
         if (
             (unconfirmed_rows and waited >= CONFIRM_EVERY)
             or behind >= IDLE_BYTES
@@ -234,28 +269,22 @@ class ReplicationWorker:
         ):
             self._hurry = False
             await self._writer.store_position(target)
-            self._confirm(self._writer.position)
+            self._feedback.confirm(self._writer.position)
 
     async def _confirm_all(self) -> None:
-        if self._writer.position > self._confirmed:
-            await self._writer.store_position(self._writer.position)
-            self._confirm(self._writer.position)
-        logger.info("drained", extra={"action": "replication.drained", "confirmed": lsn.show(self._confirmed)})
+        target = max(self._writer.position, self._tagger.until if self.ended else 0)
+        if target > self._feedback.confirmed:
+            await self._writer.store_position(target)
+            self._feedback.confirm(self._writer.position)
+        logger.info("drained", extra={"action": "replication.drained", "confirmed": lsn.show(self._feedback.confirmed)})
 
-    def _confirm(self, position: int) -> None:
-        self._confirmed = position
-        self._confirmed_at = time.monotonic()
-        self._send_status()
-
-    def _send_status(self) -> None:
-        self._stream.send_status(self._received, self._confirmed)
-
-    async def _feedback(self) -> None:
-        """Keep the walsender from giving us up, whatever staging is waiting for."""
-        while True:
-            await asyncio.sleep(SENDER_TIMEOUT / 6)
-            self._stream.require_alive()
-            self._send_status()
+    @property
+    def staged(self) -> int:
+        """Nothing for us that commits before it waits to be staged; 0 while what comes again is looked through."""
+        if self._resumed:
+            busy = self._appending or self._tagger.in_transaction or self._tagger.has_whole
+            self._staged = max(self._staged, self._writer.position, 0 if busy else self._idle_position)
+        return self._staged
 
     async def _watch_source(self) -> None:
         """The source does not say when it leaves changes out, rewrites a table, or renames a partition's root."""
@@ -274,14 +303,6 @@ class ReplicationWorker:
                 place = self._idle_position, 0
             for oid, learned in (await asyncio.to_thread(self._book.rename, place)).items():
                 self._tagger.rename(oid, learned)
-
-
-async def connect_writer(dsn: str) -> AsyncConnection[TupleRow]:
-    """The worker's staging connection. Raises Unavailable."""
-    try:
-        return await AsyncConnection.connect(db.conninfo(dsn, application_name="pipeline staging"), autocommit=True)
-    except psycopg.OperationalError as error:
-        raise db.unavailable(dsn, "pipeline database", error) from error
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 
 from pipeline.db import Connection
 from pipeline.db import sql as statement
@@ -32,12 +33,11 @@ def fold_moved(connection: Connection, table: EventsTable, before: int, moved: i
         consumers.wake(connection, changed)
 
 
-def catch_up(connection: Connection, source: uuid.UUID, table: EventsTable) -> bool:
+def catch_up(connection: Connection, source: uuid.UUID, table: EventsTable, there: Sequence[RecordsConsumer]) -> bool:
     """Between moves: one chunk for the consumer that is furthest behind, and what clients held and have let go.
 
-    Returns whether anything has come of it; then there may be more.
+    `there`: the consumers as they are. Returns whether anything has come of it; then there may be more.
     """
-    there = consumers.look(connection)
     if not there:
         return False
     row = connection.execute(statement("shuffle", "last_moved"), {"source": source}).fetchone()

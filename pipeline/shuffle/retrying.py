@@ -97,7 +97,7 @@ def _finish(
 ) -> None:
     tables = [target for target in written if target and target.added]
     for target in tables:
-        target.finish()
+        log.set_seq(connection, target.table, target.seq - 1)
         log.notify(connection, target.table, target.seq - 1)
     if default.added:
         folding.fold_moved(connection, default.table, before, default.added, default.seq - 1)

@@ -30,10 +30,17 @@ class Target:
         self._connection = connection
         self._first: int | None = None
         self._seq = 0
+        self._next: int | None = None
 
-    def begin(self) -> None:
-        """Nothing was added yet; what a transaction before this one added is committed, or taken back."""
-        self._first = None
+    def begin(self, *, guess: bool = False) -> int | None:
+        """Nothing was added yet; what a transaction before this one added is committed, or taken back.
+
+        With `guess` the next seq, which is returned, is the one after the last, where that is known: nobody is asked.
+        Who guesses must see that it is true before the transaction commits.
+        """
+        self._first = self._next if guess else None
+        self._seq = self._first or 0
+        return self._first
 
     @property
     def seq(self) -> int:
@@ -46,6 +53,10 @@ class Target:
     def added(self) -> int:
         """Events of this transaction."""
         return 0 if self._first is None else self._seq - self._first
+
+    def has_room(self, rows: int) -> bool:
+        """Whether `reserve` would find nothing to do."""
+        return self.partitions.has_room(self.seq + rows)
 
     def reserve(self, rows: int) -> None:
         """So many more have a place."""
@@ -62,9 +73,13 @@ class Target:
         self.partitions.forget()
 
     def finish(self) -> None:
-        """The transaction is about to commit."""
-        if self.added:
-            log.set_seq(self._connection, self.table, self._seq - 1)
+        """The transaction is about to commit; its sequence says so, or is set to say so with the last statement."""
+        self._next = self._seq if self.added else self._next
+
+    def forget(self) -> None:
+        """What is known of its partitions and of its next seq may not be true."""
+        self._next = None
+        self.partitions.forget()
 
 
 @dataclass
@@ -106,15 +121,16 @@ class Targets:
         """The one of this name; a table that no route leads to any more is a target only for who asks."""
         return self._by_name.get(name) or Target(self._connection, EventsTable.parse(name))
 
-    def begin(self) -> None:
-        """A transaction begins."""
+    def begin(self, *, guess: bool = False) -> int | None:
+        """A transaction begins. Returns the default table's next seq when that is a guess, as Target.begin does."""
         for target in self:
             target.begin()
+        return self.default.begin(guess=guess)
 
     def forget(self) -> None:
         """A transaction that made partitions may have been rolled back."""
         for target in self:
-            target.partitions.forget()
+            target.forget()
 
     def shares(self, segment: Segment, bounds: sql.Composable, values: Mapping[str, Any]) -> list[Share]:
         """Who gets what of the segment's rows within these bounds, in the order in which their last rows come."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -17,27 +18,57 @@ from pipeline.events import log
 from pipeline.shuffle import folding
 from pipeline.shuffle.filling import Filler, Piece
 from pipeline.shuffle.targets import Share, Target, Targets
+from pipeline.shuffle.together import Answer, Together
 from pipeline.staging import segments
 from pipeline.staging.segments import Segment
 
 _BETWEEN = sql.SQL(" and w.ordinal >= %(first)s and w.ordinal <= %(last)s")
 
 
+class SeqTaken(Exception):
+    """The next seq is not the one that was guessed: roll back, let the targets forget, and move the same again."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the log is: every transaction of `epoch` up to `after` was moved."""
+
+    epoch: int
+    after: int
+
+
 class Transfer:
     """What one transaction moves, in order. Make it inside of the transaction; it ends with `finish` or a rollback.
 
-    `filler` fills in what rows lack. Raises Fenced when the watermark is not at `after`: a second shuffler ran.
+    `filler` fills in what rows lack; `folds`: there may be records consumers. Unless `together` is eager the first seq
+    is a guess, and what shows it to be wrong raises SeqTaken. Raises Fenced when the watermark is not at `place`: a
+    second shuffler ran.
     """
 
-    def __init__(self, connection: Connection, source: uuid.UUID, targets: Targets, filler: Filler, after: int) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        source: uuid.UUID,
+        targets: Targets,
+        filler: Filler,
+        place: Place,
+        together: Together,
+        *,
+        folds: bool = True,
+    ) -> None:
         self._connection = connection
         self._source = source
         self._targets = targets
         self._filler = filler
         self._newest = targets.default
-        self._after = after
-        self._epoch, self._before = self._lock_watermark()
-        targets.begin()
+        self._place = place
+        self._together = together
+        self._folds = folds
+        self._before: int | None = None
+        self._guessed = targets.begin(guess=not together.eager)
+        self._locked = self._lock_watermark()
+        if self._guessed is None:
+            self._send()
         self._insert = sql.SQL(statement("shuffle", "move_segment"))
         self._select = sql.SQL(statement("shuffle", "select_rows"))
         self._select_share = sql.SQL(statement("shuffle", "select_share"))
@@ -52,12 +83,12 @@ class Transfer:
     @property
     def epoch(self) -> int:
         """Of the source, as the watermark has it."""
-        return self._epoch
+        return self._place.epoch
 
     @property
     def after(self) -> int:
         """Every transaction up to here was moved before."""
-        return self._after
+        return self._place.after
 
     @property
     def newest(self) -> tuple[str, int]:
@@ -84,6 +115,7 @@ class Transfer:
 
     def shares(self, segment: Segment, ordinal: int, upto: int, last: int | None = None) -> list[Share]:
         """Who would get what if the same were moved."""
+        self._send()
         values = self._values(ordinal, upto, last)
         return self._targets.shares(segment, _between(values), values)
 
@@ -103,23 +135,22 @@ class Transfer:
 
     def finish(self, upto: int, drained: Sequence[int]) -> None:
         """Everything up to the transaction `upto` is moved, and these segments are done with."""
+        self._send()
         if segments.mark_drained(self._connection, drained) != len(drained):
             raise Fenced("segments were given up by a new replication worker while they were moved")
         default = self._targets.default
-        for target in self._targets:
-            target.finish()
-        if default.added:
+        if default.added and self._folds:
             # What a table from before holds is no news: consumers that want it catch up a chunk at a time.
             before = self._before or default.seq - 1 - default.added
             folding.fold_moved(self._connection, default.table, before, default.added, default.seq - 1)
-        if upto > self._after:
+        if upto > self.after:
             self._set_watermark(upto)
 
     def _values(self, ordinal: int, upto: int, last: int | None) -> dict[str, Any]:
         return {
             "source": self._source,
-            "epoch": self._epoch,
-            "after": self._after,
+            "epoch": self.epoch,
+            "after": self.after,
             "upto": upto,
             "first": ordinal,
             "last": last,
@@ -132,10 +163,9 @@ class Transfer:
 
         `expected`: how many exactly, where that is known.
         """
-        target.reserve(most)
         rows = self._select.format(segment=segment.table, bounds=_between(values))
         piece = Piece(target.table, rows, {**values, "offset": target.seq - values["first"]})
-        target.partitions.reserve_days(piece.rows, piece.values)
+        self._reserve(target, most, piece)
         added = self._insert_rows(piece)
         if added != expected:
             added += self._filler.fill([piece])
@@ -145,16 +175,22 @@ class Transfer:
     def _move_shares(self, shares: Sequence[Share], segment: Segment, values: Mapping[str, Any]) -> int:
         lacking = []
         for share in shares:
-            share.target.reserve(share.rows)
             rows = self._select_share.format(segment=segment.table, bounds=_between(values))
             mine = {"relations": share.relations, "actions": share.actions, "offset": share.target.seq}
             piece = Piece(share.target.table, rows, {**values, **mine})
-            share.target.partitions.reserve_days(piece.rows, piece.values)
+            self._reserve(share.target, share.rows, piece)
             if self._insert_rows(piece) != share.rows:
                 lacking.append(piece)
             self._added(share.target, share.rows)
         self._filler.fill(lacking)  # a row's last event may be in any of them
         return sum(share.rows for share in shares)
+
+    def _reserve(self, target: Target, rows: int, piece: Piece) -> None:
+        """So many more have a place, those of the piece too where that depends on when they were committed."""
+        if target.partitions.by_days or not target.has_room(rows):
+            self._send()
+            target.reserve(rows)
+            target.partitions.reserve_days(piece.rows, piece.values)
 
     def _added(self, target: Target, rows: int) -> None:
         target.add(rows)
@@ -164,34 +200,56 @@ class Transfer:
     def _insert_rows(self, piece: Piece) -> int:
         """All that lack nothing."""
         query = self._insert.format(events=piece.table.identifier, rows=piece.rows)
-        return self._connection.execute(query, piece.values).rowcount
+        answer = self._together.add(query, piece.values)
+        self._send()
+        return answer.count
 
-    def _lock_watermark(self) -> tuple[int, int]:
-        row = self._connection.execute(
-            statement("shuffle", "lock_watermark"), {"source": self._source, "watermark": self._after}
-        ).fetchone()
-        if row is None:
-            raise Fenced(f"the watermark of source {self._source} has left {self._after}: another shuffler has run")
-        return int(row[0]), int(row[1])
+    def _lock_watermark(self) -> Answer:
+        values = {
+            "source": self._source,
+            "epoch": self.epoch,
+            "watermark": self.after,
+            "sequence": self._targets.default.table.sequence.as_string(self._connection),
+        }
+        return self._together.add(statement("shuffle", "lock_watermark"), values)
+
+    def _send(self) -> None:
+        """What was to be done is done, in the transaction that was planned for."""
+        self._together.send()
+        if self._before is not None:
+            return
+        if not self._locked.rows:
+            raise Fenced(f"the watermark of source {self._source} has left {self.after}: another shuffler has run")
+        self._before, taken = self._locked.rows[0]
+        if self._guessed is not None and taken != self._guessed - 1:
+            raise SeqTaken
 
     def _set_watermark(self, commit_lsn: int) -> None:
-        default, newest = self._targets.default.table, self._newest
+        default, newest = self._targets.default, self._newest
         written = [target for target in self._targets if target.added]
-        query = sql.SQL(statement("shuffle", "advance_watermark")).format(
-            newest=newest.table.identifier, sequence=sql.Literal(default.sequence.as_string(self._connection))
-        )
+        query = sql.SQL(statement("shuffle", "advance_watermark")).format(newest=newest.table.identifier)
         values = {
             "source": self._source,
             "commit_lsn": commit_lsn,
             "newest_seq": newest.seq - 1 if newest.added else None,
+            "last_seq": default.seq - 1 if default.added else None,
+            "sequence": default.table.sequence.as_string(self._connection),
             "names": [str(target.table) for target in written],
+            "sequences": [target.table.sequence.as_string(self._connection) for target in written],
             "seqs": [target.seq - 1 for target in written],
             "added": [target.added for target in written],
             "events": self.moved,
         }
-        self._connection.execute(query, values)
+        self._together.add(query, values)
         for target in written:
-            log.notify(self._connection, target.table, target.seq - 1)
+            target.finish()
+            # Not inside: until a commit with a NOTIFY is on disk, every other commit with one, staging's too, waits.
+            self._together.later("select pg_notify(%s, %s)", log.news(target.table, target.seq - 1))
+
+
+def wake_readers(connection: Connection, source: uuid.UUID) -> None:
+    """How far each events table is: a shuffler may have been killed between a commit and what it says behind it."""
+    connection.execute(statement("shuffle", "wake_readers"), {"source": source, "channel": log.CHANNEL})
 
 
 def _between(values: Mapping[str, Any]) -> sql.Composable:

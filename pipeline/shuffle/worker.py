@@ -7,21 +7,24 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row
 
 from pipeline.db import Connection
 from pipeline.db import sql as statement
+from pipeline.deliveries import consumers
+from pipeline.deliveries.consumers import RecordsConsumer
 from pipeline.events.log import EventsTable
 from pipeline.routing import Route
-from pipeline.shuffle import folding, poison, retrying, routes
+from pipeline.shuffle import folding, poison, retrying, routes, together
 from pipeline.shuffle.filling import Filler
 from pipeline.shuffle.plan import Run, next_run
 from pipeline.shuffle.poison import Careful, OnPoison, Poison, Stopped
 from pipeline.shuffle.targets import Targets
-from pipeline.shuffle.transfer import Transfer
+from pipeline.shuffle.together import Together
+from pipeline.shuffle.transfer import Place, SeqTaken, Transfer, wake_readers
 from pipeline.staging import segments
 from pipeline.staging.segments import Segment
 
@@ -42,6 +45,8 @@ PROBE_EVERY = 1.0
 """Seconds between two looks whether a change that could not be written still cannot."""
 EMPTY_AT = 16
 """Drained segments that are emptied even while there is more to move."""
+EMPTY_EVERY = 1.0
+"""Seconds between looks for segments that others have drained."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class _Staged:
     epoch: int
     watermark: int
     complete: int
-    generation: int
+    generation: str
 
 
 class Shuffler:
@@ -83,6 +88,8 @@ class Shuffler:
         self._not_ahead_of = 0
         self._drained = 0
         self._look_at = 0.0
+        self._empty_at = 0.0
+        self._consumers: list[RecordsConsumer] | None = None
         self._on_poison = on_poison
         self._probe_at = 0.0
         self.poison: Poison | None = None
@@ -100,25 +107,25 @@ class Shuffler:
 
         Returns how many events it added.
         """
-        staged = self._look()
+        staged, pending = self._look()
         if staged is None:
             return -1
-        moved = self._step(staged)
+        moved = self._step(staged, pending)
         now = time.monotonic()
         if moved < 0 or now >= self._look_at:
             progress = retrying.retry(self._connection, self._source, self._targets)
-            progress |= folding.catch_up(self._connection, self._source, self._targets.default.table)
+            self._consumers = consumers.look(self._connection)
+            progress |= folding.catch_up(self._connection, self._source, self._targets.default.table, self._consumers)
             self._look_at = now if progress else now + LOOK_EVERY
             return max(moved, 0) if progress else moved
         return moved
 
-    def _step(self, staged: _Staged) -> int:
+    def _step(self, staged: _Staged, pending: list[Segment]) -> int:
         started = time.monotonic()
-        pending = segments.pending(self._connection, self._source)
         if self.poison is not None and self._is_in_the_way(self.poison, staged):
             return -1
         run = next_run(pending, staged.watermark, staged.complete)
-        moved = self._move(run) if run else self._move_ahead(staged, pending)
+        moved = self._move(run, staged.epoch) if run else self._move_ahead(staged, pending)
         if moved > 0:
             logger.debug("moved", extra={"action": "shuffle.moved", "events": moved})
         if self._drained >= EMPTY_AT:
@@ -129,13 +136,15 @@ class Shuffler:
 
     def wait(self) -> None:
         """Until something is staged, at most WAKE_AFTER; meanwhile drained segments are emptied."""
-        self._empty()
+        if self._drained or time.monotonic() >= self._empty_at:
+            self._empty()
         for _ in self._connection.notifies(timeout=WAKE_AFTER, stop_after=1):
             pass
 
     def _empty(self) -> None:
         segments.empty_drained(self._connection)
         self._drained = 0
+        self._empty_at = time.monotonic() + EMPTY_EVERY
 
     @property
     def _targets(self) -> Targets:
@@ -143,39 +152,58 @@ class Shuffler:
         if self._opened is None:
             routes.begin(self._connection, self._source, self._table, self._routes)
             self._opened = Targets(self._connection, self._table, self._routes, self._retention)
+            wake_readers(self._connection, self._source)
         return self._opened
 
-    def _look(self) -> _Staged | None:
-        with self._connection.cursor(row_factory=class_row(_Staged)) as cursor:
-            return cursor.execute(statement("shuffle", "positions"), {"source": self._source}).fetchone()
+    def _look(self) -> tuple[_Staged | None, list[Segment]]:
+        """Where staging and the log are, and the segments with rows to move, of one moment."""
+        found = self._connection.execute(statement("shuffle", "look"), {"source": self._source}).fetchall()
+        pending = [Segment(*row[4:]) for row in found if row[4] is not None]
+        return (_Staged(*found[0][:4]) if found else None), pending
 
-    def _move(self, run: Run) -> int:
+    def _move(self, run: Run, epoch: int) -> int:
+        place = Place(epoch, run.after)
         try:
-            return self._move_all(run)
+            return self._move_together(run, place)
+        except SeqTaken:
+            self._targets.forget()
+            return self._move(run, epoch)
         except psycopg.Error as error:
             if not poison.is_poison(error):
                 raise
         self._targets.forget()
         try:
-            return self._move_all(run, careful=True)
+            return self._move_carefully(run, place)
         except Stopped as stopped:
             self._targets.forget()
             rest = poison.before(self._connection, run, stopped.poison)
-            moved = self._move(rest) if rest else -1
+            moved = self._move(rest, epoch) if rest else -1
             if self.poison is None:
                 self.poison = stopped.poison
             return moved
 
-    def _move_all(self, run: Run, *, careful: bool = False) -> int:
+    def _move_together(self, run: Run, place: Place) -> int:
+        with together.transaction(self._connection) as statements:
+            transfer = self._transfer(place, statements)
+            self._move_all(run, transfer, transfer)
+        return self._moved(run, transfer)
+
+    def _move_carefully(self, run: Run, place: Place) -> int:
         with self._connection.transaction():
-            transfer = self._transfer(run.after)
-            mover = Careful(self._connection, self._source, transfer, self._on_poison) if careful else transfer
-            for segment in run.segments:
-                mover.move(segment, self._next_ordinal(segment, run.after, transfer), run.upto)
-            transfer.finish(run.upto, run.drained)
-        if isinstance(mover, Careful) and mover.parked:
-            counted = {"action": "shuffle.parked", "events": mover.parked}
+            transfer = self._transfer(place)
+            careful = Careful(self._connection, self._source, transfer, self._on_poison)
+            self._move_all(run, transfer, careful)
+        if careful.parked:
+            counted = {"action": "shuffle.parked", "events": careful.parked}
             logger.warning("changes that could not be written are parked as dead letters", extra=counted)
+        return self._moved(run, transfer)
+
+    def _move_all(self, run: Run, transfer: Transfer, mover: Transfer | Careful) -> None:
+        for segment in run.segments:
+            mover.move(segment, self._next_ordinal(segment, run.after, transfer), run.upto)
+        transfer.finish(run.upto, run.drained)
+
+    def _moved(self, run: Run, transfer: Transfer) -> int:
         self._drained += len(run.drained)
         self._stopped_in = transfer.stopped_in or self._stopped_in
         return transfer.moved
@@ -191,7 +219,7 @@ class Shuffler:
         self.poison = None
         try:
             with self._connection.transaction():
-                transfer = self._transfer(staged.watermark)
+                transfer = self._transfer(Place(staged.epoch, staged.watermark))
                 careful = Careful(self._connection, self._source, transfer, self._on_poison)
                 careful.move(known.segment, known.ordinal, known.commit_lsn, known.ordinal)
                 raise psycopg.Rollback
@@ -213,7 +241,7 @@ class Shuffler:
         stopped_in, moved = None, -1
         try:
             with self._connection.transaction():
-                transfer = self._transfer(staged.watermark)
+                transfer = self._transfer(Place(staged.epoch, staged.watermark))
                 drained = self._follow(transfer, staged, commit_lsn)
                 if drained is None:
                     self._not_ahead_of = commit_lsn
@@ -235,13 +263,14 @@ class Shuffler:
         seen: set[int] = set()
         patience = time.monotonic() + AHEAD_PATIENCE
         while True:
-            now = self._look()
+            now, there = self._look()
             if now is None or now.generation != staged.generation or self._stopping():
                 return None
             whole = now.complete >= commit_lsn
-            pending = [s for s in segments.pending(self._connection, self._source) if s.first_lsn <= commit_lsn]
-            for segment in pending:
-                if segment.id in seen or not (segment.full or whole) or segment.last_lsn <= staged.watermark:
+            pending = [segment for segment in there if segment.first_lsn <= commit_lsn]
+            # Nothing overtakes what a segment that is not full may still get.
+            for segment in pending if whole else takewhile(lambda each: each.full, pending):
+                if segment.id in seen or segment.last_lsn <= staged.watermark:
                     continue
                 transfer.move(segment, self._next_ordinal(segment, staged.watermark, transfer), commit_lsn)
                 seen.add(segment.id)
@@ -252,8 +281,10 @@ class Shuffler:
                 return None
             time.sleep(AHEAD_POLL)
 
-    def _transfer(self, after: int) -> Transfer:
-        return Transfer(self._connection, self._source, self._targets, self._filler, after)
+    def _transfer(self, place: Place, statements: Together | None = None) -> Transfer:
+        folds = self._consumers is None or bool(self._consumers)
+        statements = statements or Together(self._connection)
+        return Transfer(self._connection, self._source, self._targets, self._filler, place, statements, folds=folds)
 
     def _next_ordinal(self, segment: Segment, after: int, transfer: Transfer) -> int:
         """Of the first row to move; only a segment that an earlier shuffler moved in part has to be asked."""

@@ -3,21 +3,47 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 
 import psycopg
 from psycopg import AsyncConnection, sql
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
+from pipeline import db
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 from pipeline.errors import Fenced, StorageError, Unavailable
 from pipeline.staging import rows, segments
+from pipeline.staging.exchange import copy_within
 
 CLAIM_TIMEOUT = "set local lock_timeout = '5s'"
 """A new writer does not wait for ever behind an old one's locks."""
-_COPY = sql.SQL("copy {} ({}) from stdin (format binary)")
-_COLUMNS = sql.SQL(", ").join(map(sql.Identifier, rows.COLUMNS))
+_COLUMNS = ", ".join(rows.COLUMNS)
+_OF_BATCH = (
+    "segment",
+    "full_at",
+    "rows",
+    "position",
+    "commit_lsn",
+    "committed_at",
+    "open_lsn",
+    "open_changes",
+    "transactions",
+    "first_lsn",
+    "last_lsn",
+    "first_ordinal",
+)
+"""What `store_batch` is given each time, in this order."""
+
+
+async def connect_writer(dsn: str) -> AsyncConnection[TupleRow]:
+    """A worker's staging connection. Raises Unavailable."""
+    try:
+        return await AsyncConnection.connect(db.conninfo(dsn, application_name="pipeline staging"), autocommit=True)
+    except psycopg.OperationalError as error:
+        raise db.unavailable(dsn, "pipeline database", error) from error
 
 
 @dataclass(frozen=True)
@@ -68,7 +94,9 @@ class Writer:
     ) -> None:
         self._connection = connection
         self._who = {"source": source, "worker": worker, "generation": claim[0]}
+        self._store_batch = f"store_batch_{worker}_{claim[0]}"
         self._segment: int | None = None
+        self.generation = claim[0]
         self.position = claim[1]
         self.commit_lsn = claim[2]
 
@@ -97,24 +125,36 @@ class Writer:
             raise Unavailable(
                 f"another session holds the staging of source {source}: {error}; it is tried again, or end that session"
             ) from error
-        return cls(connection, source, worker, (row[0], row[1], row[2]))
+        writer = cls(connection, source, worker, (row[0], row[1], row[2]))
+        await writer._prepare()
+        return writer
 
     async def append(self, batch: Batch, *, durable: bool) -> None:
         """Stage a batch in one transaction. With `durable`, it and all before it are on disk when this returns.
 
-        Raises Fenced, having written nothing, when a newer writer has taken over.
+        Inside of a transaction of the caller's it becomes part of that. Raises Fenced, having written nothing, when a
+        newer writer has taken over.
         """
-        async with self._connection.transaction():
-            if durable:
-                await self._connection.execute("set local synchronous_commit = on")
-            segment = self._segment or await self._take_segment()
-            async with (
-                self._connection.cursor() as cursor,
-                cursor.copy(_COPY.format(segments.table(segment), _COLUMNS)) as copy,
-            ):
-                await copy.write(b"".join((rows.HEADER, *batch.rows, rows.TRAILER)))
-            state = await self._store(batch, segment)
-        self._segment = segment if state == "filling" else None
+        inside = self._connection.info.transaction_status != TransactionStatus.IDLE
+        begin, commit = ("", "") if inside else ("BEGIN; ", "; COMMIT")
+        try:
+            if (segment := self._segment) is None:
+                if not inside:
+                    await self._connection.execute("BEGIN")
+                begin, segment = "", await self._take_segment()
+            # The fence comes before the rows: behind it no newer writer can take over before this one's COMMIT.
+            durably = "set local synchronous_commit = on; " if durable else ""
+            copy = f"copy {segments.table(segment).as_string()} ({_COLUMNS}) from stdin (format binary)"
+            statements = f"{begin}{durably}{self._store(batch, segment)}; {copy}{commit}"
+            state = await copy_within(self._connection, statements, b"".join((rows.HEADER, *batch.rows, rows.TRAILER)))
+            if state is None:
+                raise self._fenced()
+        except (psycopg.Error, Fenced):
+            if not inside:
+                with suppress(psycopg.Error):  # the connection may be what broke
+                    await self._connection.rollback()
+            raise
+        self._segment = segment if state == b"filling" else None
         if batch.position is not None:
             self.position = max(self.position, batch.position)
 
@@ -130,29 +170,30 @@ class Writer:
                 raise self._fenced()
         self.position = row[0]
 
-    async def _store(self, batch: Batch, segment: int) -> str:
-        cursor = await self._connection.execute(
-            statement("staging", "store_batch"),
-            {
-                **self._who,
-                "segment": segment,
-                "full_at": segments.FULL_AT,
-                "rows": len(batch.rows),
-                "position": batch.position,
-                "commit_lsn": batch.commit_lsn,
-                "committed_at": batch.committed_at,
-                "open_lsn": batch.open_lsn,
-                "open_changes": batch.open_changes,
-                "transactions": batch.transactions,
-                "first_lsn": batch.first_lsn,
-                "last_lsn": batch.last_lsn,
-                "first_ordinal": batch.first_ordinal,
-            },
+    async def _prepare(self) -> None:
+        """`store_batch` as a statement of this session: its text and plan are made once."""
+        who = {name: sql.Literal(value).as_string() for name, value in self._who.items()}
+        numbers = {name: f"${number}" for number, name in enumerate(_OF_BATCH, 1)}
+        text = statement("staging", "store_batch") % {**who, **numbers}
+        await self._connection.execute(f"prepare {self._store_batch} as {text}".encode())
+
+    def _store(self, batch: Batch, segment: int) -> str:
+        values = (
+            segment,
+            segments.FULL_AT,
+            len(batch.rows),
+            batch.position,
+            batch.commit_lsn,
+            batch.committed_at,
+            batch.open_lsn,
+            batch.open_changes,
+            batch.transactions,
+            batch.first_lsn,
+            batch.last_lsn,
+            batch.first_ordinal,
         )
-        row = await cursor.fetchone()
-        if row is None:
-            raise self._fenced()
-        return str(row[0])
+        literals = ["null" if value is None else str(value) for value in values]
+        return f"execute {self._store_batch}({', '.join(literals)})"
 
     async def _take_segment(self) -> int:
         cursor = await self._connection.execute(statement("staging", "take_segment"), self._who)

@@ -10,8 +10,6 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from struct import Struct
-from struct import error as StructError
 from typing import NamedTuple
 
 from orjson import dumps
@@ -35,11 +33,6 @@ BOOL, INT8, INT2, INT4, OID, JSON, FLOAT4, FLOAT8, NUMERIC, JSONB = 16, 20, 21, 
 CHAR = 18
 """`"char"`: one byte, whatever the encoding."""
 
-_u16 = Struct(">H").unpack_from
-_u32 = Struct(">I").unpack_from
-_TEXT, _NULL = ord("t"), ord("n")
-_SHORT_TEXT = b"t\0\0\0"
-
 ValueEncoder = Callable[[bytes], bytes]
 
 
@@ -56,17 +49,17 @@ def _bool(value: bytes) -> bytes:
     return b"true" if value == b"t" else b"false"
 
 
-def _as_is(value: bytes) -> bytes:
+def as_is(value: bytes) -> bytes:
     return value
 
 
-def _number(value: bytes) -> bytes:
+def number(value: bytes) -> bytes:
     # NaN and ±Infinity end in a letter; everything else numeric_out and float8out print is a JSON number.
     return value if value[-1] <= 57 else b'"' + value + b'"'
 
 
 def _float(value: bytes) -> bytes:
-    return b'"-0"' if value == b"-0" else _number(value)
+    return b'"-0"' if value == b"-0" else number(value)
 
 
 def string(value: bytes) -> bytes:
@@ -78,21 +71,21 @@ def _embedded(value: bytes) -> bytes:
     return value if jsonb_accepts(value) else string(value)
 
 
-def _embedded_jsonb(value: bytes) -> bytes:
+def embedded_jsonb(value: bytes) -> bytes:
     return string(value) if len(value) > DEEP_SIZE and too_deep(value) else value
 
 
 _SCALARS: dict[int, ValueEncoder] = {
     BOOL: _bool,
-    INT2: _as_is,
-    INT4: _as_is,
-    INT8: _as_is,
-    OID: _as_is,
-    NUMERIC: _number,
+    INT2: as_is,
+    INT4: as_is,
+    INT8: as_is,
+    OID: as_is,
+    NUMERIC: number,
     FLOAT4: _float,
     FLOAT8: _float,
     JSON: _embedded,
-    JSONB: _embedded_jsonb,
+    JSONB: embedded_jsonb,
 }
 
 
@@ -114,22 +107,18 @@ class RowEncoder:
     """
 
     def __init__(self, columns: Sequence[tuple[str, int]], key: Sequence[int]) -> None:
+        self.columns = tuple(columns)
         self.names = [name for name, _ in columns]
         self._encoders = [encoder_for(oid) for _, oid in columns]
         self._prefixes = [(b"{" if i == 0 else b",") + dumps(name) + b":" for i, name in enumerate(self.names)]
         self._types = [oid for _, oid in columns]
-        # For each column what comes before its value, and its encoder: None for text that is JSON already.
-        self._steps = [
-            (prefix, None if encode in (_as_is, _embedded_jsonb) else encode)
-            for prefix, encode in zip(self._prefixes, self._encoders, strict=True)
-        ]
         self._json = [i for i, (_, oid) in enumerate(columns) if oid == JSON]
         self._jsonb = [i for i, (_, oid) in enumerate(columns) if oid == JSONB]
-        self._may_need_exact = bool(self._json or self._jsonb)
-        self._key = tuple(key)
+        self.may_need_exact = bool(self._json or self._jsonb)
+        self.key = tuple(key)
         self._key_may_need_exact = not {*self._json, *self._jsonb}.isdisjoint(key)
         self._width = len(columns)
-        self._single_key = self._key[0] if len(self._key) == 1 else None
+        self._single_key = self.key[0] if len(self.key) == 1 else None
 
     def encode(self, row: Row, old: Row | None = None) -> Encoded:
         """A whole row. Values that are UNCHANGED are taken from `old` where it has them, else left out and named.
@@ -142,54 +131,13 @@ class RowEncoder:
             if any(value is UNCHANGED for value in row):
                 return self._encode_toasted(row, old)
             record = self.object(row, range(self._width))
-            return Encoded(self.key_of(row), record, self._exact(row, self._deep(row)), None)
+            return Encoded(self.key_of(row), record, self.exact(row, self.deep(row)), None)
         except UnicodeDecodeError:
             return self.encode(self._legible(row), old and self._legible(old))
 
-    def encode_tuple(self, data: bytes, at: int) -> Encoded | None:  # noqa: C901  one pass, the hottest there is
-        """`encode` straight from the TupleData at `at`, which must end where `data` ends: half the time of two passes.
-
-        None when it holds more than text and NULLs, or is torn; `pgoutput.decode` then says which.
-        """
-        row: Row = []
-        written = []
-        try:
-            if _u16(data, at)[0] != self._width:
-                return None
-            at += 2
-            for prefix, encode in self._steps:
-                if data[at : at + 4] == _SHORT_TEXT:  # most values are shorter than 256 bytes
-                    start = at + 5
-                    at = start + data[at + 4]
-                    value = data[start:at]
-                elif data[at] == _TEXT:
-                    start = at + 5
-                    at = start + _u32(data, at + 1)[0]
-                    value = data[start:at]
-                elif data[at] == _NULL:
-                    at += 1
-                    row.append(None)
-                    written.append(prefix + b"null")
-                    continue
-                else:
-                    return None
-                row.append(value)
-                if encode is None:
-                    written.append(prefix + value)
-                elif encode is string:  # most columns: not worth a call
-                    written.append(prefix + dumps(value.decode()))
-                else:
-                    written.append(prefix + encode(value))
-        except (IndexError, StructError, UnicodeDecodeError):
-            return None
-        if at != len(data) or (at > DEEP_SIZE and self._deep(row)):
-            return None
-        exact = self._exact(row) if self._may_need_exact else None
-        return Encoded(self.key_of(row), (b"".join(written) or b"{") + b"}", exact, None)
-
     def encode_present(self, row: Row) -> Encoded:
         """Only the key columns, for an old key (`K`): what else the row may hold is not in the WAL."""
-        present = [i for i in self._key if row[i] is not UNCHANGED]
+        present = [i for i in self.key if row[i] is not UNCHANGED]
         try:
             record = self.object(row, present)
         except UnicodeDecodeError:
@@ -197,7 +145,7 @@ class RowEncoder:
         exact = None
         if self._key_may_need_exact:
             keys = [value if i in present else None for i, value in enumerate(row)]
-            exact = self._exact(keys, self._deep(keys))
+            exact = self.exact(keys, self.deep(keys))
         return Encoded(self.key_of(row), record, exact, None)
 
     def key_of(self, row: Row) -> bytes:
@@ -208,15 +156,15 @@ class RowEncoder:
         if self._single_key is not None:
             value = row[self._single_key]
             text = value if isinstance(value, bytes) else b""
-        elif self._key:
-            text = b"[" + b",".join([self.value(i, row[i]) for i in self._key]) + b"]"
+        elif self.key:
+            text = b"[" + b",".join([self.value(i, row[i]) for i in self.key]) + b"]"
         else:
             return b""
         return text if len(text) <= LONGEST_KEY else b"sha256:" + sha256(text).hexdigest().encode()
 
     def changes(self, old: Row, new: Row, *, full: bool) -> bytes:
         """The old values of the columns that differ, as a JSON object; with a bare key (`K`) only key columns."""
-        columns = range(len(self.names)) if full else self._key
+        columns = range(len(self.names)) if full else self.key
         changed = [i for i in columns if new[i] is not UNCHANGED and old[i] != new[i] and old[i] is not UNCHANGED]
         try:
             return self.object(old, changed)
@@ -236,7 +184,7 @@ class RowEncoder:
             row = [old[i] if value is UNCHANGED else value for i, value in enumerate(row)]
         present = [i for i, value in enumerate(row) if value is not UNCHANGED]
         unchanged = [self.names[i] for i, value in enumerate(row) if value is UNCHANGED]
-        exact = self._exact(row, self._deep(row))
+        exact = self.exact(row, self.deep(row))
         return Encoded(self.key_of(row), self.object(row, present), exact, unchanged or None)
 
     def _legible(self, row: Row) -> Row:
@@ -246,12 +194,12 @@ class RowEncoder:
             for value, oid in zip(row, self._types, strict=True)
         ]
 
-    def _deep(self, row: Row) -> list[int]:
+    def deep(self, row: Row) -> list[int]:
         """Columns of jsonb that is not embedded."""
         sizeable = [i for i in self._jsonb if isinstance(row[i], bytes) and len(row[i]) > DEEP_SIZE]  # type: ignore[arg-type]
         return [i for i in sizeable if too_deep(row[i])]  # type: ignore[arg-type]
 
-    def _exact(self, row: Row, deep: Sequence[int] = ()) -> bytes | None:
+    def exact(self, row: Row, deep: Sequence[int] = ()) -> bytes | None:
         """json texts that may differ from their jsonb form, JSON nulls, and `deep` jsonb.
 
         The shuffle keeps those that do differ.

@@ -79,12 +79,12 @@ def decode_keepalive(data: bytes) -> Keepalive:
     return Keepalive(wal_end, bool(reply))
 
 
-def encode_status(written: int, confirmed: int, clock: int, *, ask: bool = False) -> bytes:
-    """Our status update. `confirmed` is reported as flushed and applied; `clock`: microseconds since 2000.
+def encode_status(written: int, confirmed: int, clock: int, *, applied: int = 0, ask: bool = False) -> bytes:
+    """Our status update. `confirmed` is reported as flushed, and as applied where that is less; `clock`: µs since 2000.
 
     `ask`: the source is to answer with a keepalive at once.
     """
-    return _status.pack(b"r", written, confirmed, confirmed, clock, ask)
+    return _status.pack(b"r", written, confirmed, max(applied, confirmed), clock, ask)
 
 
 def _row(data: bytes, at: int) -> tuple[Row, int]:

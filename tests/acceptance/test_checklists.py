@@ -21,11 +21,12 @@ from tests.fixtures.postgres import SETTINGS, Cluster, free_port, unique
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
+ONE_SERVER = pytest.mark.xdist_group("checklists")  # for --dist loadgroup
 WRITERS, EACH = 8, 25
 MANY = 10_000
-HALF_STAGED = 150_000
-BLOCKED_CHANGES = 60
-ELSEWHERE_SECONDS, SETTLED = 20, 5
+HALF_STAGED = 80_000
+BLOCKED_CHANGES = 40
+ELSEWHERE_SECONDS, SETTLED = 12, 5
 MEGABYTE = 1_000_000
 AN_LSN = re.compile(r"[0-9A-F]+/[0-9A-F]+")
 CONFIRMED = "select confirmed_flush_lsn - '0/0' from pg_replication_slots where slot_name = %s"
@@ -107,12 +108,14 @@ def three_updates(shop: Shop, key: int) -> list[tuple[Any, ...]]:
     return [event for event in shop.events("r") if event[3] == "update" and event[4]["id"] == key]
 
 
+@ONE_SERVER
 def test_q1_commit_lsn_and_index_from_0(served: Shop):
     updates = three_updates(served, 1)
     assert len({lsn for _, lsn, *_ in updates}) == 1
     assert [idx for _, _, idx, *_ in updates] == [0, 1, 2]
 
 
+@ONE_SERVER
 def test_q2_nothing_is_collapsed(served: Shop):
     assert [record["v"] for *_, record in three_updates(served, 2)] == ["v1", "v2", "v3"]
 
@@ -193,6 +196,7 @@ def test_q3_replay_dedupe(shop: Shop, serve: Callable[..., Serving], slot_name: 
     assert after == [*before, *(key for key in again if key not in twice)]
 
 
+@ONE_SERVER
 def test_q4_total_order(served: Shop):
     dsn = served.source.info.dsn
 
@@ -212,6 +216,7 @@ def test_q4_total_order(served: Shop):
     assert positions == sorted(set(positions))
 
 
+@ONE_SERVER
 def test_q5_seq_never_collides(served: Shop):
     served.source.execute("insert into many select generate_series(1, %s::int)", [MANY])
     served.source.execute("insert into many values (0)")
@@ -224,6 +229,7 @@ def test_q5_seq_never_collides(served: Shop):
     assert [lsn for _, lsn, *_ in events] == sorted(lsn for _, lsn, *_ in events)
 
 
+@ONE_SERVER
 def test_q8_index_counts_what_the_publication_lets_through(served: Shop):
     with served.source.transaction():
         for statement in ("insert into t values (0)", "insert into other values (1)", "insert into t values (-1)"):
@@ -277,6 +283,7 @@ def test_w9_confirmation_never_passes_an_unfinished_staging_commit(
     assert [record["id"] for *_, record in shop.events("t")] == [*range(BLOCKED_CHANGES + 1)]
 
 
+@ONE_SERVER
 def test_w10_idle_slot_advances_while_traffic_is_elsewhere(served: Shop):
     dsn = served.source.info.dsn
     with Watch(dsn, served.slot) as slot, Noise(dsn):

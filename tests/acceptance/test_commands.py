@@ -63,6 +63,8 @@ def test_beside_a_running_server(
 
     shown = command("status").stdout
     assert shown.startswith("replicating\n")
+    assert [stage["stage"] for stage in now["lag"]["stages"]] == ["decoded", "received", "staged", "shuffled"]
+    assert "limited by   nothing: it is up to date" in shown
     assert "1,000 changes in 1 transaction " in shown
     assert "1,000 events in the log, newest seq 1000" in shown
     assert "public.notes   only inserts and truncates: it has no replica identity" in shown
@@ -81,10 +83,9 @@ def test_beside_a_running_server(
     assert server.stop() == 0
     stopped = command("status", status=1).stdout
     assert stopped.startswith("not replicating\n  replication is not running\n  shuffle is not running\n")
-    assert as_json(command("status", "--json", status=1))["reasons"] == [
-        "replication is not running",
-        "shuffle is not running",
-    ]
+    now = as_json(command("status", "--json", status=1))
+    assert now["reasons"] == ["replication is not running", "shuffle is not running"]
+    assert (now["lag"]["limited_by"]["part"], now["lag"]["also"][0]["part"]) == ("worker", "shuffle")
 
 
 def test_status_before_the_first_start(command: Command) -> None:

@@ -18,7 +18,7 @@ from pipeline.embedded import Server
 from tests.fixtures.waiting import eventually
 
 VERDICT = "every change arrived once, in order"
-pytestmark = pytest.mark.timeout(200)  # it ends with an export by Spark
+pytestmark = pytest.mark.timeout(300)  # it ends with an export by Spark
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ def started(data_dir: Path, folder: Path, seconds: int) -> Iterator[subprocess.P
         process.communicate()
 
 
-def finished(data_dir: Path, folder: Path, seconds: int = 4) -> str:
+def finished(data_dir: Path, folder: Path, seconds: int = 2) -> str:
     with started(data_dir, folder, seconds) as process:
-        output, _ = process.communicate(timeout=150)
+        output, _ = process.communicate(timeout=280)
     assert process.returncode == 0, output
     return output
 

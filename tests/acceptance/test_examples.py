@@ -18,7 +18,7 @@ import pytest
 
 from pipeline.embedded import wheel_bin_dir
 from tests.fixtures.browsers import required
-from tests.fixtures.server import ROOT, Serving, environment
+from tests.fixtures.server import ROOT, Serving, Shared, environment
 from tests.fixtures.waiting import eventually
 
 README = (ROOT / "docs" / "examples" / "README.md").read_text()
@@ -69,27 +69,57 @@ def until(look: Callable[[], object], expected: object) -> None:
     eventually(check, errors=(AssertionError, psycopg.Error))
 
 
-@pytest.fixture
-def source(source_dsn: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(source_dsn, autocommit=True) as connection:
+class Orders:
+    """The table whose changes all examples read: `keys` of all rows that were ever there, and how many changes."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+        self.keys: set[str] = set()
+        self.changes = 0
         connection.execute("create table orders (id int primary key, state text)")
-        yield connection
+
+    def write(self) -> None:
+        """So many inserts, an update of each, and a delete of the first."""
+        first = len(self.keys)
+        self.keys |= {str(key) for key in range(first, first + ROWS)}
+        self.changes += 2 * ROWS + 1
+        self._connection.execute(
+            "insert into orders select n, 'new' from generate_series(%s::int, %s) n", [first, first + ROWS - 1]
+        )
+        self._connection.execute("update orders set state = 'paid' where id >= %s", [first])
+        self._connection.execute("delete from orders where id = %s", [first])
+
+    def rows(self) -> list[Any]:
+        """What a copy of it holds."""
+        return self._connection.execute("select id, state from orders order by id").fetchall()
 
 
-@pytest.fixture
-def server(source: psycopg.Connection, serve: Callable[..., Serving]) -> Serving:
-    started = serve(api_token=TOKEN)
-    write(source, 0)
+@pytest.fixture(scope="module")
+def orders(shared: Shared) -> Iterator[Orders]:
+    with psycopg.connect(shared.source_dsn, autocommit=True) as source:
+        yield Orders(source)
+
+
+@pytest.fixture(scope="module")
+def server(orders: Orders, shared: Shared) -> Serving:
+    started = shared.serve(api_token=TOKEN)
+    orders.write()
     return started
 
 
-@pytest.fixture
-def settings(server: Serving, database_dsn: str) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def settings(server: Serving, shared: Shared) -> dict[str, str]:
     return {
-        "PIPELINE_DATABASE_DSN": database_dsn,
+        "PIPELINE_DATABASE_DSN": shared.database_dsn,
         "PIPELINE_URL": f"http://127.0.0.1:{server.port}",
         "PIPELINE_API_TOKEN": TOKEN,
     }
+
+
+@pytest.fixture
+def log(shared: Shared) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(shared.database_dsn, autocommit=True) as connection:
+        yield connection
 
 
 @pytest.fixture
@@ -97,79 +127,62 @@ def output(tmp_path: Path) -> Path:
     return tmp_path / "output"
 
 
-def write(source: psycopg.Connection, first: int) -> None:
-    """So many inserts, an update of each, and a delete of the first."""
-    source.execute("insert into orders select n, 'new' from generate_series(%s::int, %s) n", [first, first + ROWS - 1])
-    source.execute("update orders set state = 'paid' where id >= %s", [first])
-    source.execute("delete from orders where id = %s", [first])
-
-
-CHANGES = 2 * ROWS + 1
-
-
-@pytest.mark.usefixtures("server")
 def test_the_queue_in_psql_keeps_a_copy(
-    source: psycopg.Connection, settings: dict[str, str], output: Path, database_dsn: str
+    orders: Orders, settings: dict[str, str], output: Path, log: psycopg.Connection
 ) -> None:
-    with psycopg.connect(database_dsn, autocommit=True) as log:
+    def copied() -> list[Any]:
+        return log.execute(
+            "select record_pk::int, record ->> 'state' from rows_copied where source_table_name = 'orders' order by 1"
+        ).fetchall()
 
-        def copied() -> list[Any]:
-            return log.execute(
-                "select record_pk::int, record ->> 'state' from rows_copied"
-                " where source_table_name = 'orders' order by 1"
-            ).fetchall()
-
-        for first in (0, 100):
-            if first:
-                write(source, first)
-            expected = source.execute("select id, state from orders order by id").fetchall()
-            with running(command("queue.sql"), settings, output):
-                until(copied, expected)
+    for _ in range(2):
+        with running(command("queue.sql"), settings, output):
+            until(copied, orders.rows())
+        orders.write()
 
 
-@pytest.mark.usefixtures("server")
 def test_the_python_follower_counts_each_change_once(
-    source: psycopg.Connection, settings: dict[str, str], output: Path, database_dsn: str
+    orders: Orders, settings: dict[str, str], output: Path, log: psycopg.Connection
 ) -> None:
-    with psycopg.connect(database_dsn, autocommit=True) as log:
+    def counted() -> object:
+        return log.execute("select changes from change_counts where table_name = 'orders'").fetchone()
 
-        def counted() -> object:
-            return log.execute("select changes from change_counts where table_name = 'orders'").fetchone()
-
-        for first, expected in ((0, CHANGES), (100, 2 * CHANGES)):
-            if first:
-                write(source, first)
-            with running(command("follow.py"), settings, output):
-                until(counted, (expected,))
-        assert counted() == (2 * CHANGES,)
+    for _ in range(2):
+        orders.write()
+        with running(command("follow.py"), settings, output):
+            until(counted, (orders.changes,))
+    assert counted() == (orders.changes,)
 
 
-@pytest.mark.usefixtures("server")
-def test_the_shell_script_receives_and_acknowledges(settings: dict[str, str], output: Path, database_dsn: str) -> None:
+def test_the_shell_script_receives_and_acknowledges(
+    orders: Orders, settings: dict[str, str], output: Path, log: psycopg.Connection
+) -> None:
     required("curl")
-    with running(command("receive.sh"), settings, output), psycopg.connect(database_dsn, autocommit=True) as log:
-        eventually(lambda: output.read_text().count('"ack_id"') >= ROWS)
-        eventually(lambda: log.execute("select count(*) from consumer_records").fetchone() == (0,))
+    left = (
+        "select count(*) from consumer_records"
+        " where consumer_id = (select id from pipeline.consumers where name = 'printer')"
+    )
+    with running(command("receive.sh"), settings, output):
+        eventually(lambda: output.read_text().count('"ack_id"') >= len(orders.keys))
+        eventually(lambda: log.execute(left).fetchone() == (0,))
     items = [item for line in output.read_text().splitlines() for item in json.loads(line)["data"]]
-    assert {item["record_pk"] for item in items} == {str(row) for row in range(ROWS)}
+    assert {item["record_pk"] for item in items} == orders.keys
 
 
-@pytest.mark.usefixtures("server")
 def test_node_prints_the_stream_and_goes_on_where_it_ended(
-    source: psycopg.Connection, settings: dict[str, str], output: Path
+    orders: Orders, settings: dict[str, str], output: Path
 ) -> None:
     required("node")
     create = next(line for line in COMMANDS if line.startswith("curl"))
     with_token = create.replace("curl", 'curl -sS -H "Authorization: Bearer $PIPELINE_API_TOKEN"')
     done = subprocess.run(["bash", "-c", with_token], env={**os.environ, **settings}, capture_output=True, check=True)
     assert json.loads(done.stdout)["name"] == "live"
-    for first, expected in ((0, CHANGES), (100, 2 * CHANGES)):
-        if first:
-            write(source, first)
+    for _ in range(2):
+        orders.write()
         with running(command("stream.mjs"), settings, output):
-            until(lambda: len(_changes(output)), expected)
+            until(lambda: len(_changes(output)), orders.changes)
     changes = _changes(output)
-    assert len(changes) == len(set(changes)) == 2 * CHANGES
+    assert len(changes) == len(set(changes)) == orders.changes
     assert changes == sorted(changes, key=lambda line: int(line.split()[0]))
 
 

@@ -86,3 +86,23 @@ def test_frozen_roles_are_killed_and_started_again(
     arrive(source, log, 3, 4, timeout=TAKEOVER)
     for role in ("replication", "shuffle"):
         assert f"{role} is frozen; killed" in server.log()
+
+
+def test_a_shuffler_frozen_while_it_begins_keeps_no_other_server_from_starting(
+    source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
+):
+    with log.transaction():  # it waits in the middle of the transaction that records what it writes
+        log.execute("lock table pipeline.events_tables in exclusive mode")
+        first = serve(wait=False)
+        eventually(lambda: log.execute("select from pg_locks where not granted").rowcount > 0)
+        pids = first.process.pid, *first.children().values()
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+    try:
+        second = serve(wait=False)
+        eventually(lambda: "serve.serving" in second.log(), TAKEOVER)
+        arrive(source, log, 1, 2, timeout=2 * TAKEOVER)
+        assert second.process.poll() is None
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)

@@ -84,9 +84,8 @@ def test_q7_migration_at_boot_on_an_old_destination_table(served: Served, shape:
     served.serve(1001, 1002)
     assert old_rows(served.log, shape.table) == before, "old rows are untouched"
     once = fingerprint(served.log, shape.table.schema)
-    served.serve()
-    assert fingerprint(served.log, shape.table.schema) == once, "the second boot changes nothing"
     served.serve(1003)
+    assert fingerprint(served.log, shape.table.schema) == once, "the second boot changes nothing"
     new = read_on(served.log, shape.table)[ROWS:]
     assert [row[3] for row in new] == ["1001", "1002", "1003"]
     assert all(seq > highest and lsn is not None for seq, lsn, *_ in new)

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from pipeline import cli, logs
+from pipeline.deliveries import consumers
 from pipeline.events.log import DEFAULT
 from pipeline.shuffle import folding
 from tests.fixtures.server import run_command
@@ -61,7 +62,7 @@ def fold(log: psycopg.Connection) -> None:
         "insert into pipeline.shuffle_progress (source_id, epoch, last_seq) select %s, 0, max(seq) from sequin_events",
         [SOURCE],
     )
-    while folding.catch_up(log, SOURCE, DEFAULT):
+    while folding.catch_up(log, SOURCE, DEFAULT, consumers.look(log)):
         continue
 
 

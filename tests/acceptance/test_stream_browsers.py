@@ -6,7 +6,7 @@ import json
 import queue
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,10 +18,11 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from tests.fixtures.browsers import node, required
-from tests.fixtures.server import ROOT, Serving, environment
+from tests.fixtures.server import ROOT, Serving, Shared, environment
 from tests.fixtures.streaming import stream
 from tests.fixtures.waiting import eventually
 
+pytestmark = pytest.mark.xdist_group("browsers")  # for --dist loadgroup: one server
 TOKEN = "s3cret/+t?ok>en="
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 ROWS = 700
@@ -78,23 +79,23 @@ class Page:
                 return shown
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
     serving = Page()
     yield serving
     serving.close()
 
 
-@pytest.fixture
-def source(source_dsn: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(source_dsn, autocommit=True) as connection:
+@pytest.fixture(scope="module")
+def source(shared: Shared) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(shared.source_dsn, autocommit=True) as connection:
         connection.execute("create table t (id int primary key, text text)")
         yield connection
 
 
-@pytest.fixture
-def server(source: psycopg.Connection, serve: Callable[..., Serving], page: Page) -> Serving:
-    started = serve(api_token=TOKEN, http_origins=page.origin)
+@pytest.fixture(scope="module")
+def server(source: psycopg.Connection, shared: Shared, page: Page) -> Serving:
+    started = shared.serve(api_token=TOKEN, http_origins=page.origin)
     for name in ("python", "node", "chromium"):
         body = {"name": name, "kind": "cursor", "start": "beginning"}
         answer = httpx.post(f"http://127.0.0.1:{started.port}/v1/consumers", json=body, headers=HEADERS)

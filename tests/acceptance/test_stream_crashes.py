@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import httpx
@@ -13,28 +13,54 @@ import psycopg
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidMessage
 
-from tests.fixtures.server import Serving
+from tests.fixtures.server import Serving, Shared
 from tests.fixtures.streaming import Stream, stream
 from tests.fixtures.waiting import eventually
 
 TAKEOVER = 15
-Serve = Callable[..., Serving]
+GONE_WITHIN = 15
+"""Seconds; half of what all roles of a server have for it."""
+pytestmark = pytest.mark.xdist_group("stream crashes")  # for --dist loadgroup: what adds rows comes last
 
 
-@pytest.fixture
-def source(source_dsn: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(source_dsn, autocommit=True) as connection:
+@pytest.fixture(scope="module")
+def source(shared: Shared) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(shared.source_dsn, autocommit=True) as connection:
         connection.execute("create table t (id int primary key)")
         yield connection
 
 
-@pytest.fixture
-def server(source: psycopg.Connection, serve: Serve) -> Serving:
-    """It has replicated a hundred rows, and has a cursor that begins before them."""
-    started = serve()
+@pytest.fixture(scope="module")
+def running(source: psycopg.Connection, shared: Shared) -> Serving:
+    """It replicates a hundred rows."""
+    started = shared.serve()
     source.execute("insert into t select generate_series(1, 100)")
-    create(started, "c")
     return started
+
+
+@pytest.fixture
+def server(running: Serving) -> Serving:
+    """It answers, and has a cursor `c` that begins before them."""
+    answers(running)
+    httpx.delete(f"http://127.0.0.1:{running.port}/v1/consumers/c")
+    create(running, "c")
+    return running
+
+
+@pytest.fixture(scope="module")
+def another(running: Serving, shared: Shared) -> Serving:
+    """A second api process."""
+    return shared.serve(arguments=("serve", "--only", "api"), wait=False)
+
+
+@pytest.fixture
+def second(another: Serving) -> Serving:
+    answers(another)
+    return another
+
+
+def answers(server: Serving) -> None:
+    eventually(lambda: server.get("/healthz").is_success, 60, (httpx.TransportError,))
 
 
 def create(server: Serving, name: str) -> None:
@@ -64,31 +90,23 @@ def frozen(pid: int) -> Iterator[None]:
 UNREACHABLE = (AssertionError, OSError, ConnectionClosed, InvalidMessage)
 
 
-def test_a_killed_api_process_lets_go_at_once_and_keeps_what_was_acknowledged(
-    server: Serving, serve: Serve, source: psycopg.Connection
-) -> None:
-    second = serve(arguments=("serve", "--only", "api"), wait=False)
-    eventually(lambda: second.get("/healthz").is_success, 60, (httpx.TransportError,))
-    with suppress(ConnectionClosed), stream(server.port, "c") as client:
-        client.read_to(60)
-        assert client.ack(60) == 60
-        with pytest.raises(AssertionError, match="is read by"):
-            reads(second.port)
-        os.kill(server.child_pid("api"), signal.SIGKILL)
-        killed = time.monotonic()
-        assert eventually(lambda: reads(second.port), 5, UNREACHABLE) == 60
-        assert time.monotonic() - killed < 5
-    source.execute("insert into t values (101)")
-    with stream(second.port, "c") as client:
-        client.read_to(101)
-        assert client.seqs == list(range(61, 102))
+def test_killing_the_whole_server_loses_and_repeats_nothing(server: Serving) -> None:
+    seen: list[int] = []
+    position = 0
+    for _ in range(3):
+        with suppress(ConnectionClosed), _connected(server.port) as client:
+            assert client.next()["position"] == position
+            client.read_to(position + 10)
+            position = client.ack(position + 10)
+            os.kill(server.child_pid("api"), signal.SIGKILL)
+            _end(client)
+        seen += [seq for seq in client.seqs if seq <= position]
+    assert seen == list(range(1, 31))
 
 
 def test_a_frozen_api_process_loses_its_cursors_and_can_acknowledge_nothing_when_it_wakes(
-    server: Serving, serve: Serve
+    server: Serving, second: Serving
 ) -> None:
-    second = serve(arguments=("serve", "--only", "api"), wait=False)
-    eventually(lambda: second.get("/healthz").is_success, 60, (httpx.TransportError,))
     with stream(second.port, "c") as zombie:
         zombie.read_to(100)
         assert zombie.ack(50) == 50
@@ -105,6 +123,24 @@ def test_a_frozen_api_process_loses_its_cursors_and_can_acknowledge_nothing_when
     survivor.__exit__(None, None, None)
 
 
+def test_a_killed_api_process_lets_go_at_once_and_keeps_what_was_acknowledged(
+    server: Serving, second: Serving, source: psycopg.Connection
+) -> None:
+    with suppress(ConnectionClosed), stream(server.port, "c") as client:
+        client.read_to(60)
+        assert client.ack(60) == 60
+        with pytest.raises(AssertionError, match="is read by"):
+            reads(second.port)
+        os.kill(server.child_pid("api"), signal.SIGKILL)
+        killed = time.monotonic()
+        assert eventually(lambda: reads(second.port), 5, UNREACHABLE) == 60
+        assert time.monotonic() - killed < 5
+    source.execute("insert into t values (101)")
+    with stream(second.port, "c") as client:
+        client.read_to(101)
+        assert client.seqs == list(range(61, 102))
+
+
 def test_a_server_that_is_stopped_says_so_and_is_gone_in_time_although_a_client_does_not_read(
     server: Serving, source: psycopg.Connection
 ) -> None:
@@ -118,26 +154,12 @@ def test_a_server_that_is_stopped_says_so_and_is_gone_in_time_although_a_client_
         os.kill(api, signal.SIGTERM)
         assert _end(client) == 1012
         eventually(lambda: not os.path.exists(f"/proc/{api}") or _is_zombie(api))
-        assert time.monotonic() - asked < 5
-
-
-def test_killing_the_whole_server_loses_and_repeats_nothing(server: Serving, source: psycopg.Connection) -> None:
-    seen: list[int] = []
-    position = 0
-    for _ in range(3):
-        with suppress(ConnectionClosed), _connected(server.port) as client:
-            assert client.next()["position"] == position
-            client.read_to(position + 10)
-            position = client.ack(position + 10)
-            os.kill(server.child_pid("api"), signal.SIGKILL)
-            _end(client)
-        seen += [seq for seq in client.seqs if seq <= position]
-    assert seen == list(range(1, 31))
+        assert time.monotonic() - asked < GONE_WITHIN
 
 
 @contextmanager
 def _connected(port: int) -> Iterator[Stream]:
-    eventually(lambda: httpx.get(f"http://127.0.0.1:{port}/healthz").is_success, 30, (httpx.TransportError,))
+    eventually(lambda: httpx.get(f"http://127.0.0.1:{port}/healthz").is_success, 60, (httpx.TransportError,))
     with stream(port, "c") as client:
         yield client
 

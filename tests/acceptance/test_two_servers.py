@@ -17,7 +17,7 @@ from tests.fixtures.waiting import eventually
 
 TAKEOVER = 15
 LEAVES_AT_ONCE = 5
-ROWS = 50_000
+ROWS = 20_000
 
 
 @pytest.fixture

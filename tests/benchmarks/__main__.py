@@ -5,53 +5,49 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 
 import psycopg
 
-from pipeline.embedded import Server
 from pipeline.errors import PipelineError
-from tests.benchmarks import (
-    clients,
-    drains,
-    exports,
-    fold,
-    latency,
-    records,
-    stream_latency,
-    stream_throughput,
-)
+from tests.benchmarks import drains, page
 from tests.benchmarks.errors import BenchmarkFailed, CannotRun
-from tests.benchmarks.table import Table
-from tests.fixtures.postgres import Cluster, free_port
+from tests.benchmarks.parts import GROUPS, PARTS, Bench, named
+from tests.benchmarks.server import REPOSITORY, durable_server
+from tests.benchmarks.table import Table, markdown
+from tests.fixtures.postgres import Cluster
 
-CONSUMERS = (stream_latency.NAME, stream_throughput.NAME, records.NAME, clients.NAME, fold.NAME)
-PARTS = ("bulk", "small", "latency", "lake", *CONSUMERS)
+DOCS = REPOSITORY / "docs"
+RUNS = 3
 
 
 def main() -> int:
     """Run the parts one after the other; exit 1 when one of them broke, whatever the figures are."""
     arguments = _arguments()
     signal.signal(signal.SIGTERM, _interrupt)
-    figures, broken = Table(judged=arguments.scale >= 1), False
+    whole = arguments.scale >= 1
+    docs = DOCS if whole and arguments.runs >= RUNS and not arguments.contender else None
+    figures, parts = Table(judged=whole), named(arguments.part)
     try:
-        with _cluster() as cluster, tempfile.TemporaryDirectory(prefix="wal-bench-java-") as classes:
-            machine = describe(cluster)
-            print(machine, flush=True)
-            for part in arguments.part or PARTS:
-                broken = not _run(_part(part, cluster, arguments, Path(classes), figures)) or broken
-            print(f"\n{machine}; load at the end {_load()}; scale {arguments.scale:g}, runs {arguments.runs}\n")
-            print(figures.markdown())
+        with durable_server() as cluster, tempfile.TemporaryDirectory(prefix="wal-bench-java-") as classes:
+            machine, measured = describe(cluster), f"{date.today()}, load {os.getloadavg()[0]:.1f}"
+            print(f"{machine}; {measured}", flush=True)
+            for part in parts:
+                figures.note(part, "measured on, the machine's load before", measured)
+            bench = Bench(cluster, figures, arguments.scale, arguments.runs, arguments.contender, Path(classes), docs)
+            done = [part for part in parts if _run(part, bench)]
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    return 1 if broken else 0
+    print(f"\n{machine}; scale {arguments.scale:g}, runs {arguments.runs}\n")
+    print(markdown(figures.cells()))
+    if docs:
+        page.write(docs / "benchmarks.md", f"{machine}.", {part: figures.cells(part) for part in done})
+    return 0 if len(done) == len(parts) else 1
 
 
 def describe(cluster: Cluster) -> str:
@@ -65,78 +61,39 @@ def describe(cluster: Cluster) -> str:
     return (
         f"Postgres {row[0]} (synchronous_commit {row[1]}, fsync {row[2]}, shared_buffers {row[3]}, "
         f"max_wal_size {row[4]}), Python {platform.python_version()}, "
-        f"{len(os.sched_getaffinity(0))} cores of {_processor()}, load at the start {_load()}"
+        f"{len(os.sched_getaffinity(0))} cores of {_processor()}"
     )
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("--part", action="append", choices=PARTS, help="only this part; may be given again")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks",
+        description=__doc__,
+        epilog=f"At full size, {RUNS} runs or more and all contenders, docs/benchmarks.md is brought up to date.",
+    )
+    parser.add_argument("--part", action="append", choices=[*PARTS, *GROUPS], help="only this; may be given again")
     parser.add_argument(
         "--contender", action="append", default=[], choices=tuple(drains.CONTENDERS), help="only this one; likewise"
     )
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes (default 1.0)")
-    parser.add_argument("--runs", type=int, default=3, help="drains by each contender (default 3)")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes and times (default 1.0)")
+    parser.add_argument("--runs", type=int, default=RUNS, help=f"drains by each contender (default {RUNS})")
     return parser.parse_args()
 
 
-def _part(
-    part: str, cluster: Cluster, arguments: argparse.Namespace, classes: Path, figures: Table
-) -> Callable[[], None]:
-    if part == "latency":
-        seconds = latency.SECONDS * min(1.0, max(0.1, arguments.scale))
-        return lambda: latency.report(cluster, figures, seconds)
-    if part == "lake":
-        return lambda: exports.report(cluster, figures, arguments.scale, arguments.runs)
-    if part in CONSUMERS:
-        return _consumers_part(part, cluster, arguments, classes, figures)
-    return lambda: drains.report(part, cluster, arguments.scale, arguments.runs, arguments.contender, classes, figures)
-
-
-def _consumers_part(
-    part: str, cluster: Cluster, arguments: argparse.Namespace, classes: Path, figures: Table
-) -> Callable[[], None]:
-    scale, runs = arguments.scale, arguments.runs
-    return {
-        stream_latency.NAME: lambda: stream_latency.report(cluster, figures, scale, runs, arguments.contender, classes),
-        stream_throughput.NAME: lambda: stream_throughput.report(cluster, figures, scale, runs),
-        records.NAME: lambda: records.report(cluster, figures, scale, runs),
-        clients.NAME: lambda: clients.report(cluster, figures, scale),
-        fold.NAME: lambda: fold.report(cluster, figures, scale, runs),
-    }[part]
-
-
-def _run(part: Callable[[], None]) -> bool:
+def _run(part: str, bench: Bench) -> bool:
     """False when it broke; what cannot run here has said so and is no failure."""
     try:
-        part()
+        PARTS[part](bench)
     except CannotRun as reason:
         print(reason, flush=True)
     except (BenchmarkFailed, PipelineError, psycopg.Error, OSError) as error:
-        print(f"broken: {error}", flush=True)
+        print(f"{part} broke: {error}", flush=True)
         return False
     return True
 
 
-@contextmanager
-def _cluster() -> Iterator[Cluster]:
-    """A Postgres as one would run it, durable, with a TCP port, in a folder that is gone afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="wal-bench-pg-"))
-    server = Server(folder / "postgres", port=free_port())
-    try:
-        server.start()
-        yield Cluster(server.dsn("postgres"), server)
-    finally:
-        server.stop("immediate")
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _interrupt(_signal: int, _frame: object) -> None:
     raise KeyboardInterrupt
-
-
-def _load() -> str:
-    return f"{os.getloadavg()[0]:.1f}"
 
 
 def _processor() -> str:

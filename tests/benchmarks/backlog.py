@@ -1,4 +1,4 @@
-"""The two backlogs: a slot of the `source` database, and what was committed since it was made."""
+"""The backlogs: a slot of the `source` database, and what was committed since it was made."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from tests.fixtures.postgres import Cluster
 DATABASE, SLOT, PUBLICATION = "source", "backlog", "pipeline"
 SMALL = 300_000
 """Transactions of the small backlog."""
+WIDE = 200_000
+"""Rows of the wide backlog."""
+TENS, ROWS = 60_000, 10
+"""Transactions of the backlog for several slots, and the rows of each."""
+PIECES = 16
+"""Of that backlog: so often the source logs its running transactions, as it does by itself every 15 s."""
 
 TABLE = """
 create table bench_rows (
@@ -33,16 +39,22 @@ ROW = """
     jsonb_build_object('id', {0}, 'tags', jsonb_build_array('new', 'web'), 'hash', md5({0}::text)), {0} % 7
 """
 """A row of number {0}, about 200 bytes of text."""
+WIDE_ROW = ROW.replace(
+    "md5({0}::text) || ' note of ' || {0}",
+    "(select string_agg(md5(({0} + i)::text), '') from generate_series(1, 26) i)",
+)
+"""The same of about 1 KB, which TOAST leaves alone."""
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """What waits in SLOT: so many changes, the last of them committed before `end`."""
+    """What waits in SLOT: so many changes, the last of them committed before `end`. `megabytes`: of rows, as text."""
 
     name: str
     changes: int
     transactions: int
     end: str
+    megabytes: float
 
 
 @contextmanager
@@ -73,11 +85,35 @@ def bulk(cluster: Cluster, scale: float) -> Iterator[Backlog]:
 def small(cluster: Cluster, scale: float) -> Iterator[Backlog]:
     """300 k transactions of one inserted row each."""
     rows = max(10, round(SMALL * scale))
-    with _filled(cluster, "small", rows, rows, lambda source: _fill_small(source, rows)) as made:
+    with _filled(cluster, "small", rows, rows, lambda source: _fill(source, rows, 1)) as made:
         yield made
 
 
-BACKLOGS = {"bulk": bulk, "small": small}
+@contextmanager
+def wide(cluster: Cluster, scale: float) -> Iterator[Backlog]:
+    """200 k inserted rows of 1 KB, a hundred in a transaction."""
+    transactions = max(10, round(WIDE / 100 * scale))
+    with _filled(
+        cluster, "wide", 100 * transactions, transactions, lambda source: _fill(source, transactions, 100, WIDE_ROW)
+    ) as made:
+        yield made
+
+
+@contextmanager
+def tens(cluster: Cluster, scale: float) -> Iterator[Backlog]:
+    """60 k transactions of ten inserted rows each, which several slots can divide among them."""
+    pieces, each = PIECES, max(10, round(TENS / PIECES * scale))
+
+    def fill(source: Connection) -> None:
+        for piece in range(pieces):
+            _fill(source, each, ROWS, ROW, after=piece * each * ROWS)
+            source.execute("select pg_log_standby_snapshot()")
+
+    with _filled(cluster, "tens", pieces * each * ROWS, pieces * each, fill) as made:
+        yield made
+
+
+BACKLOGS = {"bulk": bulk, "small": small, "wide": wide}
 
 
 @contextmanager
@@ -98,10 +134,18 @@ def _fill_bulk(source: Connection, rows: int, updated: int, deleted: int) -> Non
     source.execute(f"delete from bench_rows where id > {rows - deleted}")
 
 
-def _fill_small(source: Connection, rows: int) -> None:
+def fill_statement(transactions: int, rows: int, row: str = ROW, after: int = 0) -> str:
+    """Commits so many transactions of so many rows each, the first of number `after` + 1, as fast as it can."""
+    insert = f"insert into bench_rows select {row.format('g')} from generate_series(k + 1, k + {rows}) g"
+    if rows == 1:
+        insert = f"insert into bench_rows values ({row.format('(k + 1)')})"
+    last = after + (transactions - 1) * rows
+    return f"do $$ begin for k in {after}..{last} by {rows} loop {insert}; commit; end loop; end $$"
+
+
+def _fill(source: Connection, transactions: int, rows: int, row: str = ROW, after: int = 0) -> None:
     source.execute("set synchronous_commit = off")
-    insert = f"insert into bench_rows values ({ROW.format('g')})"
-    source.execute(f"do $$ begin for g in 1..{rows} loop {insert}; commit; end loop; end $$")
+    source.execute(fill_statement(transactions, rows, row, after))
     source.execute("reset synchronous_commit")
 
 
@@ -118,14 +162,17 @@ def _filled(
         for _ in range(2):
             source.execute("select pg_logical_emit_message(false, 'bench', 'end of backlog')")
         source.execute("vacuum analyze bench_rows")
-        row = source.execute("select pg_wal_lsn_diff(%s, %s)", (end, begin)).fetchone()
+        row = source.execute(
+            "select pg_wal_lsn_diff(%s, %s), avg(octet_length(r::text)) from (select * from bench_rows limit 1000) r",
+            (end, begin),
+        ).fetchone()
         assert row is not None
         print(
             f"{name}: {changes:,} changes in {transactions:,} transactions, made in {seconds:.1f} s, "
-            f"{row[0] / 1_000_000:,.0f} MB of WAL",
+            f"{row[0] / 1_000_000:,.0f} MB of WAL, rows of {row[1]:.0f} bytes",
             flush=True,
         )
-        yield Backlog(name, changes, transactions, end)
+        yield Backlog(name, changes, transactions, end, changes * float(row[1]) / 1e6)
 
 
 def _position(connection: Connection) -> str:

@@ -1,29 +1,29 @@
-"""Who drains a copy of the slot: the pipeline into indexed rows, pg_recvlogical into a file, Debezium into nothing."""
+"""The pipeline as one that drains a copy of the slot, into rows that are committed, indexed and in order."""
 
 from __future__ import annotations
 
-import re
-import subprocess
-import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from psycopg import Connection, errors
 
-from pipeline.embedded import wheel_bin_dir
-from tests.benchmarks import processes
 from tests.benchmarks.backlog import DATABASE as SOURCE
-from tests.benchmarks.backlog import PUBLICATION, Backlog
-from tests.benchmarks.debezium import DebeziumJava
+from tests.benchmarks.backlog import Backlog
 from tests.benchmarks.errors import BenchmarkFailed
-from tests.benchmarks.server import DATABASE, PipelineServer, serve, tail, wait_active
-from tests.benchmarks.usage import Usage
+from tests.benchmarks.server import DATABASE, PipelineServer, serve
+from tests.benchmarks.usage import WALSENDER, Usage
 from tests.fixtures.postgres import Cluster
 
 LIMIT = 1800.0
 """Seconds after which a drain counts as stuck."""
 POLL = 0.025
+_DIGEST = """
+    select coalesce(sum(hashtextextended(numbered::text, 0)), 0)::text
+    from (select row_number() over (order by seq) as number, source_epoch, commit_lsn, commit_idx, xid,
+            source_table_oid, record_pk, record, changes, exact, action, unchanged_columns, committed_at
+          from sequin_events) as numbered
+"""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Drain:
     """One backlog drained once.
 
     `from_active`: the clock from the moment the slot is read, whatever `seconds` is. `warm`: changes a second over the
-    second half, for a contender that has to warm up.
+    second half, for a contender that has to warm up. `slots`: how many were read at once. `digest`: the same for two
+    logs that say the same in the same order.
     """
 
     seconds: float
@@ -39,6 +40,8 @@ class Drain:
     warm: float | None = None
     megabytes: dict[str, float] = field(default_factory=dict)
     cpu: dict[str, float] = field(default_factory=dict)
+    slots: int = 1
+    digest: str = ""
 
 
 class Pipeline:
@@ -46,73 +49,33 @@ class Pipeline:
 
     name = "pipeline, to indexed sequin_events"
 
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        databases: Cluster | None = None,
+        *,
+        digested: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._databases = databases
+        self._digested = digested
+
     def drain(self, cluster: Cluster, backlog: Backlog, slot: str) -> Drain:
         with (
-            serve(cluster, slot) as server,
+            serve(cluster, slot, settings=self._settings, databases=self._databases) as server,
             cluster.connect(SOURCE) as source,
-            cluster.connect(DATABASE) as database,
+            server.databases.connect(DATABASE) as database,
         ):
-            walsender = server.wait_active(source)
+            server.wait_active(source)
             started = time.monotonic()
-            usage = Usage(server, database, walsender)
-            wait_for_events(server, database, backlog.changes)
-            seconds = time.monotonic() - started
-            cpu, megabytes = usage.cpu(), usage.megabytes()
+            with Usage(server) as usage:
+                wait_for_events(server, database, backlog.changes)
+                seconds = time.monotonic() - started
+                cpu = usage.cpu()
             _verify(database, backlog)
             server.require_steady()
-        return Drain(seconds, seconds, None, megabytes, cpu)
-
-
-class RecvLogical:
-    """pg_recvlogical to a file. Clock: its whole life, some 20 ms of start included."""
-
-    name = "pg_recvlogical, to a file"
-
-    def drain(self, cluster: Cluster, backlog: Backlog, slot: str) -> Drain:
-        with tempfile.TemporaryDirectory(prefix="wal-bench-recv-") as folder:
-            output, errors_to = Path(folder) / "changes", Path(folder) / "stderr"
-            command = [
-                wheel_bin_dir() / "pg_recvlogical", "--start", "--no-loop", "--slot", slot,
-                "--dbname", cluster.tcp_dsn(SOURCE), "--file", output, "--endpos", backlog.end,
-                "--option", "proto_version=1", "--option", "messages=true",
-                "--option", f"publication_names={PUBLICATION}",
-            ]  # fmt: skip
-            started = time.monotonic()
-            with errors_to.open("w") as stderr, processes.running(command, stderr=stderr) as process:
-                _wait(process, errors_to)
-                seconds = time.monotonic() - started
-            if output.stat().st_size < 30 * backlog.changes:
-                raise BenchmarkFailed(f"pg_recvlogical wrote only {output.stat().st_size} bytes")
-        return Drain(seconds)
-
-
-class Debezium:
-    """Debezium Embedded into a consumer that throws away. Clock: from its first batch to the last change."""
-
-    def __init__(self, folder: Path) -> None:
-        """Compile the consumer into `folder`. Raises CannotRun without a JDK or without Debezium's jars."""
-        self._java = DebeziumJava(folder)
-        self._classes = folder
-        self.name = f"{self._java.name}, thrown away"
-
-    def drain(self, cluster: Cluster, backlog: Backlog, slot: str) -> Drain:
-        command = self._java.command("Drain", (backlog.changes, int(LIMIT)), cluster, slot, {})
-        log = self._classes / "stderr"
-        with (
-            cluster.connect(SOURCE) as source,
-            log.open("w") as stderr,
-            processes.running(command, stdout=subprocess.PIPE, stderr=stderr) as process,
-        ):
-            wait_active(source, slot, lambda: _require_running(process, log))
-            started = time.monotonic()
-            _wait(process, log)
-            from_active = time.monotonic() - started
-            assert process.stdout is not None
-            said = process.stdout.read()
-        result = re.search(r"changes=(\d+) bytes=(\d+) seconds=([\d.]+) warm=(\d+)", said)
-        if result is None or int(result[1]) != backlog.changes:
-            raise BenchmarkFailed(f"Debezium handed over {said.strip() or 'nothing'}; {backlog.changes} were expected")
-        return Drain(float(result[3]), from_active, float(result[4]))
+            digest = _digest(database) if self._digested else ""
+        return Drain(seconds, seconds, None, usage.megabytes(), cpu, usage.most(WALSENDER), digest)
 
 
 def wait_for_events(server: PipelineServer, database: Connection, changes: int) -> None:
@@ -120,16 +83,21 @@ def wait_for_events(server: PipelineServer, database: Connection, changes: int) 
     deadline = time.monotonic() + LIMIT
     seen = 0
     while time.monotonic() < deadline:
-        try:
-            row = database.execute("select coalesce(sum(events), 0) from pipeline.shuffle_progress").fetchone()
-        except errors.UndefinedTable:  # still migrating
-            row = None
-        seen = int(row[0]) if row else 0
+        seen = visible_events(database)
         if seen >= changes:
             return
         server.require_alive()
         time.sleep(POLL)
     raise BenchmarkFailed(f"{seen} of {changes} events after {LIMIT:.0f} s: {server.log_tail()}")
+
+
+def visible_events(database: Connection) -> int:
+    """How many events have been moved to the log so far."""
+    try:
+        row = database.execute("select coalesce(sum(events), 0) from pipeline.shuffle_progress").fetchone()
+    except errors.UndefinedTable:  # still migrating
+        return 0
+    return int(row[0]) if row else 0
 
 
 def _verify(database: Connection, backlog: Backlog) -> None:
@@ -143,14 +111,7 @@ def _verify(database: Connection, backlog: Backlog) -> None:
         raise BenchmarkFailed(f"(rows, span of seq, rows out of order) are {row}; {backlog.changes} were committed")
 
 
-def _wait(process: subprocess.Popen[str], log: Path) -> None:
-    try:
-        if process.wait(LIMIT):
-            raise BenchmarkFailed(f"{Path(str(process.args[0])).name} ended with {process.returncode}: {tail(log)}")  # type: ignore[index]
-    except subprocess.TimeoutExpired:
-        raise BenchmarkFailed(f"not done after {LIMIT:.0f} s: {tail(log)}") from None
-
-
-def _require_running(process: subprocess.Popen[str], log: Path) -> None:
-    if process.poll() is not None:
-        raise BenchmarkFailed(f"it ended with {process.returncode} without reading the slot: {tail(log)}")
+def _digest(database: Connection) -> str:
+    row = database.execute(_DIGEST).fetchone()
+    assert row is not None
+    return str(row[0])

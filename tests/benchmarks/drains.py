@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.benchmarks.backlog import BACKLOGS, Backlog, copied_slot
-from tests.benchmarks.contenders import Debezium, Drain, Pipeline, RecvLogical
+from tests.benchmarks.contenders import Drain, Pipeline
 from tests.benchmarks.errors import BenchmarkFailed, CannotRun
+from tests.benchmarks.peers import Debezium, Decoding, RecvLogical
 from tests.benchmarks.processes import QUIET_CORES, OtherPrograms
 from tests.benchmarks.table import Table
-from tests.benchmarks.usage import postmaster
+from tests.benchmarks.usage import WORKER, postmaster
 from tests.fixtures.postgres import Cluster
 
-GOALS = {"bulk": 1.3, "small": 2.5}
+GOALS = {"bulk": 1.8, "small": 4.0}
 """How many times Debezium's rate, at least."""
 WORKER_MEGABYTES = 150
 
@@ -31,6 +32,7 @@ class Contender(Protocol):
 CONTENDERS: dict[str, Callable[[Path], Contender]] = {
     "pipeline": lambda _: Pipeline(),
     "pg_recvlogical": lambda _: RecvLogical(),
+    "decoding": lambda _: Decoding(),
     "debezium": Debezium,
 }
 
@@ -54,7 +56,7 @@ def report(
                         meter = OtherPrograms(postmaster(cluster))
                         results[contender].append(contender.drain(cluster, backlog, slot))
                         others.append(meter.cores())
-                    _say(f"{name}, run {run} of {runs}: {contender.name}", backlog, results[contender][-1], others[-1])
+                    say(f"{name}, run {run} of {runs}: {contender.name}", backlog, results[contender][-1], others[-1])
                 except BenchmarkFailed as error:
                     failures[contender] = f"{contender.name}, run {run}: {error}"
     _add_figures(name, backlog, {each: results[each] for each in contenders if each not in failures}, figures)
@@ -79,18 +81,28 @@ def _contenders(name: str, only: Sequence[str], classes: Path, figures: Table) -
 def _add_figures(name: str, backlog: Backlog, results: dict[Contender, list[Drain]], figures: Table) -> None:
     for contender, drains in results.items():
         figures.add(name, f"{contender.name}: changes/s", [backlog.changes / drain.seconds for drain in drains])
+        if name == "wide":
+            figures.add(
+                name, f"{contender.name}: MB/s", [backlog.megabytes / drain.seconds for drain in drains], "{:.1f}"
+            )
     ours = next((drains for contender, drains in results.items() if isinstance(contender, Pipeline)), None)
-    theirs = next((drains for contender, drains in results.items() if isinstance(contender, Debezium)), None)
-    if ours and theirs:
-        _compare(name, backlog, ours, theirs, figures)
+    for contender, drains in results.items():
+        if ours and isinstance(contender, Debezium):
+            _compare(name, backlog, ours, drains, figures)
+        elif ours and drains is not ours:
+            ratios = [theirs.seconds / mine.seconds for mine, theirs in zip(ours, drains, strict=True)]
+            figures.add(name, f"pipeline ÷ {contender.name.split(',')[0]}", ratios, "{:.2f}")
+    for drains in results.values():
+        add_memory(name, drains, figures)
     if ours:
-        _usage(name, backlog, ours, figures)
+        add_cpu(name, backlog.changes, ours, figures)
 
 
 def _compare(name: str, backlog: Backlog, ours: list[Drain], debezium: list[Drain], figures: Table) -> None:
     pairs = list(zip(ours, debezium, strict=True))
     ratios = [theirs.seconds / mine.seconds for mine, theirs in pairs]
-    figures.add(name, "pipeline ÷ Debezium, its clock from its first batch", ratios, "{:.2f}", least=GOALS[name])
+    least = GOALS.get(name)
+    figures.add(name, "pipeline ÷ Debezium, its clock from its first batch", ratios, "{:.2f}", least=least)
     same = [theirs.from_active / mine.seconds for mine, theirs in pairs if theirs.from_active is not None]
     figures.add(name, "pipeline ÷ Debezium, both clocks from the slot being read", same, "{:.2f}")
     warm = [theirs.warm for theirs in debezium if theirs.warm is not None]
@@ -99,16 +111,25 @@ def _compare(name: str, backlog: Backlog, ours: list[Drain], debezium: list[Drai
     figures.add(name, "pipeline ÷ Debezium over its second half", against_warm, "{:.2f}")
 
 
-def _usage(name: str, backlog: Backlog, drains: list[Drain], figures: Table) -> None:
-    figures.add(name, "worker: peak MB", [d.megabytes["worker"] for d in drains], below=WORKER_MEGABYTES)
-    figures.add(name, "shuffler: peak MB", [d.megabytes["shuffler"] for d in drains])
+def add_memory(part: str, drains: Sequence[Drain], figures: Table, where: str = "") -> None:
+    """Peak memory of each process of these drains. `where`: what stands before each figure."""
+    for process in drains[0].megabytes:
+        limit = WORKER_MEGABYTES if process == WORKER else None
+        figures.add(part, f"{where}{process}: peak MB", [d.megabytes.get(process, 0.0) for d in drains], below=limit)
+
+
+def add_cpu(part: str, changes: int, drains: Sequence[Drain], figures: Table, where: str = "") -> None:
+    """CPU seconds of each process for a million changes."""
     for process in drains[0].cpu:
-        per_million = [drain.cpu.get(process, 0.0) / backlog.changes * 1e6 for drain in drains]
-        figures.add(name, f"{process}: CPU s per 1 M changes", per_million, "{:.1f}")
+        per_million = [drain.cpu.get(process, 0.0) / changes * 1e6 for drain in drains]
+        figures.add(part, f"{where}{process}: CPU s per 1 M changes", per_million, "{:.1f}")
 
 
-def _say(where: str, backlog: Backlog, drain: Drain, others: float) -> None:
+def say(where: str, backlog: Backlog, drain: Drain, others: float) -> None:
+    """One line about one drain, and how quiet the machine was."""
     parts = [f"{backlog.changes / drain.seconds:,.0f} changes/s ({drain.seconds:.2f} s)"]
+    if drain.slots > 1:
+        parts.append(f"{drain.slots} slots read at once")
     if drain.from_active is not None and drain.from_active != drain.seconds:
         parts.append(f"{drain.from_active:.2f} s from the slot being read")
     if drain.warm is not None:

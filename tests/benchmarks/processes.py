@@ -20,6 +20,25 @@ def children(pid: int) -> list[int]:
     return [number for number in numbers if (stat := _stat(number)) and int(stat[_PARENT]) == pid]
 
 
+class Family:
+    """A process and its descendants, found cheaply: a process that is nobody of ours is looked at once."""
+
+    def __init__(self, pid: int) -> None:
+        self._parents = {pid: 0}
+        self._strangers: set[int] = set()
+
+    def members(self) -> list[tuple[int, int]]:
+        """Those that run now, each with its parent, parents first."""
+        running = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()}
+        for pid in sorted(running - self._parents.keys() - self._strangers):
+            stat = _stat(pid)
+            if stat and int(stat[_PARENT]) in self._parents:
+                self._parents[pid] = int(stat[_PARENT])
+            else:
+                self._strangers.add(pid)
+        return [(pid, parent) for pid, parent in self._parents.items() if pid in running]
+
+
 def title(pid: int) -> str:
     """The command line, as the process itself may have set it."""
     with suppress(OSError):
@@ -40,20 +59,26 @@ def tree_cpu_seconds(pid: int) -> float:
 
 
 def peak_megabytes(pid: int) -> float:
-    """The most memory the process ever had resident (VmHWM), in units of 1,000,000 bytes."""
+    """The most memory the process ever had resident (VmHWM), in units of 1,000,000 bytes; 0 when it is gone."""
     return _megabytes(pid, "VmHWM:")
 
 
+def own_megabytes(pid: int) -> float:
+    """The memory that it has resident now and shares with nobody, in the same units."""
+    return _megabytes(pid, "RssAnon:")
+
+
 def resident_megabytes(pid: int) -> float:
-    """The memory that it has resident now, in the same units."""
+    """The memory that it has resident now, shared or not, in the same units."""
     return _megabytes(pid, "VmRSS:")
 
 
 def _megabytes(pid: int, what: str) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(what):
-            return int(line.split()[1]) * 1024 / 1e6
-    raise ProcessLookupError(pid)
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith(what):
+                return int(line.split()[1]) * 1024 / 1e6
+    return 0.0
 
 
 QUIET_CORES = 0.2

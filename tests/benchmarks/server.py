@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from psycopg import Connection
 
+from pipeline.embedded import Server
 from tests.benchmarks import processes
 from tests.benchmarks.backlog import DATABASE as SOURCE
 from tests.benchmarks.errors import BenchmarkFailed
@@ -27,8 +29,11 @@ STOP_GRACE = 40.0
 class PipelineServer:
     """A running server and what can be seen of it from outside."""
 
-    def __init__(self, cluster: Cluster, slot: str, process: subprocess.Popen[str], log: Path, http_port: int) -> None:
+    def __init__(
+        self, cluster: Cluster, databases: Cluster, slot: str, process: subprocess.Popen[str], log: Path, http_port: int
+    ) -> None:
         self.cluster = cluster
+        self.databases = databases
         self.slot = slot
         self.process = process
         self.log = log
@@ -62,19 +67,40 @@ class PipelineServer:
 
 
 @contextmanager
-def serve(cluster: Cluster, slot: str, prepare: Callable[[Cluster], None] = lambda _: None) -> Iterator[PipelineServer]:
+def durable_server() -> Iterator[Cluster]:
+    """A Postgres as one would run it, with a TCP port, in a folder that is gone after the block."""
+    folder = Path(tempfile.mkdtemp(prefix="wal-bench-pg-"))
+    server = Server(folder / "postgres", port=free_port())
+    try:
+        server.start()
+        yield Cluster(server.dsn("postgres"), server)
+    finally:
+        server.stop("immediate")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def serve(
+    cluster: Cluster,
+    slot: str,
+    prepare: Callable[[Cluster], None] = lambda _: None,
+    settings: Mapping[str, str] | None = None,
+    databases: Cluster | None = None,
+) -> Iterator[PipelineServer]:
     """A server on a fresh pipeline database; both are gone after the block.
 
-    `prepare` may do something to that database before the server starts.
+    `prepare` may do something to that database before the server starts; `settings` go over its environment.
+    `databases` is where that database is, when it is not where the source is.
     """
-    cluster.drop(DATABASE)
-    cluster.create(DATABASE)
-    prepare(cluster)
+    databases = databases or cluster
+    databases.drop(DATABASE)
+    databases.create(DATABASE)
+    prepare(databases)
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="wal-bench-serve-") as folder:
         log = Path(folder) / "serve.log"
         command = [sys.executable, "-m", "pipeline", "serve"]
-        environment = _environment(cluster, slot, port)
+        environment = _environment(cluster, databases, slot, port) | dict(settings or {})
         try:
             with (
                 log.open("w") as output,
@@ -87,9 +113,9 @@ def serve(cluster: Cluster, slot: str, prepare: Callable[[Cluster], None] = lamb
                     stderr=output,
                 ) as process,
             ):
-                yield PipelineServer(cluster, slot, process, log, port)
+                yield PipelineServer(cluster, databases, slot, process, log, port)
         finally:
-            cluster.drop(DATABASE)
+            databases.drop(DATABASE)
 
 
 def wait_active(source: Connection, slot: str, require_alive: Callable[[], None]) -> int:
@@ -110,13 +136,13 @@ def tail(log: Path, lines: int = 5) -> str:
     return " | ".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def _environment(cluster: Cluster, slot: str, http_port: int) -> dict[str, str]:
+def _environment(cluster: Cluster, databases: Cluster, slot: str, http_port: int) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PIPELINE_")}
     return {
         **kept,
         "PYTHONPATH": str(REPOSITORY),
         "PIPELINE_SOURCE_DSN": cluster.tcp_dsn(SOURCE),
-        "PIPELINE_DATABASE_DSN": cluster.tcp_dsn(DATABASE),
+        "PIPELINE_DATABASE_DSN": databases.tcp_dsn(DATABASE),
         "PIPELINE_SLOT": slot,
         "PIPELINE_HTTP_PORT": str(http_port),
         "PIPELINE_LOG_FORMAT": "text",

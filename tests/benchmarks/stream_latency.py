@@ -18,11 +18,13 @@ from tests.benchmarks.backlog import DATABASE as SOURCE
 from tests.benchmarks.backlog import PUBLICATION, table
 from tests.benchmarks.debezium import DebeziumJava
 from tests.benchmarks.errors import BenchmarkFailed, CannotRun
+from tests.benchmarks.latency import SHARES
 from tests.benchmarks.processes import QUIET_CORES, OtherPrograms
 from tests.benchmarks.programs import Program
 from tests.benchmarks.server import serve
 from tests.benchmarks.table import Table
 from tests.benchmarks.usage import postmaster
+from tests.benchmarks.visible import percentile
 from tests.fixtures.postgres import Cluster
 
 NAME = "stream-latency"
@@ -39,7 +41,6 @@ GOAL = 3.0
 """How many times ours the median of the tuned Debezium is, at least."""
 POLLS = {"default": 500, "tuned": 1}
 """poll.interval.ms: how long Debezium collects a batch."""
-_SHARES = (("median", 0.5), ("99th percentile", 0.99), ("longest", 1.0))
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ def _create_slot(source: Connection) -> None:
 def _add(found: dict[str, list[Latencies]], figures: Table) -> None:
     for name, runs in found.items():
         figures.add(NAME, f"{name}: commits/s", [run.commits_per_second for run in runs])
-        for figure, share in _SHARES:
+        for figure, share in SHARES:
             milliseconds = [percentile(run.from_commit, share) for run in runs]
             figures.add(NAME, f"{name}: commit to received, {figure}: ms", milliseconds, "{:.1f}")
         if all(run.from_source for run in runs):
@@ -178,13 +179,8 @@ def _add(found: dict[str, list[Latencies]], figures: Table) -> None:
         figures.add(NAME, f"{name} ÷ pipeline, median", ratios, "{:.2f}", least=least)
 
 
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """Of numbers in order, the one below which that share of them is."""
-    return ordered[round(share * (len(ordered) - 1))]
-
-
 def _say(where: str, found: Latencies, others: float) -> None:
-    shown = ", ".join(f"{figure} {percentile(found.from_commit, share):.1f} ms" for figure, share in _SHARES)
+    shown = ", ".join(f"{figure} {percentile(found.from_commit, share):.1f} ms" for figure, share in SHARES)
     said = f"; median from its commit's timestamp {median(found.from_source):.1f} ms" if found.from_source else ""
     quiet = "" if others < QUIET_CORES else ": NOT QUIET, repeat it"
     print(

@@ -1,4 +1,4 @@
-"""The figures as one markdown table."""
+"""The figures of all parts, and a markdown table of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from statistics import median
 
 _VERDICT = {None: "", True: ", reached", False: ", not reached"}
 _UNJUDGED = ", not judged at this scale"
+
+
+Cells = tuple[str, str, str, str, str]
+"""Part, figure, median, min to max, goal."""
 
 
 @dataclass(frozen=True)
@@ -50,24 +54,32 @@ class Table:
         self._rows.append(Row(part, figure, pattern.format(middle), spread, goal, reached))
 
     def note(self, part: str, figure: str, text: str) -> None:
-        """A figure that is missing, and why."""
+        """A figure that is no number, or is missing, and why."""
         self._rows.append(Row(part, figure, text))
 
-    def markdown(self) -> str:
-        """Aligned, so that it can be read as it is and pasted into a page."""
-        lines = [("part", "figure", "median", "min to max", "goal")]
-        lines += [(row.part, row.figure, row.middle, row.spread, self._goal(row)) for row in self._rows]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        shown = [
-            "| " + " | ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)) + " |"
-            for line in lines
+    def cells(self, part: str = "") -> list[Cells]:
+        """What each row shows, of one part or of all; parts in the order in which they were begun."""
+        order = list(dict.fromkeys(row.part for row in self._rows))
+        return [
+            (row.part, row.figure, row.middle, row.spread, self._goal(row))
+            for row in sorted(self._rows, key=lambda row: order.index(row.part))
+            if part in ("", row.part)
         ]
-        rule = (
-            "|"
-            + "|".join(f"{'-' * (width + 1)}{':' if number in (2, 3) else '-'}" for number, width in enumerate(widths))
-            + "|"
-        )
-        return "\n".join([shown[0], rule, *shown[1:]])
 
     def _goal(self, row: Row) -> str:
         return row.goal + (_VERDICT[row.reached] if self._judged or row.reached is None else _UNJUDGED)
+
+
+def markdown(rows: Sequence[Cells]) -> str:
+    """Aligned, so that it can be read as it is."""
+    lines = [("part", "figure", "median", "min to max", "goal"), *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    shown = [
+        "| " + " | ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    ]
+    rule = (
+        "|"
+        + "|".join(f"{'-' * (width + 1)}{':' if number in (2, 3) else '-'}" for number, width in enumerate(widths))
+        + "|"
+    )
+    return "\n".join([shown[0], rule, *shown[1:]])

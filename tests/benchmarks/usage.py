@@ -1,15 +1,27 @@
-"""What a drain costs: CPU seconds and peak memory of our processes, and of what Postgres does for them."""
+"""What a run costs: CPU seconds and peak memory of our processes, and of what Postgres does for them."""
 
 from __future__ import annotations
 
-from psycopg import Connection
+import threading
+from collections import Counter, defaultdict
 
 from tests.benchmarks import processes
-from tests.benchmarks.server import PipelineServer
+from tests.benchmarks.backlog import DATABASE as SOURCE
+from tests.benchmarks.server import DATABASE, PipelineServer
 from tests.fixtures.postgres import Cluster
 
-_ROLES = {"worker": "replication", "shuffler": "shuffle"}
-_BACKENDS = {"pipeline staging": "staging backend", "pipeline shuffle": "shuffler backend"}
+WORKER, HELPERS, SHUFFLER, WALSENDER = "worker", "helpers", "shuffler", "walsender"
+INTERVAL = 0.2
+"""Seconds between two looks; what a process used after the last look at it is lost."""
+_ROLES = {"pipeline: replication": WORKER, "pipeline: shuffle": SHUFFLER}
+_REST = "rest of the server"
+_OURS, _THEIRS = (WORKER, HELPERS, SHUFFLER, _REST), (WALSENDER, "staging backend", "shuffler backend")
+_BACKENDS = """
+    select pid, case when backend_type = 'walsender' then 'walsender'
+        when application_name = 'pipeline staging' then 'staging backend' else 'shuffler backend' end
+    from pg_stat_activity
+    where backend_type = 'walsender' or application_name in ('pipeline staging', 'pipeline shuffle')
+"""
 
 
 def postmaster(cluster: Cluster) -> int:
@@ -18,29 +30,82 @@ def postmaster(cluster: Cluster) -> int:
     return int((cluster.server.data / "postmaster.pid").read_text().split()[0])
 
 
-class Usage:
-    """CPU counts from when this was made, memory from the start of a process."""
+class Usage(threading.Thread):
+    """Looks at the processes of a server that has started, for as long as the `with` block.
 
-    def __init__(self, server: PipelineServer, database: Connection, walsender: int) -> None:
-        self._postmaster = postmaster(server.cluster)
-        self._server, self._database, self._walsender = server, database, walsender
-        pids = [*processes.children(server.process.pid), *processes.children(self._postmaster)]
-        self._before = {pid: processes.cpu_seconds(pid) for pid in pids}
-        self._tree_before = processes.tree_cpu_seconds(self._postmaster)
+    Helpers and their walsenders come and go meanwhile, so those of one name count together.
+    """
+
+    def __init__(self, server: PipelineServer) -> None:
+        super().__init__(name="usage", daemon=True)
+        self._server = server
+        self._postmasters = {postmaster(cluster) for cluster in (server.cluster, server.databases)}
+        self._looking = [server.cluster.connect(SOURCE), server.databases.connect(DATABASE)]
+        self._ending = threading.Event()
+        self._trees_before = sum(map(processes.tree_cpu_seconds, self._postmasters))
+        self._family = processes.Family(server.process.pid)
+        self._names: dict[int, str] = {}
+        self._before: dict[int, float] = {}
+        self._latest: dict[int, float] = {}
+        self._megabytes: defaultdict[str, float] = defaultdict(float)
+        self._most: Counter[str] = Counter()
+        self._look()
+        self._before = dict(self._latest)  # who starts later began at 0
+
+    def __enter__(self) -> Usage:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def run(self) -> None:
+        while not self._ending.wait(INTERVAL):
+            self._look()
 
     def cpu(self) -> dict[str, float]:
-        """By process; last what Postgres did beside: checkpoints, vacuum, WAL writer, our polling."""
-        ours = {name: self._since(self._server.role(role)) for name, role in _ROLES.items()}
-        query = "select application_name, pid from pg_stat_activity where application_name = any(%s)"
-        pids = {_BACKENDS[name]: pid for name, pid in self._database.execute(query, (list(_BACKENDS),)).fetchall()}
-        backends = {"walsender": self._since(self._walsender)}
-        backends |= {name: self._since(pids[name]) for name in _BACKENDS.values() if name in pids}
-        rest = processes.tree_cpu_seconds(self._postmaster) - self._tree_before - sum(backends.values())
-        return {**ours, **backends, "rest of Postgres": max(0.0, rest)}  # a clock tick is 10 ms
+        """CPU seconds since the beginning, by process; ends the looking.
+
+        Last comes what Postgres did beside: checkpoints, vacuum, WAL writer, our polling, and other writers' work.
+        """
+        self._end()
+        used: defaultdict[str, float] = defaultdict(float)
+        for pid, name in self._names.items():
+            used[name] += self._latest[pid] - self._before.get(pid, 0.0)
+        theirs = sum(used[name] for name in _THEIRS)
+        rest = sum(map(processes.tree_cpu_seconds, self._postmasters)) - self._trees_before - theirs
+        # A clock tick is 10 ms, so that a small rest may come out below 0.
+        return {name: used[name] for name in (*_OURS, *_THEIRS) if used[name]} | {"rest of Postgres": max(0.0, rest)}
 
     def megabytes(self) -> dict[str, float]:
-        """Peak resident memory of our two movers."""
-        return {name: processes.peak_megabytes(self._server.role(role)) for name, role in _ROLES.items()}
+        """Peak memory of one process of each name: resident; without what is shared for those of Postgres."""
+        return {name: self._megabytes[name] for name in (*_OURS, *_THEIRS) if name in self._megabytes}
 
-    def _since(self, pid: int) -> float:
-        return processes.cpu_seconds(pid) - self._before.get(pid, 0.0)
+    def most(self, name: str) -> int:
+        """How many processes of that name there were at once."""
+        return self._most[name]
+
+    def _end(self) -> None:
+        if not self._ending.is_set():
+            self._ending.set()
+            self.join()
+            self._look()
+            for connection in self._looking:
+                connection.close()
+
+    def _look(self) -> None:
+        found = {pid: self._role(pid, parent) for pid, parent in self._family.members()}
+        backends: dict[int, str] = {}
+        for connection in self._looking:
+            backends |= dict(connection.execute(_BACKENDS).fetchall())
+        for pid, name in (found | backends).items():
+            if seconds := processes.cpu_seconds(pid):
+                self._names[pid], self._latest[pid] = name, seconds
+                size = processes.own_megabytes(pid) if pid in backends else processes.peak_megabytes(pid)
+                self._megabytes[name] = max(self._megabytes[name], size)
+        self._most |= Counter((found | backends).values())
+
+    def _role(self, pid: int, parent: int) -> str:
+        if self._names.get(parent) in (WORKER, HELPERS):
+            return HELPERS
+        return _ROLES.get(processes.title(pid), _REST)

@@ -6,18 +6,10 @@ from collections.abc import Iterator
 
 from tests.fidelity import cases
 from tests.fidelity.cases import Case
-from tests.fixtures.server import ROOT
+from tests.fixtures.generated import DOCS, GeneratedPart
 
-DOC = ROOT / "docs" / "fidelity.md"
-BEGIN, END = "<!-- begin: tests/fidelity/page.py -->\n", "<!-- end -->\n"
+PART = GeneratedPart(DOCS / "fidelity.md", "tests/fidelity/page.py")
 _LONGEST = 60
-
-
-def generated(text: str) -> str:
-    """`text` of docs/fidelity.md with the table as it should be."""
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n{table()}\n{END}{tail}"
 
 
 def table() -> str:
@@ -43,4 +35,4 @@ def _code(text: str) -> str:
 
 
 if __name__ == "__main__":
-    DOC.write_text(generated(DOC.read_text()))
+    PART.write(table())

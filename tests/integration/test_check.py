@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from pipeline.catchup import limits
 from pipeline.config import load
-from pipeline.operations import check, report
+from pipeline.operations import check, check_catchup, report
 from pipeline.operations.check import Finding, pooler
 from pipeline.operations.check_source import waits_for_us
 from tests.fixtures.postgres import Cluster, unique
@@ -73,6 +75,25 @@ def test_all_is_well(findings: Check, source: psycopg.Connection) -> None:
 
 def test_no_table_matches(findings: Check) -> None:
     assert levels(findings(tables="nowhere.*")) == {"tables": "warning"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "level", "said"),
+    [
+        ({"catchup_max_slots": 2}, "ok", "a backlog of more than 1.0 GB is read by 2 slots at once"),
+        ({"catchup_max_slots": 1, "catchup_threshold": "64MB"}, "ok", "more than 64.0 MB is read by one slot"),
+        ({"catchup_threshold": "off"}, "ok", "off: a backlog is read by one slot"),
+        ({"catchup_max_slots": 64}, "warning", "the source has .* of its max_[a-z_]+ = 50 free"),
+        ({"catchup_max_slots": 2, "slot": "s" * 60}, "warning", "PIPELINE_SLOT has 60 letters"),
+    ],
+)
+def test_how_many_slots_could_read_a_backlog(
+    findings: Check, settings: dict[str, Any], level: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "cores", lambda: 64)
+    found = findings(**settings)[check_catchup.NAME]
+    assert found.level == level
+    assert re.search(said, found.text)
 
 
 def test_a_table_without_a_replica_identity(findings: Check, source: psycopg.Connection) -> None:

@@ -11,9 +11,8 @@ import psycopg
 import pytest
 
 from pipeline.errors import Fenced
-from pipeline.replication.worker import connect_writer
 from pipeline.staging import rows, writer
-from pipeline.staging.writer import Batch, Writer
+from pipeline.staging.writer import Batch, Writer, connect_writer
 
 
 @pytest.fixture

@@ -51,6 +51,9 @@ def test_segments_of_one_transaction_come_in_the_order_they_were_filled(database
             "insert into pipeline.sources (id, system_identifier, database_name, slot) values (%s, '1', 'd', 's')",
             (source,),
         )
+        database.execute(
+            "insert into pipeline.replication_progress (source_id, epoch, position) values (%s, 0, 0)", (source,)
+        )
         for first_ordinal in (20, 0, 10):  # a reused segment may have any id
             database.execute(
                 "insert into pipeline.segments"

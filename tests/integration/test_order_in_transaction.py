@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,8 +13,8 @@ import pytest
 from psycopg.rows import dict_row
 
 from pipeline import config as settings
-from pipeline import db, role, schedule
-from pipeline.catalog import roles, sources
+from pipeline import schedule
+from pipeline.catalog import sources
 from pipeline.config import Config
 from pipeline.errors import SlotLost, SlotUnusable
 from pipeline.events.log import DEFAULT
@@ -24,7 +22,7 @@ from pipeline.replication import preparation, worker
 from pipeline.shuffle.worker import Shuffler
 from tests.fixtures import test_decoding
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.replicating import ThreadStop
+from tests.fixtures.replicating import Replicating
 from tests.fixtures.server import Serving, run_command, status_field
 from tests.fixtures.waiting import eventually
 
@@ -35,22 +33,15 @@ LATEST_WAL = "select pg_current_wal_lsn() - '0/0'"
 SOME_WAL = "insert into {} select repeat('x', 1000) from generate_series(1, 200)"
 
 
-class Road:
-    """The replication role in a thread, and the shuffler in the caller's hands."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        self._stop = ThreadStop()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
+class Road(Replicating):
+    """With a connection to the source, and one shuffler."""
 
     def __enter__(self) -> Road:
         with ExitStack() as stack:
             self.source = stack.enter_context(psycopg.connect(self.config.source, autocommit=True))
-            self.log = stack.enter_context(db.connect(self.config.database, "pipeline database"))
-            self._thread.start()
-            stack.callback(self._end)
-            eventually(self._streams)
+            super().__enter__()
+            stack.push(super().__exit__)
+            self.wait_until_streaming()
             stored = sources.find(self.log, None)
             assert stored is not None
             self._shuffler = Shuffler(self.log, stored.id, DEFAULT, stopping=lambda: False)
@@ -59,37 +50,13 @@ class Road:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-        if self._error is not None:
-            raise self._error
-
-    def _run(self) -> None:
-        async def replicate(connection: db.Connection) -> None:
-            self._loop = asyncio.get_running_loop()
-            await role._replicate(self.config, connection, self._stop)  # type: ignore[arg-type]
-
-        try:
-            with db.connect(self.config.database, "pipeline database") as connection:
-                asyncio.run(replicate(connection))
-        except BaseException as error:
-            self._error = error
-
-    def _streams(self) -> bool:
-        if self._error is not None:
-            raise self._error
-        state = roles.states(self.log).get("replication")
-        return state is not None and state.state == "running"
-
-    def _end(self) -> None:
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.callback)
-        self._thread.join()
 
     def events(self) -> list[Event]:
         """Everything committed so far, once it has arrived."""
         test_decoding.send_mark(self.source, "all")
 
         def arrived() -> bool:
-            assert self._error is None
+            self.require_alive()
             self._shuffler.step()
             return test_decoding.arrived(self.log, "all")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import LiteralString
 
 import psycopg
@@ -11,6 +13,7 @@ import pytest
 
 from pipeline import config as settings
 from pipeline import schedule
+from pipeline.catalog import sources
 from pipeline.config import Config
 from pipeline.errors import PublicationChanged, PublicationMissing
 from pipeline.operations import adoption
@@ -19,6 +22,7 @@ from pipeline.replication.publications import Publisher
 from pipeline.replication.stream import ReplicationStream
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.replicating import Replicating
+from tests.fixtures.waiting import eventually
 
 GAP = r"changes from [0-9A-F]+/[0-9A-F]+ to [0-9A-F]+/[0-9A-F]+ are not in the log; `pipeline sources adopt` goes on"
 
@@ -195,3 +199,78 @@ def test_a_change_of_our_own_that_is_cut_short_is_no_gap(
     connect(config)
     schedule.publish_new_tables(config)
     connect(config)
+
+
+def test_a_publisher_that_lost_its_place_half_way_is_waited_for(
+    config: Config, source: psycopg.Connection, source_dsn: str
+):
+    source.execute("alter table t drop constraint t_pkey")
+    there, log = preparation.connect(config, name="left behind")
+    ours, pipeline = preparation.connect(config, name="test")
+    with there, log, ours, pipeline, psycopg.connect(source_dsn) as user:
+        user.execute("alter publication pipeline drop table u")  # who drops t from it waits
+        left_behind = threading.Thread(target=publish, args=(config, there, log))
+        left_behind.start()
+        eventually(lambda: waits_for_lock(source, "left behind"))
+        pipeline.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where application_name = 'left behind' and datname = current_database()"
+        )
+        looking = threading.Thread(target=look, args=(config, ours, pipeline))
+        looking.start()
+        looking.join(0.7)
+        user.rollback()
+        left_behind.join()
+        looking.join()
+        assert source.execute("select pubname from pg_publication_tables where tablename = 't'").fetchall() == [
+            ("pipeline_keyless",)
+        ]
+        look(config, ours, pipeline)
+
+
+def publish(config: Config, source: psycopg.Connection, pipeline: psycopg.Connection) -> None:
+    with suppress(psycopg.Error):
+        preparation.publish_new_tables(config, source, pipeline)
+
+
+def look(config: Config, source: psycopg.Connection, pipeline: psycopg.Connection) -> None:
+    stored = sources.find(pipeline, config.source_id)
+    assert stored is not None
+    preparation.require_still_published(source, pipeline, stored.id)
+
+
+def waits_for_lock(connection: psycopg.Connection, name: str) -> bool:
+    query = "select from pg_stat_activity where application_name = %s and wait_event_type = 'Lock'"
+    return connection.execute(query, [name]).rowcount > 0
+
+
+def test_the_primary_key_beside_a_full_identity_is_known_that_was_replaced_before_the_first_change_came(
+    config: Config, source: psycopg.Connection, database_dsn: str
+):
+    source.execute("create table full_key (id int primary key, part int); alter table full_key replica identity full")
+    schedule.publish_new_tables(config)
+    source.execute("insert into full_key values (1, 2)")
+    source.execute("alter table full_key drop constraint full_key_pkey, add primary key (part)")
+    source.execute("insert into full_key values (2, 3)")
+    catch_up(config, [(0, "1"), (0, "2")])
+    with psycopg.connect(database_dsn) as log:
+        rows = log.execute("select record_pk from public.sequin_events order by seq").fetchall()
+    assert rows == [("1",), ("3",)]
+
+
+def test_partitions_without_a_change_until_they_are_detached_or_dropped_are_known(
+    config: Config, source: psycopg.Connection, database_dsn: str
+):
+    source.execute("""
+        create table parted (id int, part int, primary key (part, id)) partition by list (part);
+        create table parted_1 (part int not null, id int not null);
+        alter table parted attach partition parted_1 for values in (1);
+        create table parted_2 partition of parted for values in (2)""")
+    schedule.publish_new_tables(config)
+    source.execute("insert into parted (id, part) values (10, 1), (20, 2)")
+    source.execute("alter table parted detach partition parted_1; drop table parted_2")
+    source.execute("insert into parted_1 (id, part) values (11, 1)")
+    catch_up(config, [(0, "10"), (0, "20"), (0, "11")])
+    with psycopg.connect(database_dsn) as log:
+        rows = log.execute("select source_table_name, record_pk from public.sequin_events order by seq").fetchall()
+    assert rows == [("parted", "[10,1]"), ("parted", "[20,2]"), ("parted_1", "[1,11]")]

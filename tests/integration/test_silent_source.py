@@ -8,7 +8,7 @@ import pytest
 
 from pipeline import config as settings
 from pipeline import schema
-from pipeline.replication import stream, worker
+from pipeline.replication import feedback, stream
 from tests.fixtures.postgres import temporary_server
 from tests.fixtures.replicating import Replicating
 
@@ -16,7 +16,7 @@ TIMEOUT = 2
 
 
 def test_a_source_without_any_wal_is_asked_for_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (stream, worker):
+    for module in (stream, feedback):
         monkeypatch.setattr(module, "SENDER_TIMEOUT", TIMEOUT)
     monkeypatch.setattr(stream, "ASK_AFTER", TIMEOUT / 3)
     with temporary_server(18) as source, temporary_server(18) as pipeline:

@@ -13,19 +13,20 @@ from pipeline.consumers import feed
 from tests.fixtures.small_log import add_inserts, small_log
 from tests.fixtures.streaming import Api, announce
 
+ROWS = 500
 LARGE = "update public.sequin_events set record = jsonb_build_object('text', repeat(md5(seq::text), 600))"
 
 
 @pytest.fixture
 def log(database_dsn: str) -> Iterator[psycopg.Connection]:
-    with small_log(database_dsn, 2_000) as connection:
+    with small_log(database_dsn, ROWS) as connection:
         connection.execute(LARGE)
         yield connection
 
 
 @pytest.fixture
 def api(log: psycopg.Connection, database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    monkeypatch.setitem(patience.SETTINGS, "ws_ping_interval", 0.1)
+    monkeypatch.setitem(patience.SETTINGS, "ws_ping_interval", 0.05)
     monkeypatch.setattr(feed, "RING_BYTES", 1_000_000)
     with Api(database_dsn) as running:
         yield running
@@ -37,8 +38,8 @@ def test_who_does_not_read_is_waited_for_through_many_pings_and_then_gets_everyt
     api.create("slow")
     api.create("quick")
     with api.stream("slow", max_queue=1) as slow, api.stream("quick") as quick:
-        quick.read_to(2_000)
-        until = time.monotonic() + 2  # twenty pings
+        quick.read_to(ROWS)
+        until = time.monotonic() + 1  # twenty pings
         while time.monotonic() < until:
             last = add_inserts(log, 200)
             log.execute(f"{LARGE} where seq > {last - 200}")
@@ -50,10 +51,10 @@ def test_who_does_not_read_is_waited_for_through_many_pings_and_then_gets_everyt
 
 def test_events_larger_than_a_frame_come_one_by_one(api: Api, log: psycopg.Connection) -> None:
     log.execute(
-        "update public.sequin_events set record = jsonb_build_object('text', repeat('x', 3000000)) where seq % 400 = 0"
+        "update public.sequin_events set record = jsonb_build_object('text', repeat('x', 3000000)) where seq % 100 = 0"
     )
     api.create("c")
     with api.stream("c") as client:
-        client.read_to(2_000)
-        assert client.seqs == list(range(1, 2_001))
-        assert all(len(frame["data"]) < 400 for frame in client.frames[1:])
+        client.read_to(ROWS)
+        assert client.seqs == list(range(1, ROWS + 1))
+        assert all(len(frame["data"]) < 100 for frame in client.frames[1:])

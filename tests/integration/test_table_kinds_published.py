@@ -134,3 +134,20 @@ def test_publications_from_before_publish_generated_columns_from_now_on(source: 
     }
     assert members(source) == {"f": "pipeline", "p": "pipeline_keyless", "l": "pipeline"}
     source.execute("insert into f values (1); update f set id = 2")
+
+
+def test_a_table_made_anew_while_we_look_is_not_taken_for_the_one_before(source: psycopg.Connection):
+    source.execute("create table t (id int primary key)")
+    ensure(source)
+    meanwhile = ["drop table t; create table t (id int primary key)"]
+
+    def keep(_: dict[str, Published]) -> None:
+        while meanwhile:
+            source.execute(meanwhile.pop())
+
+    publisher = Publisher(source, "pipeline", ())
+    assert publisher.refresh(Ledger(source, {}, keep, lambda *_: None)) == {
+        "public.t": "another table has its name now; the next look finds both"
+    }
+    assert members(source) == {"t": "pipeline"}
+    assert publisher.refresh(ledger(source)) == {}

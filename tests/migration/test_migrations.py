@@ -13,6 +13,8 @@ import pytest
 
 from pipeline import schema
 from pipeline.errors import SchemaError
+from pipeline.events import log
+from pipeline.events.log import EventsTable
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import COMMAND, ROOT, environment
 from tests.fixtures.waiting import eventually
@@ -78,6 +80,31 @@ def test_a_second_upgrade_changes_nothing(cluster: Cluster, database_dsn: str):
     before = dump(cluster, database_dsn)
     schema.upgrade(database_dsn)
     assert dump(cluster, database_dsn) == before
+
+
+def test_another_events_table_is_like_the_default_one(database_dsn: str):
+    """The default one is made by migrations, since it may be there from before; the others by one statement."""
+    other = EventsTable("public", "other_events")
+    with psycopg.connect(database_dsn, autocommit=True) as connection:
+        log.ensure_table(connection, other)
+        assert shape(connection, other) == shape(connection, log.DEFAULT)
+
+
+def shape(connection: psycopg.Connection, table: EventsTable) -> list[object]:
+    """Columns, indexes, constraints and partitioning as Postgres shows them, without names."""
+    queries = (
+        "select attname, format_type(atttypid, atttypmod), attnotnull, attcollation::regcollation::text,"
+        " pg_get_expr(adbin, adrelid) from pg_attribute left join pg_attrdef on adrelid = attrelid and adnum = attnum"
+        " where attrelid = %(table)s::regclass and attnum > 0 order by attnum",
+        "select indisunique, split_part(pg_get_indexdef(indexrelid), ' ON ', 2) from pg_index"
+        " where indrelid = %(table)s::regclass order by 2",
+        "select contype, pg_get_constraintdef(oid) from pg_constraint where conrelid = %(table)s::regclass order by 2",
+        "select pg_get_partkeydef(%(table)s::regclass)",
+        "select deptype, objid::regclass from pg_depend where refobjid = %(table)s::regclass and refobjsubid = 1"
+        " and classid = 'pg_class'::regclass and objid in (select seqrelid from pg_sequence)",
+    )
+    found = [connection.execute(query, {"table": str(table)}).fetchall() for query in queries]
+    return [str(row).replace(table.name, "T") for rows in found for row in rows]
 
 
 def test_alembic_in_the_repository_does_what_the_server_does(cluster: Cluster, empty_dsn: str, database_dsn: str):

@@ -103,11 +103,12 @@ def test_a_work_queue_gets_each_row_with_its_own_record(migrated: psycopg.Connec
 
 
 def fold(connection: psycopg.Connection[Any]) -> None:
+    from pipeline.deliveries import consumers
     from pipeline.shuffle import folding
 
     row = connection.execute("select id from pipeline.sources").fetchone()
     assert row is not None
-    while folding.catch_up(connection, row[0], DEFAULT):
+    while folding.catch_up(connection, row[0], DEFAULT, consumers.look(connection)):
         continue
 
 

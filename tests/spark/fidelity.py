@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-DOC = Path(__file__).parents[2] / "docs" / "fidelity.md"
-BEGIN, END = "<!-- begin: tests/spark/fidelity.py -->\n", "<!-- end -->\n"
+from tests.fixtures.generated import DOCS, GeneratedPart
+
+PART = GeneratedPart(DOCS / "fidelity.md", "tests/spark/fidelity.py")
 
 
 @dataclass(frozen=True)
@@ -197,12 +197,5 @@ def table() -> str:
     return "\n".join(parts)
 
 
-def generated(text: str) -> str:
-    """`text` of docs/fidelity.md with the table as it should be."""
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n{table()}\n{END}{tail}"
-
-
 if __name__ == "__main__":
-    DOC.write_text(generated(DOC.read_text()))
+    PART.write(table())

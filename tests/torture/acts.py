@@ -18,7 +18,7 @@ BATCH = 2_300
 REACHED_WITHIN = 10.0
 UNWANTED_WITHIN = 0.5
 """Seconds that a worker gets for a confirmation that it must not make."""
-_STORED = "Progress and segment of a batch"
+_STORED = r"execute store_batch_\d"
 
 
 @dataclass(frozen=True)

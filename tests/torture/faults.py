@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
+from typing import Literal
 
 import psycopg
 
@@ -28,6 +29,8 @@ ANSWER_SECONDS = 1.5
 """How long a worker may act on a keepalive, if it does not at once, before the transaction goes on."""
 STATEMENT_WITHIN = 6.0
 """Seconds that a fault waits for its statement; then it comes without."""
+PLAN_WITHIN = 10.0
+"""Seconds that a fault of a catch-up waits for one."""
 AT_STATEMENT = 0.8
 """How many kills of a role, and cuts and ends of its connection, come at a statement of it, or at its answer."""
 CUT_AFTER_FREEZE = 0.5
@@ -55,6 +58,14 @@ KINDS: Mapping[str, FaultKind] = {
     "freeze shuffle": FaultKind((0.2, 1.5)),
     "freeze all": FaultKind((0.2, 1.5)),
     "keepalive": FaultKind(often=3),
+    "kill helper": FaultKind(catchup=True, often=2),
+    "freeze helper": FaultKind((0.5, 3.0), catchup=True),
+    "terminate part": FaultKind(catchup=True),
+    "kill planner": FaultKind(catchup=True),
+    "kill absorber": FaultKind(catchup=True, often=2),
+    "cut absorber": FaultKind(catchup=True),
+    "no free slot": FaultKind((1.0, 4.0), catchup=True),
+    "crash in a catch-up": FaultKind(catchup=True, often=2),
     "stopped server": FaultKind(slow=True),
     "stopped roles": FaultKind(slow=True),
 }
@@ -126,6 +137,74 @@ class Faults:
 
         if not self._writes_soon(_WRITES[role]) or not self._at_statement(_WRITES[role], kill):
             kill()
+
+    # --- catch-up: helpers, the plan, its parts
+
+    def _signal_helper(self, number: int, fault: Fault, hit: Callable[[], None]) -> None:
+        """A helper is killed, or stopped for a while."""
+
+        def signal_one() -> list[int]:
+            self._servers.tend()
+            found = self._servers.helpers()
+            return [pid for pid in [self._chance.choice(found)] if send(number, pid)] if found else []
+
+        with suppress(AssertionError):
+            pids = eventually(signal_one, PLAN_WITHIN)
+            hit()
+            if number == signal.SIGSTOP:
+                time.sleep(fault.seconds)
+                send(signal.SIGCONT, *pids)
+
+    def _terminate_part(self, fault: Fault, hit: Callable[[], None]) -> None:
+        """The source ends the walsender of a helper, or its other session."""
+        with suppress(AssertionError, psycopg.OperationalError):
+            self._in_a_catchup()
+            source = self._scene.rig.source
+            streams = [name for name in source.proxy.names() if " part " in name]
+            if source.terminate(self._chance.choice([*streams, "pipeline catch-up"])):
+                hit()
+
+    def _at_the_plan(self, name: str, text: str, act: Callable[[], None], hit: Callable[[], None]) -> None:
+        """At a statement that changes the plan, or at its answer, or at the commit after it."""
+        pattern, within = self._chance.choice(((text, ""), ("(?i)^commit", text)))
+        when: Literal["before", "after"] = self._chance.choice(("before", "after"))
+
+        def act_now() -> None:
+            act()
+            hit()
+
+        trap = Trap(name, statement(pattern, within), act_now, when=when, then="cut")
+        with suppress(AssertionError):
+            self._scene.rig.log.proxy.arm(trap).wait(PLAN_WITHIN)
+
+    def _kill_worker_now(self) -> None:
+        for pid in [self._servers.current.children().get("replication", 0)]:
+            if pid:
+                send(signal.SIGKILL, pid)
+
+    def _no_free_slot(self, fault: Fault, hit: Callable[[], None]) -> None:
+        """Others have taken all slots of the source."""
+        with suppress(psycopg.OperationalError), self._scene.source() as source:
+            with suppress(psycopg.errors.ConfigurationLimitExceeded):
+                for number in range(100):
+                    source.execute("select pg_create_physical_replication_slot(%s, false, true)", [f"taken_{number}"])
+            hit()
+            time.sleep(fault.seconds)
+
+    def _crash_in_a_catchup(self, fault: Fault, hit: Callable[[], None]) -> None:
+        with suppress(AssertionError, psycopg.OperationalError):
+            self._in_a_catchup()
+            self._crash(self._chance.choice((("source",), ("log",), ("source", "log"))), fault, hit)
+
+    def _in_a_catchup(self) -> None:
+        """Until there is a plan."""
+
+        def planned() -> bool:
+            self._servers.tend()
+            with self._scene.log() as log:
+                return log.execute("select from pipeline.catchup_parts").rowcount > 0
+
+        eventually(planned, PLAN_WITHIN, (psycopg.OperationalError,))
 
     def _writes_soon(self, name: str) -> bool:
         return name in _WRITES.values() and self._chance.random() < AT_STATEMENT
@@ -256,9 +335,11 @@ class Faults:
 _WRITES = {"replication": "pipeline staging", "shuffle": "pipeline shuffle"}
 """The connection on which a role writes."""
 _SELDOM = "Move the position"
+_PLANNED, _ABSORBED = "catchup_parts", "delete from pipeline.catchup_parts"
+"""In the statements that store a plan, and that take over a part."""
 _MOMENTS = {
     "pipeline staging": ("(?i)^commit", _SELDOM, _SELDOM, ""),
-    "pipeline shuffle": ("(?i)^commit", ""),
+    "pipeline shuffle": ("(?im)^commit", ""),
 }
 """What their statements match at which faults come."""
 _CONTROL = (("log", "pipeline replication"), ("log", "pipeline serve"), ("source", "pipeline catalog"))
@@ -287,4 +368,16 @@ _ACTIONS: Mapping[str, Callable[[Faults, Fault, Callable[[], None]], None]] = {
     "freeze shuffle": lambda faults, *of: faults._freeze("log", "pipeline shuffle", *of),
     "freeze all": lambda faults, *of: faults._freeze("both", "", *of),
     "keepalive": Faults._keepalive,
+    "kill helper": lambda faults, *of: faults._signal_helper(signal.SIGKILL, *of),
+    "freeze helper": lambda faults, *of: faults._signal_helper(signal.SIGSTOP, *of),
+    "terminate part": Faults._terminate_part,
+    "kill planner": lambda faults, _, hit: faults._at_the_plan(
+        "pipeline catch-up", _PLANNED, faults._kill_worker_now, hit
+    ),
+    "kill absorber": lambda faults, _, hit: faults._at_the_plan(
+        "pipeline staging", _ABSORBED, faults._kill_worker_now, hit
+    ),
+    "cut absorber": lambda faults, _, hit: faults._at_the_plan("pipeline staging", _ABSORBED, lambda: None, hit),
+    "no free slot": Faults._no_free_slot,
+    "crash in a catch-up": Faults._crash_in_a_catchup,
 }

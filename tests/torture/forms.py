@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from tests.torture.plan import Change, Kinds, Row, Values
 
+Order = tuple[str, ...]
 FLOATS = (700, 701)
 _SCALARS = (16, 20, 21, 23, 26, 700, 701, 1700)
 """bool, the integers, oid, floats and numeric: types whose values are JSON scalars."""
@@ -52,6 +54,18 @@ def change(action: str, form: dict[str, Any], old: str | None, new: str | None) 
     kinds = Kinds(types, frozenset(column["name"] for column in sent if column["json"]))
     changes = _changes(form, names, before, after) if action == "update" else None
     return Change(form["table"], action, key, values, unchanged, changes, kinds)
+
+
+def keys_by(
+    orders: Iterable[Order], form: dict[str, Any], action: str, old: str | None, new: str | None
+) -> frozenset[str]:
+    """The change's key with its columns in each of these orders."""
+    if action == "truncate":
+        return frozenset()
+    columns = [column["name"] for column in form["columns"]]
+    row = dict(zip(columns, fields(str(new or old), len(columns)), strict=True))
+    types = {column["name"]: column["type"] for column in form["columns"]}
+    return frozenset(_key(list(order), row, types) for order in orders if set(order) == set(form["key"]))
 
 
 def _left_alone(form: dict[str, Any], before: Values, after: Values, name: str) -> bool:

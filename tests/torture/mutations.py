@@ -28,6 +28,7 @@ RANDOM = ("-m", "tests.torture", "--minutes", "5", "--stop-at-first")
 WORKER, WRITER = "pipeline/replication/worker.py", "pipeline/staging/writer.py"
 SHUFFLER, TRANSFER = "pipeline/shuffle/worker.py", "pipeline/shuffle/transfer.py"
 STAGING_SQL, SHUFFLE_SQL = "pipeline/staging/sql", "pipeline/shuffle/sql"
+LOOK = f"{SHUFFLE_SQL}/look.sql"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Mutation:
     name: str
     edits: tuple[Edit, ...]
     places: tuple[points.Place, ...]
+    arguments: tuple[str, ...] = ()
+    """For the random harness."""
 
 
 MUTATIONS = (
@@ -57,10 +60,10 @@ MUTATIONS = (
         (
             Edit(
                 WORKER,
-                "        await self._writer.append(batch, durable=durable)\n        if durable:\n"
-                "            self._confirm(self._writer.position)\n",
+                "        await self._writer.append(batch, durable=durable)\n        self._appending = False\n"
+                "        if durable:\n            self._confirm(self._writer.position)\n",
                 "        if batch.position is not None:\n            self._confirm(batch.position)\n"
-                "        await self._writer.append(batch, durable=durable)\n",
+                "        await self._writer.append(batch, durable=durable)\n        self._appending = False\n",
             ),
         ),
         (points.BEFORE_STAGED,),
@@ -68,13 +71,19 @@ MUTATIONS = (
     Mutation(
         "watermark outside the transaction",
         (
-            Edit(TRANSFER, "        if upto > self._after:\n            self._set_watermark(upto)\n", ""),
+            Edit(TRANSFER, "        if upto > self.after:\n            self._set_watermark(upto)\n", ""),
             Edit(TRANSFER, "def _set_watermark(", "def set_watermark("),
             Edit(
+                TRANSFER,
+                "        self._together.add(query, values)\n        for target in written:\n",
+                "        self._together.eager = True\n"
+                "        self._together.add(query, values)\n        for target in written:\n",
+            ),
+            Edit(
                 SHUFFLER,
-                "            transfer.finish(run.upto, run.drained)\n",
-                "            transfer.finish(run.upto, run.drained)\n"
-                "        if run.upto > run.after:\n            transfer.set_watermark(run.upto)\n",
+                "        self._drained += len(run.drained)\n        self._stopped_in =",
+                "        if run.upto > run.after:\n            transfer.set_watermark(run.upto)\n"
+                "        self._drained += len(run.drained)\n        self._stopped_in =",
             ),
             Edit(
                 SHUFFLER,
@@ -101,7 +110,7 @@ MUTATIONS = (
     Mutation(
         "order by commit_lsn alone",
         # Segments of one transaction then come in any order; this is one that Postgres may choose.
-        (Edit(f"{STAGING_SQL}/pending_segments.sql", "first_lsn, first_ordinal\n", "first_lsn, first_ordinal desc\n"),),
+        (Edit(LOOK, "s.first_lsn, s.first_ordinal\n", "s.first_lsn, s.first_ordinal desc\n"),),
         (points.SECOND_INSERT, points.AHEAD),
     ),
     Mutation(
@@ -125,9 +134,10 @@ MUTATIONS = (
         (
             Edit(
                 WORKER,
-                "            await self._writer.store_position(target)\n"
+                "            self._hurry = False\n            await self._writer.store_position(target)\n"
                 "            self._confirm(self._writer.position)\n",
-                "            self._confirm(target)\n            await self._writer.store_position(target)\n",
+                "            self._hurry = False\n            self._confirm(target)\n"
+                "            await self._writer.store_position(target)\n",
             ),
         ),
         (points.BEFORE_MOVED_ON,),
@@ -143,6 +153,20 @@ MUTATIONS = (
             ),
         ),
         (points.SHUFFLED,),
+    ),
+    Mutation(
+        "order by arrival instead of (lsn, idx)",
+        # What another worker has staged is moved when it is there, whether all before it is or not.
+        (
+            Edit(
+                LOOK,
+                "    and s.worker in (select worker from reached)\norder by s.first_lsn, s.first_ordinal\n",
+                "order by s.id\n",
+            ),
+            Edit(LOOK, "from pipeline.reached_workers", "from pipeline.replication_progress"),
+        ),
+        (),
+        ("--catchup",),
     ),
     Mutation(
         "filled from an older event than the last",
@@ -200,7 +224,7 @@ def directed(folder: Path, mutation: Mutation, *, every: bool) -> str:
 
 def random(folder: Path, mutation: Mutation) -> str:
     """Run the random harness until its first failure; returns a line that says when."""
-    seconds, status, output = run(folder, [sys.executable, *RANDOM])
+    seconds, status, output = run(folder, [sys.executable, *RANDOM, *mutation.arguments])
     verdict = "caught" if status == 1 else "NOT CAUGHT"
     return f"{verdict} by the random harness in {seconds:.0f} s\n{output[-600:]}"
 

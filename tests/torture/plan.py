@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 Values = dict[str, str | None]
@@ -51,7 +52,7 @@ class Change(NamedTuple):
     """One change. `values`: a row's columns as text, of a delete only what the WAL has.
 
     `unchanged`: those of them that the WAL may lack. `changes`: old values of changed columns, None: not looked at.
-    `also`: names of the table that do no harm here.
+    `also`: other names of the table that do no harm here, and what the key is under each.
     """
 
     table: str
@@ -61,7 +62,7 @@ class Change(NamedTuple):
     unchanged: tuple[str, ...] = ()
     changes: Values | None = None
     kinds: Kinds | None = None
-    also: frozenset[str] = frozenset()
+    also: Mapping[str, frozenset[str]] = MappingProxyType({})
     row: Row | None = None
 
 
@@ -127,6 +128,8 @@ class Plan:
 
     seed: int
     items: tuple[Item, ...]
+    catchup: bool = False
+    """Whether a worker that is a little behind opens more slots."""
 
     @property
     def faults(self) -> list[Fault]:
@@ -144,7 +147,7 @@ class Plan:
     def without(self, gone: Iterable[Item]) -> Plan:
         """The same without these very objects: two equal faults are two."""
         ids = {id(item) for item in gone}
-        return Plan(self.seed, tuple(item for item in self.items if id(item) not in ids))
+        return replace(self, items=tuple(item for item in self.items if id(item) not in ids))
 
     def show(self) -> str:
         """Numbered lines: transaction, connection, statement; faults in between."""

@@ -16,10 +16,10 @@ STAGING, SHUFFLE, CONTROL, STREAM = "pipeline staging", "pipeline shuffle", "pip
 LARGE = 5 * acts.BATCH
 """Rows of a transaction that takes several staging commits and segments."""
 
-_STORED, _CLAIMED, _MOVED_ON = "Progress and segment of a batch", "Become the writer", "Move the position past"
+_STORED, _CLAIMED, _MOVED_ON = r"execute store_batch_\d", "Become the writer", "Move the position past"
 _DURABLY = "synchronous_commit = on"
 _MOVED, _EMPTIED = "Staged rows become events, under", "truncate only"
-_COMMIT, _INSERT_RELATION, _FIRST = "^COMMIT", "insert into pipeline.relations", "The first position of a source"
+_COMMIT, _INSERT_RELATION, _FIRST = "(?m)^COMMIT", "insert into pipeline.relations", "The first position of a source"
 
 
 def _small(script: Script) -> None:
@@ -74,7 +74,7 @@ class Point:
 _STAGED = statement(_COMMIT, within=_STORED)
 
 BEFORE_STAGING = Place("before it begins to stage", STAGING, statement("^BEGIN"))
-BEFORE_COPY = Place("before the COPY", STAGING, statement("(?i)^copy"))
+BEFORE_COPY = Place("before the rows of a COPY", STAGING, copy_chunk)
 IN_COPY = Place("in the middle of a COPY", STAGING, copy_chunk, _large, nth=5, half=True)
 BEFORE_PROGRESS = Place("before progress is stored", STAGING, statement(_STORED))
 BEFORE_STAGED = Place("before the staging commit", STAGING, _STAGED)

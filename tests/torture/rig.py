@@ -5,6 +5,7 @@ Usable with and without pytest: `with Rig(18) as rig, rig.scene() as scene: serv
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -39,6 +40,12 @@ LOG_SETTINGS = {
 OURS = "pipeline "
 """How the application_names of the product's connections begin."""
 ROLES = ("replication", "shuffle", "schedule", "api")
+LAST_LINES = 6
+"""So many of each server come first where something has failed: of a long text only a part is seen."""
+_SESSIONS = r"""
+    select application_name, pid, state, wait_event_type, wait_event, clock_timestamp() - state_change as since,
+        regexp_replace(left(query, 60), '\s+', ' ', 'g')
+    from pg_stat_activity where starts_with(application_name, 'pipeline ') order by application_name"""
 
 
 class Node:
@@ -210,8 +217,22 @@ class Scene:
         os.killpg(server.process.pid, signal.SIGCONT)
 
     def logs(self) -> str:
-        """What all servers have printed."""
-        return "\n".join(f"--- serve on port {server.port}\n{server.log()}" for server in self.servers)
+        """How everything is, then all that the servers have printed."""
+        printed = (f"--- serve on port {server.port}\n{server.log()}" for server in self.servers)
+        return "\n".join((self.standing(), *printed))
+
+    def standing(self) -> str:
+        """What each server has said last, the newest server first, and what the product's sessions do just now."""
+        lines = []
+        for server in reversed(self.servers):
+            said = server.log().splitlines()
+            lines.append(f"--- serve on port {server.port}, pid {server.process.pid}, has said {len(said)} lines")
+            lines += map(_in_short, said[-LAST_LINES:])
+        lines.append("--- sessions")
+        for name, node in (("source", self.rig.source), ("log", self.rig.log)):
+            with suppress(psycopg.OperationalError), node.cluster.connect() as connection:
+                lines += [f"{name}: {' | '.join(map(str, row))}" for row in connection.execute(_SESSIONS)]
+        return "\n".join(lines)
 
     def close(self) -> None:
         """End the servers at once and drop the databases with their slots."""
@@ -225,3 +246,12 @@ class Scene:
                 source.execute(sql.SQL("rollback prepared {}").format(name))
         self.rig.log.cluster.drop(self.log_name)
         self.rig.source.cluster.drop(self.source_name)
+
+
+def _in_short(line: str) -> str:
+    """A line of a server's log: when, who, what."""
+    try:
+        said = json.loads(line)
+        return f"{said['time'][11:23]} {said['role']}: {said['message'][:150]}"
+    except (ValueError, KeyError, TypeError):
+        return line[:150]

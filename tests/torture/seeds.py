@@ -7,7 +7,6 @@ import time
 import traceback
 from collections import Counter as Tally
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -29,7 +28,7 @@ from tests.torture.servers import ServerEnded, Servers
 from tests.torture.statements import PUBLISHED, TABLES
 from tests.torture.writers import Crew
 
-ARRIVES_WITHIN = 90.0
+ARRIVES_WITHIN = 180.0
 """Seconds from the last commit, with all faults over, until its event is there."""
 SLOW_PACE = 0.004
 """Seconds between two steps while a fault has not hit yet: it is to hit a system at work."""
@@ -90,24 +89,12 @@ def run(rig: Rig, plan: Plan) -> Outcome:
             _run(scene, plan, counts)
         except Exception as error:
             expected = isinstance(error, Broken | AssertionError | ServerEnded)
-            failure, logs = str(error) if expected else traceback.format_exc(), scene.logs() + _activity(scene)
+            failure, logs = str(error) if expected else traceback.format_exc(), scene.logs()
     seconds, transactions = time.monotonic() - started, len(counts.model.transactions)
     sizes = transactions, len(counts.changes)
     return Outcome(
         plan.seed, seconds, *sizes, counts.hits, failure, logs, counts.occurred(), counts.deeds, counts.kinds
     )
-
-
-def _activity(scene: Scene) -> str:
-    """What the product's sessions are doing: where it hangs, if it does."""
-    query = """
-        select application_name, pid, state, wait_event_type, wait_event, now() - state_change, left(query, 90)
-        from pg_stat_activity where starts_with(application_name, 'pipeline ') order by application_name"""
-    lines = []
-    for name, node in (("source", scene.rig.source), ("log", scene.rig.log)):
-        with suppress(psycopg.OperationalError), node.cluster.connect() as connection:
-            lines += [f"{name}: {' | '.join(map(str, row))}" for row in connection.execute(query)]
-    return "\n--- sessions\n" + "\n".join(lines)
 
 
 def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
@@ -118,7 +105,7 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
         start = order.position(source)
         if scene.rig.major == 15:  # the one that has test_decoding
             test_decoding.make_slot(source, scene.slot + _SECOND_OPINION)
-    servers = Servers(scene, PUBLISHED)
+    servers = Servers(scene, PUBLISHED, catchup=plan.catchup)
     with (
         Faults(scene, servers, plan.seed) as faults,
         Follower(scene.log_dsn) as follower,
@@ -175,7 +162,9 @@ def _arrive(scene: Scene, servers: Servers) -> None:
             eventually(arrived, ARRIVES_WITHIN, ())
         except AssertionError as error:
             count = log.execute("select count(*) from public.sequin_events").fetchone()
-            raise Broken(f"the last transaction does not arrive ({count} events are there): {error}") from error
+            raise Broken(
+                f"the last transaction does not arrive ({count} events are there): {error}\n{scene.standing()}"
+            ) from error
 
 
 def _publish(scene: Scene, servers: Servers) -> None:

@@ -134,7 +134,7 @@ class Stage:
             self.witness.look()
             return self.witness.last > self.before
 
-        eventually(seen, timeout=2)
+        eventually(seen, timeout=10)
 
     def see_all(self) -> None:
         """The witness has been given everything that was committed at the source."""

@@ -14,6 +14,7 @@ from tests.torture.stage import Stage
 from tests.torture.traps import Trap
 
 MAJOR = 18
+pytestmark = pytest.mark.xdist_group(f"rig {MAJOR}")  # for --dist loadgroup: one pair of servers of each version
 
 
 class Theatre:

@@ -16,7 +16,7 @@ from tests.torture.record import Run
 from tests.torture.seeds import Outcome
 from tests.torture.shrink import shrink
 from tests.torture.statements import TOASTED
-from tests.torture.workload import FAULTS, SLOW_ONE_IN, make
+from tests.torture.workload import CATCHUP_FAULTS, FAULTS, SLOW_ONE_IN, make
 
 HERE = Path(__file__).parent
 MODEL_SIDE = ("plan", "statements", "lane", "workload", "writers", "model", "order", "comparing", "watching")
@@ -48,10 +48,18 @@ def test_a_seed_is_one_plan():
 
 
 def test_every_kind_of_fault_comes_equally_often():
-    quick = sum(kind.often for kind in KINDS.values() if not kind.slow)
+    kinds = {name: kind for name, kind in KINDS.items() if not kind.catchup}
+    quick = sum(kind.often for kind in kinds.values() if not kind.slow)
     seen = Counter(f.kind for seed in range(quick * SLOW_ONE_IN) for f in make(seed, KINDS, SMALL).faults)
-    assert {seen[name] / kind.often for name, kind in KINDS.items() if not kind.slow} == {FAULTS * SLOW_ONE_IN}
-    assert min(seen[name] for name, kind in KINDS.items() if kind.slow) >= quick // 2
+    assert {seen[name] / kind.often for name, kind in kinds.items() if not kind.slow} == {FAULTS * SLOW_ONE_IN}
+    assert min(seen[name] for name, kind in kinds.items() if kind.slow) >= quick // 2
+
+
+def test_catch_up_has_faults_of_its_own_and_changes_no_other():
+    with_it, without = make(7, KINDS, SMALL, catchup=True), make(7, KINDS, SMALL, catchup=False)
+    own = [fault for fault in with_it.faults if KINDS[fault.kind].catchup]
+    assert len(own) == CATCHUP_FAULTS
+    assert with_it.without(own).items == without.items
 
 
 def test_a_plan_says_what_a_person_needs_to_do_it():

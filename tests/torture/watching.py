@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from tests.torture.forms import Eras, change, row_of
+from tests.torture.forms import Eras, Order, change, keys_by, row_of
 from tests.torture.plan import Change
 
 WITNESS = """
@@ -91,11 +91,11 @@ class Seen:
 def read(source: psycopg.Connection) -> Seen:
     """All that the witness wrote down."""
     seen, eras = Seen(), Eras()
-    other = _other_names(source)
+    other, dropped = _other_names(source), _dropped_keys(source)
     query = """
         select n, xid, action, form, old, new from private.witness
         union all select n, null, 'note', form, null, null from private.notes order by n"""
-    for _, xid, action, form, old, new in source.execute(query):
+    for number, xid, action, form, old, new in source.execute(query):
         era = eras.enter(form) if form else 0
         if action == "note":
             continue
@@ -103,7 +103,10 @@ def read(source: psycopg.Connection) -> Seen:
             seen.changes[xid].append(Change(f".{old}", action, "", {"content": new}))
         elif form["told"][action]:
             wanted = change(action, form, old, new)
-            seen.changes[xid].append(wanted._replace(also=other(form), row=row_of(form, old, era)))
+            also = {name: keys_by(orders, form, action, old, new) for name, orders in other(form).items()}
+            if form["identity"] == "f" and number < dropped.get(form["oid"], 0):
+                also[form["table"]] = frozenset([""])
+            seen.changes[xid].append(wanted._replace(also=also, row=row_of(form, old, era)))
             seen.kinds.update(_kinds(action, form))
         else:
             seen.kinds[f"unpublished {action}"] += 1
@@ -118,27 +121,39 @@ NOTE = """
 """After DDL, so that it is known which forms there were."""
 
 
-def _other_names(source: psycopg.Connection) -> Callable[[dict[str, Any]], frozenset[str]]:
+def _other_names(source: psycopg.Connection) -> Callable[[dict[str, Any]], dict[str, set[Order]]]:
     """Names that a table's events may have besides the right one: those that logical decoding does not send.
 
     When a partition root is renamed, attached or detached, nothing tells of it. To rename a schema locks no table: a
-    transaction that is open then may have either name, and before 18 nothing tells of it at all.
+    transaction that is open then may have either name, and before 18 nothing tells of it at all. With each, the orders
+    that key columns have under it.
     """
     named: dict[int, set[str]] = defaultdict(set)
-    rooted: dict[int, set[str]] = defaultdict(set)
-    query = "select distinct form ->> 'oid', form ->> 'name', form ->> 'table' from private.notes"
-    for oid, name, root in source.execute(query):
+    rooted: dict[int, dict[str, set[Order]]] = defaultdict(lambda: defaultdict(set))
+    query = "select distinct form ->> 'oid', form ->> 'name', form ->> 'table', form -> 'key' from private.notes"
+    for oid, name, root, key in source.execute(query):
         named[int(oid)].add(name)
-        rooted[int(oid)].add(root)
+        rooted[int(oid)][root].add(tuple(key))
 
-    def other(form: dict[str, Any]) -> frozenset[str]:
+    def other(form: dict[str, Any]) -> dict[str, set[Order]]:
         oid, name = form["oid"], form["name"]
-        if form["root"] != oid or rooted[oid] - named[oid]:
-            return frozenset(rooted[oid])
+        if form["root"] != oid or rooted[oid].keys() - named[oid]:
+            return {root: orders for root, orders in rooted[oid].items() if root != form["table"]}
         table = name.rpartition(".")[2]
-        return frozenset(other for other in named[oid] if other.rpartition(".")[2] == table)
+        return {other: set() for other in named[oid] if other.rpartition(".")[2] == table and other != name}
 
     return other
+
+
+def _dropped_keys(source: psycopg.Connection) -> dict[int, int]:
+    """Until when changes of a table with full identity may have no key: its primary key was dropped then.
+
+    Logical decoding sends none beside that identity, and nothing in the catalog tells of one that is gone.
+    """
+    query = """
+        select (form ->> 'oid')::bigint, max(n) from private.notes
+        where form ->> 'identity' = 'f' and form -> 'key' = '[]' group by 1"""
+    return dict(source.execute(query).fetchall())
 
 
 def _kinds(action: str, form: dict[str, Any]) -> Iterator[str]:

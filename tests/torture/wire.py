@@ -14,6 +14,7 @@ CANCEL, SSL, GSS = 80877102, 80877103, 80877104
 """Codes of the requests that may come in the place of a StartupMessage."""
 _HEADER = struct.Struct(">ci")
 _XLOG_HEADER = 25
+_AFTER_COPY = re.compile(r"(.*\bfrom stdin\b[^;]*;)\s*(.+)", re.DOTALL)
 _START = re.compile(r"START_REPLICATION .*? LOGICAL ([0-9A-F]+)/([0-9A-F]+)", re.DOTALL)
 
 
@@ -66,12 +67,19 @@ class Statements:
     def __init__(self) -> None:
         self._prepared: dict[bytes, str] = {}
         self._portals: dict[bytes, str] = {}
+        self._after_copy = ""
         self.transaction: list[str] = []
 
     def feed(self, kind: bytes, payload: bytes) -> str | None:
-        """The text of the statement that this message runs; None for any other message."""
+        """The text that this message runs; None when it runs none. What follows a COPY in one, the copy's end runs."""
         if kind == b"Q":
-            return self._run(payload.rstrip(b"\0").decode())
+            query = payload.rstrip(b"\0").decode()
+            found = _AFTER_COPY.fullmatch(query)
+            query, self._after_copy = found.groups() if found else (query, "")
+            return self._run(query)
+        if kind == b"c" and self._after_copy:
+            rest, self._after_copy = self._after_copy, ""
+            return self._run(rest)
         if kind == b"P":
             name, text, _ = payload.split(b"\0", 2)
             self._prepared[name] = text.decode()

@@ -26,6 +26,8 @@ SLOW_ONE_IN = 2
 """One seed of so many has a fault that takes its time."""
 ODD_NOT_IN = 4
 """One seed of so many leaves the odd tables, and DDL, alone."""
+CATCHUP_ONE_IN, CATCHUP_FAULTS = 3, 4
+"""One seed of so many opens more slots as soon as it is a little behind, and has so many faults of its own for that."""
 OUTSIDE_SHARE = 0.04
 """How often a connection to odd tables does something between two transactions."""
 _FIRST_FAULT, _LAST_FAULT = 0.05, 0.85
@@ -41,6 +43,8 @@ class FaultKind:
     seconds: tuple[float, float] = (0.0, 0.0)
     slow: bool = False
     often: int = 1
+    catchup: bool = False
+    """It needs a catch-up."""
 
 
 def make(
@@ -50,11 +54,17 @@ def make(
     quick_faults: int = FAULTS,
     *,
     odd: bool | None = None,
+    catchup: bool | None = None,
 ) -> Plan:
     """At least 200 transactions and 2,000 changes. Equal arguments give equal plans.
 
-    `odd`: whether tables of every kind and DDL take part; by default the seed decides.
+    `odd`: whether tables of every kind and DDL take part, `catchup`: whether many slots read what the worker is behind;
+    by default the seed decides. What `kinds` has of catch-up comes only then, beside other faults.
     """
+    if catchup is None:
+        catchup = seed % CATCHUP_ONE_IN == 0
+    own = {name: kind for name, kind in kinds.items() if kind.catchup}
+    kinds = {name: kind for name, kind in kinds.items() if not kind.catchup}
     chance = random.Random(seed)
     items: list[Item] = list(_interleaved(chance, transactions, odd=seed % ODD_NOT_IN != 0 if odd is None else odd))
     faults = _faults(seed, chance, kinds, quick_faults)
@@ -63,7 +73,10 @@ def make(
         places[1] = places[0]
     for place, fault in reversed(list(zip(places, faults, strict=True))):
         items.insert(place, fault)
-    return Plan(seed, tuple(items))
+    if catchup:
+        for fault in _faults(seed, random.Random(-seed), own, CATCHUP_FAULTS):
+            items.insert(chance.randint(int(len(items) * _FIRST_FAULT), int(len(items) * _LAST_FAULT)), fault)
+    return Plan(seed, tuple(items), catchup)
 
 
 def _faults(seed: int, chance: random.Random, kinds: Mapping[str, FaultKind], quick_faults: int) -> list[Fault]:

@@ -15,7 +15,7 @@ import psycopg
 from tests.fixtures.server import alive
 from tests.fixtures.waiting import eventually
 from tests.torture.rig import Scene
-from tests.torture.servers import FIND_WITHIN, TAKEN_OVER_WITHIN, Servers
+from tests.torture.servers import FIND_WITHIN, Servers
 
 T = TypeVar("T")
 Hit = Callable[[], None]
@@ -82,12 +82,13 @@ class Zombies:
             self._servers.tend()
             assert surely(self._generation) > generation, f"no worker has taken over from generation {generation}"
 
-        eventually(check, TAKEN_OVER_WITHIN)
+        self._servers.go_on(check)
 
     def _generation(self) -> int:
         """Of the worker that may stage."""
         with self._scene.log() as log:
-            row = log.execute("select coalesce(max(generation), 0) from pipeline.replication_progress").fetchone()
+            query = "select coalesce(max(generation), 0) from pipeline.replication_progress where worker = 0"
+            row = log.execute(query).fetchone()
         return int(row[0]) if row else 0
 
     def _evict(self, role: str) -> None:
@@ -123,7 +124,7 @@ class Zombies:
                 return
             hit()
             try:
-                eventually(lambda: not any(alive(pid) for pid in pids.values()), TAKEN_OVER_WITHIN)
+                self._servers.go_on(lambda: not any(alive(pid) for pid in pids.values()))
                 self._servers.taken_over(*pids)
             finally:
                 send(signal.SIGCONT, *pids.values())
@@ -137,7 +138,7 @@ def stream_name(scene: Scene) -> str:
 
 def surely(act: Callable[[], T]) -> T:
     """Do it, also when the database is away for a moment."""
-    return eventually(lambda: [act()], 2 * FIND_WITHIN, (psycopg.OperationalError,))[0]
+    return eventually(lambda: [act()], 4 * FIND_WITHIN, (psycopg.OperationalError,))[0]
 
 
 def send(number: int, *pids: int) -> bool:

@@ -12,6 +12,7 @@ import typer
 
 from pipeline.cli import app
 from pipeline.config import Config
+from tests.benchmarks.parts import GROUPS, PARTS
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -89,6 +90,7 @@ def test_relative_links_lead_somewhere(path: Path) -> None:
 
 def test_every_make_target_that_docs_name_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets |= {f"bench-{part}" for part in [*PARTS, *GROUPS]}
     for path in DOCS:
         named = set(re.findall(r"`make ([a-z-]+)`", path.read_text()))
         assert named <= targets, path

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pipeline.wal import encoding, jsonb
 from pipeline.wal.encoding import CHAR, JSON, JSONB, RowEncoder
 from pipeline.wal.messages import UNCHANGED, Row
+from pipeline.wal.tuples import TupleEncoder
 
 BOOL, INT4, INT8, TEXT, NUMERIC, FLOAT8, TIMESTAMPTZ, INT4_ARRAY = 16, 23, 20, 25, 1700, 701, 1184, 1007
 CHAR_ARRAY = 1002
@@ -142,7 +143,7 @@ def test_exact_keeps_a_json_null_of_an_old_key() -> None:
 def test_jsonb_that_is_nested_too_deep_is_a_string_and_in_exact() -> None:
     deep, new = b"[" * 30_000 + b"]" * 30_000, b"\0\1t\0\0\xea\x60"
     encoder = RowEncoder([("d", JSONB)], [])
-    assert encoder.encode_tuple(new + deep, 0) is None, "left to encode"
+    assert TupleEncoder(encoder).encode(new + deep, 0) is None, "left to encode"
     encoded = encoder.encode([deep])
     assert json.loads(encoded.record) == json.loads(encoded.exact or b"") == {"d": deep.decode()}
 

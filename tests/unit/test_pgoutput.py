@@ -118,3 +118,5 @@ def test_status_reports_confirmed_as_flushed_and_applied() -> None:
     data = pgoutput.encode_status(30, 20, 10)
     assert data == b"r" + struct.pack(">QQQqB", 30, 20, 20, 10, 0)
     assert pgoutput.encode_status(30, 20, 10, ask=True) == data[:-1] + b"\1"
+    assert pgoutput.encode_status(30, 20, 10, applied=25) == b"r" + struct.pack(">QQQqB", 30, 20, 25, 10, 0)
+    assert pgoutput.encode_status(30, 20, 10, applied=5) == data

@@ -5,7 +5,7 @@ with published as (
         (select to_jsonb(p) ->> 'pubgencols' = 's' from pg_catalog.pg_publication p where p.pubname = %(publication)s),
         current_setting('server_version_num')::int >= 180000) as stored
 ), class as (
-    select c.oid, c.relkind, c.relpersistence, c.relowner, c.relnamespace, n.nspname, c.relname,
+    select c.oid, c.relkind, c.relpersistence, c.relowner, c.relnamespace, n.nspname, c.relname, c.relreplident,
         case when c.relispartition then array(select a.relid::oid
             from pg_catalog.pg_partition_ancestors(c.oid) with ordinality a(relid, step) order by a.step)
             else array[c.oid] end as line,
@@ -38,6 +38,7 @@ with published as (
     group by part.oid
 )
 select c.oid::bigint as oid, c.nspname::text as schema, c.relname::text as name, c.relkind = 'p' as partitioned, t.keyed,
+    c.relreplident = 'f' as full_identity,
     not c.keyed and coalesce(parent.keyed, true) as lacks_key,
     pg_catalog.pg_has_role(c.relowner, 'USAGE') and pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE') as owned,
     c.line::bigint[] as line, above.names, above.schemas

@@ -1,15 +1,19 @@
--- The watermark and the counts of the events tables move with the rows, in their transaction.
-with counted as (
+-- The watermark, the sequences and the counts of the events tables move with the rows, in their transaction.
+with written as materialized (
+    select * from unnest(%(names)s::text[], %(sequences)s::text[], %(seqs)s::bigint[], %(added)s::bigint[])
+        as w (name, sequence, seq, added)
+), counted as (
     update pipeline.events_tables t
-    set last_seq = m.last_seq, events = t.events + m.events, updated_at = clock_timestamp()
-    from unnest(%(names)s::text[], %(seqs)s::bigint[], %(added)s::bigint[]) as m (name, last_seq, events)
-    where t.source_id = %(source)s and t.name = m.name
+    set last_seq = w.seq, events = t.events + w.added, updated_at = clock_timestamp()
+    from written w
+    where t.source_id = %(source)s and t.name = w.name
+), moved as (
+    update pipeline.shuffle_progress p
+    set commit_lsn = %(commit_lsn)s,
+        last_seq = coalesce(%(last_seq)s::bigint, pg_sequence_last_value(%(sequence)s::regclass)),
+        committed_at = coalesce((select e.committed_at from {newest} e where e.seq = %(newest_seq)s::bigint), p.committed_at),
+        events = p.events + %(events)s,
+        updated_at = clock_timestamp()
+    where p.source_id = %(source)s
 )
-update pipeline.shuffle_progress p
-set commit_lsn = %(commit_lsn)s,
-    last_seq = head.seq,
-    committed_at = coalesce((select e.committed_at from {newest} e where e.seq = %(newest_seq)s), p.committed_at),
-    events = p.events + %(events)s,
-    updated_at = clock_timestamp()
-from (select pg_sequence_last_value({sequence}::regclass) as seq) head
-where p.source_id = %(source)s
+select setval(w.sequence::regclass, w.seq) from written w

@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from tests.fixtures.generated import DOCS, GeneratedPart
 from tests.integration.table_kinds import columns, identities, keys, others, partitions, theirs, truncates
 from tests.integration.table_kinds.case import Kind
 
-DOC = Path(__file__).parents[3] / "docs" / "fidelity.md"
-BEGIN, END = "<!-- begin: tests/integration/table_kinds -->\n", "<!-- end: tests/integration/table_kinds -->\n"
+PART = GeneratedPart(DOCS / "fidelity.md", "tests/integration/table_kinds")
 MAJORS = (18, 16, 15)
 """Proved on each, newest first."""
 GROUPS = {
@@ -39,12 +37,5 @@ def table() -> str:
     return "\n".join(parts)
 
 
-def generated(text: str) -> str:
-    """`text` of docs/fidelity.md with the tables as they should be."""
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n{table()}\n{END}{tail}"
-
-
 if __name__ == "__main__":
-    DOC.write_text(generated(DOC.read_text()))
+    PART.write(table())

@@ -1,0 +1,13 @@
+-- A table as the stream would describe it now; `key` as of its replica identity, with FULL every column.
+select c.relname::text as name, n.nspname::text as schema, c.relreplident::text as identity,
+    (select coalesce(jsonb_agg(jsonb_build_array(
+            c.relreplident = 'f' or exists (select from pg_catalog.pg_index i
+                where i.indrelid = c.oid and a.attnum = any((i.indkey::int2[])[:i.indnkeyatts - 1])
+                    and case c.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident else false end),
+            a.attname, a.atttypid::bigint, a.atttypmod) order by a.attnum), '[]')
+        from pg_catalog.pg_attribute a
+        where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+            and (a.attgenerated = '' or a.attgenerated = 's' and current_setting('server_version_num')::int >= 180000)
+    ) as columns
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.oid = %(oid)s

@@ -1,0 +1,106 @@
+"""The helper processes of a catch-up: one a part, started, restarted with backoff, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from pipeline.catchup.plan import Part
+from pipeline.supervisor import POLL, RETRY, Child
+
+logger = logging.getLogger(__name__)
+
+END_SECONDS = 20.0
+"""A helper that was told to end gets so long."""
+
+
+class Crew:
+    """Knows processes, not what they do. Everything but `end` and `end_all` returns at once."""
+
+    def __init__(self, command: Callable[[int], Sequence[str]], settings: str) -> None:
+        """`command` gives the program of a part's helper; `settings` is the first line of its standard input."""
+        self._command = command
+        self._settings = settings
+        self._children: dict[int, Child] = {}
+        self._left: set[int] = set()
+
+    def begin(self) -> None:
+        """A new plan: parts that were left are others now."""
+        self._left.clear()
+
+    def look_after(self, parts: Sequence[Part], most: int) -> None:
+        """Call it every POLL: start what is missing, at most so many at once."""
+        for worker, child in self._children.items():
+            self._look_at(worker, child)
+        wanted = [part.worker for part in parts if not part.complete and part.worker not in self._left]
+        for worker in wanted:
+            child = self._children.setdefault(worker, self._child(worker))
+            if child.process is None and time.monotonic() >= child.restart_at and self._running < most:
+                child.start()
+
+    @property
+    def _running(self) -> int:
+        return sum(child.process is not None for child in self._children.values())
+
+    def _child(self, worker: int) -> Child:
+        return Child(f"catch-up {worker}", self._command(worker), self._settings)
+
+    def _look_at(self, worker: int, child: Child) -> None:
+        if child.process is None:
+            return
+        child.kill_if_frozen()
+        code = child.process.poll()
+        if code is None:
+            return
+        if worker in self._left or code == 0:
+            child.forget()
+            child.restart_at = time.monotonic() + 1.0
+        elif code == RETRY or code < 0:
+            child.schedule_restart(f"was killed by signal {-code}" if code < 0 else "ended")
+        else:
+            child.forget()
+            self._left.add(worker)
+            logger.warning(
+                "part %s of the backlog is left to the first slot", worker, extra={"action": "catchup.part_left"}
+            )
+
+    def at_work(self, worker: int) -> bool:
+        """Whether its helper runs."""
+        child = self._children.get(worker)
+        return child is not None and child.process is not None and child.process.poll() is None
+
+    def leave(self, worker: int) -> None:
+        """Start none for this part any more."""
+        self._left.add(worker)
+
+    def retire_all(self) -> None:
+        """Tell all to stage what is whole, and to end."""
+        for worker, child in self._children.items():
+            self._left.add(worker)
+            child.retire()
+
+    async def end(self, worker: int) -> None:
+        """Until this one has staged what is whole and ended."""
+        self._left.add(worker)
+        if (child := self._children.get(worker)) is not None:
+            await _ended([child])
+
+    async def end_all(self) -> None:
+        """Until all have."""
+        self.retire_all()
+        await _ended(list(self._children.values()))
+        self._children.clear()
+
+
+async def _ended(children: Sequence[Child]) -> None:
+    deadline = time.monotonic() + END_SECONDS
+    for child in children:
+        while child.process is not None and child.process.poll() is None:
+            if not child.retiring:
+                child.retire()
+            if time.monotonic() > deadline:
+                child.process.kill()
+            await asyncio.sleep(POLL / 2)
+        child.forget()

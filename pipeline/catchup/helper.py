@@ -1,0 +1,118 @@
+"""The process that stages one part of a backlog, with a temporary copy of the slot."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+import psycopg
+from setproctitle import setproctitle
+
+from pipeline import config as settings
+from pipeline import db, logs
+from pipeline.catalog import sources
+from pipeline.catalog.sources import Source
+from pipeline.catchup import copying, standing
+from pipeline.catchup.book import PartBook
+from pipeline.catchup.plan import Part
+from pipeline.catchup.worker import PartWorker
+from pipeline.config import Config
+from pipeline.db import Connection
+from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable
+from pipeline.loop import Stop, live_with_parent, read_settings
+from pipeline.replication import slot as slots
+from pipeline.replication.stream import ReplicationStream
+from pipeline.staging.writer import Writer, connect_writer
+from pipeline.supervisor import RETRY
+
+logger = logging.getLogger(__name__)
+
+RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced)
+"""Errors after which a part is begun again; with every other it is left to worker 0, which meets the same in order."""
+
+
+def command(worker: int, publications: Sequence[str]) -> list[str]:
+    """The program; settings are the first line of its standard input."""
+    return [sys.executable, "-m", "pipeline.catchup.helper", str(worker), *publications]
+
+
+def main(argv: list[str]) -> int:
+    """`python -m pipeline.catchup.helper WORKER PUBLICATION …`; returns its exit status."""
+    worker, publications = int(argv[0]), argv[1:]
+    config = settings.from_json(read_settings())
+    setproctitle(f"pipeline: catch-up {worker}")
+    logs.setup(config.log_level, config.log_format, f"catch-up {worker}")
+    stop = Stop(ignore_interrupt=True)
+    live_with_parent()
+    try:
+        asyncio.run(_stage(config, worker, publications, stop))
+    except PipelineError as error:
+        logger.warning("%s", error, extra={"action": "catchup.failed"})
+        return RETRY if isinstance(error, RETRIED) else error.exit_code
+    except Exception:
+        logger.exception("unexpected error", extra={"action": "catchup.failed"})
+        return RETRY
+    return 0
+
+
+async def _stage(config: Config, worker: int, publications: Sequence[str], stop: Stop) -> None:
+    name = f"pipeline catch-up {worker}"
+    with (
+        db.connect(config.source, "source", name=name) as source,
+        db.connect(config.database, "pipeline database", name=name) as pipeline,
+    ):
+        stored = sources.find(pipeline, config.source_id)
+        part = _part(pipeline, stored, worker)
+        if stored is None or part is None or part.complete:
+            return
+        stream = ReplicationStream(config.source, stored.id, worker)
+        try:
+            async with await connect_writer(config.database) as staging:
+                writer = await Writer.claim(staging, stored.id, worker)
+                await _copy_and_stage(stream, writer, source, pipeline, stored, part, publications, stop)
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            where, what = (config.source, "source") if source.broken else (config.database, "pipeline database")
+            raise db.unavailable(where, what, error) from error
+        finally:
+            stream.close()
+
+
+def _part(pipeline: Connection, stored: Source | None, worker: int) -> Part | None:
+    parts = standing.read(pipeline, stored.id) if stored else []
+    return next((part for part in parts if part.worker == worker), None)
+
+
+async def _copy_and_stage(
+    stream: ReplicationStream,
+    writer: Writer,
+    source: Connection,
+    pipeline: Connection,
+    stored: Source,
+    part: Part,
+    publications: Sequence[str],
+    stop: Stop,
+) -> None:
+    """From the last transaction that is staged, which comes again so that it can be compared."""
+    name = slots.part_name(stored.slot, part.worker)
+    copying.remove_leftover(source, name)
+    copied = await asyncio.to_thread(copying.copy, stream, stored.slot, name, writer.commit_lsn or writer.position)
+    if stop:
+        return
+    stream.start(name, copied.begins_at, publications)
+    book = PartBook(source, pipeline, stored, publications, part.worker, name)
+    worker = PartWorker(stream, writer, book, part.until_lsn, copied.catalog_xmin)
+    stop.then(partial(_soon, asyncio.get_running_loop(), worker))
+    logger.info("streaming", extra={"action": "catchup.streaming", "slot": name})
+    await worker.run()
+
+
+def _soon(loop: asyncio.AbstractEventLoop, worker: PartWorker) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(worker.stop)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,65 @@
+"""How a backlog is split into parts, and how far they are as a chain. Pure: no database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pipeline.wal import lsn
+
+
+@dataclass(frozen=True)
+class Part:
+    """The transactions whose commit records begin in [from_lsn, until_lsn), staged by one worker.
+
+    Worker 0 is the anchor. `until_lsn` None: the last one, which stages what is yet to be committed too. `position`: up
+    to where it is staged; `commit_lsn`: the last transaction of it that has rows, 0 before. `reached`: everything
+    before it is staged, so the shuffler may see it.
+    """
+
+    worker: int
+    from_lsn: int
+    until_lsn: int | None
+    position: int
+    reached: bool = False
+    commit_lsn: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it is staged; never, of the last one."""
+        return self.until_lsn is not None and self.position >= self.until_lsn
+
+    @property
+    def left(self) -> int | None:
+        """Bytes of it that are not staged yet; None of the last one, which has no end."""
+        return None if self.until_lsn is None else max(0, self.until_lsn - self.position)
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`: LSNs as Postgres prints them."""
+        shown = {name: lsn.show(getattr(self, name)) for name in ("from_lsn", "position")}
+        until = None if self.until_lsn is None else lsn.show(self.until_lsn)
+        return {"worker": self.worker, **shown, "until_lsn": until, "left_bytes": self.left, "reached": self.reached}
+
+
+def split(position: int, wal_end: int, parts: int) -> list[Part]:
+    """At most so many parts of equal bytes of [position, wal_end), the anchor's first; the last one is open.
+
+    Bounds may be anywhere in the WAL, also inside of records. Fewer parts where there are fewer bytes; nothing when
+    that leaves the anchor alone.
+    """
+    span = wal_end - position
+    parts = min(parts, span)
+    if parts < 2:
+        return []
+    bounds = [position + span * part // parts for part in range(parts)]
+    ends: list[int | None] = [*bounds[1:], None]
+    return chain(Part(worker, begin, end, begin) for worker, (begin, end) in enumerate(zip(bounds, ends, strict=True)))
+
+
+def chain(parts: Iterable[Part]) -> list[Part]:
+    """The parts in the order of the WAL, each with whether it is reached."""
+    found: list[Part] = []
+    for part in sorted(parts, key=lambda part: part.from_lsn):
+        found.append(replace(part, reached=all(before.complete for before in found)))
+    return found

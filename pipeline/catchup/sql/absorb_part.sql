@@ -1,0 +1,22 @@
+-- What a part's worker has staged becomes worker 0's, whose generation goes beyond that of both: no worker ever gets one
+-- again that it has had. No row when one of them is another by now: roll back.
+with part as (
+    delete from pipeline.catchup_parts where source_id = %(source)s and worker = %(worker)s
+    returning worker
+), progress as (
+    delete from pipeline.replication_progress
+    where source_id = %(source)s and worker = %(worker)s and generation = %(generation)s
+    returning source_id, generation, position, commit_lsn, committed_at, changes, transactions
+), segments as (
+    update pipeline.segments set worker = 0 where source_id = %(source)s and worker = %(worker)s
+)
+update pipeline.replication_progress p
+set generation = greatest(p.generation, g.generation) + 1,
+    position = greatest(p.position, g.position),
+    commit_lsn = greatest(p.commit_lsn, g.commit_lsn),
+    committed_at = case when g.commit_lsn > p.commit_lsn then g.committed_at else p.committed_at end,
+    changes = p.changes + g.changes,
+    transactions = p.transactions + g.transactions,
+    updated_at = clock_timestamp()
+from progress g, part
+where p.source_id = g.source_id and p.worker = 0 and p.generation = %(own_generation)s

@@ -1,0 +1,16 @@
+-- A plan and the progress of its workers; no rows when worker 0 is another by now, or when there is a plan. Generations
+-- go on from those of all parts before: a worker that was frozen since then can write nothing.
+with anchor as (
+    select source_id, epoch, generation from pipeline.replication_progress
+    where source_id = %(source)s and worker = 0 and generation = %(generation)s
+        and not exists (select from pipeline.catchup_parts where source_id = %(source)s)
+    for update
+), parts as (
+    insert into pipeline.catchup_parts (source_id, worker, epoch, from_lsn, until_lsn)
+    select a.source_id, t.worker, a.epoch, t.from_lsn, t.until_lsn
+    from anchor a
+    cross join unnest(%(workers)s::integer[], %(from)s::bigint[], %(until)s::bigint[]) as t (worker, from_lsn, until_lsn)
+    returning source_id, worker, epoch, from_lsn
+)
+insert into pipeline.replication_progress (source_id, worker, epoch, generation, position)
+select p.source_id, p.worker, p.epoch, a.generation, p.from_lsn from parts p join anchor a using (source_id)

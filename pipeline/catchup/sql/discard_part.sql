@@ -1,0 +1,8 @@
+-- A part is no more, and what its worker has staged is void: something before it is missing for ever.
+with part as (
+    delete from pipeline.catchup_parts where source_id = %(source)s and worker = %(worker)s
+), progress as (
+    delete from pipeline.replication_progress where source_id = %(source)s and worker = %(worker)s
+)
+update pipeline.segments set state = 'drained'
+where source_id = %(source)s and worker = %(worker)s and state in ('filling', 'full')

@@ -1,0 +1,44 @@
+"""pipeline.toml: settings by their names in lower case, some of them in sections."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import ConfigError
+
+CONFIG_FILE = Path("pipeline.toml")
+_SECTIONS = {"log": "log_", "exports": "export_", "catchup": "catchup_"}
+"""Their keys are the settings that begin so."""
+
+
+def read(file: Path | None, names: Sequence[str]) -> dict[str, Any]:
+    """What the file sets; `file` None: pipeline.toml, when it is there. `names`: of all settings, for messages.
+
+    Raises ConfigError for a file that cannot be read or is not TOML.
+    """
+    path = file or CONFIG_FILE
+    try:
+        with path.open("rb") as stream:
+            return _flat(tomllib.load(stream), names)
+    except FileNotFoundError:
+        if file is None:
+            return {}
+        raise ConfigError(f"configuration file {path} does not exist") from None
+    except OSError as error:
+        raise ConfigError(f"configuration file {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise ConfigError(f"configuration file {path} is not TOML: {error}; correct it, or name another") from None
+
+
+def _flat(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """`[log]` holds `level` and `format` of the two settings that begin with log_; the others likewise."""
+    for name, prefix in _SECTIONS.items():
+        section = values.pop(name, {})
+        if not isinstance(section, dict):
+            keys = ", ".join(field.removeprefix(prefix) for field in names if field.startswith(prefix))
+            raise ConfigError(f"[{name}] in the configuration file is a section with {keys}")
+        values |= {f"{prefix}{key}": value for key, value in section.items()}
+    return values

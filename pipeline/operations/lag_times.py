@@ -1,0 +1,40 @@
+"""When the source wrote an LSN, between the looks that are stored. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+_UNSTORED = timedelta(seconds=6)
+"""While somebody looks each second, what is written and not stored is younger than this,"""
+_UNSEEN = timedelta(seconds=2)
+"""and what has not been seen yet younger than this."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """The looks next to an LSN: at `below_at` nothing beyond `below` was written, at `above_at` all up to `above`."""
+
+    asked: int
+    below: int | None = None
+    below_at: datetime | None = None
+    above: int | None = None
+    above_at: datetime | None = None
+
+
+def written_at(around: Around | None, end: int, now: datetime, *, sampled: bool) -> datetime | None:
+    """When what follows the LSN was written; None when nothing is known. `end` is what was written until `now`.
+
+    Before the oldest look: the time of that look, and it may have been any time before.
+    """
+    if around is None or (around.below is None and around.above is None):
+        return None
+    if around.below is None or around.below_at is None:
+        return around.above_at
+    above, above_at, below_at = around.above, around.above_at, around.below_at
+    if above is None or above_at is None:
+        above, above_at = max(end, around.below), now
+        if sampled and now - below_at > _UNSTORED:
+            below_at = now - _UNSEEN
+    share = (around.asked - around.below) / (above - around.below) if above > around.below else 0.0
+    return below_at + (above_at - below_at) * share

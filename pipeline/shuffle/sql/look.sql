@@ -1,0 +1,26 @@
+-- Up to where events were moved, up to where transactions are staged whole, and the segments with rows to move, in the
+-- order in which they must be drained: one transaction may fill several. One statement, so that all of it is of one moment.
+-- None of a worker before whose part something is missing. `generation` changes with each new worker, and when another
+-- worker's segments become the next to be drained. Makes the watermark at first use.
+with made as (
+    insert into pipeline.shuffle_progress (source_id, epoch)
+    select source_id, epoch from pipeline.replication_progress where source_id = %(source)s and worker = 0
+    on conflict do nothing
+    returning epoch, commit_lsn
+), watermark as (
+    select epoch, commit_lsn from pipeline.shuffle_progress where source_id = %(source)s
+    union all
+    select epoch, commit_lsn from made
+), reached as materialized (
+    select worker, commit_lsn, generation from pipeline.reached_workers where source_id = %(source)s
+)
+select w.epoch, w.commit_lsn as watermark, p.complete, p.generation,
+    s.id, s.state = 'full', s.first_lsn, s.last_lsn, s.first_ordinal, s.row_count
+from watermark w
+join (
+    select max(commit_lsn) as complete, string_agg(worker || ' ' || generation, ',' order by worker) as generation
+    from reached
+) p on p.complete is not null
+left join pipeline.segments s on s.source_id = %(source)s and s.state in ('filling', 'full') and s.first_lsn is not null
+    and s.worker in (select worker from reached)
+order by s.first_lsn, s.first_ordinal

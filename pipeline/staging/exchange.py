@@ -1,0 +1,38 @@
+"""A whole staging transaction in two round trips: what it runs goes out as one string, with the COPY in its middle."""
+
+from __future__ import annotations
+
+from psycopg import AsyncConnection, errors, generators, pq
+from psycopg.abc import PQGen
+from psycopg.rows import TupleRow
+from psycopg.waiting import Wait
+
+CHUNK = 1 << 17
+"""Bytes of one CopyData message."""
+
+
+async def copy_within(connection: AsyncConnection[TupleRow], statements: str, rows: bytes) -> bytes | None:
+    """Run `statements`, of which the one before the COPY … FROM STDIN returns a row or none, and give `rows` to it.
+
+    Returns that row's first value. None when there is no row: then nothing after it was run, the COPY included. Leaves
+    the transaction open in that case and when it raises.
+    """
+    async with connection.lock:
+        return await connection.wait(_exchange(connection.pgconn, statements.encode(), rows))
+
+
+def _exchange(pgconn: pq.abc.PGconn, statements: bytes, rows: bytes) -> PQGen[bytes | None]:
+    pgconn.send_query(statements)
+    results = yield from generators.execute(pgconn)
+    if results[-1].status != pq.ExecStatus.COPY_IN:
+        raise errors.error_from_result(results[-1])
+    answer = results[-2].get_value(0, 0) if results[-2].ntuples else None
+    if answer is not None:
+        for at in range(0, len(rows), CHUNK):
+            yield from generators.copy_to(pgconn, rows[at : at + CHUNK], flush=False)
+    while pgconn.put_copy_end(b"not wanted" if answer is None else None) == 0:
+        yield Wait.W
+    results = yield from generators.execute(pgconn)
+    if answer is not None and results[-1].status != pq.ExecStatus.COMMAND_OK:
+        raise errors.error_from_result(results[-1])
+    return answer

@@ -1,0 +1,174 @@
+"""W3 to W7 of walakka's checklist: a backlog read by several slots, three times in a row on one server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.replication.slot import part_name
+from tests.fixtures.catching_up import BEHIND, CatchingUp, catching_up
+from tests.fixtures.postgres import Cluster, unique
+from tests.fixtures.server import Serving, run_command
+from tests.fixtures.waiting import eventually
+
+ROUNDS = 3
+
+
+@dataclass
+class Round:
+    """What was seen while the first worker was held. `moved`: events that came into the log meanwhile."""
+
+    planned: list[tuple[int, int, int | None]] = field(default_factory=list)
+    slots: set[str] = field(default_factory=set)
+    late_staged: bool = False
+    held_at: int = 0
+    moved: int = 0
+    status: dict[str, Any] = field(default_factory=dict)
+    verified: str = ""
+
+
+@dataclass(frozen=True)
+class Story:
+    """It has ended, and the server still runs."""
+
+    stage: CatchingUp
+    server: Serving
+    rounds: list[Round]
+
+
+@pytest.fixture(scope="module")
+def story(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """A server that fell behind three times and caught up each time."""
+    with catching_up(cluster, tmp_path_factory.mktemp("serve")) as stage:
+        server = stage.serve()
+        server.wait_ready()
+        rounds = []
+        for _ in range(ROUNDS):
+            rounds.append(fall_behind(stage))
+            stage.caught_up()
+        yield Story(stage, server, rounds)
+
+
+def fall_behind(stage: CatchingUp) -> Round:
+    seen, before = Round(), stage.events()
+
+    def all_slots_seen() -> bool:
+        seen.slots |= set(stage.slots())
+        return len(seen.slots) == 3
+
+    with stage.first_worker_held():
+        seen.planned = stage.fall_behind()
+        eventually(all_slots_seen, 60)
+        late = stage.write_one()
+        eventually(lambda: stage.staged(late), 60)
+        seen.late_staged, seen.held_at = stage.staged(late), stage.positions()[0]
+        seen.status = json.loads(command(stage, "status", "--json"))
+        seen.verified = command(stage, "verify")
+        seen.moved = stage.events() - before
+    return seen
+
+
+def command(stage: CatchingUp, *arguments: str) -> str:
+    done = run_command(*arguments, folder=stage.folder, **stage.settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_w3_slots_are_opened_up_to_the_tip(story: Story) -> None:
+    anchor = story.stage.slot
+    for each in story.rounds:
+        assert [worker for worker, _, _ in each.planned] == [1, 2]
+        assert each.planned[-1][2] is None
+        assert each.slots == {anchor, part_name(anchor, 1), part_name(anchor, 2)}
+
+
+def test_w3_new_commits_are_staged_while_the_backlog_still_drains(story: Story) -> None:
+    for each in story.rounds:
+        assert each.late_staged
+        assert each.held_at < each.planned[0][1]
+        assert each.moved == 0
+
+
+def test_w4_nothing_is_missing_and_nothing_double_across_the_hand_over(story: Story) -> None:
+    story.stage.require_exact()
+    assert "as it must be" in command(story.stage, "verify")
+
+
+def test_w5_slots_and_workers_of_parts_are_gone(story: Story) -> None:
+    stage = story.stage
+    assert list(stage.slots()) == [stage.slot]
+    eventually(lambda: stage.walsenders() == 1)
+    eventually(lambda: not any(role.startswith("catch-up") for role in story.server.children()))
+    eventually(lambda: (stage.planned(), list(stage.positions())) == ([], [0]))
+
+
+def test_w6_it_falls_behind_and_catches_up_again_and_again(story: Story) -> None:
+    begins = [each.planned[0][1] for each in story.rounds]
+    assert begins == sorted(set(begins))
+    assert story.server.log().count("catchup.planned") >= ROUNDS
+    assert story.server.log().count("catchup.done") >= ROUNDS
+
+
+def test_w7_versions_of_a_row_come_one_after_the_other(story: Story) -> None:
+    assert story.stage.version > ROUNDS
+    story.stage.require_exact()
+
+
+def test_status_and_verify_follow_the_parts(story: Story) -> None:
+    for each in story.rounds:
+        assert [part["worker"] for part in each.status["catchup"]] == [0, 1, 2]
+        assert [part["reached"] for part in each.status["catchup"]] == [True, False, False]
+        assert each.status["staged_lsn"] == each.status["catchup"][0]["position"]
+        assert (each.status["reasons"], each.status["slots"][0]["name"]) == ([], story.stage.slot)
+        assert "as it must be" in each.verified
+
+
+@pytest.fixture
+def stage(cluster: Cluster, tmp_path: Path) -> Iterator[CatchingUp]:
+    with catching_up(cluster, tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("settings", "free", "said"),
+    [
+        ({"catchup_max_slots": 1}, None, "PIPELINE_CATCHUP_MAX_SLOTS is 1"),
+        ({}, 0, "the source has 0 of its max_replication_slots"),
+    ],
+    ids=["set", "no free slot"],
+)
+def test_w6_a_limit_is_a_warning_and_one_slot_goes_on(
+    stage: CatchingUp, settings: dict[str, object], free: int | None, said: str
+) -> None:
+    server = stage.serve("--only", "replication", **settings)
+    stage.streams()
+    with ExitStack() as stack:
+        if free is not None:
+            stack.enter_context(only_so_many_free(stage.source, free))
+        with stage.first_worker_held():
+            stage.write(BEHIND)
+            eventually(lambda: said in server.log(), 60)
+        stage.staged_all()
+    assert server.log().count("catchup.limited") >= 1
+    assert server.process.poll() is None
+    assert "catchup.planned" not in server.log()
+
+
+def only_so_many_free(source: psycopg.Connection, free: int) -> ExitStack:
+    """Until the block's end all other slots of the source are taken."""
+    stack, name = ExitStack(), unique("taken")
+    query = "select current_setting('max_replication_slots')::int - count(*) from pg_replication_slots"
+    row = source.execute(query).fetchone()
+    assert row is not None
+    for number in range(row[0] - free):
+        taken = f"{name}_{number}"
+        source.execute("select pg_create_physical_replication_slot(%s)", [taken])
+        stack.callback(source.execute, "select pg_drop_replication_slot(%s)", [taken])
+    return stack

@@ -1,0 +1,86 @@
+"""W8 of walakka's checklist: the hand-over survives `kill -9` at any moment, of one process or of all."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.catching_up import CatchingUp, catching_up, kill_all
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.server import Serving, alive, processes, status_field, title
+from tests.fixtures.waiting import eventually
+
+LONGEST = 4.0
+"""Seconds after which a process is killed, at most: a catch-up takes about as long."""
+
+
+@pytest.fixture
+def stage(cluster: Cluster, tmp_path: Path) -> Iterator[CatchingUp]:
+    with catching_up(cluster, tmp_path) as made:
+        yield made
+
+
+def test_w8_all_killed_once_there_is_a_plan(stage: CatchingUp) -> None:
+    with stage.first_worker_held():
+        server = stage.serve()
+        stage.streams()
+        plan = stage.fall_behind()
+        late = stage.write_one()
+        eventually(lambda: stage.staged(late), 60)
+        kill_all(server)
+    assert stage.planned() == plan
+    stage.serve()
+    stage.caught_up()
+    stage.require_exact()
+
+
+def test_w8_a_killed_helper_goes_on_where_it_was(stage: CatchingUp) -> None:
+    with stage.first_worker_held():
+        server = stage.serve()
+        stage.streams()
+        stage.fall_behind()
+        for worker in (1, 2, 2):
+            os.kill(eventually(lambda worker=worker: helpers(server).get(worker, 0), 60), signal.SIGKILL)  # type: ignore[misc]
+        late = stage.write_one()
+        eventually(lambda: stage.staged(late), 60)
+    stage.caught_up()
+    stage.require_exact()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_w8_killed_at_random_moments_five_times_over(stage: CatchingUp, seed: int) -> None:
+    chosen = random.Random(seed)
+    for _ in range(5):
+        server = stage.serve(catchup_max_slots=chosen.choice([2, 4]))
+        stage.streams()
+        stage.write(chosen.uniform(2, 30))
+        time.sleep(chosen.uniform(0, LONGEST))
+        kill_some(server, chosen)
+        stage.write(chosen.uniform(0, 5))
+        kill_all(server)
+    stage.serve()
+    stage.caught_up(200)
+    stage.require_exact()
+
+
+def kill_some(server: Serving, chosen: random.Random) -> None:
+    """One of its processes, or none; the rest goes on for a while."""
+    pids = [*helpers(server).values(), *server.children().values(), 0]
+    if pid := chosen.choice(pids):
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not alive(pid))
+        time.sleep(chosen.uniform(0, LONGEST))
+
+
+def helpers(server: Serving) -> dict[int, int]:
+    """Worker to pid, of those that stage a part now."""
+    role = str(server.children().get("replication", 0))
+    titles = {pid: title(pid) for pid in processes() if status_field(pid, "PPid") == role}
+    return {int(text.rpartition(" ")[2]): pid for pid, text in titles.items() if text.startswith("pipeline: catch-up ")}

@@ -1,0 +1,38 @@
+"""docs/benchmarks.md: the tables between its marks are written by the parts that were run, all else by people.
+
+A mark names the parts that its table shows: `<!-- figures: bulk small -->`; the table ends at `<!-- end -->`. Rows of
+parts that were not run stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.benchmarks.table import Cells, markdown
+
+_TABLE = re.compile(r"(<!-- figures: ([a-z -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def write(page: Path, machine: str, measured: Mapping[str, Sequence[Cells]]) -> None:
+    """Replace the rows of the parts that were measured; `machine` stands above each table that changes."""
+    page.write_text(_TABLE.sub(lambda found: _replaced(found, machine, measured), page.read_text()))
+
+
+def _replaced(found: re.Match[str], machine: str, measured: Mapping[str, Sequence[Cells]]) -> str:
+    parts = found[2].split()
+    if not any(part in measured for part in parts):
+        return found[0]
+    before = _rows(found[0])
+    rows = [row for part in parts for row in measured.get(part, [row for row in before if row[0] == part])]
+    return f"{found[1]}{machine}\n\n{markdown(rows)}\n{found[3]}"
+
+
+def _rows(text: str) -> list[Cells]:
+    rows = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if line.startswith("| ") and len(cells) == 5:
+            rows.append((cells[0], cells[1], cells[2], cells[3], cells[4]))
+    return rows

@@ -1,0 +1,72 @@
+"""The parts of the benchmarks by name, and which of them run together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.benchmarks import (
+    burst,
+    catchup,
+    clients,
+    drains,
+    exports,
+    fold,
+    held,
+    latency,
+    records,
+    steady,
+    stream_latency,
+    stream_throughput,
+)
+from tests.benchmarks.backlog import BACKLOGS
+from tests.benchmarks.table import Table
+from tests.fixtures.postgres import Cluster
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What every part is given. `scale`: the share of the full sizes; `only`: contenders, all when it is empty.
+
+    `classes` is a folder for compiled Java, `docs` the one for plots, None when these figures are not kept.
+    """
+
+    cluster: Cluster
+    figures: Table
+    scale: float
+    runs: int
+    only: Sequence[str]
+    classes: Path
+    docs: Path | None
+
+
+Part = Callable[[Bench], None]
+
+
+def _drained(name: str) -> Part:
+    return lambda b: drains.report(name, b.cluster, b.scale, b.runs, b.only, b.classes, b.figures)
+
+
+PARTS: dict[str, Part] = {
+    **{name: _drained(name) for name in BACKLOGS},
+    catchup.NAME: lambda b: catchup.report(b.cluster, b.figures, b.scale, b.runs),
+    burst.NAME: lambda b: burst.report(b.cluster, b.figures, b.scale, b.docs),
+    latency.NAME: lambda b: latency.report(b.cluster, b.figures, b.scale),
+    steady.NAME: lambda b: steady.report(b.cluster, b.figures, b.scale),
+    held.NAME: lambda b: held.report(b.cluster, b.figures, b.scale),
+    "lake": lambda b: exports.report(b.cluster, b.figures, b.scale, b.runs),
+    stream_latency.NAME: lambda b: stream_latency.report(b.cluster, b.figures, b.scale, b.runs, b.only, b.classes),
+    stream_throughput.NAME: lambda b: stream_throughput.report(b.cluster, b.figures, b.scale, b.runs),
+    records.NAME: lambda b: records.report(b.cluster, b.figures, b.scale, b.runs),
+    clients.NAME: lambda b: clients.report(b.cluster, b.figures, b.scale),
+    fold.NAME: lambda b: fold.report(b.cluster, b.figures, b.scale, b.runs),
+}
+DEFAULT = [*BACKLOGS, catchup.NAME, burst.NAME, latency.NAME]
+"""What fits into 25 minutes together."""
+GROUPS = {"consumers": [stream_latency.NAME, stream_throughput.NAME, records.NAME, clients.NAME, fold.NAME]}
+
+
+def named(asked: Sequence[str] | None) -> list[str]:
+    """The parts that were asked for, by their own names or by a group's."""
+    return [part for name in asked or DEFAULT for part in GROUPS.get(name, [name])]

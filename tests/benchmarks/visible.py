@@ -1,0 +1,98 @@
+"""When a commit becomes visible: a paced writer and a reader that LISTENs, in one process and on one clock."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from psycopg import Connection
+
+from pipeline.events.log import CHANNEL
+from tests.benchmarks.backlog import DATABASE as SOURCE
+from tests.benchmarks.backlog import ROW
+from tests.benchmarks.errors import BenchmarkFailed
+from tests.benchmarks.server import DATABASE, PipelineServer
+from tests.fixtures.postgres import Cluster
+
+PATIENCE = 30.0
+"""Seconds for the last event to come."""
+WARM_UP = 0
+"""The key of the row that comes first."""
+
+
+class Reader(threading.Thread):
+    """Reads `seq > last` whenever it is woken, as an application would, and notes when it saw each row of bench_rows.
+
+    Of other tables' rows it only learns that they are there.
+    """
+
+    def __init__(self, connection: Connection, server: PipelineServer) -> None:
+        super().__init__(name="reader", daemon=True)
+        self._connection = connection
+        self._server = server
+        self._stopping = threading.Event()
+        self.seen: dict[int, float] = {}
+
+    def run(self) -> None:
+        last = 0
+        self._connection.execute(f"listen {CHANNEL}")
+        while not self._stopping.is_set():
+            for _ in self._connection.notifies(timeout=0.5, stop_after=1):
+                pass
+            head, keys = self._connection.execute(
+                "select max(seq), array_agg(record_pk) filter (where source_table_name = 'bench_rows')"
+                " from sequin_events where seq > %s",
+                (last,),
+            ).fetchall()[0]
+            now = time.monotonic()
+            last = head or last
+            self.seen.update((int(key), now) for key in keys or ())
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join()
+
+    def wait_for(self, keys: Iterable[int], patience: float = PATIENCE) -> None:
+        """Until all these rows were seen. Raises BenchmarkFailed."""
+        deadline = time.monotonic() + patience
+        while missing := [key for key in keys if key not in self.seen]:
+            self._server.require_alive()
+            if not self.is_alive():
+                raise BenchmarkFailed("the reader has failed; its error is above")
+            if time.monotonic() > deadline:
+                raise BenchmarkFailed(f"{len(missing)} commits were never seen: {self._server.log_tail()}")
+            time.sleep(0.05)
+
+
+@contextmanager
+def reader(server: PipelineServer, source: Connection) -> Iterator[Reader]:
+    """One that has seen a first row: connections, caches, the first segment and partition are no part of a figure."""
+    with server.databases.connect(DATABASE) as connection:
+        reading = Reader(connection, server)
+        reading.start()
+        try:
+            source.execute(f"insert into bench_rows values ({ROW.format(WARM_UP)})")
+            reading.wait_for([WARM_UP])
+            yield reading
+        finally:
+            reading.stop()
+
+
+def write(cluster: Cluster, after: int, commits: int, pace: float) -> dict[int, float]:
+    """Insert rows from number `after` + 1 on at fixed times, late or not; when each COMMIT returned."""
+    committed: dict[int, float] = {}
+    statement = f"insert into bench_rows select {ROW.format('%(id)s::int')}".replace("% ", "%% ")
+    with cluster.connect(SOURCE) as writer:
+        begin = time.monotonic()
+        for number in range(1, commits + 1):
+            time.sleep(max(0.0, begin + number / pace - time.monotonic()))
+            writer.execute(statement, {"id": after + number}, prepare=True)
+            committed[after + number] = time.monotonic()
+    return committed
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """Of numbers in order, the one below which that share of them is."""
+    return ordered[round(share * (len(ordered) - 1))]

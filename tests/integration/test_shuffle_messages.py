@@ -1,0 +1,73 @@
+"""What a transaction of the shuffler guesses, so as to be a few messages, is found out when it is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from pipeline import db
+from pipeline.errors import Fenced
+from pipeline.shuffle import together
+from pipeline.shuffle.worker import Shuffler
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.staged import Staged, Table, insert
+
+
+@pytest.fixture(scope="module")
+def log(cluster: Cluster) -> Iterator[Staged]:
+    with cluster.database("shuffle_messages", cluster.template) as dsn:
+        log = Staged(dsn, [Table("orders")])
+        yield log
+        log.close()
+
+
+@pytest.fixture
+def shuffler(log: Staged) -> Iterator[Shuffler]:
+    """One that has moved two transactions already, so that it guesses from then on."""
+    log.reset()
+    shuffler = log.shuffler()
+    for number in (1, 2):
+        log.commit(insert("orders", id=str(number)))
+        assert shuffler.step() == 1
+    yield shuffler
+    log.stop_shuffling()
+
+
+def seqs(log: Staged) -> list[int]:
+    return [seq for (seq,) in log.connection.execute("select seq from sequin_events order by commit_lsn, commit_idx")]
+
+
+def test_seqs_that_somebody_has_taken_are_not_given_again(log: Staged, shuffler: Shuffler):
+    log.connection.execute("select setval('sequin_events_seq_seq', 5000)")
+    log.commit(insert("orders", id="3"))
+    assert shuffler.step() == 1
+    log.commit(insert("orders", id="4"))
+    assert shuffler.step() == 1
+    assert seqs(log)[2:] == [5001, 5002]
+
+
+def test_a_watermark_that_has_moved_fences_it(log: Staged, shuffler: Shuffler):
+    log.commit(insert("orders", id="3"))
+    with log.connection.transaction():
+        log.connection.execute("select from pipeline.shuffle_progress for update")
+        staged, pending = shuffler._look()
+        log.connection.execute("update pipeline.shuffle_progress set commit_lsn = commit_lsn + 1")
+    assert staged is not None
+    with pytest.raises(Fenced):
+        shuffler._step(staged, pending)
+    assert len(seqs(log)) == 2
+
+
+def test_what_fails_leaves_no_transaction_behind(log: Staged):
+    with db.connect(log.dsn, "pipeline database") as connection:
+        connection.execute("create temp table kept (n int primary key)")
+        with pytest.raises(psycopg.errors.UniqueViolation), together.transaction(connection) as statements:
+            statements.add("insert into kept values (1)")
+            statements.ask("insert into kept values (1)")
+        with together.transaction(connection) as statements:
+            statements.add("insert into kept values (%(n)s)", {"n": 2})
+            found = statements.add("select n from kept")
+        assert found.rows == [(2,)]
+        assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
