@@ -19,7 +19,7 @@ from tests.torture.witness import Witness
 
 MOST_DEATHS = 3
 """A role that dies so often is started again too late for us: then a fresh server goes on."""
-ARRIVAL = 25.0
+ARRIVAL = 60.0
 """Seconds after a fault until the log must hold everything."""
 _EVENTS = """
     select commit_lsn, source_table_schema || '.' || source_table_name, action, record_pk,
