@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from pipeline.catalog import description, relations
+from pipeline.catalog import relations
 from pipeline.catalog.continuity import first_form, next_form
 from pipeline.catalog.relations import Known, TableForm
 from pipeline.catalog.sources import Source
@@ -70,16 +70,7 @@ class PartBook(RelationBook):
             return None
         with self._pipeline.transaction():
             before = relations.find(self._pipeline, self._stored.id, self._stored.epoch, (message.oid, ""))
-            now = description.describe(
-                self._source,
-                message,
-                self._slot,
-                self._publications,
-                xid,
-                before or self._published(message.oid),
-                again=False,
-                made=self._made,
-            )
+            now = self._look_up(message, xid, before, again=False)
             if self.changed([message.oid], catalog_xmin):  # after it was read
                 return None
             if before is None:

@@ -9,6 +9,7 @@ from psycopg.rows import class_row
 
 from pipeline.catalog import description, published_forms, relations, rewrites, sources
 from pipeline.catalog.continuity import Rewrite, first_form, next_form
+from pipeline.catalog.description import Description
 from pipeline.catalog.fingerprint import Fingerprint
 from pipeline.catalog.relations import Known, TableForm
 from pipeline.catalog.sources import Source
@@ -146,7 +147,15 @@ class RelationBook:
             before = replace(before, fingerprint=before.fingerprint.settle())
         again = message.oid in self._described
         self._described.add(message.oid)
-        now = description.describe(
+        now = self._look_up(message, xid, before, again=again)
+        if before is None:
+            return self._remember(first_form(now.form, since), now.fingerprint, since, [])
+        form, found = next_form(before.form, before.fingerprint, now.form, now.fingerprint, since)
+        return self._remember(form, now.fingerprint, since, found)
+
+    def _look_up(self, message: Relation, xid: int | None, before: Known | None, *, again: bool) -> Description:
+        """In the catalog as it is now. `before`: what the history has; without it, what was published serves."""
+        return description.describe(
             self._source,
             message,
             self._slot,
@@ -156,10 +165,6 @@ class RelationBook:
             again=again,
             made=self._made,
         )
-        if before is None:
-            return self._remember(first_form(now.form, since), now.fingerprint, since, [])
-        form, found = next_form(before.form, before.fingerprint, now.form, now.fingerprint, since)
-        return self._remember(form, now.fingerprint, since, found)
 
     def _published(self, oid: int) -> Known | None:
         """For the first change: the table as it was when it was published."""
