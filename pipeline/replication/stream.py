@@ -9,9 +9,10 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import psycopg
 from psycopg import OperationalError, errors, pq
 from psycopg.conninfo import conninfo_to_dict
 
@@ -75,15 +76,15 @@ class ReplicationStream:
         Raises Unavailable, or SourceUnfit where replication connections are refused.
         """
         self._dsn = dsn
-        self._connection = pq.PGconn.connect(_conninfo(dsn, application_name(source_id, part)).encode())
-        if self._connection.status != pq.ConnStatus.OK:
-            error = OperationalError(self._connection.get_error_message())
-            self._connection.finish()
+        try:  # not PGconn.connect: it keeps every other thread from running until the source has answered
+            self._session = psycopg.connect(_conninfo(dsn, application_name(source_id, part)), autocommit=True)
+        except OperationalError as error:
             if "must be superuser or replication role" in str(error) or "REPLICATION attribute" in str(error):
                 raise SourceUnfit(
                     f"user of {describe(dsn)} may not replicate; run: alter role … with replication"
                 ) from error
             raise db.unavailable(dsn, "source", error) from error
+        self._connection = self._session.pgconn
         self._connection.notice_handler = self._notice
         self._readable = asyncio.Event()
         self._skipped_publication: str | None = None
@@ -95,7 +96,7 @@ class ReplicationStream:
         self.asked_for = 0
         """The position that `start` was given."""
         self.idle = True
-        """Whether the last `read` took all there was."""
+        """Whether all there was has been read."""
 
     def identify(self) -> SystemIdentity:
         """Which cluster and database this is."""
@@ -135,9 +136,13 @@ class ReplicationStream:
         self._connection.nonblocking = 1
         asyncio.get_running_loop().add_reader(self._connection.socket, self._readable.set)
 
-    async def read(self, limit: int = 500) -> list[bytes]:
-        """The next messages, at least one and at most `limit`, each with its type byte (`w` or `k`)."""
+    async def read(self, limit: int = 500, empty: Callable[[], None] = lambda: None) -> list[bytes]:
+        """The next messages, at least one and at most `limit`, each with its type byte (`w` or `k`).
+
+        `empty` is called when there is none, before more is waited for.
+        """
         while not (messages := self._take(limit)):
+            empty()
             self._readable.clear()
             with self.starved:
                 if time.monotonic() - self._heard_at < GATHER:
@@ -174,7 +179,7 @@ class ReplicationStream:
                 asyncio.get_running_loop().remove_reader(self._connection.socket)
             except RuntimeError:  # no loop any more: nothing to remove
                 logger.debug("closed outside of the loop", extra={"action": "replication.closed"})
-        self._connection.finish()
+        self._session.close()
 
     def _take(self, limit: int) -> list[bytes]:
         messages = self._received(limit) if self._end is None else []

@@ -81,6 +81,7 @@ class Tagger:
         self._last_lsn = 0
         self._transactions = 0
         self._whole: Commit | None = None
+        self._taken_in_part = False
         self._begin: Begin | None = None
         self._open_lsn = -1
         self._head = b""
@@ -185,11 +186,14 @@ class Tagger:
     def take(self) -> Batch | None:
         """Everything that has come together, the beginning of an open transaction included; None when there is nothing.
 
-        A batch may lack rows: transactions of which nothing is staged still move the position.
+        A batch may lack rows: transactions of which nothing is staged still move the position, and what was taken in
+        part may have nothing more to come than its end.
         """
         if not self._rows and self._whole is None:
             return None
         whole = self._whole
+        ends_staged = self._taken_in_part and whole is not None
+        self._taken_in_part = self._begin is not None and self._last_lsn == self._open_lsn
         batch = Batch(
             rows=self._rows,
             first_lsn=self._first_lsn,
@@ -201,6 +205,7 @@ class Tagger:
             committed_at=whole.committed_at if whole else None,
             open_lsn=self._begin.final_lsn if self._begin else None,
             open_changes=self._idx if self._begin else 0,
+            ends_staged=ends_staged,
         )
         self._rows, self._whole, self._transactions, self.size = [], None, 0, 0
         return batch

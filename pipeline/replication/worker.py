@@ -136,14 +136,13 @@ class ReplicationWorker:
                         self._tagger.feed_bytes(data, pgoutput.XLOG_HEADER)
                 elif data[0] == pgoutput.KEEPALIVE:
                     self._keepalive(data)
-            if self._ready():
-                self._work.set()
+            self._offer()
             while self._tagger.size >= BUFFER_BYTES:
                 self._space.clear()
                 with self.blocked:
                     await self._space.wait()
             await asyncio.sleep(0)
-            messages = await self._stream.read()
+            messages = await self._stream.read(empty=self._offer)
 
     async def _resume(self) -> list[bytes]:
         """Pass over what the slot sends again; returns the first messages that are new."""
@@ -207,12 +206,17 @@ class ReplicationWorker:
         tagger = self._tagger
         return tagger.size >= FLUSH_BYTES or (tagger.has_whole and self._stream.idle)
 
+    def _offer(self) -> None:
+        if self._ready():
+            self._work.set()
+
     async def _write(self) -> None:
         confirm_at = 0.0
         await self._begun.wait()
         if not self._resumed:
             return
         while not (self._stopping.is_set() and not self._tagger.has_whole):
+            _require_going_on()
             await self._wait_for_work()
             if self._ready() or (self._stopping.is_set() and self._tagger.has_whole):
                 started = time.monotonic()
@@ -239,7 +243,7 @@ class ReplicationWorker:
         if batch is None:
             return 0
         self._space.set()
-        if not batch.rows:  # transactions without anything for us move on as idle WAL does
+        if batch.is_idle:
             self._idle_position = max(self._idle_position, batch.position or 0)
             return 0
         self._appending = True
@@ -303,6 +307,13 @@ class ReplicationWorker:
                 place = self._idle_position, 0
             for oid, learned in (await asyncio.to_thread(self._book.rename, place)).items():
                 self._tagger.rename(oid, learned)
+
+
+def _require_going_on() -> None:
+    """Python before 3.12 forgets a cancellation that comes together with what was waited for (wait_for, gh-86296)."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -79,9 +79,10 @@ def empty_drained(connection: Connection) -> int:
         try:
             with connection.transaction():
                 connection.execute(sql.SQL("lock table only {} in access exclusive mode nowait").format(name))
-                connection.execute(sql.SQL("truncate only {}").format(name))
-                connection.execute(statement("staging", "free_segment"), {"id": segment_id})
-            emptied += 1
+                # It may have been emptied and filled again since it was listed.
+                if connection.execute(statement("staging", "free_segment"), {"id": segment_id}).rowcount == 1:
+                    connection.execute(sql.SQL("truncate only {}").format(name))
+                    emptied += 1
         except psycopg.errors.LockNotAvailable:
             continue
     return emptied

@@ -53,7 +53,8 @@ class Batch:
     Their `ordinal`s count up from `first_ordinal`; those of the next batch of this worker go on from there.
 
     `position`, `commit_lsn` and `committed_at` (µs since 2000) are of the last whole transaction, None when there is
-    none; `open_lsn` and `open_changes` are of the one that is not whole yet.
+    none; `open_lsn` and `open_changes` are of the one that is not whole yet. `ends_staged`: the first whole one is the
+    rest of what an earlier batch began.
     """
 
     rows: list[bytes]
@@ -66,6 +67,12 @@ class Batch:
     committed_at: int | None
     open_lsn: int | None
     open_changes: int
+    ends_staged: bool = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is staged of what it has: it moves the position as WAL without anything for us does."""
+        return not self.rows and not self.ends_staged
 
 
 def stored_position(connection: Connection, source: uuid.UUID, worker: int = 0) -> int | None:
@@ -132,9 +139,17 @@ class Writer:
     async def append(self, batch: Batch, *, durable: bool) -> None:
         """Stage a batch in one transaction. With `durable`, it and all before it are on disk when this returns.
 
-        Inside of a transaction of the caller's it becomes part of that. Raises Fenced, having written nothing, when a
-        newer writer has taken over.
+        Inside of a transaction of the caller's it becomes part of that. A batch without rows ends transactions that
+        were staged in part. Raises Fenced, having written nothing, when a newer writer has taken over.
         """
+        if batch.rows:
+            await self._append(batch, durable=durable)
+        else:
+            await self._end(batch, durable=durable)
+        if batch.position is not None:
+            self.position = max(self.position, batch.position)
+
+    async def _append(self, batch: Batch, *, durable: bool) -> None:
         inside = self._connection.info.transaction_status != TransactionStatus.IDLE
         begin, commit = ("", "") if inside else ("BEGIN; ", "; COMMIT")
         try:
@@ -155,8 +170,25 @@ class Writer:
                     await self._connection.rollback()
             raise
         self._segment = segment if state == b"filling" else None
-        if batch.position is not None:
-            self.position = max(self.position, batch.position)
+
+    async def _end(self, batch: Batch, *, durable: bool) -> None:
+        async with self._connection.transaction():
+            if durable:
+                await self._connection.execute("set local synchronous_commit = on")
+            cursor = await self._connection.execute(
+                statement("staging", "end_transactions"),
+                {
+                    **self._who,
+                    "position": batch.position,
+                    "commit_lsn": batch.commit_lsn,
+                    "committed_at": batch.committed_at,
+                    "open_lsn": batch.open_lsn,
+                    "open_changes": batch.open_changes,
+                    "transactions": batch.transactions,
+                },
+            )
+            if await cursor.fetchone() is None:
+                raise self._fenced()
 
     async def store_position(self, position: int) -> None:
         """Store, durably, that nothing for us lies before `position`; what was appended before becomes durable too."""

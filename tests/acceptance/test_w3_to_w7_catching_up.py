@@ -18,7 +18,6 @@ from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
-pytestmark = pytest.mark.long
 ROUNDS = 3
 
 

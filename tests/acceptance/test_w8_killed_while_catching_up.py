@@ -26,7 +26,6 @@ def stage(cluster: Cluster, tmp_path: Path) -> Iterator[CatchingUp]:
         yield made
 
 
-@pytest.mark.long
 def test_w8_all_killed_once_there_is_a_plan(stage: CatchingUp) -> None:
     with stage.first_worker_held():
         server = stage.serve()
@@ -41,7 +40,6 @@ def test_w8_all_killed_once_there_is_a_plan(stage: CatchingUp) -> None:
     stage.require_exact()
 
 
-@pytest.mark.long
 def test_w8_a_killed_helper_goes_on_where_it_was(stage: CatchingUp) -> None:
     with stage.first_worker_held():
         server = stage.serve()

@@ -154,7 +154,6 @@ def held(lagging: Lagging, text: str) -> None:
         eventually(check, PATIENCE)
 
 
-@pytest.mark.long
 def test_a_long_transaction_holds_wal(lagging: Lagging) -> None:
     with psycopg.connect(lagging.cluster.dsn("shop"), application_name="a report") as writer:
         writer.execute("insert into t (v) values ('late')")

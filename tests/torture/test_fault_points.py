@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests.fixtures.diagnosis import diagnosis
 from tests.torture import acts
 from tests.torture.points import POINTS, Place, Point
 from tests.torture.rig import Rig
@@ -52,6 +53,7 @@ def test_the_log_equals_what_was_committed_when(point: Point, theatre: Theatre):
     except BaseException:
         with suppress(Exception):
             print(stage.scene.logs())
+            print(diagnosis(stage.scene.source_dsn, stage.scene.log_dsn))
         theatre.leave()
         raise
 

@@ -17,5 +17,5 @@ select
     ) end,
     w.action, null,
     w.transaction_annotations::jsonb, w.metadata::jsonb, w.committed_at
-from {rows} w join pipeline.relations r on r.id = w.relation_id
+from {rows} w left join pipeline.relations r on r.id = w.relation_id -- a row of none would fail, not vanish
 where w.unchanged_columns is null

@@ -1,4 +1,4 @@
--- An emptied segment may be filled again.
+-- A segment that is emptied now may be filled again; no row when it is not to be emptied.
 update pipeline.segments
 set state = 'free', source_id = null, worker = null, first_lsn = null, last_lsn = null, first_ordinal = null,
     row_count = 0

@@ -1,0 +1,65 @@
+"""The end of a transaction that comes after all its rows were staged, with nothing behind it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pipeline import config as settings
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.replicating import Replicating
+from tests.fixtures.waiting import eventually
+from tests.torture.proxy import Proxy
+from tests.torture.traps import Trap, streamed
+
+STREAM = "pipeline "
+STAGED_IN_PART = "select from pipeline.replication_progress where open_changes = 1"
+POSITION = "select position from pipeline.replication_progress"
+
+
+@pytest.fixture
+def proxy(source_cluster: Cluster, source_dsn: str) -> Iterator[Proxy]:
+    proxy = Proxy(int(str(conninfo_to_dict(source_cluster.tcp_dsn("postgres"))["port"])))
+    yield proxy
+    proxy.close()
+
+
+def found(log: psycopg.Connection, query: str) -> bool:
+    return log.execute(query.encode()).fetchone() is not None
+
+
+def test_the_end_alone_makes_it_whole(
+    proxy: Proxy, source_cluster: Cluster, source_dsn: str, database_dsn: str, slot_name: str
+) -> None:
+    """The first row of the second transaction travels with the end of the first, and is staged before its own end."""
+    name = str(conninfo_to_dict(source_dsn)["dbname"])
+    through = make_conninfo(source_cluster.tcp_dsn(name), port=proxy.port, sslmode="disable", gssencmode="disable")
+    config = settings.load(source_dsn=through, database_dsn=database_dsn, slot=slot_name)
+    written = threading.Event()
+    with (
+        psycopg.connect(source_dsn, autocommit=True) as source,
+        psycopg.connect(database_dsn, autocommit=True) as log,
+    ):
+        source.execute("create table t (id int primary key)")
+        with Replicating(config) as replicating:
+            replicating.wait_until_streaming()
+            source.execute("insert into t values (0)")
+            replicating.wait_for([(0, "0")])
+            proxy.arm(Trap(STREAM, streamed(b"C"), partial(written.wait, 20)))
+            in_part = partial(eventually, lambda: found(log, STAGED_IN_PART))
+            part = proxy.arm(Trap(STREAM, streamed(b"I"), in_part, nth=2, when="after"))
+            source.execute("insert into t values (1)")
+            source.execute("insert into t values (2)")
+            written.set()
+            part.wait()
+            replicating.wait_for([(0, "0"), (0, "1"), (0, "2")])
+            source.execute("select pg_logical_emit_message(false, 'elsewhere', repeat('x', 100000))")
+            (end,) = source.execute("select pg_current_wal_flush_lsn() - '0/0'").fetchone() or (0,)
+            eventually(lambda: (log.execute(POSITION).fetchone() or (0,))[0] >= end)
+        with Replicating(config) as replicating:
+            replicating.wait_for([(0, "0"), (0, "1"), (0, "2")])
