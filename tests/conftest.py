@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.fixtures.rigs",
     "tests.fixtures.api",
     "tests.fixtures.altering",
+    "tests.fixtures.catching_up",
 ]
 
 for name in [name for name in os.environ if name.startswith("PIPELINE_") and not name.startswith("PIPELINE_TEST_")]:

@@ -22,10 +22,13 @@ def limits(facts: Facts, stages: Mapping[str, Stage]) -> Iterator[Limit]:
 
 
 def held_beyond(at: AtSource) -> list[int]:
-    """LSNs at which the source was when it kept WAL for a transaction that is still open; none when it keeps little."""
+    """The LSN before which a transaction has begun that keeps WAL, as a list; none when the source keeps little.
+
+    The slot's own restart_lsn does not tell: it lies at the last record of running transactions before the begin.
+    """
     if at.restart is None or at.confirmed is None or at.confirmed - at.restart < HELD_BYTES:
         return []
-    return [at.restart + HELD_BYTES]
+    return [at.confirmed - HELD_BYTES]
 
 
 def _consumer(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:

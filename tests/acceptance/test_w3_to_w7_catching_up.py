@@ -18,6 +18,7 @@ from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
+pytestmark = pytest.mark.xdist_group("catching up")  # for --dist loadgroup: the story is told once
 ROUNDS = 3
 
 
@@ -44,11 +45,12 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def story(quiet_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """A server that fell behind three times and caught up each time."""
-    with catching_up(cluster, tmp_path_factory.mktemp("serve")) as stage:
+    with catching_up(quiet_cluster, tmp_path_factory.mktemp("serve")) as stage:
         server = stage.serve()
         server.wait_ready()
+        stage.streams()
         rounds = []
         for _ in range(ROUNDS):
             rounds.append(fall_behind(stage))
@@ -103,7 +105,7 @@ def test_w4_nothing_is_missing_and_nothing_double_across_the_hand_over(story: St
 
 def test_w5_slots_and_workers_of_parts_are_gone(story: Story) -> None:
     stage = story.stage
-    assert list(stage.slots()) == [stage.slot]
+    eventually(lambda: list(stage.slots()) == [stage.slot])
     eventually(lambda: stage.walsenders() == 1)
     eventually(lambda: not any(role.startswith("catch-up") for role in story.server.children()))
     eventually(lambda: (stage.planned(), list(stage.positions())) == ([], [0]))
@@ -131,8 +133,8 @@ def test_status_and_verify_follow_the_parts(story: Story) -> None:
 
 
 @pytest.fixture
-def stage(cluster: Cluster, tmp_path: Path) -> Iterator[CatchingUp]:
-    with catching_up(cluster, tmp_path) as made:
+def stage(quiet_cluster: Cluster, tmp_path: Path) -> Iterator[CatchingUp]:
+    with catching_up(quiet_cluster, tmp_path) as made:
         yield made
 
 

@@ -16,13 +16,14 @@ from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import Serving, alive, processes, status_field, title
 from tests.fixtures.waiting import eventually
 
+pytestmark = pytest.mark.xdist_group("catching up")
 LONGEST = 4.0
 """Seconds after which a process is killed, at most: a catch-up takes about as long."""
 
 
 @pytest.fixture
-def stage(cluster: Cluster, tmp_path: Path) -> Iterator[CatchingUp]:
-    with catching_up(cluster, tmp_path) as made:
+def stage(quiet_cluster: Cluster, tmp_path: Path) -> Iterator[CatchingUp]:
+    with catching_up(quiet_cluster, tmp_path) as made:
         yield made
 
 

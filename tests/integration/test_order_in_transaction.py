@@ -256,7 +256,8 @@ def test_a_slot_that_somebody_else_confirmed_is_a_clear_stop(config: Config, sou
     with Road(config) as road:
         road.events()
     source.execute("insert into t values (1)")
-    source.execute("select pg_replication_slot_advance(%s, pg_current_wal_lsn())", [config.slot])
+    advance = "select pg_replication_slot_advance(%s, pg_current_wal_lsn())"
+    eventually(lambda: source.execute(advance, [config.slot]), errors=(psycopg.errors.ObjectInUse,))
     with pytest.raises(SlotLost, match=rf'^slot "{config.slot}" was confirmed up to .* by somebody else'):
         refuse(config)
 
