@@ -60,6 +60,7 @@ KINDS: Mapping[str, FaultKind] = {
     "keepalive": FaultKind(often=3),
     "kill helper": FaultKind(catchup=True, often=2),
     "freeze helper": FaultKind((0.5, 3.0), catchup=True),
+    "hold first worker": FaultKind((0.5, 3.0), catchup=True, often=2),
     "terminate part": FaultKind(catchup=True),
     "kill planner": FaultKind(catchup=True),
     "kill absorber": FaultKind(catchup=True, often=2),
@@ -154,6 +155,17 @@ class Faults:
             if number == signal.SIGSTOP:
                 time.sleep(fault.seconds)
                 send(signal.SIGCONT, *pids)
+
+    def _hold_first_worker(self, fault: Fault, hit: Callable[[], None]) -> None:
+        """The stream of worker 0 stands still: what the helpers stage meanwhile has to wait for it."""
+        proxy = self._scene.rig.source.proxy
+        with suppress(AssertionError, psycopg.OperationalError):
+            self._in_a_catchup()
+            name = self._named("stream")
+            if proxy.strand(name, whole=True):
+                hit()
+                time.sleep(fault.seconds)
+            proxy.thaw(name)
 
     def _terminate_part(self, fault: Fault, hit: Callable[[], None]) -> None:
         """The source ends the walsender of a helper, or its other session."""
@@ -370,6 +382,7 @@ _ACTIONS: Mapping[str, Callable[[Faults, Fault, Callable[[], None]], None]] = {
     "keepalive": Faults._keepalive,
     "kill helper": lambda faults, *of: faults._signal_helper(signal.SIGKILL, *of),
     "freeze helper": lambda faults, *of: faults._signal_helper(signal.SIGSTOP, *of),
+    "hold first worker": Faults._hold_first_worker,
     "terminate part": Faults._terminate_part,
     "kill planner": lambda faults, _, hit: faults._at_the_plan(
         "pipeline catch-up", _PLANNED, faults._kill_worker_now, hit

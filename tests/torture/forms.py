@@ -57,15 +57,16 @@ def change(action: str, form: dict[str, Any], old: str | None, new: str | None) 
 
 
 def keys_by(
-    orders: Iterable[Order], form: dict[str, Any], action: str, old: str | None, new: str | None
+    orders: Iterable[Order], form: dict[str, Any], action: str, old: str | None, new: str | None, *, other: bool = False
 ) -> frozenset[str]:
-    """The change's key with its columns in each of these orders."""
+    """The change's key with its columns in each of these orders. `other`: orders of other columns are keys, too."""
     if action == "truncate":
         return frozenset()
     columns = [column["name"] for column in form["columns"]]
     row = dict(zip(columns, fields(str(new or old), len(columns)), strict=True))
     types = {column["name"]: column["type"] for column in form["columns"]}
-    return frozenset(_key(list(order), row, types) for order in orders if set(order) == set(form["key"]))
+    fits = set(columns).issuperset if other else set(form["key"]).__eq__
+    return frozenset(_key(list(order), row, types) for order in orders if fits(set(order)))
 
 
 def _left_alone(form: dict[str, Any], before: Values, after: Values, name: str) -> bool:

@@ -61,8 +61,8 @@ MUTATIONS = (
             Edit(
                 WORKER,
                 "        await self._writer.append(batch, durable=durable)\n        self._appending = False\n"
-                "        if durable:\n            self._confirm(self._writer.position)\n",
-                "        if batch.position is not None:\n            self._confirm(batch.position)\n"
+                "        if durable:\n            self._feedback.confirm(self._writer.position)\n",
+                "        if batch.position is not None:\n            self._feedback.confirm(batch.position)\n"
                 "        await self._writer.append(batch, durable=durable)\n        self._appending = False\n",
             ),
         ),
@@ -135,8 +135,8 @@ MUTATIONS = (
             Edit(
                 WORKER,
                 "            self._hurry = False\n            await self._writer.store_position(target)\n"
-                "            self._confirm(self._writer.position)\n",
-                "            self._hurry = False\n            self._confirm(target)\n"
+                "            self._feedback.confirm(self._writer.position)\n",
+                "            self._hurry = False\n            self._feedback.confirm(target)\n"
                 "            await self._writer.store_position(target)\n",
             ),
         ),

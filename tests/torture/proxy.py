@@ -43,10 +43,16 @@ class Proxy:
         """No byte passes in either direction any more, on connections made later neither; nothing ends."""
         self._call(self._set_frozen(self._frozen | {prefix}))
 
-    def strand(self, prefix: str = "") -> None:
-        """As `freeze`, of the connections that are open now and not of later ones: not even their end passes."""
-        for link in tuple(self._links):
-            link.stranded = link.stranded or link.name.startswith(prefix)
+    def strand(self, prefix: str = "", *, whole: bool = False) -> int:
+        """As `freeze`, of the connections that are open now and not of later ones: not even their end passes.
+
+        `whole`: only of those whose name is exactly this. Returns how many.
+        """
+        found = [link for link in tuple(self._links) if link.name.startswith(prefix)]
+        found = [link for link in found if link.name == prefix or not whole]
+        for link in found:
+            link.stranded = True
+        return len(found)
 
     def thaw(self, prefix: str = "") -> None:
         """Everything that waited passes, on connections whose name begins so."""

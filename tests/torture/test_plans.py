@@ -11,6 +11,7 @@ import pytest
 from tests.torture import record
 from tests.torture.faults import KINDS
 from tests.torture.model import change_of
+from tests.torture.mutations import MUTATIONS, ROOT, Mutation
 from tests.torture.plan import Effect, Plan
 from tests.torture.record import Run
 from tests.torture.seeds import Outcome
@@ -40,6 +41,13 @@ def test_the_model_knows_nothing_of_the_product(module: str):
     names = imported(module)
     assert not [name for name in names if name.split(".")[0] == "pipeline"]
     assert all(name.startswith("tests.torture.") for name in names if name.startswith("tests"))
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_what_a_mutation_replaces_is_in_the_product_once(mutation: Mutation):
+    assert {edit.old: (ROOT / edit.file).read_text("utf-8").count(edit.old) for edit in mutation.edits} == {
+        edit.old: 1 for edit in mutation.edits
+    }
 
 
 def test_a_seed_is_one_plan():

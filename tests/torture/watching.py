@@ -91,7 +91,7 @@ class Seen:
 def read(source: psycopg.Connection) -> Seen:
     """All that the witness wrote down."""
     seen, eras = Seen(), Eras()
-    other, dropped = _other_names(source), _dropped_keys(source)
+    other, keys = _other_names(source), _keys_beside_full(source)
     query = """
         select n, xid, action, form, old, new from private.witness
         union all select n, null, 'note', form, null, null from private.notes order by n"""
@@ -104,8 +104,10 @@ def read(source: psycopg.Connection) -> Seen:
         elif form["told"][action]:
             wanted = change(action, form, old, new)
             also = {name: keys_by(orders, form, action, old, new) for name, orders in other(form).items()}
-            if form["identity"] == "f" and number < dropped.get(form["oid"], 0):
-                also[form["table"]] = frozenset([""])
+            if form["identity"] == "f" and any(
+                number < until for order, until in keys[form["oid"]].items() if list(order) != form["key"]
+            ):
+                also[form["table"]] = keys_by(keys[form["oid"]], form, action, old, new, other=True)
             seen.changes[xid].append(wanted._replace(also=also, row=row_of(form, old, era)))
             seen.kinds.update(_kinds(action, form))
         else:
@@ -145,15 +147,19 @@ def _other_names(source: psycopg.Connection) -> Callable[[dict[str, Any]], dict[
     return other
 
 
-def _dropped_keys(source: psycopg.Connection) -> dict[int, int]:
-    """Until when changes of a table with full identity may have no key: its primary key was dropped then.
+def _keys_beside_full(source: psycopg.Connection) -> dict[int, dict[Order, int]]:
+    """Primary keys that tables had, and until when: empty where there was none.
 
-    Logical decoding sends none beside that identity, and nothing in the catalog tells of one that is gone.
+    Logical decoding sends none beside that identity, and the catalog has only the last one. Where it changes twice, or
+    is dropped, while the worker is behind, nothing tells of those between; a change before has one of the others then.
     """
+    found: dict[int, dict[Order, int]] = defaultdict(dict)
     query = """
-        select (form ->> 'oid')::bigint, max(n) from private.notes
-        where form ->> 'identity' = 'f' and form -> 'key' = '[]' group by 1"""
-    return dict(source.execute(query).fetchall())
+        select (form ->> 'oid')::bigint, form -> 'key', max(n) from private.notes
+        where form ->> 'identity' in ('d', 'f') group by 1, 2"""
+    for oid, key, until in source.execute(query):
+        found[oid][tuple(key)] = until
+    return found
 
 
 def _kinds(action: str, form: dict[str, Any]) -> Iterator[str]:
