@@ -15,6 +15,7 @@ import psycopg
 from pipeline.config import load
 from pipeline.operations import verify
 from tests.fixtures import test_decoding
+from tests.fixtures.diagnosis import diagnosis
 from tests.fixtures.waiting import eventually
 from tests.torture import comparing, kinds, model, order, watching
 from tests.torture.deeds_shapes import OUTSIDE, SHAPE_DEEDS
@@ -114,7 +115,7 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
     ):
         counts.hits = faults.hits
         _work(plan, crew, faults)
-        _mark_end(crew, plan)
+        _mark_end(crew, plan, counts.model)
         _arrive(scene, servers)
         if odd:
             _publish(scene, servers)
@@ -138,17 +139,21 @@ def _work(plan: Plan, crew: Crew, faults: Faults) -> None:
     faults.finish()
 
 
-def _mark_end(crew: Crew, plan: Plan) -> None:
-    """One transaction after all others, with all faults over."""
-    number = max(plan.transactions, default=0) + 1
-    message = Change(".mark", "message", "", {"content": "end"})
-    for step in (
-        Step(number, 1, "begin", f"insert into private.journal values ({number})"),
-        Step(number, 1, "change", "select pg_logical_emit_message(true, 'mark', 'end')", None, (message,)),
-        Step(number, 1, "commit", "commit"),
-    ):
-        crew.take(step)
-    crew.finish()
+def _mark_end(crew: Crew, plan: Plan, model: Model) -> None:
+    """One transaction after all others, with all faults over. A connection that was lost is found only by its use."""
+    first = max(plan.transactions, default=0) + 1
+    for number in range(first, first + 3):
+        message = Change(".mark", "message", "", {"content": "end"})
+        for step in (
+            Step(number, 1, "begin", f"insert into private.journal values ({number})"),
+            Step(number, 1, "change", "select pg_logical_emit_message(true, 'mark', 'end')", None, (message,)),
+            Step(number, 1, "commit", "commit"),
+        ):
+            crew.take(step)
+        crew.finish()
+        if number in model.transactions and model.transactions[number].fate == "committed":
+            return
+    raise Broken("the last transaction cannot be written")
 
 
 def _arrive(scene: Scene, servers: Servers) -> None:
@@ -164,6 +169,7 @@ def _arrive(scene: Scene, servers: Servers) -> None:
             count = log.execute("select count(*) from public.sequin_events").fetchone()
             raise Broken(
                 f"the last transaction does not arrive ({count} events are there): {error}\n{scene.standing()}"
+                f"\n{diagnosis(scene.source_dsn, scene.log_dsn)}"
             ) from error
 
 
