@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ FROZEN_SECONDS, STARTING_SECONDS = 10.0, 60.0
 _FIRST_DELAY, _LONGEST_DELAY, _HEALTHY_AFTER = 0.25, 5.0, 2.0
 POLL = 0.1
 """Seconds between two looks at a child."""
+_HERE = str(Path(__file__).parents[1])
 
 
 class Process(Protocol):
@@ -45,10 +47,15 @@ def program(command: Sequence[str]) -> Launch:
     return lambda line: subprocess.Popen(command, stdin=line.fileno(), env=_environment())
 
 
+def be_as_program() -> None:
+    """For a fork of this process: import what a `program` would import, and give its children the same environment."""
+    os.environ.update(_environment())
+    sys.path[0 : not sys.flags.safe_path] = [_HERE]
+
+
 def _environment() -> dict[str, str]:
     """Ours, but modules come from where ours came from, not from a folder that the server was started in."""
-    here = str(Path(__file__).parents[1])
-    paths = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [_HERE, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(paths)}
 
 
@@ -72,6 +79,12 @@ class Child:
 
     def start(self) -> None:
         """Run it; its standard input says what the settings are, and by ending that we are gone."""
+        self._begin()
+        if self.process is not None:
+            pid = self.process.pid
+            logger.info("started", extra={"action": "serve.started", "child": self.role, "pid": pid})
+
+    def _begin(self) -> None:
         self._started_at = time.monotonic()
         self.retiring = False
         self._silent_looks = 0
@@ -85,7 +98,6 @@ class Child:
         with suppress(BrokenPipeError, ConnectionResetError):  # it is dead already, which the next look finds
             self._line.sendall(self._settings.encode() + b"\n")
         self._line.setblocking(False)
-        logger.info("started", extra={"action": "serve.started", "child": self.role, "pid": self.process.pid})
 
     def retire(self) -> None:
         """Tell it to end, once; it is somebody else's turn. One that does not is killed."""

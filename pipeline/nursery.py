@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 
-from pipeline.child import FROZEN_SECONDS, POLL, Child, Process, program
+from pipeline.child import FROZEN_SECONDS, POLL, Child, Process, be_as_program, program
 from pipeline.loop import PULSE_SECONDS
 
 
@@ -36,8 +36,8 @@ class Nursery(Child):
         self._unfinished = b""
 
     def __enter__(self) -> Nursery:
-        """Begin it, while this process has no threads and no connections."""
-        self.start()
+        """Begin it, while this process has no threads and no connections; nothing is logged of a server yet."""
+        self._begin()
         self._launch = self._later
         return self
 
@@ -56,6 +56,7 @@ class Nursery(Child):
                 self._line.close()
             os.dup2(line.fileno(), 0)
             line.close()
+            be_as_program()
             sys.exit(self._run())
         return _Own(pid)
 
@@ -95,8 +96,8 @@ class Nursery(Child):
 
     def _orphan(self) -> None:
         for forked in self._forked.values():
-            forked.kill()
             forked.status = -signal.SIGKILL
+            _send(forked.pid, signal.SIGKILL)
         self._forked.clear()
 
     def _hears(self, said: bytes) -> None:
@@ -124,8 +125,7 @@ class Forked:
         return self.status
 
     def send_signal(self, sig: int, /) -> None:
-        """Nothing happens to one that has ended."""
-        if self.status is None:
+        if self.poll() is None:  # asked first: another process may have its number soon
             _send(self.pid, sig)
 
     def kill(self) -> None:

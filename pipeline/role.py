@@ -248,12 +248,12 @@ _RUNNERS: dict[str, Callable[[Config, Connection, Stop], None]] = {
 
 
 _NEEDS = {
-    "replication": ("pipeline.catchup.coordinator",),
+    "replication": ("concurrent.futures.thread", "pipeline.catchup.coordinator", "pipeline.replication.unsendable"),
     "shuffle": ("pipeline.shuffle.worker",),
-    "schedule": ("pipeline.schedule",),
-    "api": ("pipeline.api.app",),
+    "schedule": ("concurrent.futures.thread", "pipeline.schedule", "apscheduler.triggers.interval"),
+    "api": ("pipeline.api.app", "uvicorn.lifespan.on", "uvicorn.loops.asyncio", "uvicorn.protocols.http.h11_impl"),
 }
-"""What the runners import. What is imported before the fork is imported once, and its memory is shared."""
+"""What the runners import, and what libraries import late: before the fork it is imported once, into shared memory."""
 
 
 if __name__ == "__main__":
