@@ -175,19 +175,25 @@ def fork_on_request(load: Callable[[], None]) -> str | None:
     waker.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-    with woken, waker:
-        while True:
-            line.send(b"\n")
-            ready, _, _ = select.select([line, woken], [], [], PULSE_SECONDS)
-            if woken in ready:
-                woken.recv(1024)
-            if line in ready:
-                said, files, _, _ = socket.recv_fds(line, 1024, 1)
-                if not said:
-                    return None
-                if files and _forks(line, files[0]):
-                    return said.decode().strip()
-            _tell_ended(line)
+    with woken, waker, suppress(BrokenPipeError, ConnectionResetError):  # the supervisor is gone
+        return _forked_child(line, woken)
+    return None
+
+
+def _forked_child(line: socket.socket, woken: socket.socket) -> str | None:
+    """Fork whenever asked, and tell who has ended; what `fork_on_request` returns."""
+    while True:
+        line.send(b"\n")
+        ready, _, _ = select.select([line, woken], [], [], PULSE_SECONDS)
+        if woken in ready:
+            woken.recv(1024)
+        if line in ready:
+            said, files, _, _ = socket.recv_fds(line, 1024, 1)
+            if not said:
+                return None
+            if files and _forks(line, files[0]):
+                return said.decode().strip()
+        _tell_ended(line)
 
 
 def _forks(line: socket.socket, standard_input: int) -> bool:

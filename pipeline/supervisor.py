@@ -15,7 +15,7 @@ from pipeline.nursery import Nursery
 
 logger = logging.getLogger(__name__)
 
-_KILLED_SECONDS = 5.0
+_KILLED_SECONDS = 2.0
 """What was killed is gone at once; only who says so may be frozen."""
 
 
