@@ -49,13 +49,10 @@ class Nursery(Child):
             self.forget()
 
     def _fork_here(self, line: socket.socket) -> Process:
-        sys.stdout.flush()
-        sys.stderr.flush()
         if (pid := os.fork()) == 0:
             if self._line is not None:
                 self._line.close()
-            os.dup2(line.fileno(), 0)
-            line.close()
+            _take_as_standard_input(line.detach())
             be_as_program()
             sys.exit(self._run())
         return _Own(pid)
@@ -204,12 +201,18 @@ def _forks(line: socket.socket, standard_input: int) -> bool:
         for number in signal.SIGCHLD, signal.SIGTERM:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        line.detach()
-        os.dup2(standard_input, 0)
-    else:
-        line.sendall(b"forked %d\n" % pid)
+        line.detach()  # its number is the new one's
+        _take_as_standard_input(standard_input)
+        return True
     os.close(standard_input)
-    return pid == 0
+    line.sendall(b"forked %d\n" % pid)
+    return False
+
+
+def _take_as_standard_input(number: int) -> None:
+    os.dup2(number, 0)
+    if number != 0:  # as it is where the server was started with none
+        os.close(number)
 
 
 def _tell_ended(line: socket.socket) -> None:
