@@ -52,7 +52,7 @@ def read_settings() -> str:
 def live_with_parent() -> None:
     """Standard input is a socket to the parent: end this process when it ends, and let the parent hear from us.
 
-    A byte every PULSE_SECONDS says that this process is not frozen.
+    A byte now, and then every PULSE_SECONDS, says that this process is not frozen.
     """
     line = socket.socket(fileno=os.dup(0))
     line.settimeout(PULSE_SECONDS)
@@ -66,17 +66,16 @@ def live_with_parent() -> None:
 
 
 def _hears(line: socket.socket) -> bool:
-    """Whether the parent is still there, after a second at most."""
-    try:
-        return bool(line.recv(1024))
-    except TimeoutError:
-        pass
-    except OSError:
-        return False
+    """Let the parent hear from us, then say whether it is still there, after a second at most."""
     try:
         line.send(b".", socket.MSG_DONTWAIT)
     except BlockingIOError:  # a parent that is frozen itself does not read
         pass
     except OSError:
         return False
-    return True
+    try:
+        return bool(line.recv(1024))
+    except TimeoutError:
+        return True
+    except OSError:
+        return False

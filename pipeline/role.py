@@ -1,4 +1,4 @@
-"""A role's process: wait until the role is ours, run it, and say why it ended. Imports only what the role needs."""
+"""A role's process: wait until the role is ours, run it, and say why it ended; and the process that forks those."""
 
 from __future__ import annotations
 
@@ -8,38 +8,58 @@ import os
 import platform
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import psycopg
 from setproctitle import setproctitle
 
 from pipeline import config as settings
-from pipeline import db, logs
+from pipeline import db, logs, nursery
 from pipeline.catalog import roles, sources, stops
+from pipeline.child import RETRY
 from pipeline.config import Config
 from pipeline.db import Connection
 from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable, Unsendable
 from pipeline.events.log import EventsTable
 from pipeline.loop import Stop, live_with_parent, read_settings
-from pipeline.supervisor import RETRY
 
 if TYPE_CHECKING:
     from pipeline.shuffle.poison import Poison
 
 logger = logging.getLogger(__name__)
 
+_supervisor = 0
 STANDBY_SECONDS = 2.0
 """How often a standby tries to take a role over."""
 RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced, Unsendable)
 """Errors after which a role is started again; every other PipelineError stops the server with its plain line."""
 
 
-def main(argv: list[str]) -> int:
-    """`python -m pipeline.role ROLE`, settings as the first line of standard input; returns its exit status."""
-    role = argv[0]
+def nurse(chosen: Sequence[str]) -> int:
+    """Import what these roles need, and fork them when the supervisor asks; also `python -m pipeline.role ROLE …`."""
+    setproctitle("pipeline: nursery")
+    supervisor = os.getppid()
+    role = nursery.fork_on_request(partial(_load, chosen))
+    return run(role, supervisor) if role else 0
+
+
+def _load(chosen: Sequence[str]) -> None:
+    for role in chosen:
+        for module in _NEEDS[role]:
+            import_module(module)
+
+
+def run(role: str, supervisor: int) -> int:
+    """Be this role, with the settings that are the first line of standard input; returns the exit status.
+
+    `supervisor`: the pid by which this server is known.
+    """
+    global _supervisor
+    _supervisor = supervisor
     config = settings.from_json(read_settings())
     setproctitle(f"pipeline: {role}")
     logs.setup(config.log_level, config.log_format, role)
@@ -100,7 +120,7 @@ def _report(connection: Connection, role: str, state: roles.State, reason: str |
 
 def server_name() -> str:
     """This server among others: host and the supervisor's pid."""
-    return f"{platform.node()}:{os.getppid()}"
+    return f"{platform.node()}:{_supervisor}"
 
 
 def _run_replication(config: Config, connection: Connection, stop: Stop) -> None:
@@ -227,5 +247,14 @@ _RUNNERS: dict[str, Callable[[Config, Connection, Stop], None]] = {
 }
 
 
+_NEEDS = {
+    "replication": ("concurrent.futures.thread", "pipeline.catchup.coordinator", "pipeline.replication.unsendable"),
+    "shuffle": ("pipeline.shuffle.worker",),
+    "schedule": ("concurrent.futures.thread", "pipeline.schedule", "apscheduler.triggers.interval"),
+    "api": ("pipeline.api.app", "uvicorn.lifespan.on", "uvicorn.loops.asyncio", "uvicorn.protocols.http.h11_impl"),
+}
+"""What the runners import, and what libraries import late: before the fork it is imported once, into shared memory."""
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(nurse(sys.argv[1:]))

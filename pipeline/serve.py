@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import sys
+from functools import partial
 
 from setproctitle import setproctitle
 
@@ -16,6 +17,7 @@ from pipeline.config import Config
 from pipeline.errors import AddressInUse, PipelineError
 from pipeline.events.log import EventsTable
 from pipeline.leadership import Leadership
+from pipeline.nursery import Nursery
 from pipeline.replication import preparation
 from pipeline.shuffle import routes
 from pipeline.supervisor import Supervisor
@@ -33,12 +35,13 @@ def serve(config: Config, only: str | None = None) -> int:
     if "api" in chosen:
         certificates.context(config)
         _require_port(config)
-    with databases.resolved(config) as resolved:
+    # Before anything that a fork does not survive; it imports what the roles need while we migrate.
+    with Nursery(partial(_nurse, chosen), _nursery_command(chosen)) as nursery, databases.resolved(config) as resolved:
         boot(resolved)
         _say_hello(config, resolved, chosen)
         name = f"serve {only}" if only else "serve"
         with Leadership(resolved.database, name, lambda: _revive_embedded(config)) as leads:
-            return Supervisor(chosen, _command, resolved.to_json(), leads=leads, always=("api",)).run()
+            return Supervisor(chosen, nursery, resolved.to_json(), leads=leads, always=("api",)).run()
 
 
 def boot(config: Config) -> None:
@@ -53,8 +56,14 @@ def boot(config: Config) -> None:
         routes.prepare(pipeline, stored.id if stored else None, default, config.routes)
 
 
-def _command(role: str) -> list[str]:
-    return [sys.executable, "-m", "pipeline.role", role]
+def _nurse(chosen: tuple[str, ...]) -> int:
+    from pipeline import role
+
+    return role.nurse(chosen)
+
+
+def _nursery_command(chosen: tuple[str, ...]) -> list[str]:
+    return [sys.executable, "-m", "pipeline.role", *chosen]
 
 
 def _revive_embedded(config: Config) -> None:

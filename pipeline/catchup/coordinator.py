@@ -22,6 +22,7 @@ from pipeline.catchup import copying, helper, limits, orphans, standing, store
 from pipeline.catchup.crew import Crew
 from pipeline.catchup.lag import Lag
 from pipeline.catchup.plan import Part, split
+from pipeline.child import POLL
 from pipeline.config import Config
 from pipeline.db import Connection
 from pipeline.replication import preparation, sampling
@@ -30,7 +31,6 @@ from pipeline.replication.book import RelationBook
 from pipeline.replication.stream import ReplicationStream
 from pipeline.replication.worker import WATCH_SECONDS, ReplicationWorker
 from pipeline.staging.writer import Writer
-from pipeline.supervisor import POLL
 from pipeline.wal import lsn
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from pipeline.catchup.plan import Part
-from pipeline.supervisor import POLL, RETRY, Child
+from pipeline.child import POLL, RETRY, Child, program
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Crew:
         return sum(child.process is not None for child in self._children.values())
 
     def _child(self, worker: int) -> Child:
-        return Child(f"catch-up {worker}", self._command(worker), self._settings)
+        return Child(f"catch-up {worker}", program(self._command(worker)), self._settings)
 
     def _look_at(self, worker: int, child: Child) -> None:
         if child.process is None:

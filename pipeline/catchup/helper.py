@@ -19,6 +19,7 @@ from pipeline.catchup import copying, standing
 from pipeline.catchup.book import PartBook
 from pipeline.catchup.plan import Part
 from pipeline.catchup.worker import PartWorker
+from pipeline.child import RETRY
 from pipeline.config import Config
 from pipeline.db import Connection
 from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable
@@ -26,7 +27,6 @@ from pipeline.loop import Stop, live_with_parent, read_settings
 from pipeline.replication import slot as slots
 from pipeline.replication.stream import ReplicationStream
 from pipeline.staging.writer import Writer, connect_writer
-from pipeline.supervisor import RETRY
 
 logger = logging.getLogger(__name__)
 

@@ -50,9 +50,10 @@ class PipelineServer:
 
     def role(self, name: str) -> int:
         """The pid of a role's process."""
-        for pid in processes.children(self.process.pid):
-            if processes.title(pid) == f"pipeline: {name}":
-                return pid
+        for nursery in processes.children(self.process.pid):
+            for pid in processes.children(nursery):
+                if processes.title(pid) == f"pipeline: {name}":
+                    return pid
         raise BenchmarkFailed(f"no process of role {name}: {self.log_tail()}")
 
     def require_steady(self) -> None:

@@ -1,0 +1,132 @@
+"""The process that forks the roles: what it has imported is not imported again, and its own end costs nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.fixtures.server import Serving, alive, status_field
+from tests.fixtures.waiting import eventually
+
+ROLES = {"replication", "shuffle", "schedule", "api"}
+
+
+@pytest.fixture
+def source(source_dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(source_dsn, autocommit=True) as connection:
+        connection.execute("create table t (id int primary key)")
+        yield connection
+
+
+@pytest.fixture
+def log(database_dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(database_dsn, autocommit=True) as connection:
+        yield connection
+
+
+def arrive(source: psycopg.Connection, log: psycopg.Connection, *numbers: int) -> None:
+    for number in numbers:
+        source.execute("insert into t values (%s)", [number])
+
+    def once_in_order() -> None:
+        rows = log.execute("select (record ->> 'id')::int from public.sequin_events order by seq").fetchall()
+        assert [row[0] for row in rows] == list(range(1, numbers[-1] + 1))
+
+    eventually(once_in_order)
+
+
+def one_holder_each(server: Serving, log: psycopg.Connection) -> None:
+    """Who says that it holds a role, and who has a session for it, is the one process that the server has for it."""
+    now = server.children()
+    sessions = log.execute(
+        "select application_name, count(*) from pg_stat_activity join pg_locks using (pid)"
+        " where locktype = 'advisory' and granted and application_name = any (%s) group by 1",
+        [[f"pipeline {role}" for role in ROLES]],
+    ).fetchall()
+    assert all(count == 1 for _, count in sessions), sessions
+    rows = log.execute("select role, pid from pipeline.roles where state = 'running' and role <> 'serve'").fetchall()
+    assert dict(rows) == {role: now[role] for role in ROLES - {"api"}}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+def test_roles_end_with_their_nursery_and_the_next_forks_them_again(
+    number: int, source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
+):
+    server = serve()
+    arrive(source, log, 1, 2)
+    first = server.children()
+    assert set(first) == ROLES | {"nursery"}
+    os.kill(first["nursery"], number)
+    arrive(source, log, 3, 4)
+    eventually(lambda: not any(alive(pid) for pid in first.values()))
+    eventually(lambda: set(server.children()) == ROLES | {"nursery"})
+    server.wait_ready()
+    arrive(source, log, 5, 6)
+    eventually(lambda: one_holder_each(server, log))
+    assert "nursery was killed by signal 9; starts again" in server.log()
+    assert server.stop() == 0
+
+
+def test_a_role_comes_back_as_a_fork_of_the_nursery(
+    source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
+):
+    server = serve()
+    arrive(source, log, 1)
+    first = server.children()
+    os.kill(first["replication"], signal.SIGKILL)
+    arrive(source, log, 2)
+    again = server.child_pid("replication")
+    assert again != first["replication"]
+    assert status_field(again, "PPid") == str(first["nursery"])
+    assert mapped(again) == mapped(first["nursery"]), "the same libraries at the same addresses"
+    assert "replication was killed by signal 9; starts again" in server.log()
+    assert server.children() == {**first, "replication": again}
+
+
+def mapped(pid: int) -> set[str]:
+    """Where this process has Python and the driver: a program that is started has them elsewhere each time."""
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return {line.split()[0] for line in lines if re.search(r"/(python3|psycopg_binary|pydantic_core)[^ ]*$", line)}
+
+
+@pytest.mark.parametrize("role", sorted(ROLES))
+def test_what_forks_has_one_thread_and_no_connections(role: str, serve: Callable[..., Serving]):
+    server = serve(arguments=("serve", "--only", role), wait=False)
+    eventually(lambda: role in server.children())
+    nursery = server.children()["nursery"]
+    assert status_field(nursery, "Threads") == "1"
+    sockets = [name for name in opened(nursery) if name.startswith("socket:")]
+    assert len(sockets) == 3, "its line, and the pair that wakes it"
+    assert server.stop() == 0
+    assert not alive(nursery)
+
+
+def opened(pid: int) -> list[str]:
+    folder = Path(f"/proc/{pid}/fd")
+    return [os.readlink(folder / name) for name in os.listdir(folder)]
+
+
+def test_nothing_is_left_of_a_server_that_is_killed(serve: Callable[..., Serving]):
+    server = serve()
+    pids = server.children()
+    server.kill()
+    assert not any(alive(pid) for pid in pids.values())
+    assert "Traceback" not in server.log()
+
+
+def test_a_stop_of_the_whole_process_group_drains(serve: Callable[..., Serving]):
+    """As of Ctrl-C in a terminal, and of a service manager that tells every process."""
+    for number in signal.SIGINT, signal.SIGTERM:
+        server = serve()
+        pids = server.children()
+        os.killpg(server.process.pid, number)
+        assert server.process.wait(40) == 0
+        assert not any(alive(pid) for pid in pids.values())
+        assert "killed" not in server.log()
+        assert "Traceback" not in server.log()
