@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _supervisor = 0
+"""By its pid this server is known; a role's parent is the nursery."""
 STANDBY_SECONDS = 2.0
 """How often a standby tries to take a role over."""
 RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced, Unsendable)
@@ -60,8 +61,8 @@ def run(role: str, supervisor: int) -> int:
     """
     global _supervisor
     _supervisor = supervisor
-    config = settings.from_json(read_settings())
     setproctitle(f"pipeline: {role}")
+    config = settings.from_json(read_settings())
     logs.setup(config.log_level, config.log_format, role)
     stop = Stop(ignore_interrupt=True)
     live_with_parent()
