@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
 import threading
 from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
+P = ParamSpec("P")
+T = TypeVar("T")
+LEAVE_SECONDS = 5.0
+"""So long is a thread waited for whose answer nobody wants any more."""
 PULSE_SECONDS = 1.0
 """How often a child process lets its parent hear from it."""
 
@@ -39,6 +45,21 @@ class Stop:
         self._event.set()
         for callback in self._callbacks:
             callback()
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """As asyncio.to_thread, but when it is cancelled the thread comes to its end first.
+
+    Its connections are closed then, or used by somebody else, who must not find them inside of a transaction of its.
+    """
+    call = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        done, _ = await asyncio.wait({call}, timeout=LEAVE_SECONDS)
+        for ended in done:
+            ended.exception()  # or asyncio says that nobody has asked for it
+        raise
 
 
 def read_settings() -> str:

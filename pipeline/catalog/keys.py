@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.catalog.relations import TableForm
 from pipeline.wal.messages import Relation
 
-FULL = "f"
+DEFAULT, FULL = "d", "f"
 
 
 def key_columns(
@@ -30,7 +30,7 @@ def key_columns(
     later = facts.get("primary_later", False)
     if relation.replica_identity != FULL:
         key = [column.name for column in relation.columns if column.key]
-    elif past and past.replica_identity == FULL and (moved or later) and set(names).issuperset(past_key):
+    elif _knows(past, moved=moved, later=later) and set(names).issuperset(past_key):
         key = past_key
     elif later:
         return ()
@@ -46,6 +46,13 @@ def key_columns(
     else:
         order = [*past_key, *(name for name in names if name not in past_key)]
     return tuple(sorted(key, key=order.index))
+
+
+def _knows(past: TableForm | None, *, moved: bool, later: bool) -> bool:
+    """Whether the form before says more of the primary key than the catalog, whose own may be of `later`."""
+    if past is None:
+        return False
+    return (past.replica_identity == FULL and (moved or later)) or (past.replica_identity == DEFAULT and later)
 
 
 def _renamed(past: TableForm, names: Sequence[str], attnums: Sequence[int | None]) -> list[str]:

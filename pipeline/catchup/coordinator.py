@@ -25,6 +25,7 @@ from pipeline.catchup.plan import Part, split
 from pipeline.child import POLL
 from pipeline.config import Config
 from pipeline.db import Connection
+from pipeline.loop import in_thread
 from pipeline.replication import preparation, sampling
 from pipeline.replication import slot as slots
 from pipeline.replication.book import RelationBook
@@ -81,7 +82,7 @@ class Coordinator:
         """`start`: from where the slot is to send at first, 0 when that is its own business; `running` is called when
         it does.
         """
-        await asyncio.to_thread(orphans.remove, self._source, self._stored.slot)
+        await in_thread(orphans.remove, self._source, self._stored.slot)
         self._parts = standing.read(self._pipeline, self._stored.id)
         try:
             await _first_of(self._go_on(start, running), self._look_after())
@@ -103,7 +104,7 @@ class Coordinator:
     async def _stream(self, writer: Writer, start: int, running: Callable[[], None]) -> None:
         """Up to the first part, or without an end."""
         until = self._parts[0].until_lsn if self._parts else None
-        await asyncio.to_thread(self._free_slot, writer)
+        await in_thread(self._free_slot, writer)
         stream = ReplicationStream(self._config.source, self._stored.id)
         try:
             stream.start(self._stored.slot, start, self._publications)
@@ -146,7 +147,7 @@ class Coordinator:
             extra={"action": "catchup.absorbed", "part": part.worker, "position": lsn.show(other.position)},
         )
         commit_lsn, position = max(writer.commit_lsn, other.commit_lsn), max(writer.position, other.position)
-        await asyncio.to_thread(copying.follow, self._source, self._stored.slot, commit_lsn, position)
+        await in_thread(copying.follow, self._source, self._stored.slot, commit_lsn, position)
         if last:
             logger.info("caught up: one slot reads all again", extra={"action": "catchup.done"})
 
@@ -154,7 +155,7 @@ class Coordinator:
         """A while, for the helper at the part that comes next: all that is missing is a look at what is published."""
         until = time.monotonic() + WATCH_SECONDS
         check = partial(preparation.require_still_published, self._source, self._pipeline, self._stored.id)
-        await asyncio.to_thread(check)
+        await in_thread(check)
         while not self._stopping and time.monotonic() < until and self._crew.at_work(part.worker):
             if any(now.complete for now in self._parts if now.worker == part.worker):
                 return
@@ -180,12 +181,12 @@ class Coordinator:
         worker, writer = self._worker, self._writer
         if worker is None or writer is None or not worker.resumed or self._parts or self._stopping:
             return
-        behind = await asyncio.to_thread(self._lag.behind, worker.begun)
+        behind = await in_thread(self._lag.behind, worker.begun)
         if behind is None:
             return
         async with self._plan:
             connection = await self._connect()
-            allowed = await asyncio.to_thread(self._lag.slots, connection, worker.begun)
+            allowed = await in_thread(self._lag.slots, connection, worker.begun)
             if worker is self._worker and not self._stopping:
                 await self._begin(worker, writer, split(worker.begun, behind[0], allowed))
 
@@ -198,14 +199,14 @@ class Coordinator:
         self._told.clear()
         self._lag.most_helpers = len(parts) - 1
         connection = await self._connect()
-        await asyncio.to_thread(store.add, connection, self._stored.id, writer.generation, parts[1:])
+        await in_thread(store.add, connection, self._stored.id, writer.generation, parts[1:])
         bounds = [lsn.show(part.from_lsn) for part in parts]
         logger.info("behind: %s slots read at once", len(parts), extra={"action": "catchup.planned", "bounds": bounds})
 
     async def _connect(self) -> Connection:
         if self._planned is None:
             connect = partial(db.connect, self._config.database, "pipeline database", name="pipeline catch-up")
-            self._planned = await asyncio.to_thread(connect)
+            self._planned = await in_thread(connect)
         return self._planned
 
     async def _read_plan(self) -> None:
@@ -213,7 +214,7 @@ class Coordinator:
             if not self._parts:
                 return
             connection = await self._connect()
-            self._parts = await asyncio.to_thread(standing.read, connection, self._stored.id)
+            self._parts = await in_thread(standing.read, connection, self._stored.id)
             if not self._parts:
                 connection.close()
                 self._planned = None

@@ -23,7 +23,7 @@ from pipeline.child import RETRY
 from pipeline.config import Config
 from pipeline.db import Connection
 from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable
-from pipeline.loop import Stop, live_with_parent, read_settings
+from pipeline.loop import Stop, in_thread, live_with_parent, read_settings
 from pipeline.replication import slot as slots
 from pipeline.replication.stream import ReplicationStream
 from pipeline.staging.writer import Writer, connect_writer
@@ -98,7 +98,7 @@ async def _copy_and_stage(
     """From the last transaction that is staged, which comes again so that it can be compared."""
     name = slots.part_name(stored.slot, part.worker)
     copying.remove_leftover(source, name)
-    copied = await asyncio.to_thread(copying.copy, stream, stored.slot, name, writer.commit_lsn or writer.position)
+    copied = await in_thread(copying.copy, stream, stored.slot, name, writer.commit_lsn or writer.position)
     if stop:
         return
     stream.start(name, copied.begins_at, publications)

@@ -7,6 +7,7 @@ import logging
 
 from pipeline.catchup.book import PartBook
 from pipeline.errors import Unavailable
+from pipeline.loop import in_thread
 from pipeline.replication.stream import ReplicationStream
 from pipeline.replication.worker import WATCH_SECONDS, ReplicationWorker
 from pipeline.staging.writer import Writer
@@ -54,7 +55,7 @@ class PartWorker(ReplicationWorker):
     async def _admit(self, message: Message) -> bool:
         assert isinstance(message, Relation | LogicalMessage)  # noqa: S101  _must_ask
         async with self._asking:
-            staged = await asyncio.to_thread(self._part_book.admit, message, self._tagger.xid, self._catalog_xmin)
+            staged = await in_thread(self._part_book.admit, message, self._tagger.xid, self._catalog_xmin)
         if staged is None:
             return False
         if isinstance(message, Relation):
@@ -83,8 +84,8 @@ class PartWorker(ReplicationWorker):
 
     async def _look_whether_reached(self) -> None:
         async with self._asking:
-            if not self._reached and await asyncio.to_thread(self._part_book.is_reached):
-                self._part_book = await asyncio.to_thread(self._part_book.again, self._admitted)
+            if not self._reached and await in_thread(self._part_book.is_reached):
+                self._part_book = await in_thread(self._part_book.again, self._admitted)
                 self._book = self._part_book
                 self._reached, self._waiting = True, False
                 logger.info("reached", extra={"action": "catchup.reached"})
@@ -103,6 +104,6 @@ class PartWorker(ReplicationWorker):
 
     async def _require_unchanged(self) -> None:
         async with self._asking:
-            changed = await asyncio.to_thread(self._part_book.changed, self._admitted, self._catalog_xmin)
+            changed = await in_thread(self._part_book.changed, self._admitted, self._catalog_xmin)
         if changed:  # from here on each of them is asked about again
             raise Unavailable("a table was altered while its changes were read ahead; the part is begun again")

@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 
 from pipeline.errors import Unsendable
+from pipeline.loop import in_thread
 from pipeline.replication.book import RelationBook
 from pipeline.replication.feedback import Feedback
 from pipeline.replication.resume import Replay
@@ -146,7 +147,7 @@ class ReplicationWorker:
 
     async def _resume(self) -> list[bytes]:
         """Pass over what the slot sends again; returns the first messages that are new."""
-        replay = await asyncio.to_thread(self._book.replay, self._stream.asked_for)
+        replay = await in_thread(self._book.replay, self._stream.asked_for)
         rest: list[bytes] = []
         while not replay.over and not self._stopping.is_set():
             rest = replay.pass_over(await self._stream.read())
@@ -178,12 +179,12 @@ class ReplicationWorker:
             since = since or self._tagger.next_place
             changed = self._tagger.last_change(message.oid)
             async with self._asking:
-                learned = await asyncio.to_thread(self._book.describe, message, since, xid, changed)
+                learned = await in_thread(self._book.describe, message, since, xid, changed)
             self._tagger.learn(message, learned)
             return
         if isinstance(message, LogicalMessage) and not self._tagger.knows_prefix(message):
             async with self._asking:
-                learned = await asyncio.to_thread(self._book.describe, message, self._tagger.next_place)
+                learned = await in_thread(self._book.describe, message, self._tagger.next_place)
             self._tagger.learn(message.prefix, learned)
         self._tagger.feed(message)
 
@@ -295,8 +296,8 @@ class ReplicationWorker:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             async with self._asking:
-                await asyncio.to_thread(self._book.require_still_published)
-                await asyncio.to_thread(self._book.look, self._tagger.last_change)
+                await in_thread(self._book.require_still_published)
+                await in_thread(self._book.look, self._tagger.last_change)
                 await self._rename()
 
     async def _rename(self) -> None:
@@ -305,7 +306,7 @@ class ReplicationWorker:
             place = self._tagger.next_place
             if not self._tagger.in_transaction and self._idle_position > place[0]:
                 place = self._idle_position, 0
-            for oid, learned in (await asyncio.to_thread(self._book.rename, place)).items():
+            for oid, learned in (await in_thread(self._book.rename, place)).items():
                 self._tagger.rename(oid, learned)
 
 

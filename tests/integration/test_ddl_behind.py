@@ -18,6 +18,8 @@ BEFORE = (
     "create table full_key (a int primary key, b int not null)",
     "alter table full_key replica identity full",
     "insert into full_key values (1, 2)",
+    "create table full_later (a int primary key, b int not null)",
+    "insert into full_later values (1, 2)",
     "create table parted (id int primary key, a text) partition by range (id)",
     "create table parted_1 partition of parted for values from (0) to (10)",
     "create table parted_2 partition of parted for values from (10) to (20)",
@@ -55,6 +57,10 @@ AWAY = (
     "alter table full_key drop constraint full_key_pkey; alter table full_key rename a to c;"
     "alter table full_key add primary key (b)",
     "insert into full_key values (5, 6)",
+    "alter table full_later replica identity full",
+    "insert into full_later values (3, 4)",
+    "alter table full_later drop constraint full_later_pkey; alter table full_later add primary key (b)",
+    "insert into full_later values (5, 6)",
     "insert into parted values (2, 'x'), (12, 'x'), (22, 'x')",
     "alter table parted detach partition parted_2",
     "insert into parted_2 values (13, 'y')",
@@ -135,6 +141,10 @@ def test_a_table_that_is_gone(behind: Altering) -> None:
 
 def test_another_primary_key_of_a_table_with_full_identity(behind: Altering) -> None:
     assert pairs(behind, "full_key") == [("1", {"a": 1, "b": 2}), ("3", {"a": 3, "b": 4}), ("6", {"c": 5, "b": 6})]
+
+
+def test_another_primary_key_after_full_identity(behind: Altering) -> None:
+    assert [event.pk for event in behind.events("full_later")] == ["1", "3", "6"]
 
 
 def test_a_key_whose_columns_have_swapped_their_names(behind: Altering) -> None:

@@ -107,7 +107,8 @@ def read(source: psycopg.Connection) -> Seen:
             if form["identity"] == "f" and any(
                 number < until for order, until in keys[form["oid"]].items() if list(order) != form["key"]
             ):
-                also[form["table"]] = keys_by(keys[form["oid"]], form, action, old, new, other=True)
+                known = {*keys[form["oid"]], ()}
+                also[form["table"]] = keys_by(known, form, action, old, new, other=True)
             seen.changes[xid].append(wanted._replace(also=also, row=row_of(form, old, era)))
             seen.kinds.update(_kinds(action, form))
         else:

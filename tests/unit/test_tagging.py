@@ -75,6 +75,22 @@ def test_an_open_transaction_moves_no_position() -> None:
     assert not made.has_whole
 
 
+def test_the_end_of_what_was_taken_in_part_is_no_idle_batch() -> None:
+    made = tagger()
+    made.feed(Begin(100, 0, 7))
+    made.feed(Insert(OID, (b"1", b"a")))
+    first = made.take()
+    assert first is not None and (first.open_lsn, first.is_idle, first.ends_staged) == (100, False, False)
+    made.feed(Commit(100, 110, 5))
+    made.feed(Begin(120, 0, 8))
+    end = made.take()
+    assert end is not None and (end.rows, end.commit_lsn, end.position) == ([], 100, 110)
+    assert (end.is_idle, end.ends_staged, end.open_lsn) == (False, True, 120)
+    made.feed(Commit(120, 130, 6))
+    empty = made.take()
+    assert empty is not None and (empty.rows, empty.position, empty.is_idle) == ([], 130, True)
+
+
 def test_annotations_hold_until_cleared_or_committed() -> None:
     made = tagger()
     made.feed(Begin(100, 7, 42))
