@@ -19,7 +19,8 @@ from tests.torture.plan import Change
 WITNESS = """
     create table private.witness (n bigserial, xid bigint, action text, form jsonb, old text, new text);
     create index on private.witness (xid);
-    create table private.notes (n bigint default nextval('private.witness_n_seq'), form jsonb);
+    create table private.notes (n bigint default nextval('private.witness_n_seq'), form jsonb,
+        xid bigint default pg_current_xact_id()::text::bigint & 4294967295);
     -- A table as it is now: its names, columns and key, and which actions of it are published.
     create function private.form_of(relation oid) returns jsonb language sql stable as $$
         with me as (
@@ -104,10 +105,8 @@ def read(source: psycopg.Connection) -> Seen:
         elif form["told"][action]:
             wanted = change(action, form, old, new)
             also = {name: keys_by(orders, form, action, old, new) for name, orders in other(form).items()}
-            if form["identity"] == "f" and any(
-                number < until for order, until in keys[form["oid"]].items() if list(order) != form["key"]
-            ):
-                known = {*keys[form["oid"]], ()}
+            if form["identity"] == "f" and any(number < at or xid < by for at, by, _ in keys[form["oid"]][1:]):
+                known = {order for _, _, order in keys[form["oid"]]} | {()}
                 also[form["table"]] = keys_by(known, form, action, old, new, other=True)
             seen.changes[xid].append(wanted._replace(also=also, row=row_of(form, old, era)))
             seen.kinds.update(_kinds(action, form))
@@ -148,18 +147,19 @@ def _other_names(source: psycopg.Connection) -> Callable[[dict[str, Any]], dict[
     return other
 
 
-def _keys_beside_full(source: psycopg.Connection) -> dict[int, dict[Order, int]]:
-    """Primary keys that tables had, and until when: empty where there was none.
+def _keys_beside_full(source: psycopg.Connection) -> dict[int, list[tuple[int, int, Order]]]:
+    """Which primary key each table had, and from when on, by what transaction.
 
-    Logical decoding sends none beside that identity, and the catalog has only the last one. Where it changes twice, or
-    is dropped, while the worker is behind, nothing tells of those between; a change before has one of the others then.
+    Logical decoding sends none beside full identity, and the catalog has only the last one. Where it changes while the
+    worker is behind, or in a transaction that began later than one that uses it, nothing tells which it was.
     """
-    found: dict[int, dict[Order, int]] = defaultdict(dict)
+    found: dict[int, list[tuple[int, int, Order]]] = defaultdict(list)
     query = """
-        select (form ->> 'oid')::bigint, form -> 'key', max(n) from private.notes
-        where form ->> 'identity' in ('d', 'f') group by 1, 2"""
-    for oid, key, until in source.execute(query):
-        found[oid][tuple(key)] = until
+        select (form ->> 'oid')::bigint, form -> 'key', n, xid from private.notes
+        where form ->> 'identity' in ('d', 'f') order by n"""
+    for oid, key, number, xid in source.execute(query):
+        if not found[oid] or found[oid][-1][2] != tuple(key):
+            found[oid].append((number, xid, tuple(key)))
     return found
 
 

@@ -78,7 +78,7 @@ def test_an_open_transaction_moves_no_position() -> None:
 def test_the_end_of_what_was_taken_in_part_is_no_idle_batch() -> None:
     made = tagger()
     made.feed(Begin(100, 0, 7))
-    made.feed(Insert(OID, (b"1", b"a")))
+    made.feed(Insert(OID, [b"1", b"a"]))
     first = made.take()
     assert first is not None and (first.open_lsn, first.is_idle, first.ends_staged) == (100, False, False)
     made.feed(Commit(100, 110, 5))
