@@ -20,6 +20,8 @@ from pipeline.errors import PipelineError, Unavailable
 Connection = psycopg.Connection[TupleRow]
 CONNECT_TIMEOUT = 10
 """Seconds to wait for a connection to be accepted."""
+GONE = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
+"""What a driver raises when a connection is no more."""
 _REMEDIES = (
     (r"could not translate host name|failed to resolve host", "correct the host in {setting}"),
     (r"Connection refused|No such file or directory|timeout|timed out|No route", "start it, or correct {setting}"),

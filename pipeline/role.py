@@ -174,7 +174,7 @@ async def _replicate(config: Config, connection: Connection, stop: Stop) -> None
         except Unsendable as error:
             unsendable.record(connection, prepared.source, error)
             raise
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except db.GONE as error:
             where, what = (config.source, "source") if source.broken else (config.database, "pipeline database")
             raise db.unavailable(where, what, error) from error
         finally:

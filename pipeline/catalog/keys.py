@@ -27,18 +27,10 @@ def key_columns(
     """
     names = [column.name for column in relation.columns]
     past_key = _renamed(past, names, attnums) if past else []
-    later = facts.get("primary_later", False)
     if relation.replica_identity != FULL:
         key = [column.name for column in relation.columns if column.key]
-    elif _knows(past, moved=moved, later=later) and set(names).issuperset(past_key):
-        key = past_key
-    elif later:
-        return ()
     else:
-        primary = facts.get("primary_key") or []
-        key = [name for name, attnum in zip(names, attnums, strict=True) if attnum in primary]
-        if len(key) < len(primary):  # a column of it is not published
-            return ()
+        key = _primary(facts, past, names, attnums, past_key, moved=moved)
     if root_oid == relation.oid:
         order = names
     elif root_oid == facts.get("table_oid"):
@@ -48,11 +40,25 @@ def key_columns(
     return tuple(sorted(key, key=order.index))
 
 
-def _knows(past: TableForm | None, *, moved: bool, later: bool) -> bool:
-    """Whether the form before says more of the primary key than the catalog, whose own may be of `later`."""
-    if past is None:
-        return False
-    return (past.replica_identity == FULL and (moved or later)) or (past.replica_identity == DEFAULT and later)
+def _primary(
+    facts: Mapping[str, Any],
+    past: TableForm | None,
+    names: Sequence[str],
+    attnums: Sequence[int | None],
+    past_key: list[str],
+    *,
+    moved: bool,
+) -> list[str]:
+    """What is beside FULL: the catalog's, if it was there for the change; else that of the form before."""
+    kept = past is not None and set(names).issuperset(past_key)
+    if facts.get("primary_later", False):
+        return past_key if kept and past and past.replica_identity in (DEFAULT, FULL) else []
+    primary = facts.get("primary_key") or []
+    found = [name for name, attnum in zip(names, attnums, strict=True) if attnum in primary]
+    if primary and len(found) == len(primary):
+        return found
+    # It was dropped since, or a column of it is not published.
+    return past_key if moved and kept and past and past.replica_identity == FULL else []
 
 
 def _renamed(past: TableForm, names: Sequence[str], attnums: Sequence[int | None]) -> list[str]:

@@ -16,7 +16,6 @@ from functools import partial
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
-from pipeline import db
 from pipeline.catalog.sources import Source
 from pipeline.catchup import copying, helper, limits, orphans, standing, store
 from pipeline.catchup.crew import Crew
@@ -205,8 +204,7 @@ class Coordinator:
 
     async def _connect(self) -> Connection:
         if self._planned is None:
-            connect = partial(db.connect, self._config.database, "pipeline database", name="pipeline catch-up")
-            self._planned = await in_thread(connect)
+            self._planned = await in_thread(store.connect, self._config.database, "pipeline catch-up")
         return self._planned
 
     async def _read_plan(self) -> None:

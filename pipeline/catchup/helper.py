@@ -8,14 +8,13 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-import psycopg
 from setproctitle import setproctitle
 
 from pipeline import config as settings
 from pipeline import db, logs
 from pipeline.catalog import sources
 from pipeline.catalog.sources import Source
-from pipeline.catchup import copying, standing
+from pipeline.catchup import copying, standing, store
 from pipeline.catchup.book import PartBook
 from pipeline.catchup.plan import Part
 from pipeline.catchup.worker import PartWorker
@@ -62,7 +61,7 @@ async def _stage(config: Config, worker: int, publications: Sequence[str], stop:
     name = f"pipeline catch-up {worker}"
     with (
         db.connect(config.source, "source", name=name) as source,
-        db.connect(config.database, "pipeline database", name=name) as pipeline,
+        store.connect(config.database, name) as pipeline,
     ):
         stored = sources.find(pipeline, config.source_id)
         part = _part(pipeline, stored, worker)
@@ -73,7 +72,7 @@ async def _stage(config: Config, worker: int, publications: Sequence[str], stop:
             async with await connect_writer(config.database) as staging:
                 writer = await Writer.claim(staging, stored.id, worker)
                 await _copy_and_stage(stream, writer, source, pipeline, stored, part, publications, stop)
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except db.GONE as error:
             where, what = (config.source, "source") if source.broken else (config.database, "pipeline database")
             raise db.unavailable(where, what, error) from error
         finally:

@@ -9,10 +9,24 @@ from itertools import pairwise
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
+from pipeline import db
 from pipeline.catchup.plan import Part
 from pipeline.db import Connection, sql
 from pipeline.errors import Fenced
 from pipeline.staging.writer import Writer
+
+IDLE_SECONDS = 15
+"""A transaction in which nothing is said for so long is its worker's no more: the process is frozen, or cut off."""
+
+
+def connect(dsn: str, name: str) -> Connection:
+    """A connection of a catch-up to the pipeline database: nobody waits for ever for what it has locked.
+
+    Raises Unavailable.
+    """
+    connection = db.connect(dsn, "pipeline database", name=name)
+    connection.execute(f"set idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'".encode())
+    return connection
 
 
 def add(connection: Connection, source_id: uuid.UUID, generation: int, parts: Sequence[Part]) -> None:

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from pipeline import db
+from pipeline.catalog import relations
 from pipeline.catchup import standing, store
 from pipeline.catchup.plan import Part, split
 from pipeline.db import Connection
@@ -98,3 +99,15 @@ def test_the_anchor_may_have_staged_beyond_its_end(connection: Connection) -> No
     anchor, rest = standing.read(connection, SOURCE)
     assert (anchor.worker, anchor.from_lsn, anchor.until_lsn, anchor.complete) == (0, 200, 200, True)
     assert (rest.reached, rest.complete) == (True, False)
+
+
+def test_a_frozen_helper_holds_no_lock_for_long(
+    connection: Connection, database_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "IDLE_SECONDS", 1)
+    frozen = store.connect(database_dsn, "pipeline catch-up 1")
+    with pytest.raises(db.GONE, match="idle-in-transaction timeout"), frozen.transaction():
+        assert relations.find(frozen, SOURCE, 0, (1, "")) is None
+        with connection.transaction():
+            assert relations.find(connection, SOURCE, 0, (1, "")) is None
+        frozen.execute("select 1")
