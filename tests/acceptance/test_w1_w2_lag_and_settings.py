@@ -25,8 +25,8 @@ WRITE = "select count(pg_logical_emit_message(false, 'elsewhere', repeat('x', 10
 
 
 @pytest.fixture
-def stage(quiet_cluster: Cluster, tmp_path: Path) -> Iterator[CatchingUp]:
-    with catching_up(quiet_cluster, tmp_path) as made:
+def stage(quiet_cluster: Cluster, cluster: Cluster, tmp_path: Path) -> Iterator[CatchingUp]:
+    with catching_up(quiet_cluster, cluster, tmp_path) as made:
         yield made
 
 

@@ -45,9 +45,9 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(quiet_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def story(quiet_cluster: Cluster, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """A server that fell behind three times and caught up each time."""
-    with catching_up(quiet_cluster, tmp_path_factory.mktemp("serve")) as stage:
+    with catching_up(quiet_cluster, cluster, tmp_path_factory.mktemp("serve")) as stage:
         server = stage.serve()
         server.wait_ready()
         stage.streams()
@@ -133,8 +133,8 @@ def test_status_and_verify_follow_the_parts(story: Story) -> None:
 
 
 @pytest.fixture
-def stage(quiet_cluster: Cluster, tmp_path: Path) -> Iterator[CatchingUp]:
-    with catching_up(quiet_cluster, tmp_path) as made:
+def stage(quiet_cluster: Cluster, cluster: Cluster, tmp_path: Path) -> Iterator[CatchingUp]:
+    with catching_up(quiet_cluster, cluster, tmp_path) as made:
         yield made
 
 

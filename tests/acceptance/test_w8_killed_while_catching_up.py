@@ -22,8 +22,8 @@ LONGEST = 4.0
 
 
 @pytest.fixture
-def stage(quiet_cluster: Cluster, tmp_path: Path) -> Iterator[CatchingUp]:
-    with catching_up(quiet_cluster, tmp_path) as made:
+def stage(quiet_cluster: Cluster, cluster: Cluster, tmp_path: Path) -> Iterator[CatchingUp]:
+    with catching_up(quiet_cluster, cluster, tmp_path) as made:
         yield made
 
 

@@ -1,4 +1,4 @@
-"""Two of the moments at which `make torture` kills an exporter."""
+"""One of the moments at which `make torture` kills an exporter."""
 
 from __future__ import annotations
 
@@ -12,5 +12,4 @@ from tests.torture import export_kills
 def test_an_exporter_that_is_killed_leaves_each_event_once(cluster: Cluster) -> None:
     with export_kills.log_on(cluster) as log:
         export_kills.kill_at(log, "between the last move and the ledger's commit")
-        export_kills.kill_somewhere(log, 2.0)
         export_kills.require_equal(log)
