@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.replication.slot import part_name
 from tests.fixtures.catching_up import BEHIND, CatchingUp, catching_up
-from tests.fixtures.postgres import Cluster, unique
+from tests.fixtures.postgres import Cluster, temporary_server, unique
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
@@ -133,8 +133,9 @@ def test_status_and_verify_follow_the_parts(story: Story) -> None:
 
 
 @pytest.fixture
-def stage(quiet_cluster: Cluster, cluster: Cluster, tmp_path: Path) -> Iterator[CatchingUp]:
-    with catching_up(quiet_cluster, cluster, tmp_path) as made:
+def stage(cluster: Cluster, tmp_path: Path) -> Iterator[CatchingUp]:
+    """On a server of its own: what is written here would put the story's server behind."""
+    with temporary_server(18) as own, catching_up(own, cluster, tmp_path) as made:
         yield made
 
 

@@ -11,7 +11,7 @@ from pipeline.catchup import store
 from pipeline.catchup.plan import split
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.replicating import Replicating
-from tests.fixtures.two_logs import CatchingUp, catching_up
+from tests.fixtures.two_logs import BEHIND, CatchingUp, catching_up
 from tests.fixtures.waiting import eventually
 
 
@@ -26,7 +26,7 @@ def actions(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_backlog_is_staged_in_parts_and_gives_the_same_log(stage: CatchingUp, caplog: pytest.LogCaptureFixture):
-    stage.backlog()
+    stage.backlog(megabytes=BEHIND)
     with caplog.at_level("INFO"):
         stage.drain(stage.many)
     seen = actions(caplog)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import alive, processes, status_field, title
-from tests.fixtures.two_logs import PATIENCE, CatchingUp, catching_up, role
+from tests.fixtures.two_logs import BEHIND, PATIENCE, CatchingUp, catching_up, role
 from tests.fixtures.waiting import eventually
 
 
@@ -41,7 +41,7 @@ def kill(pid: int) -> None:
 
 
 def test_a_helper_that_is_killed_and_a_role_that_is_killed_with_all_its_helpers(stage: CatchingUp):
-    stage.backlog(400)
+    stage.backlog(400, BEHIND)
     end = stage.end()
     with role(stage.many) as first:
         eventually(lambda: stage.parts(), PATIENCE)
@@ -58,7 +58,7 @@ def test_a_helper_that_is_killed_and_a_role_that_is_killed_with_all_its_helpers(
 
 
 def test_a_role_that_is_told_to_stop_leaves_the_plan_to_the_next(stage: CatchingUp):
-    stage.backlog(400)
+    stage.backlog(400, BEHIND)
     with role(stage.many) as first:
         eventually(lambda: stage.parts(), PATIENCE)
         first.terminate()
@@ -91,7 +91,7 @@ def test_kills_at_twenty_random_moments(stage: CatchingUp):
 @pytest.mark.long
 def test_all_sessions_at_the_pipeline_database_are_ended(stage: CatchingUp):
     """The role ends with its helpers, and the next one goes on with the plan."""
-    stage.backlog(400)
+    stage.backlog(400, BEHIND)
     with role(stage.many) as running:
         eventually(lambda: stage.parts(), PATIENCE)
         with psycopg.connect(stage.many.database, autocommit=True) as connection:
