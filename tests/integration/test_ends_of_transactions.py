@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from functools import partial
 
@@ -19,6 +18,7 @@ from tests.torture.traps import Trap, streamed
 
 STREAM = "pipeline "
 STAGED_IN_PART = "select from pipeline.replication_progress where open_changes = 1"
+ALL = [(0, "0"), (0, "1"), (0, "2"), (0, "3")]
 POSITION = "select position from pipeline.replication_progress"
 
 
@@ -33,14 +33,22 @@ def found(log: psycopg.Connection, query: str) -> bool:
     return log.execute(query.encode()).fetchone() is not None
 
 
+def write(source: psycopg.Connection, statements: str) -> None:
+    """Returns when the source has sent it."""
+    source.execute(statements.encode())
+    query = """
+        select bool_and(sent_lsn >= pg_current_wal_flush_lsn()) from pg_stat_replication r
+        join pg_stat_activity a using (pid) where a.datname = current_database()"""
+    eventually(lambda: found(source, f"select from ({query}) as sent (all_of_it) where all_of_it"))
+
+
 def test_the_end_alone_makes_it_whole(
     proxy: Proxy, source_cluster: Cluster, source_dsn: str, database_dsn: str, slot_name: str
 ) -> None:
-    """The first row of the second transaction travels with the end of the first, and is staged before its own end."""
+    """The row of the last transaction travels with the one before it, and is staged before its own end has come."""
     name = str(conninfo_to_dict(source_dsn)["dbname"])
     through = make_conninfo(source_cluster.tcp_dsn(name), port=proxy.port, sslmode="disable", gssencmode="disable")
     config = settings.load(source_dsn=through, database_dsn=database_dsn, slot=slot_name)
-    written = threading.Event()
     with (
         psycopg.connect(source_dsn, autocommit=True) as source,
         psycopg.connect(database_dsn, autocommit=True) as log,
@@ -50,16 +58,16 @@ def test_the_end_alone_makes_it_whole(
             replicating.wait_until_streaming()
             source.execute("insert into t values (0)")
             replicating.wait_for([(0, "0")])
-            proxy.arm(Trap(STREAM, streamed(b"C"), partial(written.wait, 20)))
+            proxy.freeze(STREAM)
+            write(source, "insert into t values (1)")  # what the proxy has read already when it stops
+            write(source, "begin; insert into t values (2); commit; begin; insert into t values (3); commit")
             in_part = partial(eventually, lambda: found(log, STAGED_IN_PART))
-            part = proxy.arm(Trap(STREAM, streamed(b"I"), in_part, nth=2, when="after"))
-            source.execute("insert into t values (1)")
-            source.execute("insert into t values (2)")
-            written.set()
+            part = proxy.arm(Trap(STREAM, streamed(b"I"), in_part, nth=3, when="after"))
+            proxy.thaw(STREAM)
             part.wait()
-            replicating.wait_for([(0, "0"), (0, "1"), (0, "2")])
+            replicating.wait_for(ALL)
             source.execute("select pg_logical_emit_message(false, 'elsewhere', repeat('x', 100000))")
             (end,) = source.execute("select pg_current_wal_flush_lsn() - '0/0'").fetchone() or (0,)
             eventually(lambda: (log.execute(POSITION).fetchone() or (0,))[0] >= end)
         with Replicating(config) as replicating:
-            replicating.wait_for([(0, "0"), (0, "1"), (0, "2")])
+            replicating.wait_for(ALL)
