@@ -14,7 +14,7 @@ from tests.fixtures import test_decoding
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
 
-TAKEOVER = 60
+TAKEOVER = 15
 
 
 @pytest.fixture
