@@ -170,8 +170,14 @@ def test_the_shell_script_receives_and_acknowledges(
 
 
 def test_node_prints_the_stream_and_goes_on_where_it_ended(
-    orders: Orders, settings: dict[str, str], output: Path
+    orders: Orders, settings: dict[str, str], output: Path, log: psycopg.Connection
 ) -> None:
+    def acknowledged() -> tuple[int, bool]:
+        """What is printed, and whether the last of it is acknowledged: only then it does not come again."""
+        seqs = [int(line.split()[0]) for line in _changes(output)]
+        row = log.execute("select position from pipeline.consumers where name = 'live'").fetchone()
+        return len(seqs), row is not None and row[0] in seqs[-1:]
+
     required("node")
     create = next(line for line in COMMANDS if line.startswith("curl"))
     with_token = create.replace("curl", 'curl -sS -H "Authorization: Bearer $PIPELINE_API_TOKEN"')
@@ -180,7 +186,7 @@ def test_node_prints_the_stream_and_goes_on_where_it_ended(
     for _ in range(2):
         orders.write()
         with running(command("stream.mjs"), settings, output):
-            until(lambda: len(_changes(output)), orders.changes)
+            until(acknowledged, (orders.changes, True))
     changes = _changes(output)
     assert len(changes) == len(set(changes)) == orders.changes
     assert changes == sorted(changes, key=lambda line: int(line.split()[0]))
