@@ -46,6 +46,8 @@ class Nursery(Child):
     ) -> None:
         if self.process is not None:
             self.process.kill()
+            while self.process.poll() is None:  # or what it used would be nobody's
+                time.sleep(0.001)
             self.forget()
 
     def _fork_here(self, line: socket.socket) -> Process:

@@ -170,7 +170,8 @@ class Feed:
         """The next batch after a position, where it is among those that are kept."""
         if not self._ring or not self._ring[0].after <= position < self.head:
             return None
-        batch = next(batch for batch in self._ring if position < batch.upto)
+        # Most followers are at the end of what is kept.
+        batch = next(batch for batch in reversed(self._ring) if batch.after <= position)
         if batch.after < position:
             batch = Batch(position, batch.upto, [e for e in batch.entries if e.seq > position], batch.whole)
         return batch.of(wanted)

@@ -14,6 +14,9 @@ from psycopg.rows import TupleRow
 
 from pipeline.db import Connection
 
+PREPARED = 16
+"""Statements that are kept prepared: those of the segment that is being filled, and of the events tables."""
+
 Query = str | sql.Composable
 Values = Mapping[str, Any] | Sequence[Any]
 
@@ -26,11 +29,51 @@ class Answer:
     count: int = 0
 
 
+class Prepared:
+    """Statements of one session whose text is parsed and planned once, however often they come; the oldest go.
+
+    After ROLLBACK, ALTER and DROP psycopg may have deallocated all of a session: a statement that is not there any more
+    raises InvalidSqlStatementName; `forget` then, and roll back.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: dict[str, tuple[str, list[str]]] = {}
+        self._made = 0
+
+    def execute(self, query: sql.Composable, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        """A statement, and its values, that does what the query would. The type of each placeholder must be plain."""
+        text = query.as_string(self._connection)
+        name, given = self._known.get(text) or self._prepare(text)
+        return f"execute {name} ({', '.join(['%s'] * len(given))})", [values[each] for each in given]
+
+    def forget(self) -> None:
+        """None of them may be there."""
+        self._known.clear()
+
+    def _prepare(self, text: str) -> tuple[str, list[str]]:
+        if len(self._known) >= PREPARED:
+            name, _ = self._known.pop(next(iter(self._known)))
+            self._connection.execute(f"deallocate {name}".encode())
+        self._made += 1
+        name, numbers = f"shuffle_{self._made}", _Numbers()
+        self._connection.execute(f"prepare {name} as {text % numbers}".encode())
+        self._known[text] = name, list(numbers)
+        return self._known[text]
+
+
+class _Numbers(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        self[name] = f"${len(self) + 1}"
+        return self[name]
+
+
 class Together:
     """Statements in their order. `eager`: each goes by itself, at once, in the transaction that there is."""
 
-    def __init__(self, connection: Connection, *, eager: bool = True) -> None:
+    def __init__(self, connection: Connection, prepared: Prepared | None = None, *, eager: bool = True) -> None:
         self._cursor = psycopg.ClientCursor(connection)
+        self._prepared = prepared
         self._texts: list[str] = []
         self._answers: list[Answer] = []
         self._later: list[str] = []
@@ -44,6 +87,10 @@ class Together:
         if self.eager:
             self.send()
         return answer
+
+    def add_prepared(self, query: sql.Composable, values: Mapping[str, Any]) -> Answer:
+        """As `add`, for what is likely to come again."""
+        return self.add(*(self._prepared.execute(query, values) if self._prepared else (query, values)))
 
     def ask(self, query: Query, values: Values | None = None) -> Answer:
         """Carried out after all before it, and answered."""
@@ -79,12 +126,12 @@ class Together:
 
 
 @contextmanager
-def transaction(connection: Connection) -> Iterator[Together]:
+def transaction(connection: Connection, prepared: Prepared | None = None) -> Iterator[Together]:
     """As Connection.transaction: BEGIN goes with the first statement, COMMIT with the last.
 
     The connection must be in autocommit mode, and in no transaction.
     """
-    together = Together(connection, eager=False)
+    together = Together(connection, prepared, eager=False)
     try:
         together.add("BEGIN")
         yield together

@@ -166,7 +166,7 @@ class Transfer:
         rows = self._select.format(segment=segment.table, bounds=_between(values))
         piece = Piece(target.table, rows, {**values, "offset": target.seq - values["first"]})
         self._reserve(target, most, piece)
-        added = self._insert_rows(piece)
+        added = self._insert_rows(piece, again=not segment.full)
         if added != expected:
             added += self._filler.fill([piece])
         self._added(target, added)
@@ -179,7 +179,7 @@ class Transfer:
             mine = {"relations": share.relations, "actions": share.actions, "offset": share.target.seq}
             piece = Piece(share.target.table, rows, {**values, **mine})
             self._reserve(share.target, share.rows, piece)
-            if self._insert_rows(piece) != share.rows:
+            if self._insert_rows(piece, again=not segment.full) != share.rows:
                 lacking.append(piece)
             self._added(share.target, share.rows)
         self._filler.fill(lacking)  # a row's last event may be in any of them
@@ -197,10 +197,10 @@ class Transfer:
         if rows:
             self._newest = target
 
-    def _insert_rows(self, piece: Piece) -> int:
-        """All that lack nothing."""
+    def _insert_rows(self, piece: Piece, *, again: bool) -> int:
+        """All that lack nothing. `again`: more of that segment will follow."""
         query = self._insert.format(events=piece.table.identifier, rows=piece.rows)
-        answer = self._together.add(query, piece.values)
+        answer = (self._together.add_prepared if again else self._together.add)(query, piece.values)
         self._send()
         return answer.count
 
@@ -211,7 +211,7 @@ class Transfer:
             "watermark": self.after,
             "sequence": self._targets.default.table.sequence.as_string(self._connection),
         }
-        return self._together.add(statement("shuffle", "lock_watermark"), values)
+        return self._together.add_prepared(sql.SQL(statement("shuffle", "lock_watermark")), values)
 
     def _send(self) -> None:
         """What was to be done is done, in the transaction that was planned for."""
@@ -240,7 +240,7 @@ class Transfer:
             "added": [target.added for target in written],
             "events": self.moved,
         }
-        self._together.add(query, values)
+        self._together.add_prepared(query, values)
         for target in written:
             target.finish()
             # Not inside: until a commit with a NOTIFY is on disk, every other commit with one, staging's too, waits.

@@ -23,7 +23,7 @@ from pipeline.shuffle.filling import Filler
 from pipeline.shuffle.plan import Run, next_run
 from pipeline.shuffle.poison import Careful, OnPoison, Poison, Stopped
 from pipeline.shuffle.targets import Targets
-from pipeline.shuffle.together import Together
+from pipeline.shuffle.together import Prepared, Together
 from pipeline.shuffle.transfer import Place, SeqTaken, Transfer, wake_readers
 from pipeline.staging import segments
 from pipeline.staging.segments import Segment
@@ -83,6 +83,7 @@ class Shuffler:
         self._stopping = stopping
         self._table, self._routes, self._retention = table, tuple(routes), retention
         self._opened: Targets | None = None
+        self._prepared = Prepared(connection)
         self._filler = Filler(connection, source)
         self._stopped_in: tuple[int, int] | None = None
         self._not_ahead_of = 0
@@ -125,7 +126,7 @@ class Shuffler:
         if self.poison is not None and self._is_in_the_way(self.poison, staged):
             return -1
         run = next_run(pending, staged.watermark, staged.complete)
-        moved = self._move(run, staged.epoch) if run else self._move_ahead(staged, pending)
+        moved = self._move(run, staged.epoch, self._prepared) if run else self._move_ahead(staged, pending)
         if moved > 0:
             logger.debug("moved", extra={"action": "shuffle.moved", "events": moved})
         if self._drained >= EMPTY_AT:
@@ -161,11 +162,15 @@ class Shuffler:
         pending = [Segment(*row[4:]) for row in found if row[4] is not None]
         return (_Staged(*found[0][:4]) if found else None), pending
 
-    def _move(self, run: Run, epoch: int) -> int:
+    def _move(self, run: Run, epoch: int, prepared: Prepared | None = None) -> int:
         place = Place(epoch, run.after)
         try:
-            return self._move_together(run, place)
+            return self._move_together(run, place, prepared)
         except SeqTaken:
+            self._targets.forget()
+            return self._move(run, epoch)
+        except psycopg.errors.InvalidSqlStatementName:
+            self._prepared.forget()
             self._targets.forget()
             return self._move(run, epoch)
         except psycopg.Error as error:
@@ -182,8 +187,8 @@ class Shuffler:
                 self.poison = stopped.poison
             return moved
 
-    def _move_together(self, run: Run, place: Place) -> int:
-        with together.transaction(self._connection) as statements:
+    def _move_together(self, run: Run, place: Place, prepared: Prepared | None) -> int:
+        with together.transaction(self._connection, prepared) as statements:
             transfer = self._transfer(place, statements)
             self._move_all(run, transfer, transfer)
         return self._moved(run, transfer)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from pipeline import db
 from pipeline.errors import Fenced
@@ -71,3 +72,23 @@ def test_what_fails_leaves_no_transaction_behind(log: Staged):
             found = statements.add("select n from kept")
         assert found.rows == [(2,)]
         assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def test_statements_that_the_session_has_lost_are_made_again(log: Staged, shuffler: Shuffler):
+    shuffler._connection.execute("deallocate all")
+    log.commit(insert("orders", id="3"))
+    assert shuffler.step() == 1
+    log.commit(insert("orders", id="4"))
+    assert shuffler.step() == 1
+    assert seqs(log) == [1, 2, 3, 4]
+
+
+def test_no_more_statements_are_kept_than_are_likely_to_come_again(log: Staged):
+    with db.connect(log.dsn, "pipeline database") as connection:
+        prepared = together.Prepared(connection)
+        for number in [*range(together.PREPARED + 3), 0]:
+            with together.transaction(connection, prepared) as statements:
+                found = statements.add_prepared(sql.SQL(f"select %(n)s::int + {number}"), {"n": 1})
+            assert found.rows == [(1 + number,)]
+        kept = connection.execute("select count(*) from pg_prepared_statements where name like 'shuffle%'").fetchone()
+        assert kept == (together.PREPARED,)

@@ -4,7 +4,7 @@ insert into {events} (
     source_table_oid, source_table_schema, source_table_name,
     record_pk, record, changes, exact, action, unchanged_columns, transaction_annotations, metadata, committed_at)
 select
-    w.seq, %(source)s, %(epoch)s, w.commit_lsn, w.commit_idx, w.xid,
+    w.seq, %(source)s::uuid, %(epoch)s::integer, w.commit_lsn, w.commit_idx, w.xid,
     case when w.action = 'truncate' then r.relation_oid else r.table_oid end,
     case when w.action = 'truncate' then r.relation_schema else r.table_schema end,
     case when w.action = 'truncate' then r.relation_name else r.table_name end,
