@@ -55,7 +55,7 @@ class Config(BaseSettings):
     )
     catchup_interval: float = Field(1.0, ge=0.05, le=60, description="seconds between two looks at the lag")
     catchup_max_slots: int | None = Field(
-        None, ge=1, le=64, description="slots that read at once; default the host's cores, at most 4"
+        None, ge=1, le=64, description="slots that read at once; default one less than the host has cores, at most 4"
     )
     export_dir: Path | None = Field(None, description="the lake: a local or mounted folder; default <data_dir>/exports")
     export_schedule: str = Field(EXPORT_SCHEDULE, description="when to export: cron of five fields in UTC, or off")

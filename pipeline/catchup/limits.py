@@ -13,7 +13,8 @@ from pipeline.db import Connection, sql
 SAFE_MINORS = {14: 18, 15: 13, 16: 9, 17: 5}
 """From these on, fast-forwarding a slot cannot lose catalog rows that it needs (fixed in April 2025)."""
 DEFAULT_SLOTS = 4
-"""The most that are opened where PIPELINE_CATCHUP_MAX_SLOTS is not set."""
+"""The most that are opened where PIPELINE_CATCHUP_MAX_SLOTS is not set. One core is left to what drains staging: with
+two, reading by two slots took a sixth longer (docs/benchmarks.md)."""
 
 MOST_LETTERS = 63 - len("_part_63")
 """Of a slot's name, so that those of its copies fit."""
@@ -62,7 +63,7 @@ def allowed(room: Room, slot: str, setting: int | None, cores: int) -> Allowed:
     if (unfit := unsafe(room.version) or _too_long(slot)) is not None:
         return Allowed(1, unfit)
     if (most := wanted(setting, cores)) == 1:
-        return Allowed(1, _one(setting))
+        return Allowed(1, _one(setting, cores))
     free = [
         (room.free_slots, "max_replication_slots", room.max_slots),
         (room.free_senders, "max_wal_senders", room.max_senders),
@@ -76,7 +77,7 @@ def allowed(room: Room, slot: str, setting: int | None, cores: int) -> Allowed:
 
 def wanted(setting: int | None, cores: int) -> int:
     """How many slots there would be if the source could spare any number."""
-    return min(DEFAULT_SLOTS, cores) if setting is None else setting
+    return min(DEFAULT_SLOTS, max(1, cores - 1)) if setting is None else setting
 
 
 def unsafe(version: int) -> str | None:
@@ -101,7 +102,8 @@ def _too_long(slot: str) -> str | None:
     return f"PIPELINE_SLOT has {len(slot)} letters, and names of its copies would be too long; {MOST_LETTERS} can be"
 
 
-def _one(setting: int | None) -> str:
+def _one(setting: int | None, cores: int) -> str:
     if setting == 1:
         return "PIPELINE_CATCHUP_MAX_SLOTS is 1; raise it, or set PIPELINE_CATCHUP_THRESHOLD=off"
-    return "this process may use one core; give it more, or set PIPELINE_CATCHUP_MAX_SLOTS"
+    may = "one core" if cores == 1 else f"{cores} cores"
+    return f"this process may use {may}; give it three or more, or set PIPELINE_CATCHUP_MAX_SLOTS"

@@ -1,6 +1,6 @@
 """A burst that one slot cannot follow, followed by one and by four: how late the log is, second by second.
 
-As in `catchup`, the pipeline database is on a server of its own.
+As in `catchup`, the pipeline database is on a server of its own, and the source logs its running transactions often.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from psycopg import Connection
 
 from tests.benchmarks import catchup, plot, visible
 from tests.benchmarks.backlog import DATABASE as SOURCE
-from tests.benchmarks.backlog import ROWS, TENS, fill_statement, table
+from tests.benchmarks.backlog import PIECES, fill_statement, table
 from tests.benchmarks.contenders import LIMIT, visible_events
 from tests.benchmarks.errors import BenchmarkFailed
 from tests.benchmarks.processes import QUIET_CORES, OtherPrograms
@@ -26,6 +26,8 @@ from tests.fixtures.postgres import Cluster
 NAME = SLOT = "burst"
 SLOTS = (1, 4)
 THRESHOLD = "16MB"
+TRANSACTIONS, ROWS = 6_000, 100
+"""Written several times as fast as they are read."""
 INTERVAL = 0.25
 """Seconds between two looks."""
 PLOT = "lag-burst.svg"
@@ -35,7 +37,7 @@ Looks = list[tuple[float, int, int]]
 
 def report(cluster: Cluster, figures: Table, scale: float, docs: Path | None) -> None:
     """The same burst for each number of slots, once; adds the figures and draws the plot into `docs`, if given."""
-    transactions = max(100, round(TENS * scale))
+    transactions = PIECES * max(10, round(TRANSACTIONS / PIECES * scale))
     series: dict[str, plot.Points] = {}
     with durable_server() as databases:
         meter = OtherPrograms(postmaster(cluster), postmaster(databases))
@@ -101,7 +103,10 @@ def _watch(
 def _write(cluster: Cluster, transactions: int) -> None:
     with cluster.connect(SOURCE) as connection:
         connection.execute("set synchronous_commit = off")
-        connection.execute(fill_statement(transactions, ROWS, after=visible.WARM_UP))
+        each = transactions // PIECES
+        for piece in range(PIECES):
+            connection.execute(fill_statement(each, ROWS, after=visible.WARM_UP + piece * each * ROWS))
+            connection.execute("select pg_log_standby_snapshot()")
 
 
 def _add(name: str, looks: Looks, late: plot.Points, read: int, figures: Table) -> None:

@@ -54,8 +54,8 @@ def cpu_seconds(pid: int, *, reaped: bool = False) -> float:
 
 
 def tree_cpu_seconds(pid: int) -> float:
-    """Of a process, its children and those that have ended."""
-    return cpu_seconds(pid, reaped=True) + sum(map(cpu_seconds, children(pid)))
+    """Of a process, its descendants and those that have ended."""
+    return cpu_seconds(pid, reaped=True) + sum(map(tree_cpu_seconds, children(pid)))
 
 
 def peak_megabytes(pid: int) -> float:

@@ -21,13 +21,13 @@ WIDE = Room(180000, 80, 70, 80, 70)
 )
 def test_there_is_always_one_and_never_more_than_any_limit(room: Room, setting: int | None, cores: int) -> None:
     found = allowed(room, "pipeline", setting, cores)
-    wanted = setting or min(4, cores)
+    wanted = setting or min(4, max(1, cores - 1))
     assert 1 <= found.slots <= wanted
     assert found.slots <= 1 + max(0, min(room.free_slots, room.free_senders))
     assert (found.held_by is None) == (found.slots == wanted > 1)
 
 
-@pytest.mark.parametrize(("setting", "cores", "slots"), [(None, 2, 2), (None, 16, 4), (8, 2, 8), (2, 16, 2)])
+@pytest.mark.parametrize(("setting", "cores", "slots"), [(None, 3, 2), (None, 16, 4), (8, 2, 8), (2, 16, 2)])
 def test_cores_decide_only_where_nothing_is_set(setting: int | None, cores: int, slots: int) -> None:
     assert allowed(WIDE, "pipeline", setting, cores) == Allowed(slots)
 
@@ -38,7 +38,8 @@ def test_cores_decide_only_where_nothing_is_set(setting: int | None, cores: int,
         (Room(180000, 5, 0, 9, 3), 4, 4, 1, "the source has 0 of its max_replication_slots = 5 free; raise it"),
         (Room(180000, 5, 3, 9, 1), 4, 4, 2, "the source has 1 of its max_wal_senders = 9 free; raise it"),
         (WIDE, 1, 4, 1, "PIPELINE_CATCHUP_MAX_SLOTS is 1; raise it"),
-        (WIDE, None, 1, 1, "this process may use one core"),
+        (WIDE, None, 1, 1, "this process may use one core; give it three"),
+        (WIDE, None, 2, 1, "this process may use 2 cores; give it three or more, or set PIPELINE_CATCHUP_MAX_SLOTS"),
         (Room(160008, 5, 4, 9, 4), 4, 4, 1, "Postgres 16.8, which can lose .*; update it to 16.9 or newer"),
     ],
 )
