@@ -8,26 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
-import pytest
 
 from tests.fixtures import test_decoding
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
 
 TAKEOVER = 15
-
-
-@pytest.fixture
-def source(source_dsn: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(source_dsn, autocommit=True) as connection:
-        connection.execute("create table t (id int primary key)")
-        yield connection
-
-
-@pytest.fixture
-def log(database_dsn: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(database_dsn, autocommit=True) as connection:
-        yield connection
 
 
 @contextmanager

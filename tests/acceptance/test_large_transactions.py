@@ -106,12 +106,6 @@ def source(source_dsn: str) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
-def log(database_dsn: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(database_dsn, autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture
 def command(tmp_path: Path, source_dsn: str, database_dsn: str, slot_name: str) -> Callable[..., str]:
     def run(*arguments: str) -> str:
         settings = {"source_dsn": source_dsn, "database_dsn": database_dsn, "slot": slot_name}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -15,19 +15,6 @@ from tests.fixtures.server import Serving, alive, status_field
 from tests.fixtures.waiting import eventually
 
 ROLES = {"replication", "shuffle", "schedule", "api"}
-
-
-@pytest.fixture
-def source(source_dsn: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(source_dsn, autocommit=True) as connection:
-        connection.execute("create table t (id int primary key)")
-        yield connection
-
-
-@pytest.fixture
-def log(database_dsn: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(database_dsn, autocommit=True) as connection:
-        yield connection
 
 
 def arrive(source: psycopg.Connection, log: psycopg.Connection, *numbers: int) -> None:

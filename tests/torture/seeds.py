@@ -29,8 +29,8 @@ from tests.torture.servers import ServerEnded, Servers
 from tests.torture.statements import PUBLISHED, TABLES
 from tests.torture.writers import Crew
 
-ARRIVES_WITHIN = 180.0
-"""Seconds from the last commit, with all faults over, until its event is there."""
+STANDS_STILL, ARRIVES_WITHIN = 180.0, 900.0
+"""Seconds, all faults over, in which nothing more is staged or moved, and in all, until the last event is there."""
 SLOW_PACE = 0.004
 """Seconds between two steps while a fault has not hit yet: it is to hit a system at work."""
 _SECOND_OPINION = "torture_second"
@@ -163,14 +163,29 @@ def _arrive(scene: Scene, servers: Servers) -> None:
             servers.tend()
             return test_decoding.arrived(log, "end")
 
+        def further() -> bool:
+            return arrived() or _progress(log) > before
+
+        give_up = time.monotonic() + ARRIVES_WITHIN
         try:
-            eventually(arrived, ARRIVES_WITHIN, ())
+            while not arrived():
+                before = _progress(log)
+                eventually(further, min(STANDS_STILL, give_up - time.monotonic()), ())
         except AssertionError as error:
-            count = log.execute("select count(*) from public.sequin_events").fetchone()
             raise Broken(
-                f"the last transaction does not arrive ({count} events are there): {error}\n{scene.standing()}"
+                f"the last transaction does not arrive (position and seq are {before}): {error}\n{scene.standing()}"
                 f"\n{diagnosis(scene.source_dsn, scene.log_dsn)}"
             ) from error
+
+
+def _progress(log: psycopg.Connection) -> tuple[int, int]:
+    """Up to where all is staged, and the last seq."""
+    row = log.execute("""
+        select (select coalesce(max(position), 0) from pipeline.replication_progress where worker = 0),
+            (select coalesce(max(seq), 0) from public.sequin_events)
+    """).fetchone()
+    assert row is not None
+    return row[0], row[1]
 
 
 def _publish(scene: Scene, servers: Servers) -> None:
