@@ -26,7 +26,7 @@ def key_columns(
     the order where the catalog no longer knows the root.
     """
     names = [column.name for column in relation.columns]
-    past_key = _renamed(past, names, attnums) if past else []
+    past_key = _renamed(past, relation, attnums) if past else []
     if relation.replica_identity != FULL:
         key = [column.name for column in relation.columns if column.key]
     else:
@@ -61,8 +61,14 @@ def _primary(
     return past_key if moved and kept and past and past.replica_identity == FULL else []
 
 
-def _renamed(past: TableForm, names: Sequence[str], attnums: Sequence[int | None]) -> list[str]:
+def _renamed(past: TableForm, relation: Relation, attnums: Sequence[int | None]) -> list[str]:
     """The key of before, under the names that its columns have in the message."""
+    names = [column.name for column in relation.columns]
+    if not any(attnums) and len(past.columns) == len(names):  # the table is gone, but may have been renamed only
+        by_place = {column.name: name for column, name in zip(past.columns, names, strict=True)}
+        found = [by_place[name] for name in past.key_columns if name in by_place]
+        if {*found} == {column.name for column in relation.columns if column.key}:
+            return found
     now = {attnum: name for attnum, name in zip(attnums, names, strict=True) if attnum is not None}
     numbers = {column.name: column.attnum for column in past.columns}
     return [now.get(numbers.get(name) or 0, name) for name in past.key_columns]

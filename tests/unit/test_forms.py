@@ -148,5 +148,17 @@ def test_the_key_of_a_partition_is_in_the_order_of_its_root_also_when_that_is_go
     assert key_columns(message, [1, 2], SWAPPED_BACK, past, 5, moved=True) == ("a", "b")
 
 
+def test_the_key_of_a_partition_that_is_gone_goes_by_place_where_names_were_swapped() -> None:
+    """The root has the later one first; a third column has taken the name of one of the two."""
+    past = replace(form(column("a", 1), column("b", 2), column("c", 3)), key_columns=("c", "a"))
+    columns = (
+        RelationColumn(True, "a", 25, -1), RelationColumn(False, "c", 25, -1), RelationColumn(True, "b", 25, -1)
+    )  # fmt: skip
+    message = Relation(1, "public", "t", "d", columns)
+    assert key_columns(message, [None] * 3, {}, past, 5, moved=True) == ("b", "a")
+    other_key = replace(past, key_columns=("b", "a"))  # not by place, then: the key is another one since
+    assert key_columns(message, [None] * 3, {}, other_key, 5, moved=True) == ("b", "a")
+
+
 def test_a_key_of_which_a_column_is_not_published_is_none() -> None:
     assert key_columns(MESSAGE, [1, 2], SWAPPED_BACK | {"primary_key": [1, 3]}, None, 1, moved=False) == ()
