@@ -22,6 +22,9 @@ from types import TracebackType
 from pipeline.child import FROZEN_SECONDS, POLL, Child, Process, be_as_program, program
 from pipeline.loop import PULSE_SECONDS
 
+_REAP_SECONDS = 1.0
+"""So long is it waited for once it was killed, so that what it has used is counted as the server's."""
+
 
 class Nursery(Child):
     """The supervisor's end. When the nursery ends, whatever it has forked is killed: nobody would tell of its end."""
@@ -46,7 +49,8 @@ class Nursery(Child):
     ) -> None:
         if self.process is not None:
             self.process.kill()
-            while self.process.poll() is None:  # or what it used would be nobody's
+            give_up = time.monotonic() + _REAP_SECONDS
+            while self.process.poll() is None and time.monotonic() < give_up:
                 time.sleep(0.001)
             self.forget()
 
