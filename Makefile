@@ -6,9 +6,8 @@ PYTHON ?= python3
 MINUTES ?= 30
 PG ?= 18
 SEED ?=
-# How many of them `make test` runs side by side: one more than there are cores, since many tests wait for time to pass.
-# 0 for one after the other, with --pdb for instance.
-JOBS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) + 1)")
+# How many of them `make test` runs side by side; 0 for one after the other, with --pdb for instance.
+JOBS ?= auto
 # More arguments for a target's program: make test ARGS="-k encoding -x"
 ARGS ?=
 VENV := .venv

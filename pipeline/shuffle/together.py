@@ -41,22 +41,25 @@ class Prepared:
         self._known: dict[str, tuple[str, list[str]]] = {}
         self._made = 0
 
-    def execute(self, query: sql.Composable, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        """A statement, and its values, that does what the query would. The type of each placeholder must be plain."""
+    def execute(self, what: str, query: sql.Composable, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        """A statement, and its values, that does what the query would; `what` begins its name.
+
+        The type of each placeholder must be plain.
+        """
         text = query.as_string(self._connection)
-        name, given = self._known.get(text) or self._prepare(text)
+        name, given = self._known.get(text) or self._prepare(what, text)
         return f"execute {name} ({', '.join(['%s'] * len(given))})", [values[each] for each in given]
 
     def forget(self) -> None:
         """None of them may be there."""
         self._known.clear()
 
-    def _prepare(self, text: str) -> tuple[str, list[str]]:
+    def _prepare(self, what: str, text: str) -> tuple[str, list[str]]:
         if len(self._known) >= PREPARED:
             name, _ = self._known.pop(next(iter(self._known)))
             self._connection.execute(f"deallocate {name}".encode())
         self._made += 1
-        name, numbers = f"shuffle_{self._made}", _Numbers()
+        name, numbers = f"{what}_{self._made}", _Numbers()
         self._connection.execute(f"prepare {name} as {text % numbers}".encode())
         self._known[text] = name, list(numbers)
         return self._known[text]
@@ -88,9 +91,9 @@ class Together:
             self.send()
         return answer
 
-    def add_prepared(self, query: sql.Composable, values: Mapping[str, Any]) -> Answer:
-        """As `add`, for what is likely to come again."""
-        return self.add(*(self._prepared.execute(query, values) if self._prepared else (query, values)))
+    def add_prepared(self, what: str, query: sql.Composable, values: Mapping[str, Any]) -> Answer:
+        """As `add`, for what is likely to come again; `what` is its name on the server."""
+        return self.add(*(self._prepared.execute(what, query, values) if self._prepared else (query, values)))
 
     def ask(self, query: Query, values: Values | None = None) -> Answer:
         """Carried out after all before it, and answered."""

@@ -200,7 +200,10 @@ class Transfer:
     def _insert_rows(self, piece: Piece, *, again: bool) -> int:
         """All that lack nothing. `again`: more of that segment will follow."""
         query = self._insert.format(events=piece.table.identifier, rows=piece.rows)
-        answer = (self._together.add_prepared if again else self._together.add)(query, piece.values)
+        if again:
+            answer = self._together.add_prepared("move_segment", query, piece.values)
+        else:
+            answer = self._together.add(query, piece.values)
         self._send()
         return answer.count
 
@@ -211,7 +214,7 @@ class Transfer:
             "watermark": self.after,
             "sequence": self._targets.default.table.sequence.as_string(self._connection),
         }
-        return self._together.add_prepared(sql.SQL(statement("shuffle", "lock_watermark")), values)
+        return self._together.add_prepared("lock_watermark", sql.SQL(statement("shuffle", "lock_watermark")), values)
 
     def _send(self) -> None:
         """What was to be done is done, in the transaction that was planned for."""
@@ -240,7 +243,7 @@ class Transfer:
             "added": [target.added for target in written],
             "events": self.moved,
         }
-        self._together.add_prepared(query, values)
+        self._together.add_prepared("advance_watermark", query, values)
         for target in written:
             target.finish()
             # Not inside: until a commit with a NOTIFY is on disk, every other commit with one, staging's too, waits.

@@ -88,7 +88,7 @@ def test_no_more_statements_are_kept_than_are_likely_to_come_again(log: Staged):
         prepared = together.Prepared(connection)
         for number in [*range(together.PREPARED + 3), 0]:
             with together.transaction(connection, prepared) as statements:
-                found = statements.add_prepared(sql.SQL(f"select %(n)s::int + {number}"), {"n": 1})
+                found = statements.add_prepared("add", sql.SQL(f"select %(n)s::int + {number}"), {"n": 1})
             assert found.rows == [(1 + number,)]
-        kept = connection.execute("select count(*) from pg_prepared_statements where name like 'shuffle%'").fetchone()
+        kept = connection.execute("select count(*) from pg_prepared_statements where name like 'add%'").fetchone()
         assert kept == (together.PREPARED,)

@@ -18,7 +18,8 @@ LARGE = 5 * acts.BATCH
 
 _STORED, _CLAIMED, _MOVED_ON = r"execute store_batch_\d", "Become the writer", "Move the position past"
 _DURABLY = "synchronous_commit = on"
-_MOVED, _EMPTIED = "Staged rows become events, under", "truncate only"
+_MOVED = r"\A(?!prepare )(?s:.*)(Staged rows become events, under|execute move_segment_\d)"
+_EMPTIED = "truncate only"
 _COMMIT, _INSERT_RELATION, _FIRST = "(?m)^COMMIT", "insert into pipeline.relations", "The first position of a source"
 
 
