@@ -30,7 +30,9 @@ class Answer:
 
 
 class Prepared:
-    """Statements of one session whose text is parsed and planned once, however often they come; the oldest go.
+    """Statements of one session whose text is parsed and planned once, however often they come.
+
+    The one that was not used for longest goes first, so none that waits to be sent.
 
     After ROLLBACK, ALTER and DROP psycopg may have deallocated all of a session: a statement that is not there any more
     raises InvalidSqlStatementName; `forget` then, and roll back.
@@ -47,7 +49,7 @@ class Prepared:
         The type of each placeholder must be plain.
         """
         text = query.as_string(self._connection)
-        name, given = self._known.get(text) or self._prepare(what, text)
+        name, given = self._known[text] = self._known.pop(text, None) or self._prepare(what, text)
         return f"execute {name} ({', '.join(['%s'] * len(given))})", [values[each] for each in given]
 
     def forget(self) -> None:
@@ -61,8 +63,7 @@ class Prepared:
         self._made += 1
         name, numbers = f"{what}_{self._made}", _Numbers()
         self._connection.execute(f"prepare {name} as {text % numbers}".encode())
-        self._known[text] = name, list(numbers)
-        return self._known[text]
+        return name, list(numbers)
 
 
 class _Numbers(dict[str, str]):

@@ -92,3 +92,13 @@ def test_no_more_statements_are_kept_than_are_likely_to_come_again(log: Staged):
             assert found.rows == [(1 + number,)]
         kept = connection.execute("select count(*) from pg_prepared_statements where name like 'add%'").fetchone()
         assert kept == (together.PREPARED,)
+
+
+def test_a_statement_that_waits_to_be_sent_is_not_let_go(log: Staged):
+    with db.connect(log.dsn, "pipeline database") as connection:
+        prepared = together.Prepared(connection)
+        for number in range(2 * together.PREPARED):
+            with together.transaction(connection, prepared) as statements:
+                always = statements.add_prepared("add", sql.SQL("select %(n)s::int"), {"n": number})
+                statements.add_prepared("add", sql.SQL(f"select %(n)s::int + {number}"), {"n": 1})
+            assert always.rows == [(number,)]
