@@ -49,7 +49,8 @@ class Prepared:
         The type of each placeholder must be plain.
         """
         text = query.as_string(self._connection)
-        name, given = self._known[text] = self._known.pop(text, None) or self._prepare(what, text)
+        known = self._known.pop(text, None)
+        self._known[text] = name, given = known or self._prepare(what, text)
         return f"execute {name} ({', '.join(['%s'] * len(given))})", [values[each] for each in given]
 
     def forget(self) -> None:
