@@ -34,24 +34,24 @@ def main() -> int:
     figures, parts = Table(judged=whole), named(arguments.part)
     try:
         with durable_server() as cluster, tempfile.TemporaryDirectory(prefix="wal-bench-java-") as classes:
-            machine, measured = describe(cluster), f"{date.today()}, load {os.getloadavg()[0]:.1f}"
-            print(f"{machine}; {measured}", flush=True)
+            settings, measured = describe(cluster), f"{date.today()}, {_processor()}, {os.getloadavg()[0]:.1f}"
+            print(f"{settings}; {measured}", flush=True)
             for part in parts:
-                figures.note(part, "measured on, the machine's load before", measured)
+                figures.note(part, "measured on, processor, load before", measured)
             bench = Bench(cluster, figures, arguments.scale, arguments.runs, arguments.contender, Path(classes), docs)
             done = [part for part in parts if _run(part, bench)]
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    print(f"\n{machine}; scale {arguments.scale:g}, runs {arguments.runs}\n")
+    print(f"\n{settings}; scale {arguments.scale:g}, runs {arguments.runs}\n")
     print(markdown(figures.cells()))
     if docs:
-        page.write(docs / "benchmarks.md", f"{machine}.", {part: figures.cells(part) for part in done})
+        page.write(docs / "benchmarks.md", f"{settings}.", {part: figures.cells(part) for part in done})
     return 0 if len(done) == len(parts) else 1
 
 
 def describe(cluster: Cluster) -> str:
-    """The machine and the server's settings that matter, in one line."""
+    """The cores, and the server's settings that matter, in one line."""
     with cluster.connect() as connection:
         row = connection.execute("""
             select current_setting('server_version'), current_setting('synchronous_commit'), current_setting('fsync'),
@@ -61,7 +61,7 @@ def describe(cluster: Cluster) -> str:
     return (
         f"Postgres {row[0]} (synchronous_commit {row[1]}, fsync {row[2]}, shared_buffers {row[3]}, "
         f"max_wal_size {row[4]}), Python {platform.python_version()}, "
-        f"{len(os.sched_getaffinity(0))} cores of {_processor()}"
+        f"{len(os.sched_getaffinity(0))} cores"
     )
 
 

@@ -15,18 +15,18 @@ from tests.benchmarks.table import Cells, markdown
 _TABLE = re.compile(r"(<!-- figures: ([a-z -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def write(page: Path, machine: str, measured: Mapping[str, Sequence[Cells]]) -> None:
-    """Replace the rows of the parts that were measured; `machine` stands above each table that changes."""
-    page.write_text(_TABLE.sub(lambda found: _replaced(found, machine, measured), page.read_text()))
+def write(page: Path, settings: str, measured: Mapping[str, Sequence[Cells]]) -> None:
+    """Replace the rows of the parts that were measured; `settings` stand above each table that changes."""
+    page.write_text(_TABLE.sub(lambda found: _replaced(found, settings, measured), page.read_text()))
 
 
-def _replaced(found: re.Match[str], machine: str, measured: Mapping[str, Sequence[Cells]]) -> str:
+def _replaced(found: re.Match[str], settings: str, measured: Mapping[str, Sequence[Cells]]) -> str:
     parts = found[2].split()
     if not any(part in measured for part in parts):
         return found[0]
     before = _rows(found[0])
     rows = [row for part in parts for row in measured.get(part, [row for row in before if row[0] == part])]
-    return f"{found[1]}{machine}\n\n{markdown(rows)}\n{found[3]}"
+    return f"{found[1]}{settings}\n\n{markdown(rows)}\n{found[3]}"
 
 
 def _rows(text: str) -> list[Cells]:
