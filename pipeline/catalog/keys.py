@@ -30,7 +30,7 @@ def key_columns(
     if relation.replica_identity != FULL:
         key = [column.name for column in relation.columns if column.key]
     else:
-        key = _primary(facts, past, names, attnums, past_key, moved=moved)
+        key = _primary(facts, past, relation, attnums, past_key, moved=moved)
     if root_oid == relation.oid:
         order = names
     elif root_oid == facts.get("table_oid"):
@@ -43,22 +43,36 @@ def key_columns(
 def _primary(
     facts: Mapping[str, Any],
     past: TableForm | None,
-    names: Sequence[str],
+    relation: Relation,
     attnums: Sequence[int | None],
     past_key: list[str],
     *,
     moved: bool,
 ) -> list[str]:
     """What is beside FULL: the catalog's, if it was there for the change; else that of the form before."""
+    names = [column.name for column in relation.columns]
     kept = past is not None and set(names).issuperset(past_key)
     if facts.get("primary_later", False):
         return past_key if kept and past and past.replica_identity in (DEFAULT, FULL) else []
     primary = facts.get("primary_key") or []
-    found = [name for name, attnum in zip(names, attnums, strict=True) if attnum in primary]
-    if primary and len(found) == len(primary):
-        return found
+    for numbers in attnums, _by_name(relation, facts):
+        found = [name for name, attnum in zip(names, numbers, strict=True) if attnum in primary]
+        if primary and len(found) == len(primary):
+            return found
     # It was dropped since, or a column of it is not published.
     return past_key if moved and kept and past and past.replica_identity == FULL else []
+
+
+def _by_name(relation: Relation, facts: Mapping[str, Any]) -> list[int | None]:
+    """For columns altered since the slot's catalog_xmin, as by a new key: their names, where their order agrees too.
+
+    The source sends columns in the order of their numbers, so two that have swapped their names are told.
+    """
+    columns = facts.get("columns") or []
+    live = {(column["name"], column["type_oid"]): column["attnum"] for column in columns if not column["dropped"]}
+    found = [live.get((column.name, column.type_oid)) for column in relation.columns]
+    known = [attnum for attnum in found if attnum is not None]
+    return found if known == sorted(known) else [None] * len(found)
 
 
 def _renamed(past: TableForm, relation: Relation, attnums: Sequence[int | None]) -> list[str]:

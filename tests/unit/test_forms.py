@@ -132,7 +132,14 @@ MESSAGE = Relation(
     1, "public", "t", "f", (RelationColumn(True, "b", 25, -1), RelationColumn(True, "a", 25, -1))
 )  # a and b have swapped their names since the form before
 BEFORE_SWAP = replace(form(column("a", 1), column("b", 2)), replica_identity="f", key_columns=("a",))
-SWAPPED_BACK = {"columns": [{"attnum": 1, "name": "a"}, {"attnum": 2, "name": "b"}], "table_oid": 1, "primary_key": [1]}
+SWAPPED_BACK = {
+    "columns": [
+        {"attnum": 1, "name": "a", "type_oid": 25, "dropped": False},
+        {"attnum": 2, "name": "b", "type_oid": 25, "dropped": False},
+    ],
+    "table_oid": 1,
+    "primary_key": [1],
+}
 
 
 @pytest.mark.parametrize("moved", [True, False])
@@ -158,6 +165,16 @@ def test_the_key_of_a_partition_that_is_gone_goes_by_place_where_names_were_swap
     assert key_columns(message, [None] * 3, {}, past, 5, moved=True) == ("b", "a")
     other_key = replace(past, key_columns=("b", "a"))  # not by place, then: the key is another one since
     assert key_columns(message, [None] * 3, {}, other_key, 5, moved=True) == ("b", "a")
+
+
+def test_a_key_whose_columns_are_in_doubt_goes_by_name_unless_names_were_swapped() -> None:
+    """A column was dropped lately, and a new key has altered its own, so that nothing is certain by number."""
+    in_order = MESSAGE._replace(columns=MESSAGE.columns[::-1])
+    assert key_columns(in_order, [None, None], SWAPPED_BACK, None, 1, moved=False) == ("a",)
+    assert key_columns(in_order, [None, 2], SWAPPED_BACK, BEFORE_SWAP, 1, moved=False) == ("a",)
+    assert key_columns(MESSAGE, [None, None], SWAPPED_BACK, None, 1, moved=False) == ()
+    dropped = SWAPPED_BACK | {"columns": [{"attnum": 1, "name": "a", "type_oid": 25, "dropped": True}]}
+    assert key_columns(in_order, [None, None], dropped, None, 1, moved=False) == ()
 
 
 def test_a_key_of_which_a_column_is_not_published_is_none() -> None:
