@@ -62,10 +62,15 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
         raise
 
 
-def read_settings() -> str:
-    """The first line of standard input, unbuffered: the rest of it is for `live_with_parent`."""
+def read_settings() -> str | None:
+    """The first line of standard input, unbuffered: the rest of it is for `live_with_parent`.
+
+    None when the parent is gone before it has said it.
+    """
     line = bytearray()
-    while (byte := os.read(0, 1)) not in (b"", b"\n"):
+    while (byte := os.read(0, 1)) != b"\n":
+        if not byte:
+            return None
         line += byte
     return line.decode()
 

@@ -18,14 +18,16 @@ import psycopg
 from setproctitle import setproctitle
 
 from pipeline import config as settings
-from pipeline import db, logs, nursery
+from pipeline import db, logs
 from pipeline.catalog import roles, sources, stops
-from pipeline.child import RETRY
+from pipeline.child import RETRY, program
 from pipeline.config import Config
 from pipeline.db import Connection
 from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable, Unsendable
 from pipeline.events.log import EventsTable
 from pipeline.loop import Stop, live_with_parent, read_settings
+from pipeline.nursery.asking import Siblings
+from pipeline.nursery.forking import fork_on_request
 
 if TYPE_CHECKING:
     from pipeline.shuffle.poison import Poison
@@ -34,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 _supervisor = 0
 """By its pid this server is known; a role's parent is the nursery."""
+_siblings: Siblings | None = None
+"""None where no nursery has forked this process."""
 STANDBY_SECONDS = 2.0
 """How often a standby tries to take a role over."""
 RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced, Unsendable)
@@ -44,8 +48,11 @@ def nurse(chosen: Sequence[str]) -> int:
     """Import what these roles need, and fork them when the supervisor asks; also `python -m pipeline.role ROLE …`."""
     setproctitle("pipeline: nursery")
     supervisor = os.getppid()
-    role = nursery.fork_on_request(partial(_load, chosen))
-    return run(role, supervisor) if role else 0
+    forked = fork_on_request(partial(_load, chosen))
+    if forked is None:
+        return 0
+    name, siblings = forked
+    return _HELPERS[name]() if name in _HELPERS else run(name, supervisor, siblings)
 
 
 def _load(chosen: Sequence[str]) -> None:
@@ -54,15 +61,17 @@ def _load(chosen: Sequence[str]) -> None:
             import_module(module)
 
 
-def run(role: str, supervisor: int) -> int:
+def run(role: str, supervisor: int, siblings: Siblings | None = None) -> int:
     """Be this role, with the settings that are the first line of standard input; returns the exit status.
 
     `supervisor`: the pid by which this server is known.
     """
-    global _supervisor
-    _supervisor = supervisor
+    global _supervisor, _siblings
+    _supervisor, _siblings = supervisor, siblings
     setproctitle(f"pipeline: {role}")
-    config = settings.from_json(read_settings())
+    if (given := read_settings()) is None:
+        return RETRY
+    config = settings.from_json(given)
     logs.setup(config.log_level, config.log_format, role)
     stop = Stop(ignore_interrupt=True)
     live_with_parent()
@@ -151,6 +160,7 @@ def _wait_where_it_stops(config: Config, connection: Connection, stop: Stop, err
 
 
 async def _replicate(config: Config, connection: Connection, stop: Stop) -> None:
+    from pipeline.catchup import helper
     from pipeline.catchup.coordinator import Coordinator
     from pipeline.replication import preparation, unsendable
     from pipeline.replication.stream import ReplicationStream
@@ -168,7 +178,8 @@ async def _replicate(config: Config, connection: Connection, stop: Stop) -> None
                 start = await unsendable.carry_out(connection, staging, prepared.source)
                 stream.close()
                 names = prepared.publications.names
-                coordinator = Coordinator(config, source, connection, staging, prepared.source, names)
+                launch = partial(_siblings.fork, helper.NAME) if _siblings else program(helper.COMMAND)
+                coordinator = Coordinator(config, source, connection, staging, prepared.source, names, launch)
                 stop.then(partial(_soon, asyncio.get_running_loop(), coordinator.stop))
                 await coordinator.run(start, partial(_report, connection, "replication", "running"))
         except Unsendable as error:
@@ -241,12 +252,19 @@ def _run_api(config: Config, stop: Stop) -> None:
     app.run(config, server_name(), stop)
 
 
+def _help_to_catch_up() -> int:
+    from pipeline.catchup import helper
+
+    return helper.main()
+
+
 _RUNNERS: dict[str, Callable[[Config, Connection, Stop], None]] = {
     "replication": _run_replication,
     "shuffle": _run_shuffle,
     "schedule": _run_schedule,
 }
-
+_HELPERS: dict[str, Callable[[], int]] = {"catch-up": _help_to_catch_up}
+"""What the nursery forks for a role."""
 
 _NEEDS = {
     "replication": ("concurrent.futures.thread", "pipeline.catchup.coordinator", "pipeline.replication.unsendable"),

@@ -17,7 +17,7 @@ from pipeline.config import Config
 from pipeline.errors import AddressInUse, PipelineError
 from pipeline.events.log import EventsTable
 from pipeline.leadership import Leadership
-from pipeline.nursery import Nursery
+from pipeline.nursery.asking import Nursery
 from pipeline.replication import preparation
 from pipeline.shuffle import routes
 from pipeline.supervisor import Supervisor

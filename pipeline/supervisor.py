@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from pipeline.child import DRAIN_SECONDS, POLL, RETRY, Child
-from pipeline.nursery import Nursery
+from pipeline.nursery.asking import Nursery
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from pipeline.catchup import copying, helper, limits, orphans, standing, store
 from pipeline.catchup.crew import Crew
 from pipeline.catchup.lag import Lag
 from pipeline.catchup.plan import Part, split
-from pipeline.child import POLL
+from pipeline.child import POLL, Launch
 from pipeline.config import Config
 from pipeline.db import Connection
 from pipeline.loop import in_thread
@@ -52,13 +52,14 @@ class Coordinator:
         staging: AsyncConnection[TupleRow],
         stored: Source,
         publications: Sequence[str],
+        launch: Launch,
     ) -> None:
-        """`publications`: those that are replicated. The connections are used by nobody else."""
+        """`publications`: those that are replicated. `launch` begins a helper. The connections are ours alone."""
         self._config = config
         self._source, self._pipeline, self._staging = source, pipeline, staging
         self._stored = stored
         self._publications = list(publications)
-        self._crew = Crew(partial(helper.command, publications=self._publications), config.to_json())
+        self._crew = Crew(launch, partial(helper.task, config, self._publications))
         self._lag = Lag(config, source, stored)
         self._worker: ReplicationWorker | None = None
         self._writer: Writer | None = None

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from pipeline.catchup.plan import Part
-from pipeline.child import POLL, RETRY, Child, program
+from pipeline.child import POLL, RETRY, Child, Launch
 
 logger = logging.getLogger(__name__)
 
@@ -19,10 +19,10 @@ END_SECONDS = 20.0
 class Crew:
     """Knows processes, not what they do. Everything but `end` and `end_all` returns at once."""
 
-    def __init__(self, command: Callable[[int], Sequence[str]], settings: str) -> None:
-        """`command` gives the program of a part's helper; `settings` is the first line of its standard input."""
-        self._command = command
-        self._settings = settings
+    def __init__(self, launch: Launch, task: Callable[[int], str]) -> None:
+        """`task` gives the first line of standard input of a part's helper."""
+        self._launch = launch
+        self._task = task
         self._children: dict[int, Child] = {}
         self._left: set[int] = set()
 
@@ -45,7 +45,7 @@ class Crew:
         return sum(child.process is not None for child in self._children.values())
 
     def _child(self, worker: int) -> Child:
-        return Child(f"catch-up {worker}", program(self._command(worker)), self._settings)
+        return Child(f"catch-up {worker}", self._launch, self._task(worker))
 
     def _look_at(self, worker: int, child: Child) -> None:
         if child.process is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sys
 from collections.abc import Sequence
@@ -32,16 +33,23 @@ logger = logging.getLogger(__name__)
 RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced)
 """Errors after which a part is begun again; with every other it is left to worker 0, which meets the same in order."""
 
+NAME = "catch-up"
+COMMAND = (sys.executable, "-m", "pipeline.catchup.helper")
+"""The same as a program, where there is no nursery."""
 
-def command(worker: int, publications: Sequence[str]) -> list[str]:
-    """The program; settings are the first line of its standard input."""
-    return [sys.executable, "-m", "pipeline.catchup.helper", str(worker), *publications]
+
+def task(config: Config, publications: Sequence[str], worker: int) -> str:
+    """What `main` reads: one line."""
+    return json.dumps({"settings": config.to_json(), "publications": publications, "worker": worker})
 
 
-def main(argv: list[str]) -> int:
-    """`python -m pipeline.catchup.helper WORKER PUBLICATION …`; returns its exit status."""
-    worker, publications = int(argv[0]), argv[1:]
-    config = settings.from_json(read_settings())
+def main() -> int:
+    """Do the `task` that is the first line of standard input; returns the exit status."""
+    if (given := read_settings()) is None:
+        return RETRY
+    asked = json.loads(given)
+    worker, publications = asked["worker"], asked["publications"]
+    config = settings.from_json(asked["settings"])
     setproctitle(f"pipeline: catch-up {worker}")
     logs.setup(config.log_level, config.log_format, f"catch-up {worker}")
     stop = Stop(ignore_interrupt=True)
@@ -114,4 +122,4 @@ def _soon(loop: asyncio.AbstractEventLoop, worker: PartWorker) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -89,7 +89,7 @@ def test_what_forks_has_one_thread_and_no_connections(role: str, serve: Callable
     nursery = server.children()["nursery"]
     assert status_field(nursery, "Threads") == "1"
     sockets = [name for name in opened(nursery) if name.startswith("socket:")]
-    assert len(sockets) == 3, "its line, and the pair that wakes it"
+    assert len(sockets) == 4, "its line and the role's, and the pair that wakes it"
     assert server.stop() == 0
     assert not alive(nursery)
 

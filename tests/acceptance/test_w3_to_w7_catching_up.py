@@ -53,16 +53,18 @@ def story(quiet_cluster: Cluster, cluster: Cluster, tmp_path_factory: pytest.Tem
         stage.streams()
         rounds = []
         for _ in range(ROUNDS):
-            rounds.append(fall_behind(stage))
+            rounds.append(fall_behind(stage, server))
             stage.caught_up()
         yield Story(stage, server, rounds)
 
 
-def fall_behind(stage: CatchingUp) -> Round:
-    seen, before = Round(), stage.events()
+def fall_behind(stage: CatchingUp, server: Serving) -> Round:
+    seen, before, told = Round(), stage.events(), len(server.log().splitlines())
 
     def all_slots_seen() -> bool:
-        seen.slots |= set(stage.slots())
+        """Also of a part that was staged between two looks."""
+        lines = map(json.loads, server.log().splitlines()[told:])
+        seen.slots = set(stage.slots()) | {line["slot"] for line in lines if line.get("action") == "catchup.streaming"}
         return len(seen.slots) == 3
 
     with stage.first_worker_held():

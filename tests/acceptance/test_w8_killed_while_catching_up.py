@@ -13,7 +13,7 @@ import pytest
 
 from tests.fixtures.catching_up import CatchingUp, catching_up, kill_all
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.server import Serving, alive, processes, status_field, title
+from tests.fixtures.server import Serving, alive
 from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("catching up")
@@ -46,8 +46,12 @@ def test_w8_a_killed_helper_goes_on_where_it_was(stage: CatchingUp) -> None:
         server = stage.serve()
         stage.streams()
         stage.fall_behind()
-        for worker in (1, 2, 2):
-            os.kill(eventually(lambda worker=worker: helpers(server).get(worker, 0), 60), signal.SIGKILL)  # type: ignore[misc]
+        running = eventually(lambda: helpers(server))
+        for pid in running.values():
+            os.kill(pid, signal.SIGKILL)
+        again = eventually(lambda: {*helpers(server).values()} - {*running.values()})  # the last part's, at least
+        for pid in again:
+            os.kill(pid, signal.SIGKILL)
         late = stage.write_one()
         eventually(lambda: stage.staged(late), 60)
     stage.caught_up()
@@ -82,6 +86,5 @@ def kill_some(server: Serving, chosen: random.Random) -> None:
 
 def helpers(server: Serving) -> dict[int, int]:
     """Worker to pid, of those that stage a part now."""
-    role = str(server.children().get("replication", 0))
-    titles = {pid: title(pid) for pid in processes() if status_field(pid, "PPid") == role}
-    return {int(text.rpartition(" ")[2]): pid for pid, text in titles.items() if text.startswith("pipeline: catch-up ")}
+    named = {name.removeprefix("catch-up "): pid for name, pid in server.children().items()}
+    return {int(worker): pid for worker, pid in named.items() if worker.isdigit()}

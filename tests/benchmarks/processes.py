@@ -24,19 +24,16 @@ class Family:
     """A process and its descendants, found cheaply: a process that is nobody of ours is looked at once."""
 
     def __init__(self, pid: int) -> None:
-        self._parents = {pid: 0}
+        self._known = {pid}
         self._strangers: set[int] = set()
 
-    def members(self) -> list[tuple[int, int]]:
-        """Those that run now, each with its parent, parents first."""
+    def members(self) -> set[int]:
+        """Those that run now."""
         running = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()}
-        for pid in sorted(running - self._parents.keys() - self._strangers):
+        for pid in sorted(running - self._known - self._strangers):  # parents first
             stat = _stat(pid)
-            if stat and int(stat[_PARENT]) in self._parents:
-                self._parents[pid] = int(stat[_PARENT])
-            else:
-                self._strangers.add(pid)
-        return [(pid, parent) for pid, parent in self._parents.items() if pid in running]
+            (self._known if stat and int(stat[_PARENT]) in self._known else self._strangers).add(pid)
+        return self._known & running
 
 
 def title(pid: int) -> str:

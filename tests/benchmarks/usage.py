@@ -94,7 +94,7 @@ class Usage(threading.Thread):
                 connection.close()
 
     def _look(self) -> None:
-        found = {pid: self._role(pid, parent) for pid, parent in self._family.members()}
+        found = {pid: _role(processes.title(pid)) for pid in self._family.members()}
         backends: dict[int, str] = {}
         for connection in self._looking:
             backends |= dict(connection.execute(_BACKENDS).fetchall())
@@ -105,7 +105,6 @@ class Usage(threading.Thread):
                 self._megabytes[name] = max(self._megabytes[name], size)
         self._most |= Counter((found | backends).values())
 
-    def _role(self, pid: int, parent: int) -> str:
-        if self._names.get(parent) in (WORKER, HELPERS):
-            return HELPERS
-        return _ROLES.get(processes.title(pid), _REST)
+
+def _role(title: str) -> str:
+    return HELPERS if title.startswith("pipeline: catch-up ") else _ROLES.get(title, _REST)
