@@ -162,6 +162,13 @@ class Tagger:
                 return
         self.feed(pgoutput.decode(data, at))
 
+    def take_back(self, changes: int) -> None:
+        """Forget so many, the last that were fed, none of them a truncation or taken yet: they are fed again."""
+        for _ in range(changes):
+            self.size -= len(self._rows.pop())
+        self._idx -= changes
+        self._ordinal -= changes
+
     def learn(self, relation: Relation | str, staged: StagedRelation) -> None:
         """Rows of this relation, or messages of this prefix, are encoded so from now on."""
         if isinstance(relation, str):

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from pipeline.errors import Unsendable
 from pipeline.loop import in_thread
+from pipeline.replication import ties
 from pipeline.replication.book import RelationBook
 from pipeline.replication.feedback import Feedback
 from pipeline.replication.resume import Replay
@@ -129,10 +130,11 @@ class ReplicationWorker:
     async def _read_on(self) -> None:
         messages = await self._resume()
         while not self._stopping.is_set():
-            for data in messages:
+            held = ties.hold_back(messages)
+            for place, data in enumerate(messages):
                 if data[0] == pgoutput.XLOG_DATA:
                     if data[pgoutput.XLOG_HEADER] in (_RELATION, _MESSAGE):
-                        await self._learn(pgoutput.decode(data, pgoutput.XLOG_HEADER))
+                        await self._take_in(messages, place)
                     else:
                         self._tagger.feed_bytes(data, pgoutput.XLOG_HEADER)
                 elif data[0] == pgoutput.KEEPALIVE:
@@ -143,7 +145,18 @@ class ReplicationWorker:
                 with self.blocked:
                     await self._space.wait()
             await asyncio.sleep(0)
-            messages = await self._stream.read(empty=self._offer)
+            messages = held + await self._stream.read(empty=self._offer)
+
+    async def _take_in(self, messages: list[bytes], place: int) -> None:
+        """A Relation, or a message, which goes before changes that were sent too early."""
+        message = pgoutput.decode(messages[place], pgoutput.XLOG_HEADER)
+        early: list[bytes] = []
+        if isinstance(message, LogicalMessage) and message.transactional:
+            early = ties.changes_behind(messages, place)
+            self._tagger.take_back(len(early))
+        await self._learn(message)
+        for data in early:
+            self._tagger.feed_bytes(data, pgoutput.XLOG_HEADER)
 
     async def _resume(self) -> list[bytes]:
         """Pass over what the slot sends again; returns the first messages that are new."""

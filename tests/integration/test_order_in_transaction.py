@@ -122,6 +122,23 @@ def test_annotations_mark_what_comes_after_them_and_take_a_commit_idx(road: Road
     assert column(events, "transaction_annotations") == [None, {"by": "me"}, None, None]
 
 
+@pytest.mark.parametrize("rows", [1, 1500], ids=["one row", "many in one record"])
+def test_a_message_of_a_savepoint_stays_before_the_change_behind_it(road: Road, rows: int):
+    """The LSN of a message is that of the next record: Postgres sends the change of the other subtransaction first."""
+    keys = [str(key) for key in range(2, 2 + rows)]
+    with road.source.transaction():
+        road.source.execute("insert into t values (1)")
+        with road.source.transaction():
+            road.source.execute("select pg_logical_emit_message(true, 'pipeline:annotations', '{\"by\": \"me\"}')")
+        with road.source.cursor() as cursor, cursor.copy("copy t (id) from stdin") as copy:
+            for key in keys:
+                copy.write_row([key])
+    events = road.events()
+    expected = [("1", 0), *((key, idx) for idx, key in enumerate(keys, 2))]
+    assert column(events, "record_pk", "commit_idx") == expected
+    assert column(events, "transaction_annotations") == [None, *[{"by": "me"}] * len(keys)]
+
+
 @pytest.mark.parametrize(
     ("content", "record"),
     [

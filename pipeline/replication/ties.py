@@ -1,0 +1,46 @@
+"""Messages that Postgres sends behind the change that came after them. Pure.
+
+What the subtransactions of a transaction wrote is merged by LSN (reorderbuffer.c, ReorderBufferIterTXNNext). A change
+has that of the beginning of its WAL record, but a message (pg_logical_emit_message) that of the end of its own
+(decode.c, logicalmsg_decode), which is where the next record begins: of the two, either may be sent first.
+"""
+
+from __future__ import annotations
+
+from pipeline.wal import pgoutput
+
+_LSN = slice(1, 9)
+"""In the header of what is sent."""
+_ROWS = frozenset(b"IUD")
+"""A truncation's record is never the next one: new files come first."""
+
+
+def changes_behind(messages: list[bytes], place: int) -> list[bytes]:
+    """The changes directly before the message at `place` that came after it."""
+    return [messages[found] for found in _of_one_record(messages, place, messages[place][_LSN])]
+
+
+def hold_back(messages: list[bytes]) -> list[bytes]:
+    """Take away the changes of one record with which these end: what is read next may be a message that belongs before.
+
+    Their transaction is not whole yet, so nobody waits for them.
+    """
+    places = _of_one_record(messages, len(messages), None)
+    held = [messages[place] for place in places]
+    for place in reversed(places):
+        del messages[place]
+    return held
+
+
+def _of_one_record(messages: list[bytes], end: int, lsn: bytes | None) -> list[int]:
+    """Where the changes before `end` are that have this LSN, by default the last one's; keepalives may be between."""
+    found: list[int] = []
+    for place in reversed(range(end)):
+        data = messages[place]
+        if data[0] == pgoutput.KEEPALIVE:
+            continue
+        if data[pgoutput.XLOG_HEADER] not in _ROWS or (lsn is not None and data[_LSN] != lsn):
+            break
+        lsn = data[_LSN]
+        found.append(place)
+    return found[::-1]
