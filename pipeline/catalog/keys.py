@@ -59,8 +59,9 @@ def _primary(
         found = [name for name, attnum in zip(names, numbers, strict=True) if attnum in primary]
         if primary and len(found) == len(primary):
             return found
-    # It was dropped since, or a column of it is not published.
-    return past_key if moved and kept and past and past.replica_identity == FULL else []
+    # It was dropped since, or a column of it is not published; or all of the table is gone.
+    before = (FULL,) if facts else (DEFAULT, FULL)
+    return past_key if moved and kept and past and past.replica_identity in before else []
 
 
 def _by_name(relation: Relation, facts: Mapping[str, Any]) -> list[int | None]:

@@ -93,6 +93,7 @@ def read(source: psycopg.Connection) -> Seen:
     """All that the witness wrote down."""
     seen, eras = Seen(), Eras()
     other, keys = _other_names(source), _keys_beside_full(source)
+    gone = {oid for (oid,) in source.execute(_GONE)}
     query = """
         select n, xid, action, form, old, new from private.witness
         union all select n, null, 'note', form, null, null from private.notes order by n"""
@@ -105,7 +106,8 @@ def read(source: psycopg.Connection) -> Seen:
         elif form["told"][action]:
             wanted = change(action, form, old, new)
             also = {name: keys_by(orders, form, action, old, new) for name, orders in other(form).items()}
-            if form["identity"] == "f" and any(number < at or xid < by for at, by, _ in keys[form["oid"]][1:]):
+            other_key = any(number < at or xid < by for at, by, _ in keys[form["oid"]][1:])
+            if form["identity"] == "f" and (other_key or form["oid"] in gone):
                 known = {order for _, _, order in keys[form["oid"]]} | {()}
                 also[form["table"]] = keys_by(known, form, action, old, new, other=True)
             seen.changes[xid].append(wanted._replace(also=also, row=row_of(form, old, era)))
@@ -150,8 +152,9 @@ def _other_names(source: psycopg.Connection) -> Callable[[dict[str, Any]], dict[
 def _keys_beside_full(source: psycopg.Connection) -> dict[int, list[tuple[int, int, Order]]]:
     """Which primary key each table had, and from when on, by what transaction.
 
-    Logical decoding sends none beside full identity, and the catalog has only the last one. Where it changes while the
-    worker is behind, or in a transaction that began later than one that uses it, nothing tells which it was.
+    Logical decoding sends none beside full identity, and the catalog has only the last one, and none of a table that is
+    gone. Where it changes while the worker is behind, or in a transaction that began later than one that uses it,
+    nothing tells which it was.
     """
     found: dict[int, list[tuple[int, int, Order]]] = defaultdict(list)
     query = """
@@ -161,6 +164,13 @@ def _keys_beside_full(source: psycopg.Connection) -> dict[int, list[tuple[int, i
         if not found[oid] or found[oid][-1][2] != tuple(key):
             found[oid].append((number, xid, tuple(key)))
     return found
+
+
+_GONE = """
+    select (form ->> 'oid')::bigint from private.notes
+    where (form ->> 'oid')::bigint not in (select oid::bigint from pg_class)
+    group by 1 having count(distinct form ->> 'identity') > 1 or count(distinct form -> 'key') > 1"""
+"""Tables that are gone, and that got full identity or another key after they were published."""
 
 
 def _kinds(action: str, form: dict[str, Any]) -> Iterator[str]:

@@ -167,6 +167,14 @@ def test_the_key_of_a_partition_that_is_gone_goes_by_place_where_names_were_swap
     assert key_columns(message, [None] * 3, {}, other_key, 5, moved=True) == ("b", "a")
 
 
+def test_a_key_of_before_serves_where_the_table_is_gone_since_it_got_full_identity() -> None:
+    by_key = replace(BEFORE_SWAP, replica_identity="d")
+    assert key_columns(MESSAGE, [None, None], {}, by_key, 1, moved=True) == ("a",)
+    assert key_columns(MESSAGE, [1, 2], SWAPPED_BACK | {"primary_key": None}, by_key, 1, moved=True) == ()
+    by_index = replace(BEFORE_SWAP, replica_identity="i")
+    assert key_columns(MESSAGE, [None, None], {}, by_index, 1, moved=True) == ()
+
+
 def test_a_key_whose_columns_are_in_doubt_goes_by_name_unless_names_were_swapped() -> None:
     """A column was dropped lately, and a new key has altered its own, so that nothing is certain by number."""
     in_order = MESSAGE._replace(columns=MESSAGE.columns[::-1])
