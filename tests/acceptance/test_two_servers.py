@@ -9,14 +9,13 @@ import httpx
 import psycopg
 import pytest
 
+from pipeline.child import DRAIN_SECONDS
 from tests.fixtures import test_decoding
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import Serving, alive
 from tests.fixtures.test_decoding import Change
 from tests.fixtures.waiting import eventually
 
-TAKEOVER = 15
-LEAVES_AT_ONCE = 5
 ROWS = 20_000
 
 
@@ -63,8 +62,8 @@ def test_two_that_boot_together_come_up_and_one_takes_over(
             eventually(lambda: has_all(log, 1, 2, 3))
             active.process.kill()
             commit(source, 4, 5, 6)
-            eventually(lambda: has_all(log, 1, 2, 3, 4, 5, 6), timeout=TAKEOVER)
-        standby.wait_ready(timeout=TAKEOVER)
+            eventually(lambda: has_all(log, 1, 2, 3, 4, 5, 6))
+        standby.wait_ready()
         assert standby.process.poll() is None
 
 
@@ -101,7 +100,7 @@ def test_a_second_interrupt_leaves_at_once(source_dsn: str, database_dsn: str, s
         eventually(lambda: "replication" not in server.children())
         assert server.process.poll() is None
         server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(LEAVES_AT_ONCE) != 0
+        assert server.process.wait(DRAIN_SECONDS) != 0
         assert not any(alive(pid) for pid in children.values())
         assert server.children() == {}
         log.rollback()
