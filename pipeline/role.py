@@ -178,7 +178,7 @@ async def _replicate(config: Config, connection: Connection, stop: Stop) -> None
                 start = await unsendable.carry_out(connection, staging, prepared.source)
                 stream.close()
                 names = prepared.publications.names
-                launch = partial(_siblings.fork, helper.NAME) if _siblings else program(helper.COMMAND)
+                launch = partial(_siblings.fork, _CATCH_UP) if _siblings else program(helper.COMMAND)
                 coordinator = Coordinator(config, source, connection, staging, prepared.source, names, launch)
                 stop.then(partial(_soon, asyncio.get_running_loop(), coordinator.stop))
                 await coordinator.run(start, partial(_report, connection, "replication", "running"))
@@ -263,7 +263,8 @@ _RUNNERS: dict[str, Callable[[Config, Connection, Stop], None]] = {
     "shuffle": _run_shuffle,
     "schedule": _run_schedule,
 }
-_HELPERS: dict[str, Callable[[], int]] = {"catch-up": _help_to_catch_up}
+_CATCH_UP = "catch-up"
+_HELPERS: dict[str, Callable[[], int]] = {_CATCH_UP: _help_to_catch_up}
 """What the nursery forks for a role."""
 
 _NEEDS = {

@@ -33,9 +33,8 @@ logger = logging.getLogger(__name__)
 RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced)
 """Errors after which a part is begun again; with every other it is left to worker 0, which meets the same in order."""
 
-NAME = "catch-up"
 COMMAND = (sys.executable, "-m", "pipeline.catchup.helper")
-"""The same as a program, where there is no nursery."""
+"""For where there is no nursery."""
 
 
 def task(config: Config, publications: Sequence[str], worker: int) -> str:
