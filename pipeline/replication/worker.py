@@ -70,6 +70,8 @@ class ReplicationWorker:
         self._asking = asyncio.Lock()
         """Held while the book talks to its databases."""
         self._unsendable: Unsendable | None = None
+        self._held: list[bytes] = []
+        """Changes before which a message may belong that comes next."""
         self.ended = False
         """Whether everything before `until` is staged: once `run` has returned."""
         if until is not None:
@@ -121,6 +123,7 @@ class ReplicationWorker:
             self.ended = True
             self.stop()
         except Unsendable as error:
+            self._feed(self._held)
             if (open_ := self._tagger.unfinished) is not None:
                 begin, error.changes = open_
                 error.commit_lsn, error.committed_at, error.xid = begin
@@ -130,7 +133,7 @@ class ReplicationWorker:
     async def _read_on(self) -> None:
         messages = await self._resume()
         while not self._stopping.is_set():
-            held = ties.hold_back(messages)
+            self._held = ties.hold_back(messages)
             for place, data in enumerate(messages):
                 if data[0] == pgoutput.XLOG_DATA:
                     if data[pgoutput.XLOG_HEADER] in (_RELATION, _MESSAGE):
@@ -145,7 +148,7 @@ class ReplicationWorker:
                 with self.blocked:
                     await self._space.wait()
             await asyncio.sleep(0)
-            messages = held + await self._stream.read(empty=self._offer)
+            messages = self._held + await self._stream.read(empty=self._offer)
 
     async def _take_in(self, messages: list[bytes], place: int) -> None:
         """A Relation, or a message, which goes before changes that were sent too early."""
@@ -155,7 +158,10 @@ class ReplicationWorker:
             early = ties.changes_behind(messages, place)
             self._tagger.take_back(len(early))
         await self._learn(message)
-        for data in early:
+        self._feed(early)
+
+    def _feed(self, changes: list[bytes]) -> None:
+        for data in changes:
             self._tagger.feed_bytes(data, pgoutput.XLOG_HEADER)
 
     async def _resume(self) -> list[bytes]:
