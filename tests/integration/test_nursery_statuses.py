@@ -11,6 +11,8 @@ import json, os, signal, sys, time
 from functools import partial
 from pipeline.child import Child
 from pipeline.loop import read_settings
+from pipeline.errors import Unavailable
+from pipeline.nursery import asking
 from pipeline.nursery.asking import Nursery
 from pipeline.nursery.forking import fork_on_request
 
@@ -28,6 +30,15 @@ def run():
             return len(os.read(0, 1))
         case ["ask", *names]:
             print(json.dumps(statuses(siblings, names, lambda: time.sleep(0.01))), flush=True)
+            return 0
+        case ["freeze"]:
+            asking.FROZEN_SECONDS = 0.3
+            os.kill(os.getppid(), signal.SIGSTOP)
+            try:
+                begun(siblings, ["stay"])
+            except Unavailable as error:
+                print(json.dumps(str(error)), flush=True)
+            os.kill(os.getppid(), signal.SIGCONT)
             return 0
         case ["die", *names]:
             begun(siblings, names)
@@ -60,7 +71,7 @@ with Nursery(run, ["no program"]) as nursery:
 """
 
 
-def ended(*names: str | int) -> list[list[int]]:
+def ended(*names: str | int) -> list[list[int] | str]:
     """The statuses of what was forked under these names, as told to each who asked, in the order in which they knew."""
     command = [sys.executable, "-c", PROGRAM, *map(str, names)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -79,6 +90,11 @@ def test_who_asked_for_a_process_is_told_of_its_end():
 
 def test_a_process_ends_with_the_one_that_asked_for_it_and_the_nursery_goes_on():
     assert ended("die stay stay", 5, "ask 4") == [[4], [-9, 5, 0]]
+
+
+def test_a_nursery_that_does_not_answer_is_not_asked_again():
+    """Its late answer would be taken for that to another request."""
+    assert ended("freeze") == ["no process for stay: the nursery does not answer", [0]]
 
 
 def test_nothing_is_said_when_all_end_at_once():
