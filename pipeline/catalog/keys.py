@@ -52,9 +52,9 @@ def _primary(
     """What is beside FULL: the catalog's, if it was there for the change; else that of the form before."""
     names = [column.name for column in relation.columns]
     kept = past is not None and set(names).issuperset(past_key)
-    if facts.get("primary_later", False):
-        return past_key if kept and past and past.replica_identity in (DEFAULT, FULL) else []
     primary = facts.get("primary_key") or []
+    if facts.get("primary_later", False) and not _made_anew(primary, relation, attnums, facts):
+        return past_key if kept and past and past.replica_identity in (DEFAULT, FULL) else []
     for numbers in attnums, _by_name(relation, facts):
         found = [name for name, attnum in zip(names, numbers, strict=True) if attnum in primary]
         if primary and len(found) == len(primary):
@@ -62,6 +62,17 @@ def _primary(
     # It was dropped since, or a column of it is not published; or all of the table is gone.
     before = (FULL,) if facts else (DEFAULT, FULL)
     return past_key if moved and kept and past and past.replica_identity in before else []
+
+
+def _made_anew(
+    primary: Sequence[int], relation: Relation, attnums: Sequence[int | None], facts: Mapping[str, Any]
+) -> bool:
+    """Whether the key is later only because a column of it has another type since: the constraint came with that."""
+    now = {column["attnum"]: (column["type_oid"], column["type_modifier"]) for column in facts["columns"]}
+    return any(
+        attnum in primary and now[attnum] != (column.type_oid, column.type_modifier)
+        for column, attnum in zip(relation.columns, attnums, strict=True)
+    )
 
 
 def _by_name(relation: Relation, facts: Mapping[str, Any]) -> list[int | None]:

@@ -134,8 +134,8 @@ MESSAGE = Relation(
 BEFORE_SWAP = replace(form(column("a", 1), column("b", 2)), replica_identity="f", key_columns=("a",))
 SWAPPED_BACK = {
     "columns": [
-        {"attnum": 1, "name": "a", "type_oid": 25, "dropped": False},
-        {"attnum": 2, "name": "b", "type_oid": 25, "dropped": False},
+        {"attnum": 1, "name": "a", "type_oid": 25, "type_modifier": -1, "dropped": False},
+        {"attnum": 2, "name": "b", "type_oid": 25, "type_modifier": -1, "dropped": False},
     ],
     "table_oid": 1,
     "primary_key": [1],
@@ -173,6 +173,16 @@ def test_a_key_of_before_serves_where_the_table_is_gone_since_it_got_full_identi
     assert key_columns(MESSAGE, [1, 2], SWAPPED_BACK | {"primary_key": None}, by_key, 1, moved=True) == ()
     by_index = replace(BEFORE_SWAP, replica_identity="i")
     assert key_columns(MESSAGE, [None, None], {}, by_index, 1, moved=True) == ()
+
+
+@pytest.mark.parametrize("past", [None, BEFORE_SWAP, replace(BEFORE_SWAP, replica_identity="n", key_columns=())])
+def test_a_key_that_was_made_anew_with_the_type_of_its_column_is_the_one_from_then(past: TableForm | None) -> None:
+    later = SWAPPED_BACK | {"primary_key": [2], "primary_later": True}
+    as_it_was = MESSAGE._replace(columns=MESSAGE.columns[::-1])
+    assert key_columns(as_it_was, [1, 2], later, past, 1, moved=True) == (past.key_columns if past else ())
+    for then in RelationColumn(True, "b", 23, -1), RelationColumn(True, "b", 25, 20):
+        other_type = MESSAGE._replace(columns=(MESSAGE.columns[1], then))
+        assert key_columns(other_type, [1, 2], later, past, 1, moved=True) == ("b",)
 
 
 def test_a_key_whose_columns_are_in_doubt_goes_by_name_unless_names_were_swapped() -> None:

@@ -42,7 +42,8 @@ select class.root_oid::bigint as table_oid, rn.nspname::text as table_schema, ro
     (select coalesce(bool_or(has_list), false) from published) as column_list,
     (select coalesce(bool_and(age(published.xmin) > slot.behind), true) from published) as publication_settled,
     (select coalesce(jsonb_agg(jsonb_build_object(
-            'attnum', a.attnum, 'name', a.attname, 'type_oid', a.atttypid::bigint, 'dropped', a.attisdropped,
+            'attnum', a.attnum, 'name', a.attname, 'type_oid', a.atttypid::bigint,
+            'type_modifier', a.atttypmod, 'dropped', a.attisdropped,
             'generated', a.attgenerated, 'version', a.xmin::text || a.ctid::text, 'missing', a.atthasmissing,
             'filled', a.atthasdef or a.attidentity <> '' or t.typtype = 'd',
             'settled', age(a.xmin) > slot.behind or a.xmin = class.born
