@@ -152,7 +152,7 @@ def test_several_in_a_row_are_skipped_one_by_one_and_what_is_between_stays(confi
     expected = [(0, "1"), (0, None), (0, None), (0, "2"), (0, None), (0, "3")]
     for _ in range(2):  # started again, it knows where to begin
         with Replicating(config) as replicating:
-            replicating.wait_for(expected)  # type: ignore[arg-type]
+            replicating.wait_for(expected)
     assert marks(config) == skipped
     assert_verified(config)
     with psycopg.connect(config.database) as log:
@@ -181,7 +181,7 @@ def test_a_crash_while_it_is_passed_over_skips_it_once(config: Config, monkeypat
         with Replicating(config) as replicating:
             assert isinstance(replicating.ended(), RuntimeError)
     with Replicating(config) as replicating:
-        replicating.wait_for([(0, "1"), (0, None), (0, "9")])  # type: ignore[list-item]
+        replicating.wait_for([(0, "1"), (0, None), (0, "9")])
     assert len(marks(config)) == 1
     assert_verified(config)
 
@@ -219,4 +219,4 @@ def test_a_row_whose_text_is_over_a_gigabyte(config: Config):
     assert "memory" in stop.cause or "string buffer" in stop.cause, stop
     skip(config, stop)
     with Replicating(config) as replicating:
-        replicating.wait_for([(0, "1"), (0, "2"), (0, None), (0, "4")])  # type: ignore[list-item]
+        replicating.wait_for([(0, "1"), (0, "2"), (0, None), (0, "4")])
