@@ -106,7 +106,9 @@ def read(source: psycopg.Connection) -> Seen:
         elif form["told"][action]:
             wanted = change(action, form, old, new)
             also = {name: keys_by(orders, form, action, old, new) for name, orders in other(form).items()}
-            other_key = any(number < at or xid < by for at, by, _ in keys[form["oid"]][1:])
+            others = keys[form["oid"]][1:]
+            dropped = bool(others) and not form["key"]
+            other_key = dropped or any(number < at or xid < by for at, by, _ in others)
             if form["identity"] == "f" and (other_key or form["oid"] in gone):
                 known = {order for _, _, order in keys[form["oid"]]} | {()}
                 also[form["table"]] = keys_by(known, form, action, old, new, other=True)
@@ -154,7 +156,7 @@ def _keys_beside_full(source: psycopg.Connection) -> dict[int, list[tuple[int, i
 
     Logical decoding sends none beside full identity, and the catalog has only the last one, and none of a table that is
     gone. Where it changes while the worker is behind, or in a transaction that began later than one that uses it,
-    nothing tells which it was.
+    nothing tells which it was; nor, where it was dropped, whether that was before the change.
     """
     found: dict[int, list[tuple[int, int, Order]]] = defaultdict(list)
     query = """
