@@ -111,7 +111,8 @@ class Writer:
     async def claim(cls, connection: AsyncConnection[TupleRow], source: uuid.UUID, worker: int = 0) -> Writer:
         """Take over: fence older writers and remove what they left of a transaction that was not whole.
 
-        Raises Unavailable when an older writer's session holds the progress and does not let go.
+        Raises Unavailable when an older writer's session holds the progress and does not let go, and Fenced when there
+        is no such part of a backlog any more.
         """
         who = {"source": source, "worker": worker}
         # A crash may lose a batch together with its progress; the slot, not confirmed until then, sends it again.
@@ -125,6 +126,8 @@ class Writer:
                 await connection.execute(statement("staging", "lock_claim"), who)
                 cursor = await connection.execute(statement("staging", "claim_progress"), who)
                 row = await cursor.fetchone()
+                if row is None and worker:
+                    raise Fenced(f"part {worker} of source {source} is no more: another worker has taken it over")
                 if row is None:
                     raise StorageError(f"no progress is stored for source {source}")
                 await _drop_half_staged(connection, who, row[2])

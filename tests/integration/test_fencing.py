@@ -10,7 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.errors import Fenced
+from pipeline import role
+from pipeline.catchup import helper
+from pipeline.errors import Fenced, StorageError
 from pipeline.staging import rows, writer
 from pipeline.staging.writer import Batch, Writer, connect_writer
 
@@ -54,6 +56,24 @@ def test_an_older_writer_can_write_nothing(database_dsn: str, source_id: uuid.UU
 
     asyncio.run(run())
     assert staged(database_dsn) == [(10,), (20,)]
+
+
+def test_a_part_that_the_worker_of_another_server_has_just_taken_over_is_a_reason_to_begin_again(
+    database_dsn: str, source_id: uuid.UUID
+):
+    """The plan was read while it was there still: not what a server ends for, as without any progress at all."""
+
+    async def run() -> None:
+        async with await connect_writer(database_dsn) as connection:
+            with pytest.raises(Fenced, match=f"part 3 of source {source_id} is no more"):
+                await Writer.claim(connection, source_id, 3)
+            with pytest.raises(StorageError, match="no progress is stored") as ended:
+                await Writer.claim(connection, uuid.uuid4())
+            assert not isinstance(ended.value, role.RETRIED)
+
+    asyncio.run(run())
+    assert issubclass(Fenced, role.RETRIED)
+    assert issubclass(Fenced, helper.RETRIED)
 
 
 def test_a_writer_frozen_inside_of_its_transaction_is_cut_off(database_dsn: str, source_id: uuid.UUID):
