@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 
 import httpx
@@ -95,12 +96,14 @@ def test_a_second_interrupt_leaves_at_once(source_dsn: str, database_dsn: str, s
         log.execute("lock table pipeline.shuffle_progress")
         commit(source, 1)
         children = {role: server.child_pid(role) for role in ("replication", "shuffle", "schedule", "api")}
+        interrupted = time.monotonic()
         server.process.send_signal(signal.SIGINT)
         eventually(lambda: "draining" in server.log())
         eventually(lambda: "replication" not in server.children())
         assert server.process.poll() is None
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(DRAIN_SECONDS) != 0
+        assert time.monotonic() - interrupted < DRAIN_SECONDS, "at once, and not because its time was over"
         assert not any(alive(pid) for pid in children.values())
         assert server.children() == {}
         log.rollback()
