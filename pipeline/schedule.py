@@ -6,12 +6,13 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Any
 
 import psycopg
 from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
 from apscheduler.schedulers.background import BackgroundScheduler
+from psycopg.rows import dict_row
 
 from pipeline import cron, db
 from pipeline.config import Config
@@ -21,7 +22,7 @@ from pipeline.events import indexes, old_tables
 from pipeline.events.log import EventsTable
 from pipeline.exports import job
 from pipeline.loop import Stop
-from pipeline.operations import export_status, status
+from pipeline.operations import export_status
 from pipeline.operations import retention as operation
 from pipeline.replication import preparation
 
@@ -78,9 +79,20 @@ def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
 def sample(config: Config) -> None:
     """Store positions and counts as they are now."""
     with db.connect(config.database, "pipeline database", name="pipeline sample") as connection:
-        now = status.read(config, connection)
-        values = {**asdict(now.progress), "source_lsn": now.source_lsn, "confirmed_lsn": now.confirmed_lsn}
-        connection.execute(sql("operations", "add_sample"), values)
+        connection.execute(sql("operations", "add_sample"), _at_source(config))
+
+
+def _at_source(config: Config) -> dict[str, Any]:
+    """How far the source has written and the slot is confirmed; of a source that does not answer, nothing is known."""
+    unknown = {"source_lsn": None, "confirmed_lsn": None}
+    try:
+        with (
+            db.connect(config.source, "source", name="pipeline sample") as source,
+            source.cursor(row_factory=dict_row) as cursor,
+        ):
+            return cursor.execute(sql("operations", "source_position"), {"slot": config.slot}).fetchone() or unknown
+    except (PipelineError, psycopg.OperationalError):
+        return unknown
 
 
 def publish_new_tables(config: Config) -> None:

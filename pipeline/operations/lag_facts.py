@@ -1,4 +1,4 @@
-"""What is asked of both databases to explain lag. The source first: what moves meanwhile is late for nobody."""
+"""What status and lag ask of both databases. The source first: what moves meanwhile is late for nobody."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg.rows import class_row
+from psycopg.rows import class_row, dict_row
 
 from pipeline import db
+from pipeline.catalog.sources import Source
 from pipeline.config import Config
 from pipeline.db import Connection, sql
-from pipeline.errors import Unavailable
+from pipeline.operations import slot_lags
 from pipeline.operations.export_status import Exports
 from pipeline.operations.lag_times import Around
-from pipeline.replication import sampling
+from pipeline.operations.slot_lags import SlotLag
+from pipeline.replication import preparation, sampling
+from pipeline.replication import slot as slots
 
 T = TypeVar("T")
 
@@ -54,6 +57,16 @@ class Holder:
     state: str | None
     began: datetime
     seconds: float
+
+
+@dataclass(frozen=True)
+class Look:
+    """The source at one moment. `not_captured`: tables that match and are not captured in full, and why."""
+
+    at: AtSource
+    holder: Holder | None
+    slots: list[SlotLag]
+    not_captured: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -116,30 +129,23 @@ class Facts:
     exports: Exports | None = None
 
 
-def present(connection: Connection) -> bool:
-    """Whether the pipeline database is of a version that keeps what is needed."""
-    row = connection.execute("select to_regclass('pipeline.worker_load') is not null").fetchone()
-    return bool(row and row[0])
-
-
-def ask_source(config: Config, source_id: uuid.UUID) -> tuple[AtSource, Holder | None]:
-    """Raises Unavailable."""
-    values = {"slot": config.slot, "sampler": sampling.session_name(source_id)}
+def look(config: Config, connection: Connection, stored: Source | None) -> Look:
+    """The source now, over one connection. Raises Unavailable."""
+    values: dict[str, Any] = {"slot": config.slot, "sampler": sampling.session_name(stored.id) if stored else None}
     with db.connect(config.source, "source", name="pipeline status") as source:
         try:
+            missing = preparation.publisher(config, source, connection).missing(stored.publications if stored else {})
             holder = _rows(source, "lag_holder", Holder)
-            at = _rows(source, "lag_source", AtSource, values)
+            found = [slot for slot in slots.all_slots(source) if slot.database == source.info.dbname]
+            anchor = next((slot for slot in found if slot.name == config.slot), None)
+            values["sender"] = anchor.active_pid if anchor else None
+            with source.cursor(row_factory=dict_row) as cursor:  # after the slots: none is beyond this end of WAL
+                row = cursor.execute(sql("operations", "lag_source"), values).fetchone() or {}
         except psycopg.OperationalError as error:
             raise db.unavailable(config.source, "source", error) from error
-    if not at:
-        raise Unavailable("source: it does not say how far it has written")
-    return at[0], holder[0] if holder else None
-
-
-def moved(connection: Connection, source_id: uuid.UUID) -> Moved | None:
-    """None before anything was staged."""
-    found = _rows(connection, "lag_progress", Moved, {"source": source_id})
-    return found[0] if found else None
+    restart, confirmed = (anchor.restart_lsn, anchor.confirmed_lsn) if anchor else (None, None)
+    at = AtSource(**row, restart=restart, confirmed=confirmed, sender=values["sender"])
+    return Look(at, holder[0] if holder else None, slot_lags.of(found, config.slot, at.written), missing)
 
 
 def sessions(connection: Connection, source_id: uuid.UUID) -> dict[str, Session]:

@@ -1,57 +1,47 @@
-"""How far each stage is behind the source, measured now."""
+"""How far each stage is behind the source."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from pipeline.config import Config
 from pipeline.db import Connection
-from pipeline.errors import PipelineError
 from pipeline.operations import lag_beside, lag_causes, lag_facts, lag_times
 from pipeline.operations.export_status import Exports
-from pipeline.operations.lag import Lag, Limit, Stage
-from pipeline.operations.lag_facts import AtSource, Facts, Moved
+from pipeline.operations.lag import Lag, Stage
+from pipeline.operations.lag_facts import AtSource, Facts, Look, Moved
 
 
 def measure(
     config: Config,
     connection: Connection,
-    source_id: uuid.UUID,
+    look: Look,
+    moved: Moved | None,
     reasons: Sequence[str],
     exports: Exports | None,
     *,
     consumers: bool,
-) -> Lag | None:
-    """The lag now; connects to the source. None in a database of an older version.
-
-    `reasons`: why the roles do not run; `consumers`: whether there are any.
-    """
-    if not lag_facts.present(connection):
-        return None
-    try:
-        at, holder = lag_facts.ask_source(config, source_id)
-    except PipelineError as error:
-        return Lag([Limit("source", str(error))])
-    moved = lag_facts.moved(connection, source_id)
+) -> Lag:
+    """The lag at the moment of that look. `reasons`: why the roles do not run; `consumers`: whether there are any."""
+    at = look.at
     if moved is None:
         return Lag([lag_causes.not_begun(reasons)], at.written)
-    positions = _positions(at, moved)
+    found = positions(at, moved)
     exported = exports.exported_seq if exports and not exports.off else None
     facts = Facts(
         at=at,
         moved=moved,
-        holder=holder,
-        sessions=lag_facts.sessions(connection, source_id),
+        holder=look.holder,
+        sessions=lag_facts.sessions(connection, moved.source_id),
         readers=lag_facts.readers(connection, str(config.exports), exported),
-        around=lag_facts.around(connection, moved, [*positions.values(), *lag_beside.held_beyond(at)]),
+        around=lag_facts.around(connection, moved, [*found.values(), *lag_beside.held_beyond(at)]),
         spilled=lag_facts.spilled(connection, moved, at),
         reasons=tuple(reasons),
         exports=exports,
     )
-    stages = [*_log_stages(facts, positions)]
+    stages = [*_log_stages(facts, found)]
     shuffled = stages[-1]
     if consumers:
         stages.append(_taken(facts, shuffled, "consumed", lake=False))
@@ -60,7 +50,7 @@ def measure(
     return Lag(lag_causes.limits(facts, stages), at.written, stages)
 
 
-def _positions(at: AtSource, moved: Moved) -> dict[str, int]:
+def positions(at: AtSource, moved: Moved) -> dict[str, int]:
     """Of each stage by name; one at which nothing waits is where the stage before it is."""
     staged = max(moved.staged, at.staged or 0)
     waits = moved.watermark < moved.complete

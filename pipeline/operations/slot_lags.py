@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from psycopg.rows import class_row
-
-from pipeline.db import Connection, sql
 from pipeline.replication import slot as slots
+from pipeline.replication.slot import Slot
 from pipeline.wal import lsn
 
 
@@ -27,8 +26,15 @@ class SlotLag:
         return {**asdict(self), "confirmed_lsn": shown}
 
 
-def read(source: Connection, anchor: str) -> list[SlotLag]:
-    """Now: the anchor first."""
-    with source.cursor(row_factory=class_row(SlotLag)) as cursor:
-        found = cursor.execute(sql("operations", "slot_lags")).fetchall()
-    return [slot for slot in found if slot.name == anchor or slots.is_part(slot.name, anchor)]
+def of(found: Sequence[Slot], anchor: str, written: int) -> list[SlotLag]:
+    """Those of `found` that are ours, the anchor first; `written` is how far the source has written."""
+    return [
+        SlotLag(
+            slot.name,
+            slot.active_pid is not None,
+            slot.confirmed_lsn,
+            None if slot.confirmed_lsn is None else written - slot.confirmed_lsn,
+        )
+        for slot in found
+        if slot.name == anchor or slots.is_part(slot.name, anchor)
+    ]

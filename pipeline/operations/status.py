@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
-import psycopg
-from psycopg.rows import class_row
+from psycopg.rows import dict_row
 
 from pipeline import db
 from pipeline.catalog import rewrites, roles, sources, stops
@@ -21,16 +20,15 @@ from pipeline.consumers import standing
 from pipeline.consumers.standing import Standing
 from pipeline.db import Connection, sql
 from pipeline.deliveries import dead_letters
-from pipeline.errors import PipelineError, Unavailable
+from pipeline.errors import PipelineError
 from pipeline.events import tables
 from pipeline.events.tables import KnownTable
-from pipeline.operations import export_status, lag_stages, retention, slot_lags
+from pipeline.operations import export_status, lag_facts, lag_stages, retention
 from pipeline.operations.export_status import Exports
-from pipeline.operations.lag import Lag, is_late
+from pipeline.operations.lag import Lag, Limit, is_late
+from pipeline.operations.lag_facts import Look, Moved
 from pipeline.operations.retention import Retention
 from pipeline.operations.slot_lags import SlotLag
-from pipeline.replication import preparation
-from pipeline.replication import slot as slots
 from pipeline.wal import lsn
 
 IDLE_BYTES = 1_000_000
@@ -100,7 +98,7 @@ class Status:
 def collect(config: Config) -> Status:
     """The status now. Raises Unavailable only for the pipeline database; a source that is gone is a reason."""
     with db.connect(config.database, "pipeline database", name="pipeline status") as connection:
-        now = read(config, connection)
+        now, look, moved = _read(config, connection)
         if not now.revision:
             return now
         found = replace(
@@ -111,16 +109,20 @@ def collect(config: Config) -> Status:
             consumers=standing.find(connection) if standing.present(connection) else [],
             dead_letters=dead_letters.counts(connection) if dead_letters.present(connection) else {},
         )
-        return _explained(config, connection, found)
+        return _explained(config, connection, found, look, moved)
 
 
-def _explained(config: Config, connection: Connection, now: Status) -> Status:
+def _explained(
+    config: Config, connection: Connection, now: Status, look: Look | PipelineError, moved: Moved | None
+) -> Status:
     """With its lag by stage and what limits it, and `lag_seconds` as that measures it."""
     if now.source_id is None:
         return now
-    source_id, there = uuid.UUID(now.source_id), bool(now.consumers)
-    lag = lag_stages.measure(config, connection, source_id, now.reasons, now.exports, consumers=there)
-    shuffled = lag.stage("shuffled") if lag else None
+    if isinstance(look, PipelineError):
+        return replace(now, lag=Lag([Limit("source", str(look))]))
+    there = bool(now.consumers)
+    lag = lag_stages.measure(config, connection, look, moved, now.reasons, now.exports, consumers=there)
+    shuffled = lag.stage("shuffled")
     late = shuffled.behind_seconds if shuffled else None
     # 0 stays 0: what is just on its way is caught up with.
     seconds = late if late is not None and (now.lag_seconds or is_late(late)) else now.lag_seconds
@@ -129,35 +131,54 @@ def _explained(config: Config, connection: Connection, now: Status) -> Status:
 
 def read(config: Config, connection: Connection) -> Status:
     """The rest of it, over a connection to the pipeline database; connects to the source meanwhile."""
+    return _read(config, connection)[0]
+
+
+def _read(config: Config, connection: Connection) -> tuple[Status, Look | PipelineError, Moved | None]:
+    """And what all its positions come from: a look at the source, or why there is none, and one at our database."""
     revision = _revision(connection)
     if revision is None:
-        return Status(reasons=["the pipeline database was never migrated; start `pipeline serve`"])
+        problem = PipelineError("the pipeline database was never migrated; start `pipeline serve`")
+        return Status(reasons=[str(problem)]), problem, None
     stored = sources.find(connection, config.source_id)
-    held = list(roles.states(connection).values())
-    parts = standing_parts.read(connection, stored.id) if stored else []
-    progress = _progress(connection, parts)
-    facts: dict[str, Any] = {}
-    reasons = why_not(config, connection, held)
+    look: Look | PipelineError
     try:
-        facts = _ask_source(config, connection)
+        look = lag_facts.look(config, connection, stored)
     except PipelineError as error:
-        reasons.append(str(error))
-    source_lsn = facts.get("source_lsn")
-    done = _position(progress)
-    lag = max(0, source_lsn - done) if source_lsn is not None and done is not None else None
-    return Status(
+        look = error
+    held = list(roles.states(connection).values())
+    progress, moved = _progress(connection, stored.id) if stored else (Progress(), None)
+    now = Status(
         source_id=str(stored.id) if stored else None,
         database=stored.database_name if stored else None,
         slot=config.slot,
         revision=revision,
-        lag_bytes=lag,
-        lag_seconds=_lag_seconds(progress, lag, running=not role_reasons(held)),
         progress=progress,
         roles=held,
         rewritten=rewrites.unsettled(connection),
-        catchup=parts,
-        reasons=reasons,
-        **facts,
+        catchup=standing_parts.read(connection, stored.id) if stored else [],
+        reasons=why_not(config, connection, held),
+    )
+    return _with_source(now, look, moved), look, moved
+
+
+def _with_source(now: Status, look: Look | PipelineError, moved: Moved | None) -> Status:
+    """With what the source says, and how far all is behind that; or with the reason why it says nothing."""
+    running = not role_reasons(now.roles)
+    if isinstance(look, PipelineError):
+        seconds = _lag_seconds(now.progress, None, running=running)
+        return replace(now, lag_seconds=seconds, reasons=[*now.reasons, str(look)])
+    at = look.at
+    lag = max(0, at.written - lag_stages.positions(at, moved)["shuffled"]) if moved else None
+    return replace(
+        now,
+        source_lsn=at.written,
+        confirmed_lsn=at.confirmed,
+        retained_bytes=None if at.restart is None else at.written - at.restart,
+        not_captured=look.not_captured,
+        slots=look.slots,
+        lag_bytes=lag,
+        lag_seconds=_lag_seconds(now.progress, lag, running=running),
     )
 
 
@@ -191,21 +212,14 @@ def role_reasons(held: Sequence[roles.RoleState], needed: Sequence[str] = ("repl
     return reasons
 
 
-def _progress(connection: Connection, parts: Sequence[Part]) -> Progress:
-    """While a backlog is read in parts, staged is what nothing is missing before: what the shuffler may see."""
-    with connection.cursor(row_factory=class_row(Progress)) as cursor:
-        found = cursor.execute(sql("operations", "progress")).fetchone() or Progress()
-    reached = [part for part in parts if part.reached]
-    if not reached:
-        return found
-    staged = max(part.commit_lsn for part in reached)
-    unshuffled = found.shuffled_lsn is not None and staged > found.shuffled_lsn
-    return replace(found, staged_lsn=max(part.position for part in reached), unshuffled=unshuffled)
-
-
-def _position(progress: Progress) -> int | None:
-    """Up to where the log is complete: with nothing waiting in staging, that is what staging has seen."""
-    return progress.shuffled_lsn if progress.unshuffled else progress.staged_lsn
+def _progress(connection: Connection, source_id: uuid.UUID) -> tuple[Progress, Moved | None]:
+    """Of one statement. While a backlog is read in parts, staged is what nothing is missing before."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(sql("operations", "progress"), {"source": source_id}).fetchone()
+    if row is None:
+        return Progress(), None
+    shown, moved = ({each.name: row[each.name] for each in fields(kind)} for kind in (Progress, Moved))
+    return Progress(**shown), Moved(**moved)
 
 
 def _lag_seconds(progress: Progress, lag: int | None, *, running: bool) -> float | None:
@@ -215,22 +229,3 @@ def _lag_seconds(progress: Progress, lag: int | None, *, running: bool) -> float
     if progress.shuffled_at is None or progress.read_at is None:
         return None
     return max(0.0, round((progress.read_at - progress.shuffled_at).total_seconds(), 3))
-
-
-def _ask_source(config: Config, connection: Connection) -> dict[str, Any]:
-    with db.connect(config.source, "source", name="pipeline status") as source:
-        try:
-            slot = slots.find(source, config.slot)
-            row = source.execute(sql("operations", "source_position")).fetchone()
-            lags = slot_lags.read(source, config.slot)
-            stored = sources.find(connection, config.source_id)
-            missing = preparation.publisher(config, source, connection).missing(stored.publications if stored else {})
-        except psycopg.OperationalError as error:
-            raise Unavailable(f"source: {db.one_line(error)}") from error
-    return {
-        "source_lsn": row[0] if row else None,
-        "confirmed_lsn": slot.confirmed_lsn if slot else None,
-        "retained_bytes": slot.retained_bytes if slot else None,
-        "not_captured": missing,
-        "slots": lags,
-    }

@@ -49,7 +49,7 @@ def stage(connection: Connection, worker: int, position: int, commit_lsn: int) -
 
 
 def shown(connection: Connection) -> Progress:
-    return status._progress(connection, standing.read(connection, SOURCE))
+    return status._progress(connection, SOURCE)[0]
 
 
 def test_without_a_plan_there_are_no_parts(connection: Connection) -> None:

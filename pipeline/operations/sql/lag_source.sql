@@ -1,9 +1,7 @@
--- The source's end of WAL and its clock, how far the slot and its walsender are, and whether somebody samples.
+-- The source's end of WAL and its clock, how far the walsender of our slot is, and whether somebody samples.
 select ((case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_flush_lsn() end) - '0/0')::bigint
     as written,
-    clock_timestamp() as read_at,
-    (s.restart_lsn - '0/0')::bigint as restart, (s.confirmed_flush_lsn - '0/0')::bigint as confirmed,
-    s.active_pid as sender, a.wait_event,
+    clock_timestamp() as read_at, a.wait_event,
     (r.sent_lsn - '0/0')::bigint as sent, (r.write_lsn - '0/0')::bigint as received,
     (r.replay_lsn - '0/0')::bigint as staged,
     (select t.spill_bytes from pg_stat_replication_slots t where t.slot_name = %(slot)s::text) as spilled_bytes,
@@ -11,7 +9,6 @@ select ((case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_cur
         select from pg_stat_activity l
         where l.application_name = %(sampler)s::text and l.state_change > clock_timestamp() - interval '3 seconds'
     ) as sampled
-from (select) asked
-left join pg_replication_slots s on s.slot_name = %(slot)s::text
-left join pg_stat_replication r on r.pid = s.active_pid
-left join pg_stat_activity a on a.pid = s.active_pid
+from (select %(sender)s::int as sender) asked
+left join pg_stat_replication r on r.pid = asked.sender
+left join pg_stat_activity a on a.pid = asked.sender

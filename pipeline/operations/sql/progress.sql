@@ -1,23 +1,32 @@
--- Counters and positions of the one source, with rates over about the last minute. While a backlog is read by several
--- workers, counters are of all of them and positions of the first.
+-- How far staging and the shuffle are, with counts, rates over about the last minute, and what the worker waited for when
+-- something was waiting. While a backlog is read by several workers, counts are of all of them, and positions of those
+-- before whose part nothing is missing.
 with counted as (
     select source_id, sum(changes)::bigint as changes, sum(transactions)::bigint as transactions,
-        sum(open_changes)::bigint as open_changes
+        sum(open_changes)::bigint as open_changes, max(open_commit_lsn) filter (where worker = 0) as open_lsn
     from pipeline.replication_progress group by source_id
+), reached as (
+    select source_id, max(position) as position, max(commit_lsn) as commit_lsn from pipeline.reached_workers group by 1
 ), past as (
     select * from pipeline.lag_samples where sampled_at > now() - interval '60 seconds' order by sampled_at limit 1
 )
-select p.position as staged_lsn, p.open_commit_lsn as open_lsn, c.open_changes, c.changes as staged_changes,
+select r.position as staged_lsn, c.open_lsn, c.open_changes, c.changes as staged_changes,
     c.transactions as staged_transactions,
-    s.commit_lsn as shuffled_lsn, s.committed_at as shuffled_at, s.commit_lsn < p.commit_lsn as unshuffled,
+    s.commit_lsn as shuffled_lsn, s.committed_at as shuffled_at, s.commit_lsn < r.commit_lsn as unshuffled,
     s.last_seq, coalesce(s.events, 0) as events,
     round(((c.changes - past.staged_changes) / nullif(extract(epoch from now() - past.sampled_at), 0))::numeric, 1)::float8
         as changes_per_second,
     round(((s.events - past.events) / nullif(extract(epoch from now() - past.sampled_at), 0))::numeric, 1)::float8
         as events_per_second,
-    now() as read_at
-from pipeline.replication_progress p join counted c using (source_id)
-left join pipeline.shuffle_progress s using (source_id)
+    now() as read_at,
+    o.id as source_id, o.epoch, r.position as staged, r.commit_lsn as complete,
+    case when s.epoch = o.epoch then s.commit_lsn else 0 end as watermark,
+    l.moved_lsn as moved, l.starved, l.blocked, l.sending,
+    extract(epoch from clock_timestamp() - l.measured_at)::float8 as load_age
+from pipeline.sources o
+join counted c on c.source_id = o.id
+join reached r on r.source_id = o.id
+left join pipeline.shuffle_progress s on s.source_id = o.id
+left join pipeline.worker_load l on l.source_id = o.id and l.epoch = o.epoch
 left join past on true
-where p.worker = 0
-limit 1
+where o.id = %(source)s
