@@ -17,9 +17,8 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import set_json_loads
 
-from pipeline import db
+from pipeline import db, patterns
 from pipeline.config import describe
-from pipeline.consumers.feed import Filter
 from pipeline.db import Connection
 from pipeline.errors import ConsumerError, CursorExpired, Unavailable
 from pipeline.events.log import CHANNEL, EventsTable
@@ -170,7 +169,7 @@ class _Reader:
         self.rows = _FIRST_ROWS
         self._connection = connection
         self._table = table
-        self._likes = Filter(tuple(tables)).likes
+        self._likes = patterns.likes(tables)
         self._poll = POLL_SECONDS
         self._bytes = 0
         set_json_loads(self._parse, connection)

@@ -60,11 +60,6 @@ def conninfo(dsn: str, **ours: str) -> str:
     return make_conninfo(dsn, client_encoding="UTF8", **liveness, **ours)
 
 
-def like(pattern: str) -> str:
-    """A pattern of table names, in which `*` matches anything and all else is itself, for SQL's LIKE."""
-    return re.sub(r"([\\%_])", r"\\\1", pattern).replace("*", "%")
-
-
 def hang_up(connection: Connection | psycopg.AsyncConnection[TupleRow]) -> None:
     """From another thread: end a connection that does not answer; who waits for it gets an OperationalError."""
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:

@@ -10,6 +10,8 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
+from pipeline import patterns
+
 Action = Literal["insert", "update", "delete", "truncate", "message", "read"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 LONGEST = 55
@@ -73,7 +75,7 @@ class Route(BaseModel):
         """Whether a change of this table is one of the route's."""
         if self.actions and action not in self.actions:
             return False
-        return not self.tables or any(_covers(pattern, schema, table) for pattern in self.tables)
+        return patterns.matches(self.tables, f"{schema}.{table}")
 
     def takes_all_of(self, other: Route) -> bool:
         """Whether nothing is left for the other one, when it comes later."""
@@ -81,18 +83,8 @@ class Route(BaseModel):
             return False
         # What * stands for in the other's pattern is something that only a * matches.
         return not self.tables or (
-            bool(other.tables)
-            and all(any(_covers(mine, *each.split(".", 1)) for mine in self.tables) for each in other.tables)
+            bool(other.tables) and all(patterns.matches(self.tables, each) for each in other.tables)
         )
-
-
-def _covers(pattern: str, schema: str, table: str) -> bool:
-    of_schema, of_table = pattern.split(".", 1)
-    return _matches(of_schema, schema) and _matches(of_table, table)
-
-
-def _matches(pattern: str, name: str) -> bool:
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
 def parse(value: Any) -> Any:

@@ -11,6 +11,7 @@ from psycopg import AsyncServerCursor
 from psycopg.rows import dict_row
 from starlette.exceptions import HTTPException
 
+from pipeline import patterns
 from pipeline.api.database import AsyncConnection, Database, TheDatabase, TheWakeups
 from pipeline.api.models import MAX_SEQ, NAME, Events
 from pipeline.api.problems import documented
@@ -78,8 +79,8 @@ async def read(
     Go on with `after` = `last_seq`, which NDJSON has in the header `Last-Seq`. It can grow while `data` is empty: then
     what was passed did not match. Reading moves no cursor; `advance` does.
     """
-    patterns = Filter(tuple(part.strip() for part in tables.split(","))).likes if tables else None
-    reading = _Reading(request.app.state.events_table, limit, after, patterns, consumer)
+    likes = patterns.likes(part.strip() for part in tables.split(",")) if tables else None
+    reading = _Reading(request.app.state.events_table, limit, after, likes, consumer)
     with wakeups.of_events(*([consumer] if consumer else [])) as bell:
         async with watched(request, bell) as client:
 
@@ -141,7 +142,7 @@ async def _fetch(connection: AsyncConnection, reading: _Reading, after: int, upt
         "after": after,
         "upto": upto,
         "tables": reading.tables,
-        "likes": reading.wanted.likes or None,
+        "likes": patterns.likes(reading.wanted.tables) or None,
         "actions": list(reading.wanted.actions) or None,
         "limit": reading.limit,
     }

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 
 import psycopg
 from psycopg.rows import TupleRow
 
-from pipeline import db
+from pipeline import db, patterns
 from pipeline.consumers.wakeup import Wakeups
 from pipeline.consumers.wire import FRAME_BYTES, MAX_EVENTS, Entry
 from pipeline.errors import Unavailable
@@ -44,14 +42,7 @@ class Filter:
 
     def wants(self, entry: Entry) -> bool:
         """Whether it wants this event."""
-        return (not self.actions or entry.action in self.actions) and (
-            not self.tables or _matches(self.tables, entry.table)
-        )
-
-    @property
-    def likes(self) -> list[str]:
-        """The patterns of tables for SQL's LIKE."""
-        return [db.like(pattern) for pattern in self.tables]
+        return (not self.actions or entry.action in self.actions) and patterns.matches(self.tables, entry.table)
 
 
 EVERYTHING = Filter()
@@ -256,7 +247,7 @@ async def read_page(connection: Connection, after: int, wanted: Filter, rows: in
     values = {
         "after": after,
         "span": _SPAN,
-        "tables": wanted.likes,
+        "tables": patterns.likes(wanted.tables),
         "actions": list(wanted.actions),
         "rows": rows,
         "bytes": FRAME_BYTES,
@@ -289,12 +280,3 @@ async def _newest(connection: Connection) -> int:
 
 def _size(batch: Batch) -> int:
     return sum(len(entry.event) for entry in batch.entries) + 200 * len(batch.entries)
-
-
-@cache
-def _pattern(tables: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(re.escape(pattern).replace(r"\*", ".*") for pattern in tables), re.DOTALL)
-
-
-def _matches(tables: tuple[str, ...], table: str) -> bool:
-    return _pattern(tables).fullmatch(table) is not None

@@ -6,7 +6,8 @@ from functools import cache
 
 from psycopg import sql
 
-from pipeline.db import Connection, like
+from pipeline import patterns
+from pipeline.db import Connection
 from pipeline.db import sql as statement
 from pipeline.deliveries.consumers import RecordsConsumer
 
@@ -22,7 +23,7 @@ def fold(connection: Connection, events: sql.Identifier, consumer: RecordsConsum
         "consumer": consumer.id,
         "after": consumer.folded_seq,
         "upto": upto,
-        "patterns": [like(pattern) for pattern in consumer.tables],
+        "patterns": patterns.likes(consumer.tables),
         "actions": consumer.actions,
         "group_by": consumer.group_by,
     }

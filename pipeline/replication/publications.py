@@ -7,14 +7,13 @@ so such a table is never in one that has them. Publications that we did not make
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import psycopg
 from psycopg import sql as pgsql
 
-from pipeline import db
+from pipeline import db, patterns
 from pipeline.db import Connection, sql
 from pipeline.errors import PublicationMissing
 from pipeline.events.log import EventsTable
@@ -58,7 +57,7 @@ class Publisher:
         """`patterns`: PIPELINE_TABLES. `own_tables`: events tables, when source and pipeline share one database."""
         self._source = source
         self._name = publication
-        self._patterns = [re.compile(re.escape(p).replace(r"\*", ".*"), re.DOTALL) for p in patterns]
+        self._patterns = tuple(patterns)
         self._own_tables = own_tables
 
     def ensure(self, made: dict[str, int], ledger: Ledger) -> Publications:
@@ -189,7 +188,7 @@ class Publisher:
         return self._matches(table.names)
 
     def _matches(self, names: Iterable[str]) -> bool:
-        return not self._patterns or any(pattern.fullmatch(name) for name in names for pattern in self._patterns)
+        return any(patterns.matches(self._patterns, name) for name in names)
 
     def _alter(self, publication: str, verb: str, tables: dict[int, TableName]) -> dict[str, str]:
         """`tables`: by oid. Returns for which it did not work, and why."""

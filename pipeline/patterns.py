@@ -1,0 +1,22 @@
+"""Patterns of tables: `schema.table`, in which `*` stands for anything and all else for itself. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+
+def matches(patterns: tuple[str, ...], name: str) -> bool:
+    """Whether one of them matches this `schema.table`, taken as one text; none at all match everything."""
+    return not patterns or _compiled(patterns).fullmatch(name) is not None
+
+
+def likes(patterns: Iterable[str]) -> list[str]:
+    """The same for SQL: `schema || '.' || table like any (these)`; pipeline.matches does so in the database."""
+    return [re.sub(r"([\\%_])", r"\\\1", pattern).replace("*", "%") for pattern in patterns]
+
+
+@lru_cache(maxsize=1024)
+def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(re.escape(pattern).replace(r"\*", ".*") for pattern in patterns), re.DOTALL)
