@@ -99,27 +99,45 @@ class Child:
             self._line.sendall(self._settings.encode() + b"\n")
         self._line.setblocking(False)
 
-    def retire(self) -> None:
-        """Tell it to end, once; it is somebody else's turn. One that does not is killed."""
+    @property
+    def lives(self) -> bool:
+        """Whether it runs."""
+        return self.process is not None and self.process.poll() is None
+
+    def retire(self, seconds: float = DRAIN_SECONDS) -> None:
+        """Tell it to end, once; called again when it has not ended after so long, kill it."""
         if self.process is None:
             return
         if not self.retiring:
             self.retiring = True
-            self._retire_by = time.monotonic() + DRAIN_SECONDS
+            self._retire_by = time.monotonic() + seconds
             self.process.send_signal(signal.SIGTERM)
         elif time.monotonic() > self._retire_by:
             self.process.kill()
 
-    def kill_if_frozen(self) -> None:
-        """Call it every POLL; looks are counted, not seconds, since we may have been frozen with it."""
+    def kill(self, seconds: float) -> None:
+        """And wait, so long at most, until it is known to be gone."""
         if self.process is None:
             return
+        self.process.kill()
+        give_up = time.monotonic() + seconds
+        while self.process.poll() is None and time.monotonic() < give_up:
+            time.sleep(POLL / 100)
+
+    def ended(self) -> int | None:
+        """Its exit status once it has ended, below 0 for a signal; one that is frozen is killed.
+
+        Call it every POLL; looks are counted, not seconds, since we may have been frozen with it.
+        """
+        if self.process is None:
+            return None
         self._listen()
         self._silent_looks += 1
         if self._silent_looks * POLL > (FROZEN_SECONDS if self._heard else STARTING_SECONDS):
             logger.error("%s is frozen; killed", self.role, extra={"action": "serve.frozen", "pid": self.process.pid})
             self._silent_looks = 0
             self.process.kill()
+        return self.process.poll()
 
     def _listen(self) -> None:
         """Take what it has said meanwhile."""
@@ -140,8 +158,16 @@ class Child:
         if self._line is not None:
             self._line.close()
 
-    def schedule_restart(self, reason: str) -> None:
-        """Plan the next start; each failure in a row waits twice as long."""
+    def start_again(self, code: int) -> bool:
+        """Plan the next start after it has ended so; each failure in a row waits twice as long.
+
+        False, and nothing is planned, when it has ended for good.
+        """
+        if code > 0 and code != RETRY and not self.retiring:
+            return False
+        reason = f"was killed by signal {-code}" if code < 0 else "ended"
+        if self.retiring:
+            reason = "is needed again"
         if time.monotonic() - self._started_at > _HEALTHY_AFTER:
             self._delay = _FIRST_DELAY
         self.forget()
@@ -150,3 +176,4 @@ class Child:
             "%s %s; starts again in %.2g s", self.role, reason, self._delay, extra={"action": "serve.restarts"}
         )
         self._delay = min(self._delay * 2, _LONGEST_DELAY)
+        return True

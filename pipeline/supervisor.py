@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from pipeline.child import DRAIN_SECONDS, POLL, RETRY, Child
+from pipeline.child import DRAIN_SECONDS, POLL, Child
 from pipeline.nursery.asking import Nursery
 
 logger = logging.getLogger(__name__)
@@ -66,35 +66,23 @@ class Supervisor:
             if time.monotonic() >= child.restart_at and (child is self._nursery or self._nursery.ready):
                 child.start()
             return 0
-        child.kill_if_frozen()
-        code = child.process.poll()
+        code = child.ended()
         if code is None or self._stop.is_set():
             return 0
-        if child.retiring:
-            child.schedule_restart("is needed again")
-            return 0
-        if code in (0, RETRY) or code < 0:
-            child.schedule_restart(f"was killed by signal {-code}" if code < 0 else "ended")
-            return 0
-        return code
+        return 0 if child.start_again(code) else code
 
     def _drain(self) -> int:
         """One after the other, in the order of the roles: what an earlier one leaves, a later one still moves."""
         deadline = time.monotonic() + DRAIN_SECONDS
         status = 0
         for child in self._children:
-            if child.process is None:
-                continue
-            child.process.send_signal(signal.SIGTERM)
-            while child.process.poll() is None and time.monotonic() < deadline and self._interrupts < 2:
+            child.retire()
+            while child.lives and time.monotonic() < deadline and self._interrupts < 2:
                 time.sleep(POLL / 2)
-            if child.process.poll() is None:
+            if child.lives:
                 logger.warning("%s did not finish; killed", child.role, extra={"action": "serve.killed"})
-                child.process.kill()
+                child.kill(_KILLED_SECONDS)
                 status = 1
-                gone = time.monotonic() + _KILLED_SECONDS
-                while child.process.poll() is None and time.monotonic() < gone:
-                    time.sleep(POLL / 10)
         return status
 
     def _handle(self, number: int, _frame: object) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from pipeline.catchup.plan import Part
-from pipeline.child import POLL, RETRY, Child, Launch
+from pipeline.child import POLL, Child, Launch
 
 logger = logging.getLogger(__name__)
 
@@ -48,18 +48,13 @@ class Crew:
         return Child(f"catch-up {worker}", self._launch, self._task(worker))
 
     def _look_at(self, worker: int, child: Child) -> None:
-        if child.process is None:
-            return
-        child.kill_if_frozen()
-        code = child.process.poll()
+        code = child.ended()
         if code is None:
             return
         if worker in self._left or code == 0:
             child.forget()
             child.restart_at = time.monotonic() + 1.0
-        elif code == RETRY or code < 0:
-            child.schedule_restart(f"was killed by signal {-code}" if code < 0 else "ended")
-        else:
+        elif not child.start_again(code):
             child.forget()
             self._left.add(worker)
             logger.warning(
@@ -69,7 +64,7 @@ class Crew:
     def at_work(self, worker: int) -> bool:
         """Whether its helper runs."""
         child = self._children.get(worker)
-        return child is not None and child.process is not None and child.process.poll() is None
+        return child is not None and child.lives
 
     def leave(self, worker: int) -> None:
         """Start none for this part any more."""
@@ -79,7 +74,7 @@ class Crew:
         """Tell all to stage what is whole, and to end."""
         for worker, child in self._children.items():
             self._left.add(worker)
-            child.retire()
+            child.retire(END_SECONDS)
 
     async def end(self, worker: int) -> None:
         """Until this one has staged what is whole and ended."""
@@ -95,12 +90,8 @@ class Crew:
 
 
 async def _ended(children: Sequence[Child]) -> None:
-    deadline = time.monotonic() + END_SECONDS
     for child in children:
-        while child.process is not None and child.process.poll() is None:
-            if not child.retiring:
-                child.retire()
-            if time.monotonic() > deadline:
-                child.process.kill()
+        while child.lives:
+            child.retire(END_SECONDS)
             await asyncio.sleep(POLL / 2)
         child.forget()

@@ -37,12 +37,8 @@ class Nursery(Child):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self.process is not None:
-            self.process.kill()
-            give_up = time.monotonic() + _REAP_SECONDS
-            while self.process.poll() is None and time.monotonic() < give_up:
-                time.sleep(0.001)
-            self.forget()
+        self.kill(_REAP_SECONDS)
+        self.forget()
 
     def _fork_here(self, line: socket.socket) -> Process:
         if (pid := os.fork()) == 0:
@@ -63,16 +59,16 @@ class Nursery(Child):
         if self.process is None or self._line is None:
             return None
         process = self.process
-        forked = self._forks.ask(self._line, name, line, lambda: process.poll() is None)
+        forked = self._forks.ask(self._line, name, line, lambda: self.lives)
         if forked is None:  # should it be forked after all, it finds that its line has ended
             process.kill()
         return forked
 
     def look(self) -> None:
         """Learn which processes have ended."""
-        gone = self.process is None or self.process.poll() is not None
+        lives = self.lives
         self._listen()
-        if gone:
+        if not lives:
             self._forks.orphan()
 
     def forget(self) -> None:
@@ -162,7 +158,7 @@ class _Forks:
 
 
 class Forked:
-    """A process that the nursery has forked."""
+    """A process that was forked. `look` sets its `status` once it has ended."""
 
     def __init__(self, pid: int, look: Callable[[], None]) -> None:
         self.pid = pid
@@ -183,25 +179,16 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-class _Own:
+class _Own(Forked):
     """A process that was forked here."""
 
     def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._status: int | None = None
+        super().__init__(pid, self._reap)
 
-    def poll(self) -> int | None:
-        if self._status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self._status = os.waitstatus_to_exitcode(status) if pid else None
-        return self._status
-
-    def send_signal(self, sig: int, /) -> None:
-        if self.poll() is None:
-            _send(self.pid, sig)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
+    def _reap(self) -> None:
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if pid:
+            self.status = os.waitstatus_to_exitcode(status)
 
 
 def _send(pid: int, sig: int) -> None:

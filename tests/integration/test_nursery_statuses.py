@@ -61,7 +61,7 @@ def statuses(forks, names, look):
     return [child.process.poll() for child in children]
 
 def look():
-    nursery.kill_if_frozen()
+    nursery.ended()
     time.sleep(0.01)
 
 with Nursery(run, ["no program"]) as nursery:
