@@ -33,7 +33,6 @@ class _Server:
     standby: bool
     encoding: str
     database: str
-    user_name: str
 
 
 def run(config: Config, accepted: Collection[str] = ()) -> list[Finding]:
@@ -144,8 +143,8 @@ def _pipeline(config: Config, connection: Connection) -> Findings:
         text = f"database {facts.database} is a standby" if facts.standby else f"database {facts.database} is read-only"
         yield Finding("error", "pipeline database", text, "point PIPELINE_DATABASE_DSN at one that can be written")
     yield from guarded("pipeline schema", lambda: _schema(connection))
-    yield from guarded("events table", lambda: _events_table(config, connection, facts.user_name))
-    yield from guarded("routes", lambda: check_routes.run(config, connection, facts.user_name))
+    yield from guarded("events table", lambda: old_log.check(connection, EventsTable.parse(config.events_table)))
+    yield from guarded("routes", lambda: check_routes.run(config, connection))
     yield from guarded("dead letters", lambda: check_stops.findings(config, connection))
 
 
@@ -159,25 +158,6 @@ def _schema(connection: Connection) -> Findings:
     else:
         text = f"at revision {revision}; `pipeline serve` will bring it to {newest}"
     yield Finding("ok", "pipeline schema", text)
-
-
-def _events_table(config: Config, connection: Connection, user: str) -> Findings:
-    table = EventsTable.parse(config.events_table)
-    names = {"table": table.identifier.as_string(connection), "schema": f'"{table.schema}"'}
-    row = connection.execute(sql("operations", "events_schema"), names).fetchone()
-    present, schema_present, may_create = row or (False, False, False)
-    if present:
-        yield from old_log.check(connection, table)
-    elif not schema_present:
-        text = f"{table} cannot be made: schema {table.schema} does not exist"
-        yield Finding(
-            "error", "events table", text, f'create schema "{table.schema}", or correct PIPELINE_EVENTS_TABLE'
-        )
-    elif not may_create:
-        text = f'user "{user}" may not make {table}'
-        yield Finding("error", "events table", text, f'grant create on schema "{table.schema}" to "{user}"')
-    else:
-        yield Finding("ok", "events table", f"{table} will be made")
 
 
 def _known(config: Config, pipeline: Connection | None, found: list[Finding]) -> Known:

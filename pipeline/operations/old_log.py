@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from psycopg.sql import Identifier
+
 from pipeline import db
 from pipeline.catalog import sources
 from pipeline.config import Config
 from pipeline.db import Connection, sql
-from pipeline.errors import SchemaError
 from pipeline.events import old_tables
 from pipeline.events.log import EventsTable
 from pipeline.operations.findings import Finding, Findings
@@ -24,49 +25,59 @@ def ensure(config: Config) -> None:
         routes.prepare(connection, stored.id if stored else None, default, config.routes)
 
 
-def is_from_before(connection: Connection, table: EventsTable) -> bool:
-    """Whether it is an events table that will be migrated."""
-    found = old_tables.look(connection, table)
-    if found is None or not found.lacks:
-        return False
-    try:
-        old_tables.refuse_unfit(found, table)
-    except SchemaError:
-        return False
-    return True
+def check(
+    connection: Connection, table: EventsTable, name: str = "events table", setting: str = "PIPELINE_EVENTS_TABLE"
+) -> Findings:
+    """Whether events can be written to it, or it can be made; findings of this name, `setting` being what names it.
 
-
-def check(connection: Connection, table: EventsTable) -> Findings:
-    """What is to be said of a table that is there."""
+    Raises SchemaError for what is there and is no events table.
+    """
     found = old_tables.look(connection, table)
     if found is None:
+        yield _to_be_made(connection, table, name, setting)
         return
     old_tables.refuse_unfit(found, table)
-    if found.is_current:
-        yield Finding("ok", "events table", f"{table} is there")
-    else:
+    if not found.is_current:
         text = f"{table} is from an older version: `pipeline serve` will migrate it; its rows stay as they are"
-        yield Finding("ok", "events table", text)
-        yield from _other_writer(connection, table)
-    yield from _exhausted(connection, table, found.oid)
+        yield Finding("ok", name, text)
+        yield from _other_writer(connection, table, name)
+    elif not found.owned and found.divided_by:
+        yield Finding("error", name, f"this user may not write {table}", f"let this user own {table}")
+    else:
+        yield Finding("ok", name, f"{table} is there")
+    yield from _exhausted(connection, table, found.oid, name)
 
 
-def _other_writer(connection: Connection, table: EventsTable) -> Findings:
+def _to_be_made(connection: Connection, table: EventsTable, name: str, setting: str) -> Finding:
+    schema = Identifier(table.schema).as_string(connection)
+    row = connection.execute(sql("operations", "events_schema"), {"schema": schema}).fetchone()
+    assert row is not None  # noqa: S101  a query without a table
+    present, may_create, user = row
+    if not present:
+        text = f"{table} cannot be made: schema {table.schema} does not exist"
+        return Finding("error", name, text, f"create schema {schema}, or correct {setting}")
+    if not may_create:
+        remedy = f'grant create on schema {schema} to "{user}"'
+        return Finding("error", name, f'user "{user}" may not make {table}', remedy)
+    return Finding("ok", name, f"{table} will be made")
+
+
+def _other_writer(connection: Connection, table: EventsTable, name: str) -> Findings:
     ago = old_tables.seconds_since_newest(connection, table)
     if ago is not None and ago < old_tables.RECENTLY:
         text = f"{table} got a row {max(0.0, ago):.0f} s ago: another server seems to write it"
         remedy = "stop that one first: once the table is migrated its rows are refused"
-        yield Finding("warning", "events table", text, remedy)
+        yield Finding("warning", name, text, remedy)
 
 
-def _exhausted(connection: Connection, table: EventsTable, oid: int) -> Findings:
+def _exhausted(connection: Connection, table: EventsTable, oid: int, name: str) -> Findings:
     """Columns beside ours that are counted up with each row, such as `id serial`: at their end no row can be added."""
     for column, kind, last, most in connection.execute(sql("operations", "counted_columns"), {"oid": oid}).fetchall():
         if last < NEARLY * most:
             continue
         text = f"column {column} of {table} is {kind} and at {last:,} of {most:,}: then no event can be written"
-        name = table.identifier.as_string(connection)
+        quoted = table.identifier.as_string(connection)
         remedy = (
-            f"alter table {name} alter column {column} type bigint, which writes the table anew, or drop that column"
+            f"alter table {quoted} alter column {column} type bigint, which writes the table anew, or drop that column"
         )
-        yield Finding("warning", "events table", text, remedy)
+        yield Finding("warning", name, text, remedy)

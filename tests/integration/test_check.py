@@ -13,8 +13,11 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from pipeline import db
 from pipeline.catchup import limits
 from pipeline.config import load
+from pipeline.events import log
+from pipeline.events.log import EventsTable
 from pipeline.operations import check, check_catchup, report
 from pipeline.operations.check import Finding, pooler
 from pipeline.operations.check_source import waits_for_us
@@ -277,3 +280,20 @@ def test_routes_that_cannot_be_or_never_are(
     told = [finding for finding in found if finding.name == "routes" and said in finding.text]
     assert [finding.level for finding in told] == [level]
     assert all(finding.remedy for finding in told)
+
+
+def test_a_route_to_a_table_of_another_owner(database_dsn: str) -> None:
+    role = unique("other")
+    with db.connect(database_dsn, "pipeline database") as connection:
+        log.ensure_table(connection, EventsTable("public", "a_events"))
+        for statement in (
+            "create role {}",
+            "grant usage on schema pipeline to {}",
+            "grant select on all tables in schema pipeline to {}",
+            "grant insert on a_events to {}",
+        ):
+            connection.execute(sql.SQL(statement).format(sql.Identifier(role)))
+    routes = json.dumps([{"tables": ["public.a*"], "events_table": "public.a_events"}])
+    found = check.run(load(database_dsn=make_conninfo(database_dsn, options=f"-c role={role}"), routes=routes))
+    told = [finding for finding in found if finding.name == "routes"]
+    assert [(finding.level, finding.text) for finding in told] == [("error", "this user may not write public.a_events")]
