@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -178,8 +178,7 @@ def _alone(connection: Connection, table: EventsTable) -> Iterator[None]:
 
 def _read(config: Config, connection: Connection, table: EventsTable, keep: float) -> Retention:
     holders = _holders(config, connection, table)
-    needed = min((each.position for each in holders if each.position is not None), default=_NOBODY)
-    plan = retention.plan(connection, table, keep, needed)
+    plan = retention.plan(connection, table, keep, _lowest(holders))
     known = retention.dropped(connection, table)
     size = connection.execute(
         sql("operations", "log_size"), {"table": table.identifier.as_string(connection)}
@@ -201,28 +200,20 @@ def _read(config: Config, connection: Connection, table: EventsTable, keep: floa
 
 
 def _needed_after(config: Config, connection: Connection, table: EventsTable) -> int:
-    positions = [each.position for each in _holders(config, connection, table)]
-    return min((position for position in positions if position is not None), default=_NOBODY)
+    return _lowest(_holders(config, connection, table))
+
+
+def _lowest(holders: Sequence[Holder]) -> int:
+    return min((each.position for each in holders if each.position is not None), default=_NOBODY)
 
 
 def _holders(config: Config, connection: Connection, table: EventsTable) -> list[Holder]:
     """Everybody with a position in the table, the lowest first. Consumers and exports follow the default one."""
     default = str(table) == config.events_table
-    values = {"table": str(table), "default": default}
+    lake = str(config.exports) if default and export_status.why_off(config) is None else None
+    values = {"table": str(table), "default": default, "lake": lake}
     found = connection.execute(sql("operations", "log_positions"), values).fetchall()
-    holders = [Holder(kind, name, position, _remedy(kind, name, paused)) for kind, name, paused, position in found]
-    lake = str(config.exports)
-    if default and export_status.why_off(config) is None and not _is_known(connection, config):
-        below = retention.dropped(connection, table).below
-        holders.append(Holder("lake", lake, below - 1, _remedy("lake", lake, False)))
-    return sorted(holders, key=lambda holder: holder.position or 0)
-
-
-def _is_known(connection: Connection, config: Config) -> bool:
-    row = connection.execute(
-        "select exists (select from pipeline.lakes where directory = %s)", (str(config.exports),)
-    ).fetchone()
-    return bool(row and row[0])
+    return [Holder(kind, name, position, _remedy(kind, name, paused)) for kind, name, paused, position in found]
 
 
 def _readers(connection: Connection, table: EventsTable, known: Dropped) -> list[Holder]:

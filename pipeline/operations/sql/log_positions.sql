@@ -1,4 +1,4 @@
--- Up to where each reader of the log has what it needs: consumers, and lakes that exports go to.
+-- Up to where each reader of the log has what it needs: consumers, and lakes that exports go to, or will go to.
 select 'consumer' as kind, c.name, c.state = 'paused' as paused,
     case c.kind when 'cursor' then c.position else least(
         coalesce(p.folded_seq, c.position),
@@ -25,4 +25,8 @@ where l.events_table = %(table)s and (
         select from pipeline.exports e where e.lake_id = l.id and e.committed_at > l.released_at
     )
 )
+union all
+select 'lake', %(lake)s::text, false,
+    coalesce((select r.dropped_below from pipeline.retention r where r.events_table = %(table)s), 1) - 1
+where %(lake)s::text is not null and not exists (select from pipeline.lakes where directory = %(lake)s)
 order by 4, 1, 2
