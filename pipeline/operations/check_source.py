@@ -11,6 +11,7 @@ from functools import partial
 from psycopg.rows import class_row
 
 from pipeline.catalog.sources import Source
+from pipeline.catchup import limits
 from pipeline.config import Config
 from pipeline.db import Connection, sql
 from pipeline.operations import check_catchup
@@ -33,11 +34,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class _Limits:
-    max_slots: int
-    slots: int
-    max_senders: int
-    senders: int
+class _Settings:
     slot_keeps: str
     slot_timeout: str | None
     synchronous_names: str
@@ -123,22 +120,25 @@ def _slot(config: Config, source: Connection, pipeline: Connection | None, known
 
 
 def _limits(config: Config, source: Connection) -> Findings:
-    with source.cursor(row_factory=class_row(_Limits)) as cursor:
-        limits = cursor.execute(sql("operations", "source_limits")).fetchone()
-    assert limits is not None  # noqa: S101  a query without a table
+    with source.cursor(row_factory=class_row(_Settings)) as cursor:
+        settings = cursor.execute(sql("operations", "source_limits")).fetchone()
+    assert settings is not None  # noqa: S101  a query without a table
+    room = limits.room(source)
     slot = slots.find(source, config.slot)
     running = slot is not None and slot.active_pid is not None
-    yield _free("max_replication_slots", limits.max_slots - limits.slots, limits.max_slots, slot is not None)
-    yield _free("max_wal_senders", limits.max_senders - limits.senders, limits.max_senders, running)
-    if limits.slot_keeps != "-1":
-        text = f"a slot that holds back more than {limits.slot_keeps} of WAL is invalidated, and changes are lost to it"
+    yield _free("max_replication_slots", room.free_slots, room.max_slots, slot is not None)
+    yield _free("max_wal_senders", room.free_senders, room.max_senders, running)
+    if settings.slot_keeps != "-1":
+        text = (
+            f"a slot that holds back more than {settings.slot_keeps} of WAL is invalidated, and changes are lost to it"
+        )
         yield Finding("warning", "max_slot_wal_keep_size", text, "watch the lag; -1 holds back what is needed")
-    if limits.slot_timeout:
-        text = f"a slot that nobody reads for {limits.slot_timeout} is invalidated, and changes are lost to it"
+    if settings.slot_timeout:
+        text = f"a slot that nobody reads for {settings.slot_timeout} is invalidated, and changes are lost to it"
         remedy = "never stop the server for so long, or set idle_replication_slot_timeout = 0"
         yield Finding("warning", "idle_replication_slot_timeout", text, remedy)
-    if waits_for_us(limits.synchronous_names):
-        text = f"synchronous_standby_names = '{limits.synchronous_names}' makes users' commits wait for this server"
+    if waits_for_us(settings.synchronous_names):
+        text = f"synchronous_standby_names = '{settings.synchronous_names}' makes users' commits wait for this server"
         remedy = "name the standbys there, or run `pipeline check --accept synchronous_standby_names`"
         yield Finding("error", "synchronous_standby_names", text, remedy)
 
