@@ -99,6 +99,12 @@ def report(connection: Connection, role: str, server: str, pid: int, state: Stat
     )
 
 
+def server_of(connection: Connection, role: str) -> str | None:
+    """The server that holds the role now."""
+    state = states(connection).get(role)
+    return state.server if state and state.held else None
+
+
 def states(connection: Connection) -> dict[str, RoleState]:
     """Every role that was ever held, by name."""
     with connection.cursor(row_factory=class_row(RoleState)) as cursor:

@@ -45,8 +45,7 @@ def require_tables(connection: Connection) -> None:
 def retry(connection: Connection, ids: Sequence[int] | None) -> Outcome:
     """Ask for parked letters (None: all) and wait a moment. Raises PipelineError for an id that is not parked."""
     asked = _known(connection, ids, dead_letters.request_retry(connection, ids), "retried")
-    holder = roles.states(connection).get("shuffle")
-    server = holder.server if holder and holder.held else None
+    server = roles.server_of(connection, "shuffle")
     until = time.monotonic() + (WAIT_SECONDS if server else 0)
     while True:
         found = Outcome([each for each in dead_letters.find(connection, None) if each.id in asked], server)

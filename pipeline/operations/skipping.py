@@ -55,8 +55,7 @@ def request(config: Config, connection: Connection, stop: Stop) -> str:
     at = lsn.show(stop.commit_lsn)
     if stored is None or not stops.request(connection, stored.id, stop.commit_lsn):
         raise PipelineError(f"the source no longer stops at {at}; nothing was changed")
-    holder = roles.states(connection).get("replication")
-    server = holder.server if holder and holder.held else None
+    server = roles.server_of(connection, "replication")
     until = time.monotonic() + (WAIT_SECONDS if server else 0)
     while True:
         now = stops.current(connection, stored.id)
