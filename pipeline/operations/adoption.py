@@ -112,10 +112,8 @@ class _Adoption:
 
     def run(self) -> Adopted | None:
         preparation.require_fit(self._source)
-        slot = slots.find(self._source, self._config.slot)
+        slot = slots.find_ours(self._source, self._config.slot, self._stored.id)
         if slot is not None:
-            slots.require_ours(slot, self._source.info.dbname)
-            slots.require_free(slot, self._stored.id)
             slots.evict(self._source, slot)
         stream = ReplicationStream(self._config.source, self._stored.id)
         try:

@@ -10,16 +10,15 @@ from psycopg.rows import class_row
 
 from pipeline import databases, db, schema
 from pipeline.catalog import sources
+from pipeline.catalog.sources import Source
 from pipeline.config import Config, describe
 from pipeline.db import Connection, sql
 from pipeline.errors import PipelineError
 from pipeline.events.log import EventsTable
 from pipeline.operations import check_exports, check_routes, check_source, check_stops, old_log
-from pipeline.operations.check_source import Known
 from pipeline.operations.findings import Finding as Finding
 from pipeline.operations.findings import Findings, guarded, of_error
 from pipeline.replication import preparation
-from pipeline.staging import writer
 
 NEWEST = 18
 """The newest major version that is tested."""
@@ -160,18 +159,15 @@ def _schema(connection: Connection) -> Findings:
     yield Finding("ok", "pipeline schema", text)
 
 
-def _known(config: Config, pipeline: Connection | None, found: list[Finding]) -> Known:
+def _known(config: Config, pipeline: Connection | None, found: list[Finding]) -> Source | None:
     """What the pipeline database remembers of the source; nothing when it was never migrated."""
     if pipeline is None or any(finding.name == "pipeline schema" and finding.level == "error" for finding in found):
-        return Known()
+        return None
     try:
-        if schema.current_revision(pipeline) is None:
-            return Known()
-        stored = sources.find(pipeline, config.source_id)
-        return Known(stored, writer.stored_position(pipeline, stored.id) if stored else None)
+        return sources.find(pipeline, config.source_id) if schema.current_revision(pipeline) else None
     except PipelineError as error:
         found.append(of_error("pipeline schema", error))
-        return Known()
+        return None
 
 
 def _same(source: Connection, pipeline: Connection) -> Findings:

@@ -16,21 +16,13 @@ from pipeline.config import Config
 from pipeline.db import Connection, sql
 from pipeline.operations import check_catchup
 from pipeline.operations.findings import Finding, Findings, guarded, some
-from pipeline.replication import preparation
+from pipeline.replication import preparation, published
 from pipeline.replication import slot as slots
 from pipeline.replication import tables as source_tables
-from pipeline.replication.publications import Publisher
+from pipeline.replication.published import Published
 from pipeline.replication.stream import NAME_PREFIX, ReplicationStream
 from pipeline.replication.tables import Table
 from pipeline.wal import lsn
-
-
-@dataclass(frozen=True)
-class Known:
-    """What the pipeline database has stored of the source: None before the first start."""
-
-    stored: Source | None = None
-    position: int | None = None
 
 
 @dataclass(frozen=True)
@@ -40,24 +32,19 @@ class _Settings:
     synchronous_names: str
 
 
-@dataclass(frozen=True)
-class _Publication:
-    oid: int
-    all_tables: bool
-    via_root: bool
-    left_out: list[str]
+def run(config: Config, dsn: str, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
+    """Everything about the source at `dsn`. `pipeline` is None when it does not answer.
 
-
-def run(config: Config, dsn: str, source: Connection, pipeline: Connection | None, known: Known) -> Findings:
-    """Everything about the source at `dsn`, given what is known of it. `pipeline` is None when it does not answer."""
+    `stored`: what the pipeline database knows of the source; None before the first start.
+    """
     parts: dict[str, Callable[[], Iterable[Finding]]] = {
         "source": lambda: _settings(source),
-        "replication": lambda: _replicates(dsn, known),
-        "history": lambda: _goes_on(config, source, pipeline, known),
-        "slot": lambda: _slot(config, source, pipeline, known),
+        "replication": lambda: _replicates(dsn, stored),
+        "history": lambda: _goes_on(config, source, pipeline, stored),
+        "slot": lambda: _slot(config, source, pipeline, stored),
         "limits": lambda: _limits(config, source),
         check_catchup.NAME: lambda: check_catchup.run(config, source),
-        "tables": lambda: _tables(config, source, pipeline, known),
+        "tables": lambda: _tables(config, source, pipeline, stored),
     }
     for name, look in parts.items():
         found = list(guarded(name, look))
@@ -82,11 +69,11 @@ def _settings(source: Connection) -> Findings:
         yield Finding("error", "replication right", text, f'alter role "{user}" with replication')
 
 
-def _goes_on(config: Config, source: Connection, pipeline: Connection | None, known: Known) -> Findings:
+def _goes_on(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
     """Whether what we have stored can go on here; `_slot` says so for the slot."""
-    if known.stored is None or pipeline is None:
+    if stored is None or pipeline is None:
         return
-    for name, check in preparation.checks(config, source, pipeline, known.stored).items():
+    for name, check in preparation.checks(config, source, pipeline, stored).items():
         if name != "slot":
             yield from guarded(name, partial(_only_errors, check))
 
@@ -96,8 +83,8 @@ def _only_errors(check: Callable[[], None]) -> Findings:
     yield from ()
 
 
-def _replicates(dsn: str, known: Known) -> Findings:
-    stream = ReplicationStream(dsn, known.stored.id if known.stored else uuid.uuid4())
+def _replicates(dsn: str, stored: Source | None) -> Findings:
+    stream = ReplicationStream(dsn, stored.id if stored else uuid.uuid4())
     try:
         identity = stream.identify()
     finally:
@@ -105,16 +92,14 @@ def _replicates(dsn: str, known: Known) -> Findings:
     yield Finding("ok", "replication", f"cluster {identity.system_identifier} accepts a replication connection")
 
 
-def _slot(config: Config, source: Connection, pipeline: Connection | None, known: Known) -> Findings:
-    slot = slots.find(source, config.slot)
-    if slot is not None:
-        slots.require_ours(slot, source.info.dbname)
+def _slot(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
+    source_id = stored.id if stored else None
+    slot = slots.find_ours(source, config.slot, source_id)
     if pipeline is not None:
-        preparation.require_slot(config, source, pipeline, known.stored.id if known.stored else None)
+        preparation.require_slot(config, source, pipeline, source_id)
     if slot is None:
         yield Finding("ok", "slot", f'"{config.slot}" will be made')
         return
-    slots.require_free(slot, known.stored.id if known.stored else None)
     reader = f"read by our worker (pid {slot.active_pid})" if slot.active_pid else "free"
     yield Finding("ok", "slot", f'"{slot.name}" is {reader}, confirmed up to {lsn.show(slot.confirmed_lsn or 0)}')
 
@@ -156,19 +141,13 @@ def waits_for_us(names: str) -> bool:
     return any(name == "*" or name.startswith(NAME_PREFIX) for name in chosen)
 
 
-def _tables(config: Config, source: Connection, pipeline: Connection | None, known: Known) -> Findings:
-    publisher = (
-        preparation.publisher(config, source, pipeline)
-        if pipeline is not None
-        else Publisher(source, config.publication, config.tables)
-    )
+def _tables(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
+    publisher = preparation.publisher(config, source, pipeline)
     tables = publisher.tables()
     if not tables:
         yield Finding("warning", "tables", "no table matches", "create one, or correct PIPELINE_TABLES")
-    with source.cursor(row_factory=class_row(_Publication)) as cursor:
-        facts = {"publication": config.publication}
-        publication = cursor.execute(sql("operations", "publication_facts"), facts).fetchone()
-    made = known.stored.publications if known.stored else {}
+    publication = published.read(source, [config.publication]).get(config.publication)
+    made = stored.publications if stored else {}
     if publication is None:
         publisher.require_possible()
         yield Finding("ok", "publication", f'"{config.publication}" will be made')
@@ -178,7 +157,7 @@ def _tables(config: Config, source: Connection, pipeline: Connection | None, kno
         yield from _ours(source, tables)
         yield from _never(publisher.unpublishable())
     else:
-        yield from _theirs(config.publication, publication, tables, publisher.missing(made))
+        yield from _theirs(publication, tables, publisher.missing(made))
 
 
 def _ours(source: Connection, tables: list[Table]) -> Findings:
@@ -204,18 +183,22 @@ def _never(found: dict[str, list[str]]) -> Findings:
         yield Finding("ok", "not replicated", f"writes nothing that can be replicated: {text}")
 
 
-def _theirs(name: str, publication: _Publication, tables: list[Table], missing: dict[str, str]) -> Findings:
+def _theirs(publication: Published, tables: list[Table], missing: dict[str, str]) -> Findings:
     """What there is to say of a publication that somebody else made: it is used as it is."""
+    name = publication.name
+    left_out = [
+        f"{action}s" for action in ("insert", "update", "delete", "truncate") if action not in publication.actions
+    ]
     yield Finding("ok", "publication", f'"{name}" was not made by this server, and is used as it is')
     if publication.via_root:
         text = f'"{name}" has publish_via_partition_root: truncates of single partitions are never sent'
         remedy = f'alter publication "{name}" set (publish_via_partition_root = false)'
         yield Finding("warning", "publication root", text, remedy)
-    if publication.left_out:
-        text = f'"{name}" does not publish {" and ".join(publication.left_out)}'
+    if left_out:
+        text = f'"{name}" does not publish {" and ".join(left_out)}'
         yield Finding("warning", "publication actions", text, f'alter publication "{name}" set (publish = …)')
     keyless = [table for table in tables if table.lacks_key and str(table) not in missing]
-    if keyless and not {"updates", "deletes"} <= set(publication.left_out):
+    if keyless and not {"updates", "deletes"} <= set(left_out):
         text = f'{some(keyless)} in "{name}" without a replica identity: updates and deletes of them fail for users'
         yield Finding("warning", "replica identity", text, "add a primary key, or: alter table … replica identity full")
     if missing:

@@ -14,6 +14,7 @@ from pipeline.config import Config
 from pipeline.db import Connection, sql
 from pipeline.errors import PublicationChanged, SourceChanged, SourceUnfit
 from pipeline.events import tables
+from pipeline.events.log import EventsTable
 from pipeline.replication import history, published
 from pipeline.replication import slot as slots
 from pipeline.replication.history import ADOPT
@@ -61,9 +62,11 @@ def shares_database(source: Connection, pipeline: Connection) -> bool:
     return source.execute(query).fetchone() == pipeline.execute(query).fetchone()
 
 
-def publisher(config: Config, source: Connection, pipeline: Connection) -> Publisher:
+def publisher(config: Config, source: Connection, pipeline: Connection | None) -> Publisher:
     """The publisher of these settings; knows our own tables when they could be mistaken for the source's."""
-    own = tables.with_known(pipeline, config.events_tables) if shares_database(source, pipeline) else []
+    own: list[EventsTable] = []
+    if pipeline is not None and shares_database(source, pipeline):
+        own = tables.with_known(pipeline, config.events_tables)
     return Publisher(source, config.publication, config.tables, own)
 
 
@@ -77,14 +80,11 @@ def refuse_unfit(
     require_fit(source)
     row = pipeline.execute("select to_regclass('pipeline.replication_progress') is not null").fetchone()
     stored = sources.find(pipeline, config.source_id) if row and row[0] else None
-    slot = slots.find(source, config.slot)
-    if slot is not None:
-        slots.require_ours(slot, source.info.dbname)
-        slots.require_free(slot, stored.id if stored else None)
+    slots.find_ours(source, config.slot, stored.id if stored else None)
     for check in checks(config, source, pipeline, stored, identity).values() if stored else ():
         check()
     require_slot(config, source, pipeline, stored.id if stored else None)
-    Publisher(source, config.publication, config.tables).require_possible()
+    publisher(config, source, None).require_possible()
 
 
 def checks(

@@ -57,6 +57,15 @@ def find(connection: Connection, name: str) -> Slot | None:
     return next((slot for slot in all_slots(connection) if slot.name == name), None)
 
 
+def find_ours(connection: Connection, name: str, source_id: uuid.UUID | None) -> Slot | None:
+    """The slot of this name, when it is there. Raises SlotUnusable and SlotInUse as `require_ours`, `require_free`."""
+    slot = find(connection, name)
+    if slot is not None:
+        require_ours(slot, connection.info.dbname)
+        require_free(slot, source_id)
+    return slot
+
+
 def all_slots(connection: Connection) -> list[Slot]:
     """Every logical slot of the cluster."""
     with connection.cursor(row_factory=class_row(Slot)) as cursor:
