@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from pipeline import db
+from pipeline import db, schema
 from pipeline.catalog import rewrites, roles, sources, stops
 from pipeline.catalog.rewrites import Rewritten
 from pipeline.catchup import standing as standing_parts
@@ -136,7 +136,7 @@ def read(config: Config, connection: Connection) -> Status:
 
 def _read(config: Config, connection: Connection) -> tuple[Status, Look | PipelineError, Moved | None]:
     """And what all its positions come from: a look at the source, or why there is none, and one at our database."""
-    revision = _revision(connection)
+    revision = schema.current_revision(connection)
     if revision is None:
         problem = PipelineError("the pipeline database was never migrated; start `pipeline serve`")
         return Status(reasons=[str(problem)]), problem, None
@@ -180,12 +180,6 @@ def _with_source(now: Status, look: Look | PipelineError, moved: Moved | None) -
         lag_bytes=lag,
         lag_seconds=_lag_seconds(now.progress, lag, running=running),
     )
-
-
-def _revision(connection: Connection) -> str | None:
-    row = connection.execute("select to_regclass('pipeline.alembic_version') is not null").fetchone()
-    found = connection.execute(sql("operations", "revision")).fetchone() if row and row[0] else None
-    return found[0] if found else None
 
 
 def why_not(config: Config, connection: Connection, held: Sequence[roles.RoleState]) -> list[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from pipeline import db
 from pipeline.operations.lag_beside import HELD_BYTES
 from tests.fixtures.lagging import PATIENCE, Lagging, stopped
 from tests.fixtures.postgres import free_port
@@ -45,6 +47,29 @@ def test_up_to_date(lagging: Lagging) -> None:
         assert {stage.lsn for stage in found.stages} == {found.written_lsn}
 
     eventually(at_the_end)
+
+
+def test_the_numbers_of_one_status_agree(lagging: Lagging, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come from one look at the source, while it goes on writing."""
+    asked: list[str] = []
+    connect = db.connect
+
+    def counting(dsn: str, what: str, **options: Any) -> db.Connection:
+        asked.append(what)
+        return connect(dsn, what, **options)
+
+    monkeypatch.setattr(db, "connect", counting)
+    for _ in range(20):
+        lagging.write(200, 100)
+        now = lagging.now()
+        assert now.lag is not None and now.source_lsn is not None and now.confirmed_lsn is not None
+        shuffled, (slot,) = now.lag.stage("shuffled"), now.slots
+        assert shuffled is not None
+        assert now.lag.written_lsn == now.source_lsn
+        assert (slot.confirmed_lsn, slot.lag_bytes) == (now.confirmed_lsn, now.source_lsn - now.confirmed_lsn)
+        assert (now.lag_bytes, shuffled.lsn) == (shuffled.behind_bytes, now.source_lsn - shuffled.behind_bytes)
+        assert (now.retained_bytes or 0) >= now.source_lsn - now.confirmed_lsn
+    assert asked.count("source") == 20
 
 
 def test_a_worker_that_stands_still(lagging: Lagging) -> None:

@@ -13,8 +13,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from pipeline import config as settings
+from pipeline import schedule
 from pipeline.db import sql
-from pipeline.replication import sampling
+from pipeline.replication import sampling, slot
 from pipeline.replication.sampling import Sampler
 from pipeline.replication.stopwatch import Stopwatch
 from pipeline.wal import lsn
@@ -134,3 +135,30 @@ def test_of_old_looks_few_are_kept_and_none_that_ends_a_quiet_time(log: psycopg.
     ).fetchone()
     assert kept is not None and kept[0] < 4_000 and kept[1:] == (600 // APART, True), kept
     assert log.execute(ends, middle).fetchone() == before
+
+
+def test_positions_and_counts_are_stored_for_rates(
+    log: psycopg.Connection[Any], source_dsn: str, database_dsn: str, slot_name: str
+) -> None:
+    columns = "source_lsn, confirmed_lsn, staged_lsn, shuffled_lsn, staged_changes, events"
+    newest = f"select {columns} from pipeline.lag_samples order by sampled_at desc limit 1"
+    gone = settings.load(source_dsn="host=/nowhere", database_dsn=database_dsn, slot=slot_name)
+    schedule.sample(gone)
+    assert log.execute(newest).fetchone() == (None, None, None, None, 0, 0)
+    log.execute(
+        "insert into pipeline.replication_progress (source_id, epoch, position, commit_lsn, changes)"
+        " values (%s, 0, 100, 90, 7)",
+        [SOURCE],
+    )
+    log.execute(
+        "insert into pipeline.shuffle_progress (source_id, epoch, commit_lsn, events) values (%s, 0, 80, 5)", [SOURCE]
+    )
+    log.execute("insert into pipeline.lag_samples select now() - interval '61 minutes', 1, 1, 1, 1, 1, 1")
+    with psycopg.connect(source_dsn, autocommit=True) as source:
+        confirmed = slot.create(source, slot_name)
+        schedule.sample(settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name))
+    row = log.execute(newest).fetchone()
+    assert row is not None
+    assert row[0] >= row[1] == confirmed
+    assert row[2:] == (100, 80, 7, 5)
+    assert log.execute("select count(*) from pipeline.lag_samples").fetchone() == (2,), "an hour is kept"
