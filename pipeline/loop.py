@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -45,6 +46,17 @@ class Stop:
         self._event.set()
         for callback in self._callbacks:
             callback()
+
+
+def in_loop(callback: Callable[[], object]) -> Callable[[], None]:
+    """Calls it in the event loop that runs now, from anywhere; once that is closed there is nothing left to call."""
+    loop = asyncio.get_running_loop()
+
+    def call() -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(callback)
+
+    return call
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

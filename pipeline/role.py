@@ -25,7 +25,7 @@ from pipeline.config import Config
 from pipeline.db import Connection
 from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable, Unsendable
 from pipeline.events.log import EventsTable
-from pipeline.loop import Stop, live_with_parent, read_settings
+from pipeline.loop import Stop, in_loop, live_with_parent, read_settings
 from pipeline.nursery.asking import Siblings
 from pipeline.nursery.forking import fork_on_request
 
@@ -180,7 +180,7 @@ async def _replicate(config: Config, connection: Connection, stop: Stop) -> None
                 names = prepared.publications.names
                 launch = partial(_siblings.fork, _CATCH_UP) if _siblings else program(helper.COMMAND)
                 coordinator = Coordinator(config, source, connection, staging, prepared.source, names, launch)
-                stop.then(partial(_soon, asyncio.get_running_loop(), coordinator.stop))
+                stop.then(in_loop(coordinator.stop))
                 await coordinator.run(start, partial(_report, connection, "replication", "running"))
         except Unsendable as error:
             unsendable.record(connection, prepared.source, error)
@@ -190,11 +190,6 @@ async def _replicate(config: Config, connection: Connection, stop: Stop) -> None
             raise db.unavailable(where, what, error) from error
         finally:
             stream.close()
-
-
-def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # the loop is closed: there is nothing left to stop
-        loop.call_soon_threadsafe(call)
 
 
 def _run_shuffle(config: Config, connection: Connection, stop: Stop) -> None:

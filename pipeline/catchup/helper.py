@@ -7,7 +7,6 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
-from functools import partial
 
 from setproctitle import setproctitle
 
@@ -23,7 +22,7 @@ from pipeline.child import RETRY
 from pipeline.config import Config
 from pipeline.db import Connection
 from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable
-from pipeline.loop import Stop, in_thread, live_with_parent, read_settings
+from pipeline.loop import Stop, in_loop, in_thread, live_with_parent, read_settings
 from pipeline.replication import slot as slots
 from pipeline.replication.stream import ReplicationStream
 from pipeline.staging.writer import Writer, connect_writer
@@ -110,14 +109,9 @@ async def _copy_and_stage(
     stream.start(name, copied.begins_at, publications)
     book = PartBook(source, pipeline, stored, publications, part.worker, name)
     worker = PartWorker(stream, writer, book, part.until_lsn, copied.catalog_xmin)
-    stop.then(partial(_soon, asyncio.get_running_loop(), worker))
+    stop.then(in_loop(worker.stop))
     logger.info("streaming", extra={"action": "catchup.streaming", "slot": name})
     await worker.run()
-
-
-def _soon(loop: asyncio.AbstractEventLoop, worker: PartWorker) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(worker.stop)
 
 
 if __name__ == "__main__":
