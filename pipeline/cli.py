@@ -110,13 +110,14 @@ def serve(context: typer.Context, only: Only = None) -> int:
 @app.command()
 def migrate(context: typer.Context, reader: Reader = None) -> int:
     """Bring the pipeline database to the newest revision; with --reader, a role for SQL readers too."""
-    from pipeline import databases, schema
+    from pipeline import databases, db, schema
     from pipeline.operations import old_log
 
     with databases.resolved(load(context, "migrate")) as config:
         before = schema.current(config.database)
         schema.upgrade(config.database, config.events_table)
-        old_log.ensure(config)
+        with db.connect(config.database, "pipeline database", name="pipeline migrate") as connection:
+            old_log.ensure(config, connection)
         after = schema.current(config.database)
         print(f"pipeline database: {before or 'empty'} → {after}" if before != after else f"already at {after}")
         if reader is not None:

@@ -12,14 +12,12 @@ from setproctitle import setproctitle
 from pipeline import config as settings
 from pipeline import databases, schema
 from pipeline.api import certificates
-from pipeline.catalog import sources
 from pipeline.config import Config
 from pipeline.errors import AddressInUse, PipelineError
-from pipeline.events.log import EventsTable
 from pipeline.leadership import Leadership
 from pipeline.nursery.asking import Nursery
+from pipeline.operations import old_log
 from pipeline.replication import preparation
-from pipeline.shuffle import routes
 from pipeline.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -51,9 +49,7 @@ def boot(config: Config) -> None:
         schema.refuse_unfit(pipeline)
         preparation.refuse_unfit(config, source, pipeline)
         schema.upgrade(config.database, config.events_table)
-        stored = sources.find(pipeline, config.source_id)
-        default = EventsTable.parse(config.events_table)
-        routes.prepare(pipeline, stored.id if stored else None, default, config.routes)
+        old_log.ensure(config, pipeline)
 
 
 def _nurse(chosen: tuple[str, ...]) -> int:

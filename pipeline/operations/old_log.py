@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from psycopg.sql import Identifier
 
-from pipeline import db
 from pipeline.catalog import sources
 from pipeline.config import Config
 from pipeline.db import Connection, sql
@@ -17,12 +16,10 @@ NEARLY = 0.8
 """Of what a column can count to, from which on it is said that it ends."""
 
 
-def ensure(config: Config) -> None:
+def ensure(config: Config, connection: Connection) -> None:
     """The events tables of these settings are there, and of today's columns. Raises SchemaError when they cannot be."""
-    with db.connect(config.database, "pipeline database", name="pipeline migrate") as connection:
-        stored = sources.find(connection, config.source_id)
-        default = EventsTable.parse(config.events_table)
-        routes.prepare(connection, stored.id if stored else None, default, config.routes)
+    stored = sources.find(connection, config.source_id)
+    routes.prepare(connection, stored.id if stored else None, EventsTable.parse(config.events_table), config.routes)
 
 
 def check(
