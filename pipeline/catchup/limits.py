@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from psycopg.rows import class_row
 
-from pipeline.config import Config
 from pipeline.db import Connection, sql
 
 SAFE_MINORS = {14: 18, 15: 13, 16: 9, 17: 5}
@@ -37,12 +36,6 @@ class Allowed:
 
     slots: int
     held_by: str | None = None
-
-
-def possible(source: Connection, config: Config) -> tuple[int, str | None]:
-    """How many slots may read at once now, the anchor's too; and what makes them fewer than wanted, with the remedy."""
-    found = allowed(room(source), config.slot, config.catchup_max_slots, cores())
-    return found.slots, found.held_by
 
 
 def room(source: Connection) -> Room:

@@ -59,11 +59,6 @@ class Plan:
     due: datetime | None = None
     oldest: Event | None = None
 
-    @property
-    def anything(self) -> bool:
-        """Whether something may go."""
-        return bool(self.drops) or self.trim is not None
-
 
 def dropped(connection: Connection, table: EventsTable) -> Dropped:
     """What was dropped so far."""
