@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -79,20 +79,19 @@ def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
 def sample(config: Config) -> None:
     """Store positions and counts as they are now."""
     with db.connect(config.database, "pipeline database", name="pipeline sample") as connection:
-        connection.execute(sql("operations", "add_sample"), _at_source(config))
+        connection.execute(sql("operations", "add_sample"), {"source": config.source_id, **_at_source(config)})
 
 
 def _at_source(config: Config) -> dict[str, Any]:
     """How far the source has written and the slot is confirmed; of a source that does not answer, nothing is known."""
-    unknown = {"source_lsn": None, "confirmed_lsn": None}
-    try:
-        with (
-            db.connect(config.source, "source", name="pipeline sample") as source,
-            source.cursor(row_factory=dict_row) as cursor,
-        ):
-            return cursor.execute(sql("operations", "source_position"), {"slot": config.slot}).fetchone() or unknown
-    except (PipelineError, psycopg.OperationalError):
-        return unknown
+    found: dict[str, Any] | None = None
+    with (
+        suppress(PipelineError, psycopg.OperationalError),
+        db.connect(config.source, "source", name="pipeline sample") as source,
+        source.cursor(row_factory=dict_row) as cursor,
+    ):
+        found = cursor.execute(sql("operations", "source_position"), {"slot": config.slot}).fetchone()
+    return found or {"source_lsn": None, "confirmed_lsn": None}
 
 
 def publish_new_tables(config: Config) -> None:

@@ -3,8 +3,11 @@ with old as (
     delete from pipeline.lag_samples where sampled_at < now() - interval '1 hour'
 )
 insert into pipeline.lag_samples (source_lsn, confirmed_lsn, staged_lsn, shuffled_lsn, staged_changes, events)
-select %(source_lsn)s, %(confirmed_lsn)s, r.position, s.commit_lsn, coalesce(p.changes, 0), coalesce(s.events, 0)
-from (select max(position) as position from pipeline.reached_workers) r
-cross join (select sum(changes)::bigint as changes from pipeline.replication_progress) p
-left join pipeline.shuffle_progress s on true
-limit 1
+select %(source_lsn)s, %(confirmed_lsn)s,
+    (select max(r.position) from pipeline.reached_workers r where %(source)s::uuid is null or r.source_id = %(source)s),
+    max(s.commit_lsn),
+    coalesce((select sum(p.changes) from pipeline.replication_progress p
+        where %(source)s::uuid is null or p.source_id = %(source)s), 0),
+    coalesce(max(s.events), 0)
+from pipeline.shuffle_progress s
+where %(source)s::uuid is null or s.source_id = %(source)s
