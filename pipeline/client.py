@@ -174,8 +174,7 @@ class _Reader:
         self._bytes = 0
         set_json_loads(self._parse, connection)
         self._query = sql.SQL(db.sql("events", "read_after")).format(events=table.identifier)
-        row = connection.execute(db.sql("events", "sees_retention")).fetchone()
-        self._sees_retention = bool(row and row[0])
+        self._sees_retention = bool(db.value(connection, db.sql("events", "sees_retention")))
 
     def listen(self) -> None:
         """Hear of new events from now on, where that is possible: a standby and some poolers have no LISTEN."""
@@ -208,11 +207,10 @@ class _Reader:
     def dropped_below(self) -> int:
         """Every event from this seq on is kept."""
         name = self._table.identifier.as_string(self._connection)
-        row = self._connection.execute(db.sql("events", "lowest_bound"), {"table": name}).fetchone()
-        lowest = int(row[0]) if row else 1
+        lowest = int(db.value(self._connection, db.sql("events", "lowest_bound"), {"table": name}, default=1))
         if self._sees_retention:
-            found = self._connection.execute(db.sql("events", "find_dropped"), {"table": str(self._table)}).fetchone()
-            lowest = max(lowest, int(found[0]) if found else 1)
+            values = {"table": str(self._table)}
+            lowest = max(lowest, int(db.value(self._connection, db.sql("events", "find_dropped"), values, default=1)))
         return lowest
 
     def _require_kept(self, after: int) -> None:

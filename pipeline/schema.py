@@ -60,11 +60,22 @@ def current(dsn: str) -> str | None:
 
 def current_revision(connection: db.Connection) -> str | None:
     """The same over an open connection."""
-    exists = connection.execute("select to_regclass('pipeline.alembic_version')").fetchone()
-    if exists is None or exists[0] is None:
+    if not db.value(connection, "select to_regclass('pipeline.alembic_version') is not null"):
         return None
-    row = connection.execute("select version_num from pipeline.alembic_version").fetchone()
-    return row[0] if row else None
+    found: str | None = db.value(connection, "select version_num from pipeline.alembic_version")
+    return found
+
+
+def require_head(connection: db.Connection) -> None:
+    """Raises SchemaError unless the pipeline database is at this version's revision, as every command needs it."""
+    revision = current_revision(connection)
+    if revision is None:
+        raise SchemaError(
+            "the pipeline database was never migrated; run `pipeline migrate` first, or start `pipeline serve`"
+        )
+    if revision != head():
+        refuse_unfit(connection)
+        raise SchemaError("the pipeline database is not at the newest revision; run `pipeline migrate` first")
 
 
 def refuse_unfit(connection: db.Connection) -> None:
@@ -143,11 +154,13 @@ def _migrating(dsn: str) -> Iterator[AlembicConfig]:
 
 def _may_create(connection: db.Connection) -> bool:
     """Whether this user may make what the first migration makes."""
-    row = connection.execute(
-        "select has_database_privilege(current_database(), 'create')"
-        " and coalesce(has_schema_privilege(to_regnamespace('public'), 'create'), false)"
-    ).fetchone()
-    return bool(row and row[0])
+    return bool(
+        db.value(
+            connection,
+            "select has_database_privilege(current_database(), 'create')"
+            " and coalesce(has_schema_privilege(to_regnamespace('public'), 'create'), false)",
+        )
+    )
 
 
 def _known() -> dict[str, str | None]:

@@ -11,6 +11,7 @@ import psycopg
 from psycopg import Cursor
 from psycopg.rows import dict_row
 
+from pipeline import db
 from pipeline.catalog.fingerprint import ColumnPrint, Fingerprint
 from pipeline.catalog.keys import key_columns
 from pipeline.catalog.relations import Column, Known, TableForm
@@ -78,8 +79,7 @@ def _wait_until_visible(source: Connection, xid: int) -> None:
     """A transaction is sent at its commit record, and seen by others only later: after a synchronous standby, say."""
     deadline = time.monotonic() + _PATIENCE
     while True:
-        row = source.execute(sql("catalog", "is_visible"), {"xid": xid}).fetchone()
-        if (row and row[0]) or time.monotonic() > deadline:
+        if (db.value(source, sql("catalog", "is_visible"), {"xid": xid})) or time.monotonic() > deadline:
             return
         time.sleep(_POLL)
 

@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
-from psycopg.rows import class_row
 
+from pipeline import db
 from pipeline.catalog.continuity import Rewrite
 from pipeline.catalog.relations import TableForm
 from pipeline.db import Connection, sql
@@ -55,11 +55,7 @@ class Rewritten:
 
 def unsettled(connection: Connection) -> list[Rewritten]:
     """Rewritten tables that nobody has settled, by name; none in a pipeline database of before."""
-    row = connection.execute("select to_regclass('pipeline.rewrites') is not null").fetchone()
-    if not (row and row[0]):
-        return []
-    with connection.cursor(row_factory=class_row(Rewritten)) as cursor:
-        return cursor.execute(sql("catalog", "unsettled_rewrites")).fetchall()
+    return db.rows(connection, Rewritten, sql("catalog", "unsettled_rewrites"))
 
 
 def settle(connection: Connection, table: str) -> int:
@@ -70,8 +66,7 @@ def settle(connection: Connection, table: str) -> int:
 def is_empty(source: Connection, relation_oid: int) -> bool:
     """Whether the table has no rows, for certain: one that is locked may have some."""
     try:
-        with source.transaction():
-            source.execute(f"set local lock_timeout = '{_PATIENCE}'")
+        with source.transaction(), db.lock_timeout(source, _PATIENCE):
             row = source.execute("select pg_catalog.pg_relation_size(%s::oid) = 0", (relation_oid,)).fetchone()
     except psycopg.errors.LockNotAvailable:
         return False

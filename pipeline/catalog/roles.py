@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Literal
 
 import psycopg
-from psycopg.rows import class_row
 
+from pipeline import db
 from pipeline.db import Connection, sql
 
 logger = logging.getLogger(__name__)
@@ -48,8 +48,7 @@ def try_acquire(connection: Connection, role: str) -> bool:
 
 
 def _lock(connection: Connection, role: str) -> bool:
-    row = connection.execute(sql("catalog", "lock_role"), {"role": role}).fetchone()
-    return bool(row and row[0])
+    return bool(db.value(connection, sql("catalog", "lock_role"), {"role": role}))
 
 
 def _evict_frozen(connection: Connection, role: str) -> bool:
@@ -107,5 +106,4 @@ def server_of(connection: Connection, role: str) -> str | None:
 
 def states(connection: Connection) -> dict[str, RoleState]:
     """Every role that was ever held, by name."""
-    with connection.cursor(row_factory=class_row(RoleState)) as cursor:
-        return {row.role: row for row in cursor.execute(sql("catalog", "role_states")).fetchall()}
+    return {row.role: row for row in db.rows(connection, RoleState, sql("catalog", "role_states"))}

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
+from pipeline import db, schema
 from pipeline.catalog import roles
 from pipeline.db import Connection, sql
 from pipeline.errors import ConfigError, Unavailable
@@ -60,16 +60,20 @@ class Epoch:
 
 
 def find(connection: Connection, source_id: uuid.UUID | None) -> Source | None:
-    """The source with this id, or the only one; None when there is none yet. Works at older revisions, too.
+    """The source with this id, or the only one; None when there is none yet.
 
     Raises ConfigError when several are stored and no id says which.
     """
-    with connection.cursor(row_factory=class_row(Source)) as cursor:
-        found = cursor.execute(sql("catalog", "find_sources"), {"id": source_id}).fetchall()
+    found = db.rows(connection, Source, sql("catalog", "find_sources"), {"id": source_id})
     if len(found) > 1:
         ids = ", ".join(str(source.id) for source in found)
         raise ConfigError(f"the pipeline database has {len(found)} sources; set PIPELINE_SOURCE_ID to one of {ids}")
     return found[0] if found else None
+
+
+def find_in_any(connection: Connection, source_id: uuid.UUID | None) -> Source | None:
+    """The same of a pipeline database that may never have been migrated: None then."""
+    return find(connection, source_id) if schema.current_revision(connection) else None
 
 
 def add(connection: Connection, source: Source) -> None:

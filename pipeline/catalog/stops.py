@@ -6,8 +6,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 
-from psycopg.rows import class_row
-
+from pipeline import db
 from pipeline.db import Connection, sql
 from pipeline.wal import lsn
 
@@ -43,12 +42,8 @@ def record(connection: Connection, source_id: uuid.UUID, stop: Stop) -> None:
 
 
 def current(connection: Connection, source_id: uuid.UUID) -> Stop | None:
-    """Where the source stops now; None when it does not, in a database of an older revision too."""
-    row = connection.execute("select to_regclass('pipeline.source_stops') is not null").fetchone()
-    if not (row and row[0]):
-        return None
-    with connection.cursor(row_factory=class_row(Stop)) as cursor:
-        return cursor.execute(sql("catalog", "current_stop"), {"source": source_id}).fetchone()
+    """Where the source stops now; None when it does not."""
+    return db.one(connection, Stop, sql("catalog", "current_stop"), {"source": source_id})
 
 
 def request(connection: Connection, source_id: uuid.UUID, commit_lsn: int) -> bool:
@@ -59,5 +54,5 @@ def request(connection: Connection, source_id: uuid.UUID, commit_lsn: int) -> bo
 
 def last_skipped(connection: Connection, source_id: uuid.UUID) -> int | None:
     """commit_lsn of the newest transaction of this epoch that was passed over."""
-    row = connection.execute(sql("catalog", "last_skipped"), {"source": source_id}).fetchone()
-    return row[0] if row else None
+    found: int | None = db.value(connection, sql("catalog", "last_skipped"), {"source": source_id})
+    return found

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+from pipeline import db
 from pipeline.catalog import relations
 from pipeline.catalog.continuity import first_form, next_form
 from pipeline.catalog.relations import Known, TableForm
@@ -108,8 +109,7 @@ class PartBook(RelationBook):
 
     @staticmethod
     def _asked(connection: Connection, name: str, values: dict[str, object]) -> bool:
-        row = connection.execute(sql("catchup", name), values).fetchone()
-        return bool(row and row[0])
+        return bool(db.value(connection, sql("catchup", name), values))
 
 
 def _is_same(form: TableForm, before: TableForm) -> bool:

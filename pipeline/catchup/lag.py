@@ -6,6 +6,7 @@ import logging
 
 import psycopg
 
+from pipeline import db
 from pipeline.catalog.sources import Source
 from pipeline.catchup import limits
 from pipeline.config import Config
@@ -45,10 +46,7 @@ class Lag:
 
     def slots(self, pipeline: Connection, position: int) -> int:
         """How many slots may read what comes after `position`; says why, when they are fewer than wanted."""
-        row = pipeline.execute(
-            sql("catchup", "is_carried"), {"source": self._stored.id, "position": position}
-        ).fetchone()
-        if row and row[0]:
+        if db.value(pipeline, sql("catchup", "is_carried"), {"source": self._stored.id, "position": position}):
             self._say("catching up with one slot: the source may still send transactions of the epoch before")
             return 1
         allowed = limits.allowed(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from psycopg.rows import class_row
-
+from pipeline import db
 from pipeline.db import Connection, sql
 
 SAFE_MINORS = {14: 18, 15: 13, 16: 9, 17: 5}
@@ -40,8 +39,7 @@ class Allowed:
 
 def room(source: Connection) -> Room:
     """What the source can spare now."""
-    with source.cursor(row_factory=class_row(Room)) as cursor:
-        found = cursor.execute(sql("catchup", "room")).fetchone()
+    found = db.one(source, Room, sql("catchup", "room"))
     assert found is not None  # noqa: S101  a query without a table
     return found
 

@@ -31,8 +31,7 @@ def find(source: Connection, anchor: str, working: Collection[int] = ()) -> list
 
 def at_work(pipeline: Connection, source_id: uuid.UUID | None) -> set[int]:
     """The workers whose slots a running server is using, as far as the pipeline database knows."""
-    row = pipeline.execute("select to_regclass('pipeline.roles') is not null").fetchone()
-    stored = sources.find(pipeline, source_id) if row and row[0] else None
+    stored = sources.find_in_any(pipeline, source_id)
     if stored is None or roles.server_of(pipeline, "replication") is None:
         return set()
     return {part.worker for part in standing.read(pipeline, stored.id) if part.worker}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from psycopg.rows import class_row
-
+from pipeline import db
 from pipeline.catchup.plan import Part, chain
 from pipeline.db import Connection, sql
 
@@ -13,10 +12,6 @@ from pipeline.db import Connection, sql
 def read(connection: Connection, source_id: uuid.UUID) -> list[Part]:
     """Every part in the order of the WAL, the anchor's first; none while no catch-up is going on.
 
-    Of the anchor's part only what is left counts: its `from_lsn` moves along. A database of an older version has none.
+    Of the anchor's part only what is left counts: its `from_lsn` moves along.
     """
-    row = connection.execute("select to_regclass('pipeline.catchup_parts') is not null").fetchone()
-    if not (row and row[0]):
-        return []
-    with connection.cursor(row_factory=class_row(Part)) as cursor:
-        return chain(cursor.execute(sql("catchup", "parts"), {"source": source_id}).fetchall())
+    return chain(db.rows(connection, Part, sql("catchup", "parts"), {"source": source_id}))

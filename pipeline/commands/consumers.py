@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, LiteralString
 
 import typer
 
-from pipeline.commands.context import Json, load, output
+from pipeline.commands.context import Json, connected, output
 
 if TYPE_CHECKING:
     from pipeline.consumers.standing import Standing
@@ -166,22 +166,12 @@ def _show(found: Standing, as_json: bool) -> None:
 
 @contextmanager
 def _connected(context: typer.Context) -> Iterator[Connection]:
-    """The source is not needed. An embedded Postgres that is there and does not run is started for the time being."""
+    """What an SQL function refuses is said as it says it."""
     import psycopg
 
-    from pipeline import databases, db
-    from pipeline.consumers import refusals, standing
-    from pipeline.errors import SchemaError
+    from pipeline.consumers import refusals
 
-    config = load(context, "consumers")
-    if config.database_dsn is not None:  # then nothing of the source is resolved
-        config = config.with_databases("", config.database)
-    with (
-        databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as resolved,
-        db.connect(resolved.database, "pipeline database", name="pipeline consumers") as connection,
-    ):
-        if not standing.present(connection):
-            raise SchemaError("the pipeline database is not at the newest revision; run `pipeline migrate` first")
+    with connected(context, "consumers") as (_, connection):
         try:
             yield connection
         except psycopg.Error as error:

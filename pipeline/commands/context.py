@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from pipeline import logs
 
 if TYPE_CHECKING:
     from pipeline.config import Config
+    from pipeline.db import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +31,33 @@ def load(context: typer.Context, role: str) -> Config:
     for name in settings.unknown_variables():
         logger.warning("%s is no setting; docs/operations.md lists them", name, extra={"action": "config.unknown"})
     return config
+
+
+@contextmanager
+def resolved(config: Config) -> Iterator[Config]:
+    """These settings for a command that needs no source: with the pipeline database's DSN given, no other is asked for.
+
+    An embedded Postgres that is there and does not run is started for the time being.
+    """
+    from pipeline import databases
+
+    if config.database_dsn is not None:
+        config = config.with_databases("", config.database)
+    with databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as found:
+        yield found
+
+
+@contextmanager
+def connected(context: typer.Context, command: str) -> Iterator[tuple[Config, Connection]]:
+    """A command's way to the pipeline database at this version's revision. Raises SchemaError, Unavailable."""
+    from pipeline import db, schema
+
+    with (
+        resolved(load(context, command)) as config,
+        db.connect(config.database, "pipeline database", name=f"pipeline {command}") as connection,
+    ):
+        schema.require_head(connection)
+        yield config, connection
 
 
 def output(value: Any, as_json: bool, show: Callable[[], None]) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.commands.context import Json, load, output
+from pipeline.commands.context import Json, connected, output
 
 if TYPE_CHECKING:
-    from pipeline.db import Connection
+    pass
 
 app = typer.Typer(help="Changes that could not be written to the log, kept with their cause.", no_args_is_help=True)
 
@@ -29,7 +27,7 @@ def letters_list(context: typer.Context, state: State = None, as_json: Json = Fa
 
     if state is not None and state not in dead_letters.STATES:
         raise ConfigError(f"--state: expected one of {', '.join(dead_letters.STATES)}, not {state!r}")
-    with _connected(context) as connection:
+    with connected(context, "dead-letters") as (_, connection):
         found = dead_letters.find(connection, state)
     output({"data": [each.to_json() for each in found]}, as_json, lambda: letter_report.letters(found))
     return 0
@@ -41,7 +39,7 @@ def letters_retry(context: typer.Context, ids: Ids = None, everything: All = Fal
     from pipeline.operations import letter_report, retries
 
     wanted = _wanted(ids, everything)
-    with _connected(context) as connection:
+    with connected(context, "dead-letters") as (_, connection):
         found = retries.retry(connection, wanted)
     values = {"data": [each.to_json() for each in found.letters], "server": found.server}
     output(values, as_json, lambda: letter_report.retried(found))
@@ -54,7 +52,7 @@ def letters_discard(context: typer.Context, ids: Ids = None, everything: All = F
     from pipeline.operations import retries, words
 
     wanted = _wanted(ids, everything)
-    with _connected(context) as connection:
+    with connected(context, "dead-letters") as (_, connection):
         done = retries.discard(connection, wanted)
     output({"discarded": done}, as_json, lambda: print(f"{words.count(done, 'dead letter')} discarded"))
     return 0
@@ -66,17 +64,3 @@ def _wanted(ids: list[int] | None, everything: bool) -> list[int] | None:
     if bool(ids) == everything:
         raise ConfigError("give the ids that `pipeline dead-letters list` shows, or --all")
     return ids or None
-
-
-@contextmanager
-def _connected(context: typer.Context) -> Iterator[Connection]:
-    from pipeline import databases, db
-    from pipeline.operations import retries
-
-    given = load(context, "dead-letters")
-    with (
-        databases.resolved(given, start=databases.embedded_server(given).data.is_dir()) as config,
-        db.connect(config.database, "pipeline database", name="pipeline dead-letters") as connection,
-    ):
-        retries.require_tables(connection)
-        yield connection

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.commands.context import Json, load, output
+from pipeline.commands.context import Json, connected, load, output, resolved
 
 if TYPE_CHECKING:
-    from pipeline.config import Config
+    pass
 
 app = typer.Typer(help="The lake: the log as Parquet files, brought up to date by Spark.", no_args_is_help=True)
 
@@ -29,7 +29,7 @@ def export_run(context: typer.Context, as_json: Json = False) -> int:
     from pipeline.exports import job
     from pipeline.operations import export_progress
 
-    with _resolved(context) as config, _stoppable() as stopped:
+    with resolved(load(context, "export")) as config, _stoppable() as stopped:
         if as_json:
             found = job.export(config, "command", _print_event, stopped)
             if found.run is None:
@@ -47,7 +47,7 @@ def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20
     from pipeline.exports import ledger
     from pipeline.operations import export_report
 
-    with _connected(context) as connection:
+    with connected(context, "export") as (_, connection):
         exports, runs = ledger.exports(connection, limit), ledger.runs(connection, limit)
     values = {"data": [asdict(each) for each in exports], "runs": [asdict(each) for each in runs]}
     output(values, as_json, lambda: export_report.exports(exports, runs))
@@ -62,7 +62,7 @@ def export_show(
     from pipeline.exports import ledger
     from pipeline.operations import export_report
 
-    with _connected(context) as connection:
+    with connected(context, "export") as (_, connection):
         found, files = ledger.export(connection, number)
     values = asdict(found) | {"files": [asdict(each) for each in files]}
     output(values, as_json, lambda: export_report.export(found, files))
@@ -81,7 +81,7 @@ def export_state(
     from pipeline.exports import job
     from pipeline.operations import export_progress
 
-    with _resolved(context) as config, _stoppable() as stopped:
+    with resolved(load(context, "export")) as config, _stoppable() as stopped:
         if as_json:
             job.state(config, table, as_of, directory, _print_event, stopped)
             return 0
@@ -93,34 +93,6 @@ def export_state(
 
 def _print_event(event: Any) -> None:
     print(json.dumps(event), flush=True)
-
-
-@contextmanager
-def _resolved(context: typer.Context) -> Iterator[Config]:
-    """The source is not needed. An embedded Postgres that is there and does not run is started for the time being."""
-    from pipeline import databases
-
-    config = load(context, "export")
-    if config.database_dsn is not None:
-        yield config
-        return
-    with databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as resolved:
-        yield resolved
-
-
-@contextmanager
-def _connected(context: typer.Context) -> Iterator[Any]:
-    from pipeline import db
-    from pipeline.errors import SchemaError
-    from pipeline.exports import ledger
-
-    with (
-        _resolved(context) as config,
-        db.connect(config.database, "pipeline database", name="pipeline exports") as connection,
-    ):
-        if not ledger.present(connection):
-            raise SchemaError("the pipeline database is not at the newest revision; run `pipeline migrate` first")
-        yield connection
 
 
 @contextmanager

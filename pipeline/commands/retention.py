@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.context import Json, load, output
+from pipeline.commands.context import Json, connected, output
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; show what would go.")]
 Release = Annotated[Path | None, typer.Option("--release-lake", help="Wait no longer for exports to this folder.")]
@@ -18,17 +18,11 @@ def retention(
     context: typer.Context, dry_run: DryRun = False, release_lake: Release = None, as_json: Json = False
 ) -> int:
     """Drop events that are older than PIPELINE_RETENTION, now, as the server does by itself."""
-    from pipeline import databases, db
     from pipeline.errors import ConfigError
     from pipeline.operations import retention as operation
     from pipeline.operations import retention_report as report
 
-    given = load(context, "retention")
-    with (
-        databases.resolved(given, start=databases.embedded_server(given).data.is_dir()) as config,
-        db.connect(config.database, "pipeline database", name="pipeline retention") as connection,
-    ):
-        operation.require_tables(connection)
+    with connected(context, "retention") as (config, connection):
         if release_lake is not None:
             operation.release_lake(connection, str(release_lake.expanduser().absolute()))
             print(f"retention no longer waits for exports to {release_lake}")

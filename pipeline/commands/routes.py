@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from pipeline.commands.context import Json, load, output
+from pipeline.commands.context import Json, connected, output
 
 app = typer.Typer(help="Which changes go to which events table.", no_args_is_help=True)
 
@@ -17,14 +17,10 @@ def routes() -> None:
 @app.command("list")
 def routes_list(context: typer.Context, as_json: Json = False) -> int:
     """Routes that hold, events tables with their newest seq and counts, and every change with its LSN."""
-    from pipeline import databases, db
     from pipeline.operations import routes as operation
     from pipeline.operations import routes_report as report
 
-    with (
-        databases.resolved(load(context, "routes"), start=False) as config,
-        db.connect(config.database, "pipeline database", name="pipeline routes") as connection,
-    ):
+    with connected(context, "routes") as (config, connection):
         found = operation.collect(config, connection)
     output(found.to_json(), as_json, lambda: report.routing(found))
     return 0

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.context import Json, load, output
+from pipeline.commands.context import Json, connected, load, output
 
 app = typer.Typer(help="The source, and the epochs of its history.", no_args_is_help=True)
 
@@ -15,13 +15,9 @@ app = typer.Typer(help="The source, and the epochs of its history.", no_args_is_
 @app.command("list")
 def sources_list(context: typer.Context, as_json: Json = False) -> int:
     """Sources that the pipeline database knows: which cluster, timeline and slot, how far, in which epoch."""
-    from pipeline import databases, db
     from pipeline.operations import known_sources, report
 
-    with (
-        databases.resolved(load(context, "sources"), start=False) as config,
-        db.connect(config.database, "pipeline database", name="pipeline sources") as connection,
-    ):
+    with connected(context, "sources") as (_, connection):
         found = known_sources.collect(connection)
     output({"data": [each.to_json() for each in found]}, as_json, lambda: report.sources(found))
     return 0
@@ -47,14 +43,10 @@ def sources_rewrites(
     as_json: Json = False,
 ) -> int:
     """Tables whose values DDL has changed without events: the log has what rows held before."""
-    from pipeline import databases, db
     from pipeline.catalog import rewrites
     from pipeline.operations import report
 
-    with (
-        databases.resolved(load(context, "sources"), start=False) as config,
-        db.connect(config.database, "pipeline database", name="pipeline sources") as connection,
-    ):
+    with connected(context, "sources") as (_, connection):
         settled = rewrites.settle(connection, settle) if settle else None
         found = rewrites.unsettled(connection)
     if settled == 0:
@@ -70,15 +62,10 @@ def sources_skip_transaction(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> int:
     """Go on without a transaction that the source cannot send. An event in its place says so."""
-    from pipeline import databases, db
     from pipeline.errors import ConfigError
     from pipeline.operations import skipping
 
-    given = load(context, "sources")
-    with (
-        databases.resolved(given, start=databases.embedded_server(given).data.is_dir()) as config,
-        db.connect(config.database, "pipeline database", name="pipeline sources") as connection,
-    ):
+    with connected(context, "sources") as (config, connection):
         stop = skipping.find(config, connection, position)
         print(skipping.consequence(stop))
         if not yes and not sys.stdin.isatty():

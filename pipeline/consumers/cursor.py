@@ -215,9 +215,7 @@ class _Session:
         """Raises Unavailable."""
         name = uuid.uuid4().hex
         try:
-            connection = await psycopg.AsyncConnection.connect(
-                db.conninfo(dsn, application_name="pipeline cursors"), autocommit=True
-            )
+            connection = await db.connect_async(dsn, name="pipeline cursors")
             await connection.execute(db.sql("consumers", "lock_session"), {"session": name})
         except (psycopg.Error, OSError) as error:
             raise db.unavailable(dsn, "pipeline database", error) from error

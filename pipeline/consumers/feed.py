@@ -265,9 +265,7 @@ async def read_page(connection: Connection, after: int, wanted: Filter, rows: in
 
 
 async def _connect(dsn: str) -> Connection:
-    connection = await psycopg.AsyncConnection.connect(
-        db.conninfo(dsn, application_name="pipeline feed"), autocommit=True
-    )
+    connection = await db.connect_async(dsn, name="pipeline feed")
     for setting in ("set timezone = 'UTC'", "set jit = off"):
         await connection.execute(setting)
     return connection

@@ -7,8 +7,9 @@ from datetime import datetime
 from functools import partial
 from typing import Any, LiteralString
 
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import dict_row
 
+from pipeline import db
 from pipeline.db import Connection, sql
 
 statement = partial(sql, "consumers")
@@ -44,22 +45,14 @@ class Standing:
     lag: int
 
 
-def present(connection: Connection) -> bool:
-    """Whether the pipeline database is of a version that has consumers."""
-    row = connection.execute("select to_regclass('pipeline.consumers') is not null").fetchone()
-    return bool(row and row[0])
-
-
 def find(connection: Connection, name: str | None = None) -> list[Standing]:
     """All by name, or the one that is named; empty when there is none."""
-    with connection.cursor(row_factory=class_row(Standing)) as cursor:
-        return cursor.execute(statement("standing"), {"name": name}).fetchall()
+    return db.rows(connection, Standing, statement("standing"), {"name": name})
 
 
 def call(connection: Connection, named: LiteralString, /, **arguments: Any) -> Any:
     """Run one of the statements that change a consumer; the value it returns, if it returns one."""
-    row = connection.execute(statement(named), arguments).fetchone()
-    return row[0] if row else None
+    return db.value(connection, statement(named), arguments)
 
 
 def dead_letters(connection: Connection, name: str, limit: int) -> list[dict[str, Any]]:

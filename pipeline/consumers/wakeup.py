@@ -126,9 +126,7 @@ class Wakeups:
 
 
 async def _connect(dsn: str) -> psycopg.AsyncConnection:
-    connection = await psycopg.AsyncConnection.connect(
-        db.conninfo(dsn, application_name="pipeline wakeup"), autocommit=True
-    )
+    connection = await db.connect_async(dsn, name="pipeline wakeup")
     await connection.execute(f"listen {CONSUMERS_CHANNEL}")
     await connection.execute(f"listen {EVENTS_CHANNEL}")
     return connection

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from psycopg.rows import class_row
-
+from pipeline import db
 from pipeline.db import Connection, sql
 
 CHANNEL = "pipeline_consumers"
@@ -55,5 +54,4 @@ def wake(connection: Connection, consumers: Sequence[RecordsConsumer]) -> None:
 
 
 def _read(connection: Connection, name: str, values: dict[str, int | None]) -> list[RecordsConsumer]:
-    with connection.cursor(row_factory=class_row(RecordsConsumer)) as cursor:
-        return cursor.execute(sql("deliveries", name), values).fetchall()
+    return db.rows(connection, RecordsConsumer, sql("deliveries", name), values)

@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from psycopg import sql
-from psycopg.rows import class_row
 
+from pipeline import db
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 from pipeline.wal import lsn
@@ -76,12 +76,6 @@ def place(connection: Connection, letter: int, events_table: str, seq: int) -> N
     connection.execute(statement("deliveries", "place_letter"), values)
 
 
-def present(connection: Connection) -> bool:
-    """Whether the database has a revision with dead letters."""
-    row = connection.execute("select to_regclass('pipeline.dead_letters') is not null").fetchone()
-    return bool(row and row[0])
-
-
 def counts(connection: Connection) -> dict[str, int]:
     """How many there are in each state."""
     found: dict[str, int] = dict(connection.execute(statement("deliveries", "count_letters")).fetchall())
@@ -90,8 +84,7 @@ def counts(connection: Connection) -> dict[str, int]:
 
 def find(connection: Connection, state: str | None, limit: int | None = None) -> list[Letter]:
     """In the order of the log; of one state, or all."""
-    with connection.cursor(row_factory=class_row(Letter)) as cursor:
-        return cursor.execute(statement("deliveries", "list_letters"), {"state": state, "limit": limit}).fetchall()
+    return db.rows(connection, Letter, statement("deliveries", "list_letters"), {"state": state, "limit": limit})
 
 
 def request_retry(connection: Connection, ids: Sequence[int] | None) -> list[int]:
@@ -106,9 +99,7 @@ def discard(connection: Connection, ids: Sequence[int] | None) -> list[int]:
 
 def to_retry(connection: Connection, source: uuid.UUID, limit: int) -> list[Retry]:
     """Those that the shuffler was asked to write again, locked, in the order of the log."""
-    with connection.cursor(row_factory=class_row(Retry)) as cursor:
-        values = {"source": source, "limit": limit}
-        return cursor.execute(statement("deliveries", "claim_retries"), values).fetchall()
+    return db.rows(connection, Retry, statement("deliveries", "claim_retries"), {"source": source, "limit": limit})
 
 
 def retried(connection: Connection, letter: int, seq: int) -> None:

@@ -88,8 +88,7 @@ class Follower(threading.Thread):
 
 def mark(source: Connection, name: str) -> str:
     """Write a message into the source's WAL that becomes an event of its own; returns its LSN."""
-    row = source.execute("select pg_logical_emit_message(true, %s, %s)::text", (MARK, name)).fetchone()
-    return row[0] if row else ""
+    return str(db.value(source, "select pg_logical_emit_message(true, %s, %s)::text", (MARK, name)))
 
 
 def read_events(connection: Connection, after: int, until: int) -> Iterator[Event]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from psycopg import sql
-from psycopg.rows import class_row
 
+from pipeline import db
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 from pipeline.events import tables
@@ -89,8 +89,7 @@ def carry_range(
 
 def carried_tables(connection: Connection) -> list[Carried]:
     """Every source table whose rows are carried over, as the relation history knows them now."""
-    with connection.cursor(row_factory=class_row(Carried)) as cursor:
-        return cursor.execute(statement("events", "carried_tables")).fetchall()
+    return db.rows(connection, Carried, statement("events", "carried_tables"))
 
 
 def _carry(

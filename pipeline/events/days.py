@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
+from pipeline import db
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 
@@ -95,8 +96,7 @@ class Days:
             end = suffix + (f"_{number}" if number else "")
             name = self._table.name.encode()[: _LONGEST - len(end)].decode(errors="ignore") + end
             quoted = sql.Identifier(self._table.schema, name).as_string(self._connection)
-            row = self._connection.execute("select to_regclass(%s) is null", [quoted]).fetchone()
-            if row and row[0]:
+            if db.value(self._connection, "select to_regclass(%s) is null", [quoted]):
                 return name
             number += 1
 

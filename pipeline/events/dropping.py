@@ -13,8 +13,8 @@ from datetime import datetime
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row
 
+from pipeline import db
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 from pipeline.events.log import EventsTable
@@ -80,13 +80,11 @@ def go_on(connection: Connection, table: EventsTable) -> bool:
 def reader_of(connection: Connection, table: EventsTable) -> Reader | None:
     """Who keeps the recorded drop from going on, as far as this user may see; the oldest of them."""
     values = {"table": str(table), "name": table.identifier.as_string(connection)}
-    with connection.cursor(row_factory=class_row(Reader)) as cursor:
-        return cursor.execute(statement("events", "find_readers"), values).fetchone()
+    return db.one(connection, Reader, statement("events", "find_readers"), values)
 
 
 def _state(connection: Connection, table: EventsTable) -> _State | None:
-    with connection.cursor(row_factory=class_row(_State)) as cursor:
-        return cursor.execute(statement("events", "find_dropping"), {"table": str(table)}).fetchone()
+    return db.one(connection, _State, statement("events", "find_dropping"), {"table": str(table)})
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from psycopg import sql
-from psycopg.rows import class_row
 
+from pipeline import db
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 
@@ -86,6 +86,5 @@ def _name(text: str | None) -> sql.SQL:
 
 
 def _indexes(connection: Connection, oid: int, columns: Sequence[str]) -> list[_Index]:
-    with connection.cursor(row_factory=class_row(_Index)) as cursor:
-        values = {"oid": oid, "columns": list(columns)}
-        return cursor.execute(statement("events", "list_indexes"), values).fetchall()
+    values = {"oid": oid, "columns": list(columns)}
+    return db.rows(connection, _Index, statement("events", "list_indexes"), values)

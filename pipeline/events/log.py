@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
-from pipeline import schema
+from pipeline import db, schema
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 from pipeline.errors import Unavailable
@@ -84,16 +84,14 @@ def _is_current(connection: Connection, table: EventsTable) -> bool:
 
 def _wait_for_makers(connection: Connection, table: EventsTable) -> None:
     """Until nobody else makes or migrates tables. Inside of a transaction."""
-    before = connection.execute("select current_setting('lock_timeout')").fetchone()
-    connection.execute("select set_config('lock_timeout', %s, true)", [PATIENCE])
     try:
-        connection.execute("select pg_advisory_xact_lock(%s)", [schema.LOCK_KEY])
+        with db.lock_timeout(connection, PATIENCE):
+            connection.execute("select pg_advisory_xact_lock(%s)", [schema.LOCK_KEY])
     except psycopg.errors.LockNotAvailable as error:
         raise Unavailable(
             f"{table} cannot be made: another session has been making or migrating tables for {PATIENCE}; "
             "end it (pg_locks has it under locktype advisory), or try again"
         ) from error
-    connection.execute("select set_config('lock_timeout', %s, true)", [before[0] if before else "0"])
 
 
 def _create(connection: Connection, table: EventsTable) -> None:
@@ -118,10 +116,13 @@ def point_view(connection: Connection, table: EventsTable) -> None:
 
 def last_seq(connection: Connection, table: EventsTable) -> int:
     """The newest seq handed out; 0 before the first event."""
-    row = connection.execute(
-        sql.SQL("select case when is_called then last_value else 0 end from {}").format(table.sequence)
-    ).fetchone()
-    return int(row[0]) if row else 0
+    return int(
+        db.value(
+            connection,
+            sql.SQL("select case when is_called then last_value else 0 end from {}").format(table.sequence),
+            default=0,
+        )
+    )
 
 
 def next_seq(connection: Connection, table: EventsTable) -> int:

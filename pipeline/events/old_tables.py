@@ -9,14 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row
 
+from pipeline import db
 from pipeline.db import Connection, one_line
 from pipeline.db import sql as statement
 from pipeline.errors import SchemaError
@@ -111,18 +110,14 @@ class Found:
 def look(connection: Connection, table: EventsTable) -> Found | None:
     """What is under that name; None when nothing is. Changes nothing, locks nothing."""
     values = {"table": table.identifier.as_string(connection), "fence": FENCE}
-    with connection.cursor(row_factory=class_row(Found)) as cursor:
-        found = cursor.execute(statement("events", "describe_table"), values).fetchone()
+    found = db.one(connection, Found, statement("events", "describe_table"), values)
     if found is None:
         return None
-    with connection.cursor(row_factory=class_row(_Column)) as of_column:
-        rows = of_column.execute(statement("events", "list_columns"), {"oid": found.oid}).fetchall()
+    rows = db.rows(connection, _Column, statement("events", "list_columns"), {"oid": found.oid})
     columns = {row.name: row for row in rows}
-    sequence = connection.execute(
-        "select to_regclass(%s)::oid::bigint", [table.sequence.as_string(connection)]
-    ).fetchone()
+    sequence = db.value(connection, "select to_regclass(%s)::oid::bigint", [table.sequence.as_string(connection)])
     seq = columns.get("seq")
-    numbered = bool(seq and not seq.identity and sequence and sequence[0] is not None and seq.sequence == sequence[0])
+    numbered = bool(seq and not seq.identity and sequence is not None and seq.sequence == sequence)
     return Found(**{**vars(found), "columns": columns, "numbered": numbered})
 
 
@@ -192,7 +187,7 @@ def migrate(connection: Connection, table: EventsTable) -> bool:
     _warn_of_writers(connection, table)
     for _ in range(ATTEMPTS):
         try:
-            with connection.transaction(), _patience(connection):
+            with connection.transaction(), db.lock_timeout(connection, PATIENCE):
                 _change(connection, table)
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
             holders = _holders(connection, found)
@@ -230,15 +225,6 @@ def _warn_of_writers(connection: Connection, table: EventsTable) -> None:
             FENCE,
             extra={"action": "events.other_writer"},
         )
-
-
-@contextmanager
-def _patience(connection: Connection) -> Iterator[None]:
-    """Inside of a transaction: locks are waited for moments only; afterwards as before."""
-    before = connection.execute("select current_setting('lock_timeout')").fetchone()
-    connection.execute("select set_config('lock_timeout', %s, true)", [PATIENCE])
-    yield
-    connection.execute("select set_config('lock_timeout', %s, true)", [before[0] if before else "0"])
 
 
 def _change(connection: Connection, table: EventsTable) -> None:
@@ -312,8 +298,7 @@ def _make_sequence(
 def _last_value(connection: Connection, sequence: int | None) -> int:
     if sequence is None:
         return 0
-    row = connection.execute("select coalesce(pg_sequence_last_value(%s::oid::regclass), 0)", [sequence]).fetchone()
-    return int(row[0]) if row else 0
+    return int(db.value(connection, "select coalesce(pg_sequence_last_value(%s::oid::regclass), 0)", [sequence]))
 
 
 def _holders(connection: Connection, found: Found) -> str:

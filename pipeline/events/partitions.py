@@ -10,8 +10,8 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row
 
+from pipeline import db
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 from pipeline.events.days import Days
@@ -51,9 +51,8 @@ class Partition:
 
 def attached(connection: Connection, table: EventsTable) -> list[Partition]:
     """The partitions of a table in order of seq; none of a table that has no partitions."""
-    with connection.cursor(row_factory=class_row(Partition)) as cursor:
-        name = table.identifier.as_string(connection)
-        return cursor.execute(statement("events", "list_partitions"), {"table": name}).fetchall()
+    name = table.identifier.as_string(connection)
+    return db.rows(connection, Partition, statement("events", "list_partitions"), {"table": name})
 
 
 def _stem(table: EventsTable) -> str:
@@ -171,9 +170,7 @@ class Partitions:
             "upper": sql.Literal(upper),
         }
         try:
-            with self._connection.transaction():
-                before = self._connection.execute("select current_setting('lock_timeout')").fetchone()
-                self._set_lock_timeout(patience)
+            with self._connection.transaction(), db.lock_timeout(self._connection, patience):
                 self._connection.execute(
                     sql.SQL("create table {partition} (like {table} including all)").format(**names)
                 )
@@ -182,11 +179,7 @@ class Partitions:
                         "alter table {table} attach partition {partition} for values from ({lower}) to ({upper})"
                     ).format(**names)
                 )
-                self._set_lock_timeout(before[0] if before else "0")
         except psycopg.errors.LockNotAvailable:
             return False
         self._before, self._lower, self._bound, self._taken = self._lower, lower, upper, 0
         return True
-
-    def _set_lock_timeout(self, value: str) -> None:
-        self._connection.execute("select set_config('lock_timeout', %s, true)", (value,))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from psycopg import sql
-from psycopg.rows import class_row
 
+from pipeline import db
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 from pipeline.events import partitions
@@ -62,8 +62,7 @@ class Plan:
 
 def dropped(connection: Connection, table: EventsTable) -> Dropped:
     """What was dropped so far."""
-    with connection.cursor(row_factory=class_row(Dropped)) as cursor:
-        return cursor.execute(statement("events", "find_dropped"), {"table": str(table)}).fetchone() or Dropped()
+    return db.one(connection, Dropped, statement("events", "find_dropped"), {"table": str(table)}) or Dropped()
 
 
 def record(connection: Connection, table: EventsTable, below: int, partition: Partition | None = None) -> None:
@@ -133,19 +132,14 @@ def _aged(connection: Connection, parts: Sequence[Partition], head: int, old: da
 
 def newest(connection: Connection, of: sql.Identifier, upto: int = 2**63 - 1) -> Event | None:
     """The last event of a table or partition up to a seq."""
-    with connection.cursor(row_factory=class_row(Event)) as cursor:
-        query = sql.SQL(statement("events", "newest_event")).format(events=of)
-        return cursor.execute(query, {"upto": upto}).fetchone()
+    return db.one(connection, Event, sql.SQL(statement("events", "newest_event")).format(events=of), {"upto": upto})
 
 
 def first(connection: Connection, of: sql.Identifier, since: int) -> Event | None:
     """The first event of a table or partition from a seq on, below which there is none."""
-    with connection.cursor(row_factory=class_row(Event)) as cursor:
-        query = sql.SQL(statement("events", "oldest_event")).format(events=of)
-        return cursor.execute(query, {"since": since}).fetchone()
+    return db.one(connection, Event, sql.SQL(statement("events", "oldest_event")).format(events=of), {"since": since})
 
 
 def is_old(connection: Connection, event: Event, keep: float) -> bool:
     """Whether it arrived more than `keep` seconds ago, by the database's clock."""
-    row = connection.execute("select clock_timestamp() - %s > make_interval(secs => %s)", (event.at, keep)).fetchone()
-    return bool(row and row[0])
+    return bool(db.value(connection, "select clock_timestamp() - %s > make_interval(secs => %s)", (event.at, keep)))

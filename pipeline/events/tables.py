@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from psycopg.rows import class_row
-
+from pipeline import db, schema
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 from pipeline.events.log import EventsTable
@@ -25,12 +24,10 @@ class KnownTable:
 
 
 def known(connection: Connection) -> list[KnownTable]:
-    """All of them by name; none in a database of an older version."""
-    row = connection.execute("select to_regclass('pipeline.events_tables') is not null").fetchone()
-    if not (row and row[0]):
+    """All of them by name; none in a database that was never migrated."""
+    if schema.current_revision(connection) is None:
         return []
-    with connection.cursor(row_factory=class_row(KnownTable)) as cursor:
-        return cursor.execute(statement("events", "known_tables")).fetchall()
+    return db.rows(connection, KnownTable, statement("events", "known_tables"))
 
 
 def with_known(connection: Connection, named: Iterable[str]) -> list[EventsTable]:

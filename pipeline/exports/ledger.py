@@ -10,8 +10,8 @@ from typing import Literal
 
 import psycopg
 from psycopg import sql as composed
-from psycopg.rows import class_row
 
+from pipeline import db, schema
 from pipeline.config import Config
 from pipeline.db import Connection, sql
 from pipeline.errors import ExportFailed
@@ -73,26 +73,19 @@ class File:
     last_seq: int
 
 
-def present(connection: Connection) -> bool:
-    """Whether the database has these tables: an older version did not."""
-    row = connection.execute(sql("exports", "is_present")).fetchone()
-    return bool(row and row[0])
-
-
 def look(connection: Connection, config: Config) -> Window:
-    """How far the lake of these settings is. Raises ExportFailed when the events table or our tables are not there."""
+    """How far the lake of these settings is.
+
+    Raises ExportFailed when the events table is not there, SchemaError when the database is not at this revision.
+    """
+    schema.require_head(connection)
     table = EventsTable.parse(config.events_table)
     query = composed.SQL(sql("exports", "look")).format(events=table.identifier)
     try:
-        with connection.cursor(row_factory=class_row(Window)) as cursor:
-            return cursor.execute(query, {"directory": str(config.exports)}).fetchone() or Window()
+        return db.one(connection, Window, query, {"directory": str(config.exports)}) or Window()
     except psycopg.errors.UndefinedTable as error:
-        if present(connection):
-            raise ExportFailed(
-                f"the events table {table} is not there; restore it, or correct PIPELINE_EVENTS_TABLE"
-            ) from error
         raise ExportFailed(
-            "the pipeline database is not at the newest revision; run `pipeline migrate` first"
+            f"the events table {table} is not there; restore it, or correct PIPELINE_EVENTS_TABLE"
         ) from error
 
 
@@ -120,26 +113,20 @@ def finish_run(connection: Connection, run: int, reason: str | None) -> None:
 def runs(connection: Connection, limit: int, *states: str) -> list[Run]:
     """The newest runs first; of these states, or of all."""
     chosen = list(states or ("running", "done", "failed"))
-    with connection.cursor(row_factory=class_row(Run)) as cursor:
-        return cursor.execute(
-            sql("exports", "list_runs"), {"limit": limit, "lock": RUN_LOCK, "states": chosen}
-        ).fetchall()
+    return db.rows(connection, Run, sql("exports", "list_runs"), {"limit": limit, "lock": RUN_LOCK, "states": chosen})
 
 
 def exports(connection: Connection, limit: int | None) -> list[Export]:
     """The newest ranges first."""
-    with connection.cursor(row_factory=class_row(Export)) as cursor:
-        return cursor.execute(sql("exports", "list_exports"), {"id": None, "limit": limit}).fetchall()
+    return db.rows(connection, Export, sql("exports", "list_exports"), {"id": None, "limit": limit})
 
 
 def export(connection: Connection, number: int) -> tuple[Export, list[File]]:
     """One range and its files. Raises ExportFailed when there is none of this id."""
-    with connection.cursor(row_factory=class_row(Export)) as cursor:
-        found = cursor.execute(sql("exports", "list_exports"), {"id": number, "limit": 1}).fetchone()
+    found = db.one(connection, Export, sql("exports", "list_exports"), {"id": number, "limit": 1})
     if found is None:
         raise ExportFailed(f"there is no export {number}; `pipeline export list` shows those there are")
-    with connection.cursor(row_factory=class_row(File)) as files:
-        return found, files.execute(sql("exports", "export_files"), {"id": number}).fetchall()
+    return found, db.rows(connection, File, sql("exports", "export_files"), {"id": number})
 
 
 def keyless_tables(connection: Connection) -> list[str]:

@@ -16,7 +16,7 @@ from pipeline.catalog.sources import Epoch, Source
 from pipeline.catchup import standing, store
 from pipeline.config import Config
 from pipeline.db import Connection
-from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SchemaError, SourceChanged, SourceUnfit
+from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SourceChanged, SourceUnfit
 from pipeline.events import history, tables
 from pipeline.events import log as events
 from pipeline.events.log import EventsTable
@@ -77,8 +77,7 @@ def adopt(config: Config) -> Adopted | None:
     """
     source, pipeline = preparation.connect(config, name="pipeline adopt")
     with source, pipeline:
-        if schema.current_revision(pipeline) != schema.head():
-            raise SchemaError("the pipeline database is not at the newest revision; run `pipeline migrate` first")
+        schema.require_head(pipeline)
         stored = sources.find(pipeline, config.source_id)
         staged = progress.staged(pipeline, stored.id) if stored else None
         if stored is None or staged is None:

@@ -6,8 +6,6 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from psycopg.rows import class_row
-
 from pipeline import databases, db, schema
 from pipeline.catalog import sources
 from pipeline.catalog.sources import Source
@@ -106,13 +104,11 @@ def pooler(what: str, in_between: bool, shared: bool) -> Finding | None:
 
 
 def _backend_pid(connection: Connection) -> int:
-    row = connection.execute(sql("operations", "backend_pid")).fetchone()
-    return int(row[0]) if row else 0
+    return int(db.value(connection, sql("operations", "backend_pid"), default=0))
 
 
 def _facts(connection: Connection) -> _Server:
-    with connection.cursor(row_factory=class_row(_Server)) as cursor:
-        facts = cursor.execute(sql("operations", "server_facts")).fetchone()
+    facts = db.one(connection, _Server, sql("operations", "server_facts"))
     assert facts is not None  # noqa: S101  the database we are in
     return facts
 
@@ -164,7 +160,7 @@ def _known(config: Config, pipeline: Connection | None, found: list[Finding]) ->
     if pipeline is None or any(finding.name == "pipeline schema" and finding.level == "error" for finding in found):
         return None
     try:
-        return sources.find(pipeline, config.source_id) if schema.current_revision(pipeline) else None
+        return sources.find_in_any(pipeline, config.source_id)
     except PipelineError as error:
         found.append(of_error("pipeline schema", error))
         return None

@@ -29,8 +29,7 @@ def run(config: Config, connection: Connection) -> Findings:
 
 
 def _held(config: Config, connection: Connection) -> Findings:
-    row = connection.execute("select to_regclass('pipeline.routes') is not null").fetchone()
-    source = sources.find(connection, config.source_id) if row and row[0] else None
+    source = sources.find_in_any(connection, config.source_id)
     if source is not None:
         routes.require_default(connection, source.id, EventsTable.parse(config.events_table))
     yield from ()

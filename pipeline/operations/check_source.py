@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from psycopg.rows import class_row
-
+from pipeline import db
 from pipeline.catalog.sources import Source
 from pipeline.catchup import limits
 from pipeline.config import Config
@@ -105,8 +104,7 @@ def _slot(config: Config, source: Connection, pipeline: Connection | None, store
 
 
 def _limits(config: Config, source: Connection) -> Findings:
-    with source.cursor(row_factory=class_row(_Settings)) as cursor:
-        settings = cursor.execute(sql("operations", "source_limits")).fetchone()
+    settings = db.one(source, _Settings, sql("operations", "source_limits"))
     assert settings is not None  # noqa: S101  a query without a table
     room = limits.room(source)
     slot = slots.find(source, config.slot)

@@ -13,10 +13,10 @@ from pipeline.wal import lsn
 
 def findings(config: Config, connection: Connection) -> Findings:
     """Nothing where all is in the log, or nothing was ever replicated."""
-    if not dead_letters.present(connection):
+    stored = sources.find_in_any(connection, config.source_id)
+    if stored is None:
         return
-    stored = sources.find(connection, config.source_id)
-    stop = stops.current(connection, stored.id) if stored else None
+    stop = stops.current(connection, stored.id)
     if stop is not None:
         at = lsn.show(stop.commit_lsn)
         text = f"cannot send the transaction that commits at {at}: {stop.cause} (SQLSTATE {stop.sqlstate})"

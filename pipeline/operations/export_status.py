@@ -34,10 +34,8 @@ class Exports:
     without_state: list[str] = field(default_factory=list)
 
 
-def read(config: Config, connection: Connection) -> Exports | None:
-    """The exports now; None in a database of a version that had none."""
-    if not ledger.present(connection):
-        return None
+def read(config: Config, connection: Connection) -> Exports:
+    """The exports now."""
     off = why_off(config)
     seen, problem = _look(config, connection)
     last = ledger.runs(connection, 1)

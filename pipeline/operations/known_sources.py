@@ -6,11 +6,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from psycopg.rows import class_row
-
-from pipeline import schema
+from pipeline import db
 from pipeline.db import Connection, sql
-from pipeline.errors import SchemaError
 from pipeline.wal import lsn
 
 
@@ -34,8 +31,5 @@ class KnownSource:
 
 
 def collect(connection: Connection) -> list[KnownSource]:
-    """All of them. Raises SchemaError when the database is not migrated."""
-    if schema.current_revision(connection) != schema.head():
-        raise SchemaError("the pipeline database is not at the newest revision; run `pipeline migrate` first")
-    with connection.cursor(row_factory=class_row(KnownSource)) as cursor:
-        return cursor.execute(sql("operations", "known_sources")).fetchall()
+    """All of them."""
+    return db.rows(connection, KnownSource, sql("operations", "known_sources"))

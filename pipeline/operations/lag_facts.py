@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import dict_row
 
 from pipeline import db
 from pipeline.catalog.sources import Source
@@ -135,7 +135,7 @@ def look(config: Config, connection: Connection, stored: Source | None) -> Look:
     with db.connect(config.source, "source", name="pipeline status") as source:
         try:
             missing = preparation.publisher(config, source, connection).missing(stored.publications if stored else {})
-            holder = _rows(source, "lag_holder", Holder)
+            holder = db.rows(source, Holder, sql("operations", "lag_holder"))
             found = [slot for slot in slots.all_slots(source) if slot.database == source.info.dbname]
             anchor = next((slot for slot in found if slot.name == config.slot), None)
             values["sender"] = anchor.active_pid if anchor else None
@@ -150,28 +150,27 @@ def look(config: Config, connection: Connection, stored: Source | None) -> Look:
 
 def sessions(connection: Connection, source_id: uuid.UUID) -> dict[str, Session]:
     """By name; those that there are."""
-    return {found.name: found for found in _rows(connection, "lag_sessions", Session, {"source": source_id})}
+    return {
+        found.name: found
+        for found in db.rows(connection, Session, sql("operations", "lag_sessions"), {"source": source_id})
+    }
 
 
 def readers(connection: Connection, directory: str, exported: int | None) -> list[Reader]:
     """Those that have something to take. `exported`: up to which seq the lake in `directory` is; None: leave it out."""
-    return _rows(connection, "lag_consumers", Reader, {"directory": directory, "exported": exported})
+    return db.rows(
+        connection, Reader, sql("operations", "lag_consumers"), {"directory": directory, "exported": exported}
+    )
 
 
 def around(connection: Connection, of: Moved, lsns: Iterable[int]) -> dict[int, Around]:
     """What is known of the times at which these LSNs were written."""
     values = {"source": of.source_id, "epoch": of.epoch, "lsns": list(lsns)}
-    return {found.asked: found for found in _rows(connection, "lag_written", Around, values)}
+    return {found.asked: found for found in db.rows(connection, Around, sql("operations", "lag_written"), values)}
 
 
 def spilled(connection: Connection, of: Moved, at: AtSource) -> int:
     """Bytes that decoding has spilled at the source in about the last minute."""
     values = {"source": of.source_id, "epoch": of.epoch, "read_at": at.read_at}
-    row = connection.execute(sql("operations", "lag_spilled"), values).fetchone()
-    before = row[0] if row else None
+    before = db.value(connection, sql("operations", "lag_spilled"), values)
     return 0 if before is None else max(0, (at.spilled_bytes or 0) - before)
-
-
-def _rows(connection: Connection, name: Any, of: type[T], values: Mapping[str, Any] | None = None) -> list[T]:
-    with connection.cursor(row_factory=class_row(of)) as cursor:
-        return cursor.execute(sql("operations", name), values).fetchall()

@@ -12,7 +12,7 @@ import psycopg
 from pipeline import db
 from pipeline.config import Config
 from pipeline.db import Connection, sql
-from pipeline.errors import ConfigError, RetentionBusy, SchemaError
+from pipeline.errors import ConfigError, RetentionBusy
 from pipeline.events import carrying, dropping, retention, tables, trimming
 from pipeline.events.log import EventsTable
 from pipeline.events.partitions import Partition
@@ -77,10 +77,7 @@ class Outcome:
 
 
 def read(config: Config, connection: Connection) -> Retention | None:
-    """How it stands now; None where nothing is dropped and nothing ever was, and in a database of an older version."""
-    row = connection.execute("select to_regclass('pipeline.retention') is not null").fetchone()
-    if not (row and row[0]):
-        return None
+    """How it stands now; None where nothing is dropped and nothing ever was."""
     table = EventsTable.parse(config.events_table)
     known = retention.dropped(connection, table)
     keep = config.retention_seconds
@@ -112,13 +109,6 @@ def release_lake(connection: Connection, directory: str) -> None:
     """Retention waits no longer for exports to this folder. Raises ConfigError for one that is not known."""
     if connection.execute(sql("operations", "release_lake"), {"directory": directory}).fetchone() is None:
         raise ConfigError(f"no lake in {directory} holds anything back; `pipeline retention --dry-run` shows what does")
-
-
-def require_tables(connection: Connection) -> None:
-    """Raises SchemaError for a database of an older version."""
-    row = connection.execute("select to_regclass('pipeline.retention') is not null").fetchone()
-    if not (row and row[0]):
-        raise SchemaError("the pipeline database is not at the newest revision; run `pipeline migrate` first")
 
 
 def _written(config: Config, connection: Connection) -> list[EventsTable]:
@@ -169,8 +159,7 @@ def _record(config: Config, connection: Connection, table: EventsTable, partitio
 def _alone(connection: Connection, table: EventsTable) -> Iterator[None]:
     """One session a table; it lets go at the end of the connection, if not before."""
     values = (_LOCK, str(table))
-    row = connection.execute("select pg_try_advisory_lock(%s, hashtext(%s))", values).fetchone()
-    if not (row and row[0]):
+    if not (db.value(connection, "select pg_try_advisory_lock(%s, hashtext(%s))", values)):
         raise RetentionBusy("retention is at work already; try again when it has ended")
     yield
     connection.execute("select pg_advisory_unlock(%s, hashtext(%s))", values)

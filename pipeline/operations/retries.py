@@ -6,12 +6,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline import schema
 from pipeline.catalog import roles
 from pipeline.db import Connection
 from pipeline.deliveries import dead_letters
 from pipeline.deliveries.dead_letters import Letter
-from pipeline.errors import PipelineError, SchemaError
+from pipeline.errors import PipelineError
 
 WAIT_SECONDS = 5.0
 """So long the command waits for what the shuffler makes of it."""
@@ -34,12 +33,6 @@ class Outcome:
     def failed(self) -> int:
         """How many could not be written again."""
         return sum(letter.state == "parked" for letter in self.letters)
-
-
-def require_tables(connection: Connection) -> None:
-    """Raises SchemaError for a database of an older revision."""
-    if schema.current_revision(connection) is None or not dead_letters.present(connection):
-        raise SchemaError("the pipeline database is not at the newest revision; run `pipeline migrate` first")
 
 
 def retry(connection: Connection, ids: Sequence[int] | None) -> Outcome:

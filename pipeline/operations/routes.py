@@ -6,12 +6,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from psycopg.rows import class_row
-
-from pipeline import schema
+from pipeline import db
 from pipeline.config import Config
 from pipeline.db import Connection, sql
-from pipeline.errors import SchemaError
 from pipeline.events import tables
 from pipeline.events.tables import KnownTable
 from pipeline.wal import lsn
@@ -53,11 +50,8 @@ class Routing:
 
 
 def collect(config: Config, connection: Connection) -> Routing:
-    """All there is. Raises SchemaError when the database is not migrated."""
-    if schema.current_revision(connection) != schema.head():
-        raise SchemaError("the pipeline database is not at the newest revision; run `pipeline migrate` first")
-    with connection.cursor(row_factory=class_row(Held)) as cursor:
-        history = cursor.execute(sql("operations", "list_routes"), {"source": config.source_id}).fetchall()
+    """All there is."""
+    history = db.rows(connection, Held, sql("operations", "list_routes"), {"source": config.source_id})
     wanted = config.events_table, [route.model_dump(mode="json") for route in config.routes]
     pending = not history or (history[0].events_table, history[0].routes) != wanted
     return Routing(history, tables.known(connection), pending)

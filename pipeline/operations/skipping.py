@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 
-from pipeline import schema
 from pipeline.catalog import roles, sources, stops
 from pipeline.catalog.stops import Stop
 from pipeline.config import Config
 from pipeline.db import Connection
-from pipeline.errors import ConfigError, PipelineError, SchemaError
+from pipeline.errors import ConfigError, PipelineError
 from pipeline.wal import lsn
 
 WAIT_SECONDS = 10.0
@@ -26,8 +25,6 @@ def find(config: Config, connection: Connection, position: str) -> Stop:
         wanted = lsn.parse(position)
     except ValueError as error:
         raise ConfigError(f"{error}; `pipeline status` names the one to give") from None
-    if schema.current_revision(connection) is None:
-        raise SchemaError("the pipeline database was never migrated; start `pipeline serve` first")
     stored = sources.find(connection, config.source_id)
     stop = stops.current(connection, stored.id) if stored else None
     if stop is None:

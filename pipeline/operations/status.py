@@ -106,8 +106,8 @@ def collect(config: Config) -> Status:
             events_tables=tables.known(connection),
             exports=export_status.read(config, connection),
             retention=retention.read(config, connection),
-            consumers=standing.find(connection) if standing.present(connection) else [],
-            dead_letters=dead_letters.counts(connection) if dead_letters.present(connection) else {},
+            consumers=standing.find(connection),
+            dead_letters=dead_letters.counts(connection),
         )
         return _explained(config, connection, found, look, moved)
 

@@ -15,7 +15,7 @@ from pipeline.catalog import sources
 from pipeline.catalog.sources import Source
 from pipeline.config import Config
 from pipeline.db import Connection
-from pipeline.errors import ConfigError, PipelineError, SchemaError
+from pipeline.errors import ConfigError, PipelineError
 from pipeline.events import retention, tables
 from pipeline.events.log import EventsTable
 from pipeline.operations import faults
@@ -90,8 +90,7 @@ def _all(
 
 
 def _require_tables(connection: Connection, table: EventsTable) -> None:
-    if schema.current_revision(connection) is None:
-        raise SchemaError("the pipeline database was never migrated; start `pipeline serve` or run `pipeline migrate`")
+    schema.require_head(connection)
     row = connection.execute("select to_regclass(%s)", (table.identifier.as_string(connection),)).fetchone()
     if row is None or row[0] is None:
         raise ConfigError(f"the events table {table} does not exist; correct PIPELINE_EVENTS_TABLE")
@@ -117,8 +116,7 @@ class _Verifier:
         self._from_seq = from_seq
         self._names: dict[str, sql.Composable] = {"events": table.identifier, "sequence": table.sequence}
         self._names["rows"] = self._statement("verify_rows")
-        row = connection.execute("select to_regclass('pipeline.events_tables') is not null").fetchone()
-        self._names["counted"] = self._statement("verify_counted") if row and row[0] else sql.SQL("select null::jsonb")
+        self._names["counted"] = self._statement("verify_counted")
         self._alone = alone
         self._table = table
         self._rows = self._placed = self._transactions = self._retried = 0
@@ -269,8 +267,7 @@ class _Verifier:
 
     def _check_retried(self, head: int) -> None:
         """Dead letters that were written again stand out of order, marked: once each, and nothing else does."""
-        row = self._connection.execute("select to_regclass('pipeline.dead_letters') is not null").fetchone()
-        known = self._row("verify_letters", {"table": str(self._table), "head": head}) if row and row[0] else None
+        known = self._row("verify_letters", {"table": str(self._table), "head": head})
         if known is None or not known["retried"] or self._from_seq > 1 or not self._from_the_first():
             return
         found = self._row("verify_retried", {"after": 0, "head": head}) or {"retried": 0}
@@ -294,13 +291,12 @@ class _Verifier:
 
     def _from_the_first(self) -> bool:
         table = self._table.identifier.as_string(self._connection)
-        row = self._connection.execute(db.sql("operations", "verify_bound"), {"table": table}).fetchone()
-        return bool(row and row[0]) and self._dropped_below() == 1
+        whole = db.value(self._connection, db.sql("operations", "verify_bound"), {"table": table})
+        return bool(whole) and self._dropped_below() == 1
 
     def _dropped_below(self) -> int:
-        """Where retention has left off; 1 in a database of a version that had none."""
-        row = self._connection.execute("select to_regclass('pipeline.retention') is not null").fetchone()
-        return retention.dropped(self._connection, self._table).below if row and row[0] else 1
+        """Where retention has left off."""
+        return retention.dropped(self._connection, self._table).below
 
     def _faults(self, rule: str, values: Row, limit: int) -> list[Row]:
         return self._all("verify_faults", {**values, "faults": limit}, rule=sql.Identifier(rule)) if limit > 0 else []

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from psycopg.rows import class_row
-
+from pipeline import db
 from pipeline.catalog import description, published_forms, relations, rewrites, sources
 from pipeline.catalog.continuity import Rewrite, first_form, next_form
 from pipeline.catalog.description import Description
@@ -96,8 +95,7 @@ class RelationBook:
             if read is not None and not read.settled and last_change(oid) > read.read_at:
                 self._settle(known, read)
         oids = [oid for oid, _ in self._known if oid != relations.MESSAGE_OID]
-        with self._source.cursor(row_factory=class_row(relations.Seen)) as cursor:
-            seen = cursor.execute(sql("catalog", "look_at_tables"), {"oids": oids}).fetchall()
+        seen = db.rows(self._source, relations.Seen, sql("catalog", "look_at_tables"), {"oids": oids})
         changed = [table for table in seen if self._versions.get(table.oid) != table.version]
         for table in changed[:LOOK_AT]:
             self._look_for_rewrites(self._known[table.oid, ""])

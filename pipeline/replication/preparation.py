@@ -78,8 +78,7 @@ def refuse_unfit(
     The pipeline database may be one that was never migrated. `identity`: see `checks`.
     """
     require_fit(source)
-    row = pipeline.execute("select to_regclass('pipeline.replication_progress') is not null").fetchone()
-    stored = sources.find(pipeline, config.source_id) if row and row[0] else None
+    stored = sources.find_in_any(pipeline, config.source_id)
     slots.find_ours(source, config.slot, stored.id if stored else None)
     for check in checks(config, source, pipeline, stored, identity).values() if stored else ():
         check()

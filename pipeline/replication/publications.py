@@ -79,8 +79,9 @@ class Publisher:
 
     def require_possible(self) -> None:
         """Raises PublicationMissing when there is no publication and no right to create one; changes nothing."""
-        row = self._source.execute("select has_database_privilege(current_database(), 'create')").fetchone()
-        if self._name not in self._existing() and not (row and row[0]):
+        if self._name not in self._existing() and not (
+            db.value(self._source, "select has_database_privilege(current_database(), 'create')")
+        ):
             raise self._missing("permission denied for database " + self._source.info.dbname)
 
     def missing(self, made: dict[str, int]) -> dict[str, str]:
@@ -219,8 +220,7 @@ class Publisher:
     def _run(self, publication: str, verb: str, tables: dict[int, TableName]) -> None:
         # ONLY: without it the children of a table come along, and a child has no key of its own.
         listed = pgsql.SQL(", ").join(pgsql.SQL("only {}").format(table.identifier) for table in tables.values())
-        with self._source.transaction():
-            self._source.execute("set local lock_timeout = '2s'")
+        with self._source.transaction(), db.lock_timeout(self._source, "2s"):
             before = self._members(publication)
             self._source.execute(
                 pgsql.SQL("alter publication {} {} table {}").format(

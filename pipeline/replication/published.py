@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from psycopg.rows import class_row
-
+from pipeline import db
 from pipeline.catalog import description, published_forms, sources
 from pipeline.catalog.sources import Source
 from pipeline.db import Connection, sql
@@ -41,8 +40,7 @@ class Published:
 
 def read(source: Connection, names: Sequence[str]) -> dict[str, Published]:
     """These publications as they are now; those that do not exist are left out."""
-    with source.cursor(row_factory=class_row(Published)) as cursor:
-        found = cursor.execute(_query(source), {"publications": list(names)}).fetchall()
+    found = db.rows(source, Published, _query(source), {"publications": list(names)})
     return {publication.name: publication for publication in found}
 
 

@@ -109,7 +109,7 @@ class _Sampling:
     async def _sample(self) -> None:
         name = session_name(self._source)
         for dsn in self._dsns:
-            self._open.append(await AsyncConnection.connect(db.conninfo(dsn, application_name=name), autocommit=True))
+            self._open.append(await db.connect_async(dsn, name=name))
         await self._open[-1].execute("set synchronous_commit = off")  # nothing is lost by losing a sample
         at, store = self._open
         sampler = Sampler(at, store, self._source, self._slot, self._worker)

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import psycopg
-from psycopg.rows import class_row
 
 from pipeline import db
 from pipeline.db import Connection, sql
@@ -68,8 +67,7 @@ def find_ours(connection: Connection, name: str, source_id: uuid.UUID | None) ->
 
 def all_slots(connection: Connection) -> list[Slot]:
     """Every logical slot of the cluster."""
-    with connection.cursor(row_factory=class_row(Slot)) as cursor:
-        return cursor.execute(sql("replication", "slots")).fetchall()
+    return db.rows(connection, Slot, sql("replication", "slots"))
 
 
 def part_name(anchor: str, worker: int) -> str:
@@ -193,8 +191,7 @@ def evict(connection: Connection, slot: Slot) -> None:
     """
     if slot.active_pid is None:
         return
-    row = connection.execute("select pg_terminate_backend(%s, %s)", (slot.active_pid, EVICT_MILLISECONDS)).fetchone()
-    if not (row and row[0]):
+    if not (db.value(connection, "select pg_terminate_backend(%s, %s)", (slot.active_pid, EVICT_MILLISECONDS))):
         raise SlotInUse(f'slot "{slot.name}" is still read by pid {slot.active_pid}, which does not end; end it')
 
 

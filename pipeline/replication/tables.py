@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from psycopg import sql as pgsql
-from psycopg.rows import class_row
 
+from pipeline import db
 from pipeline.db import Connection, sql
 from pipeline.replication.published import Published
 
@@ -71,8 +71,7 @@ class Table:
 
 def read(source: Connection, publication: str) -> list[Table]:
     """All there are, for a publication that is there or will be ours."""
-    with source.cursor(row_factory=class_row(Table)) as cursor:
-        return cursor.execute(sql("replication", "publishable_tables"), {"publication": publication}).fetchall()
+    return db.rows(source, Table, sql("replication", "publishable_tables"), {"publication": publication})
 
 
 def unpublishable(source: Connection) -> list[tuple[str, str]]:

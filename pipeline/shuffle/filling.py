@@ -13,9 +13,9 @@ from itertools import groupby
 from typing import Any
 
 from psycopg import sql
-from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
+from pipeline import db
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 from pipeline.events.log import EventsTable
@@ -83,8 +83,7 @@ class Filler:
 
     def _find(self, piece: Piece) -> list[Unfilled]:
         query = sql.SQL(statement("shuffle", "list_unfilled")).format(rows=piece.lacking)
-        with self._connection.cursor(row_factory=class_row(Unfilled)) as cursor:
-            return cursor.execute(query, piece.values).fetchall()
+        return db.rows(self._connection, Unfilled, query, piece.values)
 
     def _searched(self) -> list[EventsTable]:
         """Every events table that may have events of the rows; none when one has no index for that yet."""

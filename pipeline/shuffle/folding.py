@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
+from pipeline import db
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 from pipeline.deliveries import consumers, records
@@ -40,8 +41,7 @@ def catch_up(connection: Connection, source: uuid.UUID, table: EventsTable, ther
     """
     if not there:
         return False
-    row = connection.execute(statement("shuffle", "last_moved"), {"source": source}).fetchone()
-    head = row[0] if row else 0
+    head = db.value(connection, statement("shuffle", "last_moved"), {"source": source}, default=0)
     progress = False
     behind = 0
     for consumer in there:

@@ -185,8 +185,7 @@ def before(connection: Connection, run: Run, poison: Poison) -> Run | None:
     for segment in run.segments:
         if segment.first_lsn < poison.commit_lsn:
             query = sql.SQL(statement("shuffle", "last_before")).format(segment=segment.table)
-            row = connection.execute(query, {"after": run.after, "before": poison.commit_lsn}).fetchone()
-            found.append(row[0] if row else None)
+            found.append(db.value(connection, query, {"after": run.after, "before": poison.commit_lsn}))
     upto = max((commit_lsn for commit_lsn in found if commit_lsn is not None), default=None)
     if upto is None:
         return None

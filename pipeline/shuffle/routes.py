@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import sql
-from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
+from pipeline import db
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 from pipeline.errors import ConfigError
@@ -68,8 +67,7 @@ def begin(connection: Connection, source: uuid.UUID, default: EventsTable, route
 
 def require_default(connection: Connection, source: uuid.UUID, default: EventsTable) -> Held | None:
     """What holds now. Raises ConfigError when something has a position in a default table that was another one."""
-    with connection.cursor(row_factory=class_row(Held)) as cursor:
-        held = cursor.execute(statement("shuffle", "held_routes"), {"source": source}).fetchone()
+    held = db.one(connection, Held, statement("shuffle", "held_routes"), {"source": source})
     if held is not None and held.events_table != str(default):
         _require_unfollowed(connection, held.events_table, str(default))
     return held
@@ -100,11 +98,13 @@ def _record(
 ) -> None:
     first = {str(table): log.last_seq(connection, table) + 1 for table in written}
     values = {"source": source, "events_table": str(default), "routes": Jsonb(routes), "first_seqs": Jsonb(first)}
-    row = connection.execute(
-        sql.SQL(statement("shuffle", "record_routes")),
-        {**values, "last_seq": log.last_seq(connection, default)},
-    ).fetchone()
+    values["last_seq"] = log.last_seq(connection, default)
+    after = db.value(connection, statement("shuffle", "record_routes"), values)
     logger.info(
         "routes hold from here on",
-        extra={"action": "shuffle.routed", "routes": len(routes), "after_lsn": row[0] if row else None},
+        extra={
+            "action": "shuffle.routed",
+            "routes": len(routes),
+            "after_lsn": after,
+        },
     )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from psycopg.rows import class_row
-
+from pipeline import db
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 
@@ -23,8 +22,7 @@ class Staged:
 
 def staged(connection: Connection, source: uuid.UUID, worker: int = 0) -> Staged | None:
     """What is stored; None when this source was never replicated."""
-    with connection.cursor(row_factory=class_row(Staged)) as cursor:
-        return cursor.execute(statement("staging", "last_staged"), {"source": source, "worker": worker}).fetchone()
+    return db.one(connection, Staged, statement("staging", "last_staged"), {"source": source, "worker": worker})
 
 
 def restart(connection: Connection, source: uuid.UUID, epoch: int, position: int, worker: int = 0) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row
 
+from pipeline import db
 from pipeline.db import Connection
 from pipeline.db import sql as statement
 
@@ -51,8 +51,7 @@ def table(segment_id: int) -> sql.Identifier:
 
 def pending(connection: Connection, source: uuid.UUID) -> list[Segment]:
     """Segments with rows that may still have to be moved, in order of LSN."""
-    with connection.cursor(row_factory=class_row(Segment)) as cursor:
-        return cursor.execute(statement("staging", "pending_segments"), {"source": source}).fetchall()
+    return db.rows(connection, Segment, statement("staging", "pending_segments"), {"source": source})
 
 
 def first_ordinal_after(connection: Connection, segment: Segment, commit_lsn: int) -> int:

@@ -41,7 +41,7 @@ _OF_BATCH = (
 async def connect_writer(dsn: str) -> AsyncConnection[TupleRow]:
     """A worker's staging connection. Raises Unavailable."""
     try:
-        return await AsyncConnection.connect(db.conninfo(dsn, application_name="pipeline staging"), autocommit=True)
+        return await db.connect_async(dsn, name="pipeline staging")
     except psycopg.OperationalError as error:
         raise db.unavailable(dsn, "pipeline database", error) from error
 

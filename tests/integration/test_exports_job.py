@@ -16,7 +16,7 @@ import pytest
 
 from pipeline import schedule
 from pipeline.config import Config, load
-from pipeline.errors import ExportBusy, ExportFailed
+from pipeline.errors import ExportBusy, ExportFailed, SchemaError
 from pipeline.exports import java, job, ledger
 from pipeline.exports.ledger import Run
 from pipeline.operations import export_status
@@ -238,8 +238,9 @@ def test_tables_without_a_key_are_named(log: Log, config: Config) -> None:
     assert status.without_state == ["public.notes"]
 
 
-def test_a_database_from_before_exports(source_dsn: str, config: Config) -> None:
-    with psycopg.connect(source_dsn, autocommit=True) as connection:
-        assert export_status.read(config, connection) is None
-        with pytest.raises(ExportFailed, match="run `pipeline migrate` first"):
-            ledger.look(connection, config)
+def test_a_database_that_was_never_migrated(source_dsn: str, config: Config) -> None:
+    with (
+        psycopg.connect(source_dsn, autocommit=True) as connection,
+        pytest.raises(SchemaError, match="run `pipeline migrate` first"),
+    ):
+        ledger.look(connection, config)
