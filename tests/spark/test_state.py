@@ -104,13 +104,23 @@ def inodes(folder: Path) -> Mapping[str, int]:
     return {path.name: path.stat().st_ino for path in folder.glob("*.parquet")}
 
 
+def leave_values_out(pipeline: Pipeline) -> None:
+    """Without the index in which the shuffler looks the last event of a row up it fills in no value, and names it."""
+    [name] = pipeline.log.execute(
+        f"select indexrelid::regclass::text from pg_index where indrelid = '{EVENTS}'::regclass"
+        " and pg_get_indexdef(indexrelid) like '%(source_database_id, source_table_oid, record_pk, seq)'"
+    ).fetchone() or [None]
+    pipeline.log.execute(f"drop index {name}".encode())
+
+
 @pytest.fixture(scope="module")
 def exported(pipelines: Pipelines, spark: SparkSession) -> Iterator[Pipeline]:
     """Random histories in three exports, each folded and compared: at first, then with a wider column, a new one, and
-    a table made anew, then without anything of that kind.
+    a table made anew, then without anything of that kind. Their log lacks the values that updates leave alone.
     """
     with pipelines() as pipeline, pytest.MonkeyPatch.context() as patch:
         patch.setattr("lake.state_plan.ROWS_PER_BUCKET", 4)
+        leave_values_out(pipeline)
         single, pair = (History(table, seed) for seed, table in enumerate(("single", "pair")))
         pipeline.source.execute("create table public.keyless (n int)")
         for table in KEYS:
@@ -156,7 +166,7 @@ def test_the_state_at_random_seqs_equals_a_replay_of_the_log(
 def test_the_log_holds_what_makes_a_fold_hard(exported: Pipeline) -> None:
     for table in KEYS:
         events = exported.events("public", table)
-        assert any(event["changes"] for event in events)
+        assert any(event["unchanged_columns"] and event["changes"] for event in events)
         assert {event["action"] for event in events} == {"insert", "update", "delete", "truncate"}
     assert len({event["source_table_oid"] for event in exported.events("public", "pair")}) == 2
 
