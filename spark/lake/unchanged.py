@@ -2,6 +2,9 @@
 
 A value may have been left out many times, and its row have had other keys since; the steps of each key, in order, say
 which change supplies it.
+
+The last value in a window over each row's changes is not simpler: it has to follow a row through its keys just so. And
+it sorts whole changes where this sorts slim steps: of 400,000 changes it took 1.2 to 2 times as long.
 """
 
 from __future__ import annotations
@@ -24,11 +27,10 @@ def steps(entries: DataFrame) -> DataFrame:
     arrived = F.coalesce(update & (F.col("previous_record_pk") != F.col("record_pk")), F.lit(False))
     here = _step(F.col("record_pk"), F.col("action") != "delete", F.lit(False))
     there = F.when(arrived, _step(F.col("previous_record_pk"), F.lit(False), F.lit(True)))
-    unchanged = F.when(update, F.col("unchanged_columns"))
     return entries.select(
         "seq",
         arrived.alias("arrived"),
-        F.coalesce(unchanged, F.array().cast("array<string>")).alias("unchanged_columns"),
+        _unchanged().alias("unchanged_columns"),
         F.explode(F.array_compact(F.array(here, there))).alias("step"),
     ).select("seq", "arrived", "unchanged_columns", "step.*")
 
@@ -56,6 +58,11 @@ def filled(
         for number in names
     ]
     return _put_in(rows.join(answers.groupBy("seq").agg(*found), "seq", "left"), rows.columns, names)
+
+
+def _unchanged() -> Column:
+    """Of a change; never null."""
+    return F.coalesce(F.when(F.col("action") == "update", F.col("unchanged_columns")), F.array().cast("array<string>"))
 
 
 def _step(record_pk: Column, live: Column, left: Column) -> Column:
@@ -120,8 +127,7 @@ def _answers(questions: DataFrame, held: DataFrame, on: list[str], names: Mappin
 
 
 def _put_in(joined: DataFrame, columns: list[str], names: Mapping[int, str]) -> DataFrame:
-    unchanged = F.when(F.col("action") == "update", F.col("unchanged_columns"))
-    unchanged = F.coalesce(unchanged, F.array().cast("array<string>"))
+    unchanged = _unchanged()
     values: dict[str, Column] = {}
     texts: dict[str, Column] = {}
     for number, name in names.items():
