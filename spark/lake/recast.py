@@ -18,8 +18,7 @@ from lake.state_plan import STATE, BucketFile, Folding, Source, own
 from pyspark_sequin_events.frame import struct
 from pyspark_sequin_events.types import element, wider
 
-MARKS = "event_metadata"
-"""Which an export of an older version lacks."""
+_MARKS = "event_metadata"
 _TEXTS = "map<string,string>"
 _CHANGE: Mapping[str, str] = {
     "seq": "bigint",
@@ -30,7 +29,7 @@ _CHANGE: Mapping[str, str] = {
     "record_pk": "string",
     "previous_record_pk": "string",
     "unchanged_columns": "array<string>",
-    MARKS: "string",
+    _MARKS: "string",
 }
 """What a fold needs of a change, beside the columns of its table."""
 
@@ -47,14 +46,14 @@ def changes(spark: SparkSession, root: Path, folding: Folding) -> DataFrame:
         nothing = struct({**_CHANGE, "exact": "string", **folding.columns})
         frames = [_unified(spark.createDataFrame([], nothing), folding.columns, folding.columns, _CHANGE)]
     within = (F.col("seq") > folding.after) & (F.col("seq") <= folding.seq)
-    return reduce(DataFrame.unionByName, frames).where(within).where(_says_something()).drop(MARKS)
+    return reduce(DataFrame.unionByName, frames).where(within).where(_says_something()).drop(_MARKS)
 
 
 def _says_something() -> Column:
     """What holds the place of a dead letter says nothing of its row; what was retried too late says nothing new."""
-    parked, outdated = (F.get_json_object(MARKS, f"$.{mark}").isNotNull() for mark in ("parked", "outdated"))
+    parked, outdated = (F.get_json_object(_MARKS, f"$.{mark}").isNotNull() for mark in ("parked", "outdated"))
     of_row = F.col("action").isin("insert", "update")
-    return F.col(MARKS).isNull() | ~((parked & of_row) | outdated)
+    return F.col(_MARKS).isNull() | ~((parked & of_row) | outdated)
 
 
 def rows(
@@ -66,7 +65,7 @@ def rows(
 
 
 def _of_source(spark: SparkSession, root: Path, source: Source, folding: Folding) -> DataFrame:
-    frame = _read(spark, {**source.columns, MARKS: "string"}, (root / path for path in source.paths))
+    frame = _read(spark, source.columns, (root / path for path in source.paths))
     if not source.has_key:
         frame = frame.where(F.col("action") == "truncate")
     if source.schema_version == layout.UNTYPED:

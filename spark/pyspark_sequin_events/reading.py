@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -47,21 +47,19 @@ def batches(read: Read) -> Iterator[pa.RecordBatch]:
     A batch with a value that its type cannot carry (a date of infinity) is read again, carefully.
     """
     target = arrow_schema(read.schema)
-    with closing(dbapi.connect(read.dsn, autocommit=True)) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute(in_range(read.query, read.after, read.upto))
-        for batch in cursor.fetch_record_batch():
-            if any(_unfit(column, field.type) for column, field in zip(batch.columns, target, strict=True)):
-                seqs = pc.min_max(batch.column("seq")).as_py()
-                yield from _again(read, target, seqs["min"] - 1, seqs["max"])
-            else:
-                yield _converted(batch, target)
+    for batch in _fetched(read.dsn, read.query, read.after, read.upto):
+        parts: Iterable[pa.RecordBatch] = [batch]
+        if any(_unfit(column, field.type) for column, field in zip(batch.columns, target, strict=True)):
+            seqs = pc.min_max(batch.column("seq")).as_py()
+            parts = _fetched(read.dsn, read.careful, seqs["min"] - 1, seqs["max"])
+        for part in parts:
+            yield _converted(part, target)
 
 
-def _again(read: Read, target: pa.Schema, after: int, upto: int) -> Iterator[pa.RecordBatch]:
-    with closing(dbapi.connect(read.dsn, autocommit=True)) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute(in_range(read.careful, after, upto))
-        for batch in cursor.fetch_record_batch():
-            yield _converted(batch, target)
+def _fetched(dsn: str, query: str, after: int, upto: int) -> Iterator[pa.RecordBatch]:
+    with closing(dbapi.connect(dsn, autocommit=True)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(in_range(query, after, upto))
+        yield from cursor.fetch_record_batch()
 
 
 def _converted(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
