@@ -35,18 +35,18 @@ _SETTINGS = {
 
 def require_answer(master: str | None) -> None:
     """A standalone master that does not listen is found out at once, not after a minute. Raises ExportError."""
-    for host, port in re.findall(r"([^,/:]+|\[[^]]+\]):(\d+)", (master or "").removeprefix("spark://")):
-        if not str(master).startswith("spark://"):
-            return
+    if master is None or not master.startswith("spark://"):
+        return
+    reason = "it names no host and port"
+    for host, port in re.findall(r"([^,/:]+|\[[^]]+\]):(\d+)", master.removeprefix("spark://")):
         try:
             with socket.create_connection((host.strip("[]"), int(port)), timeout=10):
                 return
         except OSError as error:
             reason = error.strerror or str(error)
-    if str(master).startswith("spark://"):
-        raise ExportError(
-            f"the Spark master {master} does not answer: {reason}; start it, or correct PIPELINE_SPARK_MASTER"
-        )
+    raise ExportError(
+        f"the Spark master {master} does not answer: {reason}; start it, or correct PIPELINE_SPARK_MASTER"
+    )
 
 
 @contextmanager
