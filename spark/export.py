@@ -9,10 +9,8 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
-from pathlib import Path
 
 from lake import changes, kept, ledger, plan, script, state
-from lake.cluster import session
 from lake.folder import Folder
 from pyspark_sequin_events import catalog
 
@@ -42,8 +40,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
         todo = list(catalog.ranges(connection, arguments.events_table, bounds, arguments.range_rows, MOST_RANGES))
         script.say("begins", after_seq=after, upto_seq=head, ranges=len(todo))
         rows = 0
-        with session(arguments.master, "pipeline export") as spark:
-            script.say("spark", application=spark.sparkContext.applicationId)
+        with script.spark(arguments, "pipeline export") as spark:
             for number, bounds in enumerate(todo, 1):
                 files = changes.export(
                     spark,
@@ -67,10 +64,7 @@ def tell(number: int, ranges: int, now: changes.Progress) -> None:
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="export.py", description=__doc__)
-    parser.add_argument("--export-dir", type=Path, required=True, help="the lake: a local or shared folder")
-    parser.add_argument("--events-table", default="public.sequin_events", help="schema.table (default: %(default)s)")
-    parser.add_argument("--master", help="Spark master; default: what spark-submit says")
+    parser = script.parser("export.py", __doc__)
     parser.add_argument("--run", type=int, help="id in pipeline.export_runs, when the server starts this")
     parser.add_argument("--range-rows", type=int, default=changes.RANGE_ROWS, help="seqs exported at once")
     parser.add_argument("--rows-per-file", type=int, default=plan.ROWS_PER_FILE, help="the most rows of a file")

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 from lake import ledger, past, script
-from lake.cluster import session
 from lake.folder import Folder
 
 
@@ -26,20 +25,16 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
         lake = past.reading(book, Folder(arguments.export_dir))
         wanted = past.wanted(lake, arguments.table, arguments.as_of, arguments.output)
         script.say("begins", dataset=wanted.dataset, seq=wanted.seq, output=str(wanted.output))
-        with session(arguments.master, "pipeline export state") as spark:
-            script.say("spark", application=spark.sparkContext.applicationId)
+        with script.spark(arguments, "pipeline export state") as spark:
             published = past.as_of(spark, lake, wanted)
         script.say("done", **vars(published), output=str(wanted.output))
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="state.py", description=__doc__)
+    parser = script.parser("state.py", __doc__)
     parser.add_argument("table", help="schema.table at the source")
     parser.add_argument("--as-of", type=int, required=True, help="the seq: changes up to it, and it, are in the state")
-    parser.add_argument("--export-dir", type=Path, required=True, help="the lake: a local or shared folder")
     parser.add_argument("--output", type=Path, help="a new folder (default: states/<table>/<seq> in the lake)")
-    parser.add_argument("--events-table", default="public.sequin_events", help="schema.table (default: %(default)s)")
-    parser.add_argument("--master", help="Spark master; default: what spark-submit says")
     return parser.parse_args(argv)
 
 

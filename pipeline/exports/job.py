@@ -55,8 +55,7 @@ def export(config: Config, trigger: Trigger, told: Told, stopped: Callable[[], b
         try:
             log = _log(config, f"export-{run}")
             ledger.set_log(connection, run, str(log))
-            arguments = ["--export-dir", str(config.exports), "--events-table", config.events_table, "--run", str(run)]
-            last = _spark(config, "export.py", arguments, log, told, stopped)
+            last = _spark(config, "export.py", ["--run", str(run)], log, told, stopped)
         except BaseException as error:
             reason = str(error) if isinstance(error, PipelineError) else f"interrupted by {type(error).__name__}"
             raise
@@ -80,7 +79,7 @@ def state(
 ) -> Event:
     """A table as it was after a seq; returns the script's last event. Raises ExportFailed."""
     extra.require()
-    arguments = ["--export-dir", str(config.exports), "--events-table", config.events_table, "--as-of", str(as_of)]
+    arguments = ["--as-of", str(as_of)]
     if output is not None:
         arguments += ["--output", str(output.absolute())]
     return _spark(config, "state.py", [*arguments, table], _log(config, f"state-{os.getpid()}"), told, stopped)
@@ -102,8 +101,9 @@ def _spark(
         **_local(config.spark_master),
         "PIPELINE_DATABASE_DSN": db.conninfo(config.database, application_name="pipeline export"),
     }
+    lake = ["--export-dir", str(config.exports), "--events-table", config.events_table]
     script = Script(
-        command=[sys.executable, str(scripts() / name), "--master", config.spark_master, *arguments],
+        command=[sys.executable, str(scripts() / name), "--master", config.spark_master, *lake, *arguments],
         environment={key: value for key, value in environment.items() if value is not None},
         log=log,
         seconds=config.export_timeout,

@@ -36,6 +36,11 @@ class Lake:
     ledger: Ledger
     events_table: str
 
+    @property
+    def root(self) -> Path:
+        """Of every path in the lake."""
+        return self.folder.path.absolute()
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -77,7 +82,7 @@ def export(
     number = lake.ledger.begin(lake.id, *bounds, run)
     try:
         parts = plan.parts(connection, dsn, lake.events_table, *bounds)
-        folder = lake.folder.path.absolute() / layout.export_staging(number)
+        folder = lake.root / layout.export_staging(number)
         pieces = [piece for part in parts for piece in part.pieces(str(folder), rows_per_file)]
         rows = sum(part.rows for part in parts)
         average = rows / max(1, len(pieces))
@@ -97,11 +102,10 @@ def export(
 
 def publish(lake: Lake, number: int, files: list[WrittenFile], schemas: dict[str, Any]) -> None:
     """Make staged files part of the lake."""
-    root = lake.folder.path.absolute()
     entries = [
         {
             "path": layout.change_file(file.dataset, file.version, file.date, file.first_seq, file.last_seq),
-            "staged": str(Path(file.path).relative_to(root)),
+            "staged": str(Path(file.path).relative_to(lake.root)),
             "dataset": file.dataset,
             "schema": file.version,
             "rows": file.rows,

@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lake import layout
-from lake.errors import ExportError, Inexact, TargetUnfit
+from lake.errors import Inexact, TargetUnfit
 from pyspark_sequin_events.reading import arrow_schema
 
 
@@ -28,34 +29,30 @@ class Folder:
     def identity(self) -> uuid.UUID | None:
         """Which lake this is, from its manifest; None for a folder that is new or empty. Raises TargetUnfit."""
         manifest = self.path / layout.MANIFEST
-        try:
-            return uuid.UUID(json.loads(manifest.read_bytes())["lake"])
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError):
-            raise TargetUnfit(f"{manifest} is not a manifest of ours; name another PIPELINE_EXPORT_DIR") from None
-        except OSError as error:
-            raise _unfit(manifest, error) from error
+        with unfit(manifest):
+            try:
+                return uuid.UUID(json.loads(manifest.read_bytes())["lake"])
+            except FileNotFoundError:
+                return None
+            except (ValueError, KeyError, TypeError):
+                raise TargetUnfit(f"{manifest} is not a manifest of ours; name another PIPELINE_EXPORT_DIR") from None
 
     def require_writable(self) -> None:
         """Try it, before a range is begun. Raises TargetUnfit."""
         staging = self.path / layout.STAGING
-        try:
+        with unfit(self.path):
             staging.mkdir(parents=True, exist_ok=True)
             probe = staging / f"probe-{uuid.uuid4().hex}"
             probe.write_bytes(b"\0" * 4096)
             probe.unlink()
-        except OSError as error:
-            raise _unfit(self.path, error) from error
 
     def require_empty(self) -> None:
         """Nothing of anybody may be in a folder that becomes a lake. Raises TargetUnfit."""
-        try:
-            found = sorted(entry.name for entry in self.path.iterdir() if entry.name != layout.STAGING)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _unfit(self.path, error) from error
+        with unfit(self.path):
+            exists = self.path.exists()
+            found = (
+                sorted(entry.name for entry in self.path.iterdir() if entry.name != layout.STAGING) if exists else []
+            )
         if found:
             raise TargetUnfit(f"{self.path} holds {found[0]}, which is not ours; name an empty PIPELINE_EXPORT_DIR")
 
@@ -64,15 +61,14 @@ class Folder:
         folders = set()
         for file in files:
             staged, place = self.path / file["staged"], self.path / file["path"]
-            try:
+            with unfit(place):
                 place.parent.mkdir(parents=True, exist_ok=True)
                 folders |= {self.path / parent for parent in Path(file["path"]).parents}
-                staged.rename(place)
-            except FileNotFoundError as error:
-                if not self.holds(file):
-                    raise Inexact(f"{file['path']} is neither staged nor in its place") from error
-            except OSError as error:
-                raise _unfit(place, error) from error
+                try:
+                    staged.rename(place)
+                except FileNotFoundError as error:
+                    if not self.holds(file):
+                        raise Inexact(f"{file['path']} is neither staged nor in its place") from error
         for folder in folders:
             sync(folder)
 
@@ -83,10 +79,8 @@ class Folder:
 
     def holds(self, file: Mapping[str, Any]) -> bool:
         """Whether a published file is in place, byte for byte."""
-        place = self.path / file["path"]
         try:
-            with place.open("rb") as stream:
-                return hashlib.file_digest(stream, "sha256").hexdigest() == str(file["sha256"])
+            return sha256(self.path / file["path"]) == str(file["sha256"])
         except FileNotFoundError:
             return False
 
@@ -97,20 +91,16 @@ class Folder:
     def write(self, path: str, content: bytes) -> None:
         """Replace a file at once and durably; unchanged content is left alone. Raises TargetUnfit."""
         place = self.path / path
-        try:
+        with unfit(place):
             if place.exists() and place.read_bytes() == content:
                 return
             place.parent.mkdir(parents=True, exist_ok=True)
             new = self.path / layout.STAGING / f"{uuid.uuid4().hex}.new"
             new.parent.mkdir(parents=True, exist_ok=True)
-            with new.open("wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
+            new.write_bytes(content)
+            sync(new)
             new.replace(place)
             sync(place.parent)
-        except OSError as error:
-            raise _unfit(place, error) from error
 
 
 def schema_content(columns: Mapping[str, str]) -> bytes:
@@ -136,14 +126,25 @@ def manifest(lake: uuid.UUID, events_table: str, exports: Iterable[Mapping[str, 
     return json.dumps(content, indent=1, ensure_ascii=False).encode()
 
 
-def sync(folder: Path) -> None:
+def sha256(file: Path) -> str:
+    """Of a file's bytes, in hex."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
     """Make a file, or the names in a folder, durable."""
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
-def _unfit(path: Path, error: OSError) -> ExportError:
-    return TargetUnfit(f"{path}: {error.strerror}; put that right, or name another PIPELINE_EXPORT_DIR")
+@contextmanager
+def unfit(path: Path, remedy: str = "put that right, or name another PIPELINE_EXPORT_DIR") -> Iterator[None]:
+    """Every OSError leaves as TargetUnfit, which names the path and the reason."""
+    try:
+        yield
+    except OSError as error:
+        raise TargetUnfit(f"{path}: {error.strerror or error}; {remedy}") from error

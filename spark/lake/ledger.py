@@ -42,22 +42,17 @@ class Ledger:
 
     def __init__(self, connection: dbapi.Connection) -> None:
         self._connection = connection
-        self._do("set synchronous_commit = on")
-
-    @property
-    def connection(self) -> dbapi.Connection:
-        """The session; it ends with the lock."""
-        return self._connection
+        self.execute("set synchronous_commit = on")
 
     def lakes(self) -> dict[uuid.UUID, dict[str, Any]]:
         """Every lake of this pipeline database: `directory` and `events_table` by id."""
-        found = self._rows("select id::text, directory, events_table from pipeline.lakes")
+        found = self.rows("select id::text, directory, events_table from pipeline.lakes")
         return {uuid.UUID(row["id"]): row for row in found}
 
     def add_lake(self, directory: str, events_table: str) -> uuid.UUID:
         """A new lake, which holds nothing yet."""
         made = uuid.uuid4()
-        self._do(
+        self.execute(
             "insert into pipeline.lakes (id, directory, events_table) values ($1::text::uuid, $2, $3)",
             (str(made), directory, events_table),
         )
@@ -65,15 +60,15 @@ class Ledger:
 
     def moved(self, lake: uuid.UUID, directory: str) -> None:
         """The lake's folder has another path now."""
-        self._do("update pipeline.lakes set directory = $2 where id = $1::text::uuid", (str(lake), directory))
+        self.execute("update pipeline.lakes set directory = $2 where id = $1::text::uuid", (str(lake), directory))
 
     def lock(self, lake: uuid.UUID) -> None:
         """Be the lake's only exporter until this session ends. Raises ExportRunning with the name of the other."""
-        found = self._rows(
+        found = self.rows(
             "select pg_try_advisory_lock(hashtextextended('pipeline lake ' || $1, 0)) as locked", (str(lake),)
         )
         if not found[0]["locked"]:
-            others = self._rows(
+            others = self.rows(
                 "select holder, started_at::text from pipeline.exports where lake_id = $1::text::uuid"
                 " and state in ('writing', 'publishing') order by id desc limit 1",
                 (str(lake),),
@@ -83,7 +78,7 @@ class Ledger:
 
     def exported_upto(self, lake: uuid.UUID) -> int:
         """The last seq that is in the lake with all before it; 0 when nothing is."""
-        found = self._rows(
+        found = self.rows(
             "select coalesce(max(upto_seq), 0) as seq from pipeline.exports"
             " where lake_id = $1::text::uuid and state = 'committed'",
             (str(lake),),
@@ -92,20 +87,17 @@ class Ledger:
 
     def unfinished(self, lake: uuid.UUID) -> list[Unfinished]:
         """Exports that neither ended well nor are known to have failed, oldest first."""
-        found = self._rows(
+        found = self.rows(
             "select id, after_seq, upto_seq, state, coalesce(files, '[]')::text as files,"
             " coalesce(schemas, '{}')::text as schemas from pipeline.exports"
             " where lake_id = $1::text::uuid and state in ('writing', 'publishing') order by id",
             (str(lake),),
         )
-        return [
-            Unfinished(**{**row, "files": json.loads(row["files"]), "schemas": json.loads(row["schemas"])})
-            for row in found
-        ]
+        return [Unfinished(**_parsed(row)) for row in found]
 
     def begin(self, lake: uuid.UUID, after: int, upto: int, run: int | None) -> int:
         """An export of that range; returns its id."""
-        found = self._rows(
+        found = self.rows(
             "insert into pipeline.exports (lake_id, run_id, after_seq, upto_seq, holder)"
             " values ($1::text::uuid, nullif($2::bigint, 0), $3, $4, $5) returning id",
             (str(lake), run or 0, after, upto, holder()),
@@ -114,7 +106,8 @@ class Ledger:
 
     def publish(self, export: int, files: Sequence[Mapping[str, Any]], schemas: Mapping[str, Any]) -> None:
         """From now on the export's files will be in the lake, whoever moves them there. Raises Fenced."""
-        self._step(
+        self.step(
+            "export",
             "update pipeline.exports set state = 'publishing', files = $2::text::jsonb, schemas = $3::text::json,"
             " rows = $4, bytes = $5 where id = $1 and state = 'writing' returning id",
             (
@@ -128,7 +121,8 @@ class Ledger:
 
     def commit(self, export: int) -> None:
         """All files of the export are in place. Raises Fenced."""
-        self._step(
+        self.step(
+            "export",
             "update pipeline.exports set state = 'committed', committed_at = now()"
             " where id = $1 and state = 'publishing' returning id",
             (export,),
@@ -136,7 +130,7 @@ class Ledger:
 
     def fail(self, export: int, reason: str) -> None:
         """The export is given up; its range is free again."""
-        self._do(
+        self.execute(
             "update pipeline.exports set state = 'failed', reason = $2, files = null"
             " where id = $1 and state <> 'committed'",
             (export, reason),
@@ -144,23 +138,29 @@ class Ledger:
 
     def committed(self, lake: uuid.UUID) -> list[dict[str, Any]]:
         """Committed exports in order of seq, `files` and `schemas` parsed."""
-        found = self._rows(
+        found = self.rows(
             "select id, after_seq, upto_seq, files::text, schemas::text, committed_at::text from pipeline.exports"
             " where lake_id = $1::text::uuid and state = 'committed' order by after_seq",
             (str(lake),),
         )
-        return [{**row, "files": json.loads(row["files"]), "schemas": json.loads(row["schemas"])} for row in found]
+        return [_parsed(row) for row in found]
 
-    def _step(self, statement: str, parameters: tuple[Any, ...]) -> None:
-        if not self._rows(statement, parameters):
-            raise Fenced(f"export {parameters[0]} was taken over by another exporter; this one publishes nothing")
+    def step(self, what: str, statement: str, parameters: tuple[Any, ...]) -> None:
+        """From one state to the next, which only who made the row may do; its id comes first. Raises Fenced."""
+        if not self.rows(statement, parameters):
+            raise Fenced(f"{what} {parameters[0]} was taken over by another exporter; this one publishes nothing")
 
-    def _rows(self, query: str, parameters: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
+    def rows(self, query: str, parameters: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
+        """What a query returns."""
         return catalog.rows(self._connection, query, parameters)
 
-    def _do(self, statement: str, parameters: tuple[Any, ...] = ()) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.execute(statement, parameters)
+    def execute(self, statement: str, parameters: tuple[Any, ...] = ()) -> None:
+        """What returns nothing."""
+        catalog.execute(self._connection, statement, parameters)
+
+
+def _parsed(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "files": json.loads(row["files"]), "schemas": json.loads(row["schemas"])}
 
 
 @contextmanager

@@ -15,15 +15,16 @@ from lake import layout
 from lake.changes import Lake
 from lake.errors import ExportError, TargetUnfit
 from lake.fold import fold
-from lake.folder import Folder
+from lake.folder import Folder, unfit
 from lake.ledger import Ledger
-from lake.state import Published
-from lake.state_folder import States, hand_over
+from lake.state import Published, base_folder
+from lake.state_folder import hand_over
 from lake.state_ledger import StateLedger
 from lake.state_plan import Folding, plan
 
 OUTPUTS = "states"
 """Where in the lake states go that were asked for without a folder."""
+ANOTHER = "name another folder"
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def wanted(lake: Lake, table: str, seq: int, output: Path | None) -> Wanted:
     if plan(dataset, exports, [], seq) is None:
         raise ExportError(f"table {table} has no key as of seq {seq}, so it has no state; read its changes instead")
     output = (output or lake.folder.path / OUTPUTS / dataset / str(seq)).absolute()
-    with _unfit(output):
+    with unfit(output, ANOTHER):
         if output.exists() and (found := sorted(entry.name for entry in output.iterdir())):
             raise TargetUnfit(f"{output} holds {found[0]}; name a folder that is new or empty")
     return Wanted(dataset, seq, output)
@@ -67,22 +68,21 @@ def as_of(spark: SparkSession, lake: Lake, wanted: Wanted) -> Published:
     """
     exports = lake.ledger.committed(lake.id)
     while True:
-        kept = StateLedger(lake.ledger.connection, lake.id).committed(wanted.dataset)
+        kept = StateLedger(lake.ledger, lake.id).committed(wanted.dataset)
         folding = plan(wanted.dataset, exports, kept, wanted.seq)
         assert folding is not None, wanted  # noqa: S101  `wanted` has seen to that
         try:
             return _written(spark, lake, folding, wanted.output)
         except ExportError:
-            kept = StateLedger(lake.ledger.connection, lake.id).committed(wanted.dataset)
+            kept = StateLedger(lake.ledger, lake.id).committed(wanted.dataset)
             if folding.base is None or folding.base in kept:
                 raise  # else an exporter has dropped the base while we read it
 
 
 def _written(spark: SparkSession, lake: Lake, folding: Folding, output: Path) -> Published:
-    root = lake.folder.path.absolute()
-    base = States(root, folding.dataset).version(folding.after)
+    base = base_folder(lake, folding)
     with _staging(output) as staging:
-        folded = fold(spark, root, base, folding, staging)
+        folded = fold(spark, lake.root, base, folding, staging)
         files = hand_over(output, folded.written, [base / file.name for file in folded.kept], folding.seq)
     rows = sum(file.rows for file in (*files, *folded.kept))
     return Published(folding.dataset, folding.seq, rows, folded.buckets, len(files))
@@ -104,7 +104,7 @@ def _require_exported(table: str, seq: int, upto: int, exports: Sequence[Mapping
 def _staging(output: Path) -> Iterator[Path]:
     """A folder in `output` for files that are not whole; when that fails, nothing is left of either."""
     staging = output / layout.STAGING
-    with _unfit(output):
+    with unfit(output, ANOTHER):
         staging.mkdir(parents=True)
     try:
         yield staging
@@ -112,11 +112,3 @@ def _staging(output: Path) -> Iterator[Path]:
         shutil.rmtree(output, ignore_errors=True)
         raise
     shutil.rmtree(staging, ignore_errors=True)
-
-
-@contextmanager
-def _unfit(output: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise TargetUnfit(f"{output}: {error.strerror}; name another folder") from error

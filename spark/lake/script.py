@@ -5,10 +5,32 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
+from lake.cluster import session
 from lake.errors import ExportError
+
+
+def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
+    """What every script takes."""
+    made = argparse.ArgumentParser(prog=name, description=doc)
+    made.add_argument("--export-dir", type=Path, required=True, help="the lake: a local or shared folder")
+    made.add_argument("--events-table", default="public.sequin_events", help="schema.table (default: %(default)s)")
+    made.add_argument("--master", help="Spark master; default: what spark-submit says")
+    return made
+
+
+@contextmanager
+def spark(arguments: argparse.Namespace, name: str) -> Iterator[SparkSession]:
+    """A session, which is told."""
+    with session(arguments.master, name) as made:
+        say("spark", application=made.sparkContext.applicationId)
+        yield made
 
 
 def run(act: Callable[[str, argparse.Namespace], None], arguments: argparse.Namespace) -> int:

@@ -40,12 +40,12 @@ class Published:
 
 def recover(lake: Lake) -> None:
     """Finish or sweep away what an earlier exporter left. The lake's lock is held, nothing is being written."""
-    root, book = _root(lake), _book(lake)
+    book = _book(lake)
     book.fail_unfinished()
     versions = book.committed()
-    for dataset in datasets(root):
+    for dataset in datasets(lake.root):
         seqs = [version.seq for version in versions if version.dataset == dataset]
-        states = States(root, dataset)
+        states = States(lake.root, dataset)
         if seqs:
             states.point(max(seqs))
         states.sweep(seqs)
@@ -73,10 +73,9 @@ def fold_all(spark: SparkSession, lake: Lake, told: Callable[[Published], None])
 
 def publish(lake: Lake, version: int, folding: Folding, folded: Folded) -> Published:
     """Make what a fold wrote the newest state of its table, and drop versions that are too many."""
-    root, book = _root(lake), _book(lake)
-    states = States(root, folding.dataset)
+    book, states = _book(lake), States(lake.root, folding.dataset)
     staged = _staging(lake, version) / "version"
-    kept = [_base_folder(lake, folding) / file.name for file in folded.kept]
+    kept = [base_folder(lake, folding) / file.name for file in folded.kept]
     files = [*states.assemble(staged, folding.seq, folded.written, kept), *folded.kept]
     states.put_in_place(staged, folding.seq)
     book.commit(version, folded, files)
@@ -95,7 +94,7 @@ def _advance(spark: SparkSession, lake: Lake, dataset: str, seq: int) -> Publish
     version = _book(lake).begin(folding)
     staging = _staging(lake, version)
     try:
-        folded = fold(spark, _root(lake), _base_folder(lake, folding), folding, staging)
+        folded = fold(spark, lake.root, base_folder(lake, folding), folding, staging)
         return publish(lake, version, folding, folded)
     except (ExportError, dbapi.Error) as error:
         _book(lake).fail(version, str(error))
@@ -104,17 +103,14 @@ def _advance(spark: SparkSession, lake: Lake, dataset: str, seq: int) -> Publish
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _root(lake: Lake) -> Path:
-    return lake.folder.path.absolute()
-
-
 def _book(lake: Lake) -> StateLedger:
-    return StateLedger(lake.ledger.connection, lake.id)
+    return StateLedger(lake.ledger, lake.id)
 
 
 def _staging(lake: Lake, version: int) -> Path:
-    return _root(lake) / layout.STAGING / f"state-{version}"
+    return lake.root / layout.STAGING / f"state-{version}"
 
 
-def _base_folder(lake: Lake, folding: Folding) -> Path:
-    return States(_root(lake), folding.dataset).version(folding.after)
+def base_folder(lake: Lake, folding: Folding) -> Path:
+    """Where the version is that a fold begins with."""
+    return States(lake.root, folding.dataset).version(folding.after)

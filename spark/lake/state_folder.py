@@ -13,13 +13,11 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from lake import layout
-from lake.errors import TargetUnfit
-from lake.folder import sync
+from lake.folder import sync, unfit
 from lake.state_plan import BucketFile
 from lake.state_writing import WrittenBucket
 
@@ -52,21 +50,13 @@ class States:
         self, staged: Path, seq: int, written: Iterable[WrittenBucket], kept: Iterable[Path]
     ) -> list[BucketFile]:
         """Make `staged` the folder of a version: files just written under their names, and links to others."""
-        with _unfit(staged):
+        with unfit(staged):
             staged.mkdir(parents=True, exist_ok=True)
-            files = []
-            for bucket in written:
-                file = bucket_file(bucket, seq)
-                os.rename(bucket.path, staged / file.name)
-                files.append(file)
-            for path in kept:
-                _link(path, staged / path.name)
-            sync(staged)
-        return files
+            return _gather(staged, written, kept, seq, _link)
 
     def put_in_place(self, staged: Path, seq: int) -> None:
         """Rename the whole version to where readers look, but for `latest`."""
-        with _unfit(self.folder):
+        with unfit(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             sync(self.folder.parent)
             os.rename(staged, self.version(seq))
@@ -74,7 +64,7 @@ class States:
 
     def point(self, seq: int) -> None:
         """`latest` names that version from now on; readers see the old one or the new one."""
-        with _unfit(self.folder / LATEST):
+        with unfit(self.folder / LATEST):
             if self.pointed_at() == version_name(seq):
                 return
             self._staging.mkdir(parents=True, exist_ok=True)
@@ -92,7 +82,7 @@ class States:
 
     def sweep(self, kept: Collection[int]) -> None:
         """Remove versions that are not among these, nor named by `latest`."""
-        with _unfit(self.folder):
+        with unfit(self.folder):
             if not self.folder.is_dir():
                 return
             names = {version_name(seq) for seq in kept} | {self.pointed_at()}
@@ -103,15 +93,21 @@ class States:
 
 def hand_over(output: Path, written: Iterable[WrittenBucket], kept: Iterable[Path], seq: int) -> list[BucketFile]:
     """Put files into a folder that is not the lake's: nothing there is linked to what the lake holds."""
-    with _unfit(output):
-        files = []
-        for bucket in written:
-            file = bucket_file(bucket, seq)
-            os.rename(bucket.path, output / file.name)
-            files.append(file)
-        for path in kept:
-            shutil.copyfile(path, output / path.name)
-        sync(output)
+    with unfit(output):
+        return _gather(output, written, kept, seq, shutil.copyfile)
+
+
+def _gather(
+    folder: Path, written: Iterable[WrittenBucket], kept: Iterable[Path], seq: int, take: Callable[[Path, Path], object]
+) -> list[BucketFile]:
+    files = []
+    for bucket in written:
+        file = bucket_file(bucket, seq)
+        os.rename(bucket.path, folder / file.name)
+        files.append(file)
+    for path in kept:
+        take(path, folder / path.name)
+    sync(folder)
     return files
 
 
@@ -121,16 +117,6 @@ def datasets(root: Path) -> list[str]:
         return sorted(entry.name for entry in (root / layout.current("")).iterdir() if entry.is_dir())
     except FileNotFoundError:
         return []
-
-
-@contextmanager
-def _unfit(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise TargetUnfit(
-            f"{path}: {error.strerror or error}; put that right, or name another PIPELINE_EXPORT_DIR"
-        ) from error
 
 
 def _link(path: Path, to: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 import uuid
 from collections.abc import Mapping
@@ -16,6 +14,7 @@ from pyspark.sql import functions as F
 
 from lake import recast
 from lake.cluster import each
+from lake.folder import sha256, sync
 from lake.state_plan import STATE
 from pyspark_sequin_events.reading import arrow_schema
 
@@ -56,11 +55,9 @@ def bucket(buckets: int) -> Column:
 def seal(path: Path) -> WrittenBucket:
     """Make a file durable. Runs on executors."""
     found = re.search(r"=(\d+)$", path.parent.name)
-    with path.open("rb") as stream:
-        os.fsync(stream.fileno())
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        rows = pq.ParquetFile(stream).metadata.num_rows
-    return WrittenBucket(int(found[1]) if found else 0, str(path), rows, path.stat().st_size, digest)
+    sync(path)
+    rows = pq.read_metadata(path).num_rows
+    return WrittenBucket(int(found[1]) if found else 0, str(path), rows, path.stat().st_size, sha256(path))
 
 
 def empty(folder: Path, columns: Mapping[str, str]) -> WrittenBucket:

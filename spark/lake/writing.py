@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lake.folder import sha256, sync
 from pyspark_sequin_events.reading import Read, arrow_schema, batches
 
 GROUP_ROWS = 256 * 1024
@@ -99,9 +98,7 @@ class _Day:
         if self._waiting:
             self._write_group()
         self.writer.close()
-        with self._path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            os.fsync(stream.fileno())
+        sync(self._path)
         return WrittenFile(
             path=str(self._path),
             dataset=self._piece.dataset,
@@ -109,7 +106,7 @@ class _Day:
             date=self._day.isoformat(),
             rows=self._rows,
             bytes=self._path.stat().st_size,
-            sha256=digest,
+            sha256=sha256(self._path),
             first_seq=self._first,
             last_seq=self._last,
         )

@@ -34,6 +34,12 @@ def rows(connection: dbapi.Connection, query: str, parameters: tuple[Any, ...] =
         return found
 
 
+def execute(connection: dbapi.Connection, statement: str, parameters: tuple[Any, ...] = ()) -> None:
+    """What returns nothing."""
+    with closing(connection.cursor()) as cursor:
+        cursor.execute(statement, parameters)
+
+
 def head(connection: dbapi.Connection, events_table: str) -> int:
     """The newest seq; 0 when there is none. Nothing smaller appears later (G4), so it bounds a complete range."""
     return int(rows(connection, f"select coalesce(max(seq), 0) as seq from {qualified(events_table)}")[0]["seq"])
@@ -66,8 +72,6 @@ def _nth(connection: dbapi.Connection, events_table: str, bounds: tuple[int, int
 
 def dropped_below(connection: dbapi.Connection, events_table: str) -> int:
     """Every seq below this one was dropped by retention, or is about to be; 1 when none was."""
-    if not rows(connection, "select to_regclass('pipeline.retention') is not null as there")[0]["there"]:
-        return 1
     found = rows(connection, "select dropped_below from pipeline.retention where events_table = $1", (events_table,))
     return int(found[0]["dropped_below"]) if found else 1
 

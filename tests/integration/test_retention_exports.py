@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import pytest
+from adbc_driver_postgresql import dbapi
 
 from lake import kept, ledger
 from lake.errors import Dropped
@@ -28,23 +28,25 @@ def book(database_dsn: str) -> Iterator[Ledger]:
         yield opened
 
 
-def begins_after(book: Ledger, lake: uuid.UUID) -> int:
-    return kept.begins_after(book, lake, book.connection, TABLE)
+@pytest.fixture
+def events(database_dsn: str) -> Iterator[dbapi.Connection]:
+    with catalog.connect(database_dsn) as connection:
+        yield connection
 
 
-def test_a_lake_begins_with_the_first_event_that_is_kept(log: AgingLog, book: Ledger):
+def test_a_lake_begins_with_the_first_event_that_is_kept(log: AgingLog, book: Ledger, events: dbapi.Connection):
     lake = book.add_lake("/nowhere/lake", TABLE)
-    assert begins_after(book, lake) == 0
+    assert kept.begins_after(book, lake, events, TABLE) == 0
     log.add(2 * PARTITION + 10, 1.1 * KEEP)
     assert log.drop().partitions == 0, "a lake without a single export needs all there is"
     log.connection.execute("delete from pipeline.lakes")
     assert log.drop().partitions == 2
     lake = book.add_lake("/nowhere/lake", TABLE)
-    assert begins_after(book, lake) == 2 * PARTITION
-    assert catalog.head(book.connection, TABLE) == log.head
+    assert kept.begins_after(book, lake, events, TABLE) == 2 * PARTITION
+    assert catalog.head(events, TABLE) == log.head
 
 
-def test_a_lake_that_lacks_what_is_gone_is_refused_with_the_seqs(log: AgingLog, book: Ledger):
+def test_a_lake_that_lacks_what_is_gone_is_refused_with_the_seqs(log: AgingLog, book: Ledger, events: dbapi.Connection):
     lake = book.add_lake("/nowhere/lake", TABLE)
     log.add(2 * PARTITION + 10, 1.1 * KEEP)
     export = book.begin(lake, 0, PARTITION // 2, None)
@@ -53,13 +55,13 @@ def test_a_lake_that_lacks_what_is_gone_is_refused_with_the_seqs(log: AgingLog, 
     log.connection.execute("update pipeline.lakes set released_at = clock_timestamp()")
     assert log.drop().partitions == 2
     with pytest.raises(Dropped, match=r"^seq 51 to 200 of public.sequin_events were dropped .* begins with seq 201$"):
-        begins_after(book, lake)
+        kept.begins_after(book, lake, events, TABLE)
 
 
-def test_a_range_that_was_dropped_while_it_was_read_is_not_published(log: AgingLog, book: Ledger):
+def test_a_range_that_was_dropped_while_it_was_read_is_not_published(log: AgingLog, events: dbapi.Connection):
     log.add(PARTITION + 10, 1.1 * KEEP)
-    kept.require(book.connection, TABLE, 0)
+    kept.require(events, TABLE, 0)
     log.drop()
     with pytest.raises(Dropped, match="seq 1 to 100 "):
-        kept.require(book.connection, TABLE, 0)
-    kept.require(book.connection, TABLE, PARTITION)
+        kept.require(events, TABLE, 0)
+    kept.require(events, TABLE, PARTITION)

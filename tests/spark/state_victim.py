@@ -29,14 +29,14 @@ def main(dsn: str, directory: str, seq: int, fatal: int) -> None:
     """The new version has one bucket written anew, the others linked."""
     with ledger.opened(dsn) as book:
         lake = changes.open_lake(book, Folder(Path(directory)), "public.sequin_events")
-        states = StateLedger(book.connection, lake.id)
+        states = StateLedger(book, lake.id)
         folding = plan(TABLE, book.committed(lake.id), states.committed(TABLE), seq)
         assert folding is not None and folding.base is not None
         first, *kept = folding.base.files
         version = states.begin(folding)
         staging = state._staging(lake, version) / f"bucket={first.bucket}"
         staging.mkdir(parents=True)
-        old = state._base_folder(lake, folding) / first.name
+        old = state.base_folder(lake, folding) / first.name
         pq.write_table(pq.ParquetFile(old).read(), staging / "new.parquet")
         folded = Folded([seal(staging / "new.parquet")], kept, folding.base.buckets, 0, folding.base.source_table_oid)
         _die_at(fatal)

@@ -208,7 +208,7 @@ def test_a_killed_publisher_leaves_latest_whole(exported: Pipeline) -> None:
         assert rows_in(folder / "latest") == wanted, step
         with opened(exported) as lake:
             state.recover(lake)
-            kept = StateLedger(lake.ledger.connection, lake.id).committed("public.single")
+            kept = StateLedger(lake.ledger, lake.id).committed("public.single")
         assert rows_in(folder / "latest") == wanted, step
         assert (folder / "latest").resolve().name == version_name(kept[-1].seq)
         assert {found.name for found in folder.iterdir()} == {"latest", *(version_name(each.seq) for each in kept)}
