@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from lake import ledger, past, script
+from lake import identity, ledger, past, script
 from lake.folder import Folder
 
 
@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
 def run(dsn: str, arguments: argparse.Namespace) -> None:
     """What cannot be written is found out before Spark is started."""
     with ledger.opened(dsn) as book:
-        lake = past.reading(book, Folder(arguments.export_dir))
+        lake = identity.reading(book, Folder(arguments.export_dir))
         wanted = past.wanted(lake, arguments.table, arguments.as_of, arguments.output)
         script.say("begins", dataset=wanted.dataset, seq=wanted.seq, output=str(wanted.output))
         with script.spark(arguments, "pipeline export state") as spark:

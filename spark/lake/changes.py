@@ -7,8 +7,7 @@ of the files was visible before, none will be written again. `committed`: all ar
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,28 +17,14 @@ from pyspark.sql import SparkSession
 
 from lake import kept, layout, plan
 from lake.cluster import each
-from lake.errors import ExportError, Inexact, TargetUnfit
+from lake.errors import ExportError, Inexact
 from lake.folder import Folder, manifest, schema_content
+from lake.identity import Lake, identify
 from lake.ledger import Ledger
 from lake.writing import WrittenFile, write
 
 RANGE_ROWS = 4_000_000
 """Seqs that are exported at once: what a crash can cost, and what the driver plans at a time."""
-
-
-@dataclass(frozen=True)
-class Lake:
-    """A folder with its ledger, ours alone as long as the ledger's session lives."""
-
-    id: uuid.UUID
-    folder: Folder
-    ledger: Ledger
-    events_table: str
-
-    @property
-    def root(self) -> Path:
-        """Of every path in the lake."""
-        return self.folder.path.absolute()
 
 
 @dataclass(frozen=True)
@@ -58,7 +43,7 @@ def open_lake(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
     Raises TargetUnfit for a folder of somebody else, ExportRunning while another exporter is at work.
     """
     folder.require_writable()
-    lake = _identify(ledger, folder, events_table)
+    lake = identify(ledger, folder, events_table)
     ledger.lock(lake.id)
     _write_schemas(lake, *(export["schemas"] for export in ledger.committed(lake.id)))
     _recover(lake)
@@ -117,50 +102,28 @@ def publish(lake: Lake, number: int, files: list[WrittenFile], schemas: dict[str
         for file in files
     ]
     lake.ledger.publish(number, entries, schemas)
-    _write_schemas(lake, schemas)
-    lake.folder.move_in(entries)
-    lake.ledger.commit(number)
+    _finish(lake, number, entries, schemas)
     lake.folder.clear_staging()
     _write_manifest(lake)
 
 
-def _identify(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
-    known = ledger.lakes()
-    directory = str(folder.path.absolute())
-    found = folder.identity()
-    if found is None:
-        here = [lake for lake, row in known.items() if row["directory"] == directory]
-        found = here[0] if here else None
-        if found is None or not ledger.exported_upto(found):
-            folder.require_empty()
-        found = found or ledger.add_lake(directory, events_table)
-        known = ledger.lakes()
-    if found not in known:
-        raise TargetUnfit(
-            f"{directory} is the lake of another pipeline database, or of this one before it was restored; "
-            "name another PIPELINE_EXPORT_DIR"
-        )
-    if known[found]["events_table"] != events_table:
-        raise TargetUnfit(
-            f"{directory} holds exports of {known[found]['events_table']}, not of {events_table}; "
-            "name another PIPELINE_EXPORT_DIR"
-        )
-    if known[found]["directory"] != directory:
-        ledger.moved(found, directory)
-    return Lake(found, folder, ledger, events_table)
+def _finish(
+    lake: Lake, number: int, files: Iterable[Mapping[str, Any]], schemas: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """What is left to do once the ledger knows the files. Raises Inexact when one is gone."""
+    _write_schemas(lake, schemas)
+    lake.folder.move_in(files)
+    lake.ledger.commit(number)
 
 
 def _recover(lake: Lake) -> None:
     for unfinished in lake.ledger.unfinished(lake.id):
         if unfinished.state == "publishing":
-            _write_schemas(lake, unfinished.schemas)
             try:
-                lake.folder.move_in(unfinished.files)
+                _finish(lake, unfinished.id, unfinished.files, unfinished.schemas)
             except Inexact as error:
                 lake.folder.move_out(unfinished.files)
                 lake.ledger.fail(unfinished.id, f"its process ended, and {error}")
-            else:
-                lake.ledger.commit(unfinished.id)
         else:
             lake.ledger.fail(unfinished.id, "its process ended before all was written")
 

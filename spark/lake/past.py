@@ -12,12 +12,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lake import layout
-from lake.changes import Lake
 from lake.errors import ExportError, TargetUnfit
 from lake.fold import fold
-from lake.folder import Folder, unfit
-from lake.ledger import Ledger
-from lake.state import Published, base_folder
+from lake.folder import unfit
+from lake.identity import Lake
+from lake.state import Published, base_folder, published
 from lake.state_folder import hand_over
 from lake.state_ledger import StateLedger
 from lake.state_plan import Folding, plan
@@ -34,14 +33,6 @@ class Wanted:
     dataset: str
     seq: int
     output: Path
-
-
-def reading(ledger: Ledger, folder: Folder) -> Lake:
-    """The lake in `folder`, without its lock. Raises TargetUnfit when there is none of this database."""
-    found, known = folder.identity(), ledger.lakes()
-    if found is None or found not in known:
-        raise TargetUnfit(f"{folder.path} is no lake of this pipeline database; correct PIPELINE_EXPORT_DIR")
-    return Lake(found, folder, ledger, known[found]["events_table"])
 
 
 def wanted(lake: Lake, table: str, seq: int, output: Path | None) -> Wanted:
@@ -83,9 +74,8 @@ def _written(spark: SparkSession, lake: Lake, folding: Folding, output: Path) ->
     base = base_folder(lake, folding)
     with _staging(output) as staging:
         folded = fold(spark, lake.root, base, folding, staging)
-        files = hand_over(output, folded.written, [base / file.name for file in folded.kept], folding.seq)
-    rows = sum(file.rows for file in (*files, *folded.kept))
-    return Published(folding.dataset, folding.seq, rows, folded.buckets, len(files))
+        files = hand_over(output, folding.seq, folded, base)
+    return published(folding, folded, files)
 
 
 def _require_exported(table: str, seq: int, upto: int, exports: Sequence[Mapping[str, Any]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import ceil
 from typing import Any
@@ -14,7 +14,7 @@ from lake import layout
 from lake.writing import Piece
 from pyspark_sequin_events import catalog
 from pyspark_sequin_events.history import OURS, Version
-from pyspark_sequin_events.query import changes_of, messages_of, qualified, untyped_of, within
+from pyspark_sequin_events.query import bounded, changes_of, messages_of, qualified, untyped_of, within
 from pyspark_sequin_events.reading import Read
 
 ROWS_PER_FILE = 500_000
@@ -37,19 +37,17 @@ class Part:
         """In ranges of seq of about so many rows each."""
         wide = ceil((self.read.upto - self.read.after) / max(1, ceil(self.rows / rows_per_file)))
         for after in range(self.read.after, self.read.upto, wide):
-            upto = min(after + wide, self.read.upto)
-            read = Read(**{**vars(self.read), "after": after, "upto": upto})
+            read = replace(self.read, after=after, upto=min(after + wide, self.read.upto))
             yield Piece(read, self.dataset, self.version, folder)
 
 
 def parts(connection: dbapi.Connection, dsn: str, events_table: str, after: int, upto: int) -> list[Part]:
     """Everything in after < seq <= upto, each row in one part."""
-    where = f"seq > {int(after)} and seq <= {int(upto)}"
     tables = catalog.rows(
         connection,
         "select source_table_schema as schema, source_table_name as name, source_table_oid = 0 as message,"
         " source_database_id::text as source_id, count(*) as rows, count(commit_lsn) as placed,"
-        f" min(seq) as first, max(seq) as last from {qualified(events_table)} where {where}"
+        f" min(seq) as first, max(seq) as last from {qualified(events_table)} where {bounded(after, upto)}"
         " group by 1, 2, 3, source_database_id order by 1, 2",
     )
     found: list[Part] = []

@@ -8,7 +8,7 @@ names a whole version, and `recover` does the rest.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,12 +16,12 @@ from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
 from lake import layout
-from lake.changes import Lake
 from lake.errors import ExportError
 from lake.fold import Folded, fold
+from lake.identity import Lake
 from lake.state_folder import States, datasets
 from lake.state_ledger import StateLedger
-from lake.state_plan import Folding, behind, plan
+from lake.state_plan import BucketFile, Folding, behind, plan
 
 KEPT = 3
 """Versions of each table's state that stay, the newest included."""
@@ -36,6 +36,12 @@ class Published:
     rows: int
     buckets: int
     rewritten: int
+
+
+def published(folding: Folding, folded: Folded, files: Sequence[BucketFile]) -> Published:
+    """What was made of a fold: `files` are all of the version."""
+    rows = sum(file.rows for file in files)
+    return Published(folding.dataset, folding.seq, rows, folded.buckets, len(folded.written))
 
 
 def recover(lake: Lake) -> None:
@@ -62,11 +68,11 @@ def fold_all(spark: SparkSession, lake: Lake, told: Callable[[Published], None])
     seq = lake.ledger.exported_upto(lake.id)
     for dataset in outdated(lake):
         try:
-            published = _advance(spark, lake, dataset, seq)
+            made = _advance(spark, lake, dataset, seq)
         except ExportError as error:
             failed.append(type(error)(f"the state of {dataset}: {error}"))
         else:
-            told(published)
+            told(made)
     if failed:
         raise failed[0]
 
@@ -75,8 +81,7 @@ def publish(lake: Lake, version: int, folding: Folding, folded: Folded) -> Publi
     """Make what a fold wrote the newest state of its table, and drop versions that are too many."""
     book, states = _book(lake), States(lake.root, folding.dataset)
     staged = _staging(lake, version) / "version"
-    kept = [base_folder(lake, folding) / file.name for file in folded.kept]
-    files = [*states.assemble(staged, folding.seq, folded.written, kept), *folded.kept]
+    files = states.assemble(staged, folding.seq, folded, base_folder(lake, folding))
     states.put_in_place(staged, folding.seq)
     book.commit(version, folded, files)
     states.point(folding.seq)
@@ -84,8 +89,7 @@ def publish(lake: Lake, version: int, folding: Folding, folded: Folded) -> Publi
     for old in versions[:-KEPT]:
         book.drop(old.id)
     states.sweep([each.seq for each in versions[-KEPT:]])
-    rows = sum(file.rows for file in files)
-    return Published(folding.dataset, folding.seq, rows, folded.buckets, len(folded.written))
+    return published(folding, folded, files)
 
 
 def _advance(spark: SparkSession, lake: Lake, dataset: str, seq: int) -> Published:

@@ -13,10 +13,11 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from lake import layout
+from lake.fold import Folded
 from lake.folder import sync, unfit
 from lake.state_plan import BucketFile
 from lake.state_writing import WrittenBucket
@@ -46,13 +47,11 @@ class States:
         """Where a version is."""
         return self.folder / version_name(seq)
 
-    def assemble(
-        self, staged: Path, seq: int, written: Iterable[WrittenBucket], kept: Iterable[Path]
-    ) -> list[BucketFile]:
-        """Make `staged` the folder of a version: files just written under their names, and links to others."""
+    def assemble(self, staged: Path, seq: int, folded: Folded, base: Path) -> list[BucketFile]:
+        """Make `staged` the folder of a version: files just written under their names, and links to the others."""
         with unfit(staged):
             staged.mkdir(parents=True, exist_ok=True)
-            return _gather(staged, written, kept, seq, _link)
+            return _gather(staged, seq, folded, base, _link)
 
     def put_in_place(self, staged: Path, seq: int) -> None:
         """Rename the whole version to where readers look, but for `latest`."""
@@ -91,24 +90,24 @@ class States:
                     shutil.rmtree(found)
 
 
-def hand_over(output: Path, written: Iterable[WrittenBucket], kept: Iterable[Path], seq: int) -> list[BucketFile]:
+def hand_over(output: Path, seq: int, folded: Folded, base: Path) -> list[BucketFile]:
     """Put files into a folder that is not the lake's: nothing there is linked to what the lake holds."""
     with unfit(output):
-        return _gather(output, written, kept, seq, shutil.copyfile)
+        return _gather(output, seq, folded, base, shutil.copyfile)
 
 
 def _gather(
-    folder: Path, written: Iterable[WrittenBucket], kept: Iterable[Path], seq: int, take: Callable[[Path, Path], object]
+    folder: Path, seq: int, folded: Folded, base: Path, take: Callable[[Path, Path], object]
 ) -> list[BucketFile]:
     files = []
-    for bucket in written:
+    for bucket in folded.written:
         file = bucket_file(bucket, seq)
         os.rename(bucket.path, folder / file.name)
         files.append(file)
-    for path in kept:
-        take(path, folder / path.name)
+    for file in folded.kept:
+        take(base / file.name, folder / file.name)
     sync(folder)
-    return files
+    return [*files, *folded.kept]
 
 
 def datasets(root: Path) -> list[str]:

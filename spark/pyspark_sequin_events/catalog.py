@@ -9,7 +9,7 @@ from typing import Any
 from adbc_driver_postgresql import dbapi
 
 from pyspark_sequin_events.history import Version, forms, versions
-from pyspark_sequin_events.query import qualified
+from pyspark_sequin_events.query import bounded, qualified
 
 _RELATIONS = """
     select id, source_id::text, epoch, from_lsn, from_idx, columns::text, to_json(key_columns)::text as key_columns
@@ -63,7 +63,7 @@ def ranges(
 def _nth(connection: dbapi.Connection, events_table: str, bounds: tuple[int, int], number: int) -> int:
     """The seq of the so many-th event of a range; the end of the range when it has fewer."""
     query = (
-        f"select seq from {qualified(events_table)} where seq > {int(bounds[0])} and seq <= {int(bounds[1])}"
+        f"select seq from {qualified(events_table)} where {bounded(*bounds)}"
         f" order by seq offset {int(number) - 1} limit 1"
     )
     found = rows(connection, query)

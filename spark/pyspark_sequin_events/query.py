@@ -116,9 +116,14 @@ def untyped_of(events_table: str, schema: str, name: str, versions: Sequence[Ver
     )
 
 
+def bounded(after: int, upto: int) -> str:
+    """The condition after < seq <= upto."""
+    return f"seq > {int(after)} and seq <= {int(upto)}"
+
+
 def within(query: str, after: int, upto: int) -> str:
     """The rows of `query` with after < seq <= upto."""
-    return f"{query} and seq > {int(after)} and seq <= {int(upto)}"
+    return f"{query} and {bounded(after, upto)}"
 
 
 def in_range(query: str, after: int, upto: int) -> str:
@@ -203,10 +208,10 @@ def _previous_key(version: Version) -> str:
             for column in key
         ]
         before = "'[' || " + " || ',' || ".join(parts) + " || ']'"
-    return f"case when action = 'update' and changes ?| array[{names}] then {_bounded(before)} end"
+    return f"case when action = 'update' and changes ?| array[{names}] then {_shortened(before)} end"
 
 
-def _bounded(key: str) -> str:
+def _shortened(key: str) -> str:
     """As record_pk has a key of more than 2,000 bytes."""
     digest = "'sha256:' || encode(sha256(convert_to(k, 'UTF8')), 'hex')"
     return f"(select case when octet_length(k) > 2000 then {digest} else k end from (select {key} as k) key)"

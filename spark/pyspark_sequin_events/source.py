@@ -67,13 +67,12 @@ class SequinEvents(DataSource):
         """Plans partitions on the driver, reads on executors."""
         after = self._number("after", 0)
         upto = self._number("upto", -1)
-        if upto < 0:
-            with self._database() as connection:
-                upto = catalog.head(connection, self._events_table)
         step = self._number("rows_per_partition", ROWS_PER_PARTITION)
         if step < 1:
             raise ValueError("sequin_events: option rows_per_partition must be at least 1")
         with self._database() as connection:
+            if upto < 0:
+                upto = catalog.head(connection, self._events_table)
             parts = list(catalog.ranges(connection, self._events_table, (after, upto), step, MOST_PARTITIONS))
         return _Reader(self._read(after, upto), parts)
 

@@ -19,10 +19,10 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
-from lake import changes, ledger, past, state
-from lake.changes import Lake
+from lake import changes, identity, ledger, past, state
 from lake.errors import ExportError
 from lake.folder import Folder
+from lake.identity import Lake
 from lake.state_folder import version_name
 from lake.state_ledger import StateLedger
 from pipeline import schedule
@@ -53,7 +53,7 @@ def fold(pipeline: Pipeline, spark: SparkSession) -> dict[str, state.Published]:
 
 def past_state(pipeline: Pipeline, spark: SparkSession, table: str, seq: int, output: Path) -> None:
     with ledger.opened(pipeline.dsn) as book:
-        lake = past.reading(book, Folder(pipeline.folder))
+        lake = identity.reading(book, Folder(pipeline.folder))
         past.as_of(spark, lake, past.wanted(lake, table, seq, output))
 
 
@@ -239,7 +239,7 @@ def test_what_cannot_be_had_is_said_in_one_line(
 ) -> None:
     (tmp_path / "somebody").touch()
     with ledger.opened(exported.dsn) as book, pytest.raises(ExportError) as raised:
-        lake = past.reading(book, Folder(exported.folder))
+        lake = identity.reading(book, Folder(exported.folder))
         past.wanted(lake, table, book.exported_upto(lake.id) + beyond, tmp_path)
     assert reason in str(raised.value) and "\n" not in str(raised.value)
 

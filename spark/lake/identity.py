@@ -1,0 +1,61 @@
+"""Which lake a folder holds: its manifest names it, and the ledger of one pipeline database knows it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from lake.errors import TargetUnfit
+from lake.folder import Folder
+from lake.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A folder with its ledger, ours alone as long as the ledger's session lives."""
+
+    id: uuid.UUID
+    folder: Folder
+    ledger: Ledger
+    events_table: str
+
+    @property
+    def root(self) -> Path:
+        """Of every path in the lake."""
+        return self.folder.path.absolute()
+
+
+def identify(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
+    """The lake in `folder`, a new one where nothing is. Raises TargetUnfit for a folder of somebody else."""
+    known = ledger.lakes()
+    directory = str(folder.path.absolute())
+    found = folder.identity()
+    if found is None:
+        here = [lake for lake, row in known.items() if row["directory"] == directory]
+        found = here[0] if here else None
+        if found is None or not ledger.exported_upto(found):
+            folder.require_empty()
+        found = found or ledger.add_lake(directory, events_table)
+        known = ledger.lakes()
+    if found not in known:
+        raise TargetUnfit(
+            f"{directory} is the lake of another pipeline database, or of this one before it was restored; "
+            "name another PIPELINE_EXPORT_DIR"
+        )
+    if known[found]["events_table"] != events_table:
+        raise TargetUnfit(
+            f"{directory} holds exports of {known[found]['events_table']}, not of {events_table}; "
+            "name another PIPELINE_EXPORT_DIR"
+        )
+    if known[found]["directory"] != directory:
+        ledger.moved(found, directory)
+    return Lake(found, folder, ledger, events_table)
+
+
+def reading(ledger: Ledger, folder: Folder) -> Lake:
+    """The lake in `folder`, without its lock. Raises TargetUnfit when there is none of this database."""
+    found, known = folder.identity(), ledger.lakes()
+    if found is None or found not in known:
+        raise TargetUnfit(f"{folder.path} is no lake of this pipeline database; correct PIPELINE_EXPORT_DIR")
+    return Lake(found, folder, ledger, known[found]["events_table"])
