@@ -10,8 +10,10 @@ import argparse
 import sys
 from functools import partial
 
-from lake import changes, kept, ledger, plan, script, state
+from lake import ledger, script
+from lake.changes import exporter, plan, retention_check
 from lake.folder import Folder
+from lake.states import current
 from pyspark_sequin_events import catalog
 
 MOST_RANGES = 1000
@@ -29,11 +31,11 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
     Without anything new, Spark is not started.
     """
     with ledger.opened(dsn) as book, catalog.connect(dsn) as connection:
-        lake = changes.open_lake(book, Folder(arguments.export_dir), arguments.events_table)
-        state.recover(lake)
-        after = kept.begins_after(book, lake.id, connection, arguments.events_table)
+        lake = exporter.open_lake(book, Folder(arguments.export_dir), arguments.events_table)
+        current.recover(lake)
+        after = retention_check.begins_after(book, lake.id, connection, arguments.events_table)
         head = catalog.head(connection, arguments.events_table)
-        if after >= head and not state.outdated(lake):  # a crash may have come between an export and its fold
+        if after >= head and not current.outdated(lake):  # a crash may have come between an export and its fold
             script.say("done", exported_upto=after, rows=0)
             return
         bounds = after, head
@@ -42,7 +44,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
         rows = 0
         with script.spark(arguments, "pipeline export") as spark:
             for number, bounds in enumerate(todo, 1):
-                files = changes.export(
+                files = exporter.export(
                     spark,
                     lake,
                     connection,
@@ -54,11 +56,11 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
                 )
                 rows += sum(file.rows for file in files)
                 script.say("committed", range=number, ranges=len(todo), upto_seq=bounds[1], files=len(files), rows=rows)
-            state.fold_all(spark, lake, lambda made: script.say("state", **vars(made)))
+            current.fold_all(spark, lake, lambda made: script.say("state", **vars(made)))
         script.say("done", exported_upto=max(after, head), rows=rows)
 
 
-def tell(number: int, ranges: int, now: changes.Progress) -> None:
+def tell(number: int, ranges: int, now: exporter.Progress) -> None:
     """How far a range is."""
     script.say("progress", range=number, ranges=ranges, **vars(now))
 
@@ -66,7 +68,7 @@ def tell(number: int, ranges: int, now: changes.Progress) -> None:
 def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = script.parser("export.py", __doc__)
     parser.add_argument("--run", type=int, help="id in pipeline.export_runs, when the server starts this")
-    parser.add_argument("--range-rows", type=int, default=changes.RANGE_ROWS, help="seqs exported at once")
+    parser.add_argument("--range-rows", type=int, default=exporter.RANGE_ROWS, help="seqs exported at once")
     parser.add_argument("--rows-per-file", type=int, default=plan.ROWS_PER_FILE, help="the most rows of a file")
     return parser.parse_args(argv)
 

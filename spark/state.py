@@ -10,8 +10,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from lake import identity, ledger, past, script
+from lake import identity, ledger, script
 from lake.folder import Folder
+from lake.states import as_of
 
 
 def main(argv: list[str]) -> int:
@@ -23,10 +24,10 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
     """What cannot be written is found out before Spark is started."""
     with ledger.opened(dsn) as book:
         lake = identity.reading(book, Folder(arguments.export_dir))
-        wanted = past.wanted(lake, arguments.table, arguments.as_of, arguments.output)
+        wanted = as_of.wanted(lake, arguments.table, arguments.as_of, arguments.output)
         script.say("begins", dataset=wanted.dataset, seq=wanted.seq, output=str(wanted.output))
         with script.spark(arguments, "pipeline export state") as spark:
-            published = past.as_of(spark, lake, wanted)
+            published = as_of.as_of(spark, lake, wanted)
         script.say("done", **vars(published), output=str(wanted.output))
 
 

@@ -21,7 +21,8 @@ from adbc_driver_postgresql import dbapi
 from export import MOST_RANGES
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from lake import changes, ledger, plan
+from lake import ledger
+from lake.changes import exporter, plan
 from lake.cluster import our_modules
 from lake.folder import Folder
 from pyspark_sequin_events import catalog
@@ -52,9 +53,9 @@ class Contenders:
     def ours(self, folder: Path) -> None:
         """The change export as `pipeline export run` does it: plan, files, checksums, ledger, manifest."""
         with ledger.opened(self._dsn) as book, catalog.connect(self._dsn) as connection:
-            lake = changes.open_lake(book, Folder(folder), EVENTS)
-            for bounds in catalog.ranges(connection, EVENTS, (0, self._upto), changes.RANGE_ROWS, MOST_RANGES):
-                changes.export(
+            lake = exporter.open_lake(book, Folder(folder), EVENTS)
+            for bounds in catalog.ranges(connection, EVENTS, (0, self._upto), exporter.RANGE_ROWS, MOST_RANGES):
+                exporter.export(
                     self._spark,
                     lake,
                     connection,

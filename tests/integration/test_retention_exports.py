@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from adbc_driver_postgresql import dbapi
 
-from lake import kept, ledger
+from lake import ledger
+from lake.changes import retention_check
 from lake.errors import Dropped
 from lake.ledger import Ledger
 from pyspark_sequin_events import catalog
@@ -36,13 +37,13 @@ def events(database_dsn: str) -> Iterator[dbapi.Connection]:
 
 def test_a_lake_begins_with_the_first_event_that_is_kept(log: AgingLog, book: Ledger, events: dbapi.Connection):
     lake = book.add_lake("/nowhere/lake", TABLE)
-    assert kept.begins_after(book, lake, events, TABLE) == 0
+    assert retention_check.begins_after(book, lake, events, TABLE) == 0
     log.add(2 * PARTITION + 10, 1.1 * KEEP)
     assert log.drop().partitions == 0, "a lake without a single export needs all there is"
     log.connection.execute("delete from pipeline.lakes")
     assert log.drop().partitions == 2
     lake = book.add_lake("/nowhere/lake", TABLE)
-    assert kept.begins_after(book, lake, events, TABLE) == 2 * PARTITION
+    assert retention_check.begins_after(book, lake, events, TABLE) == 2 * PARTITION
     assert catalog.head(events, TABLE) == log.head
 
 
@@ -55,13 +56,13 @@ def test_a_lake_that_lacks_what_is_gone_is_refused_with_the_seqs(log: AgingLog, 
     log.connection.execute("update pipeline.lakes set released_at = clock_timestamp()")
     assert log.drop().partitions == 2
     with pytest.raises(Dropped, match=r"^seq 51 to 200 of public.sequin_events were dropped .* begins with seq 201$"):
-        kept.begins_after(book, lake, events, TABLE)
+        retention_check.begins_after(book, lake, events, TABLE)
 
 
 def test_a_range_that_was_dropped_while_it_was_read_is_not_published(log: AgingLog, events: dbapi.Connection):
     log.add(PARTITION + 10, 1.1 * KEEP)
-    kept.require(events, TABLE, 0)
+    retention_check.require(events, TABLE, 0)
     log.drop()
     with pytest.raises(Dropped, match="seq 1 to 100 "):
-        kept.require(events, TABLE, 0)
-    kept.require(events, TABLE, PARTITION)
+        retention_check.require(events, TABLE, 0)
+    retention_check.require(events, TABLE, PARTITION)

@@ -15,10 +15,11 @@ import pytest
 from export import MOST_RANGES
 from pyspark.sql import SparkSession
 
-from lake import changes, ledger, plan
+from lake import ledger
+from lake.changes import exporter, plan
+from lake.changes.writer import WrittenFile
 from lake.cluster import session
 from lake.folder import Folder
-from lake.writing import WrittenFile
 from pipeline import config as settings
 from pipeline.catalog import sources
 from pipeline.events.log import DEFAULT
@@ -91,16 +92,16 @@ class Pipeline:
         return int(row[0] or 0) if row else 0
 
     def export(
-        self, *, range_rows: int = changes.RANGE_ROWS, rows_per_file: int = plan.ROWS_PER_FILE
+        self, *, range_rows: int = exporter.RANGE_ROWS, rows_per_file: int = plan.ROWS_PER_FILE
     ) -> list[WrittenFile]:
         """What `export.py` does, on the tests' Spark session: everything up to the head; returns the new files."""
         files: list[WrittenFile] = []
         with ledger.opened(self.dsn) as book, catalog.connect(self.dsn) as connection:
-            lake = changes.open_lake(book, Folder(self.folder), EVENTS)
+            lake = exporter.open_lake(book, Folder(self.folder), EVENTS)
             head = catalog.head(connection, EVENTS)
             bounds_of_all = book.exported_upto(lake.id), head
             for bounds in catalog.ranges(connection, EVENTS, bounds_of_all, range_rows, MOST_RANGES):
-                files += changes.export(
+                files += exporter.export(
                     self._spark(),
                     lake,
                     connection,

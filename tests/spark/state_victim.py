@@ -15,12 +15,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from lake import changes, ledger, state
-from lake.fold import Folded
+from lake import ledger
+from lake.changes import exporter
 from lake.folder import Folder
-from lake.state_ledger import StateLedger
-from lake.state_plan import plan
-from lake.state_writing import seal
+from lake.states import current
+from lake.states.fold import Folded
+from lake.states.ledger import StateLedger
+from lake.states.plan import plan
+from lake.states.writer import seal
 
 TABLE = "public.single"
 
@@ -28,19 +30,19 @@ TABLE = "public.single"
 def main(dsn: str, directory: str, seq: int, fatal: int) -> None:
     """The new version has one bucket written anew, the others linked."""
     with ledger.opened(dsn) as book:
-        lake = changes.open_lake(book, Folder(Path(directory)), "public.sequin_events")
+        lake = exporter.open_lake(book, Folder(Path(directory)), "public.sequin_events")
         states = StateLedger(book, lake.id)
         folding = plan(TABLE, book.committed(lake.id), states.committed(TABLE), seq)
         assert folding is not None and folding.base is not None
         first, *kept = folding.base.files
         version = states.begin(folding)
-        staging = state._staging(lake, version) / f"bucket={first.bucket}"
+        staging = current._staging(lake, version) / f"bucket={first.bucket}"
         staging.mkdir(parents=True)
-        old = state.base_folder(lake, folding) / first.name
+        old = current.base_folder(lake, folding) / first.name
         pq.write_table(pq.ParquetFile(old).read(), staging / "new.parquet")
         folded = Folded([seal(staging / "new.parquet")], kept, folding.base.buckets, 0, folding.base.source_table_oid)
         _die_at(fatal)
-        state.publish(lake, version, folding, folded)
+        current.publish(lake, version, folding, folded)
 
 
 def _die_at(fatal: int) -> None:

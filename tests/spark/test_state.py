@@ -19,12 +19,14 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
-from lake import changes, identity, ledger, past, state
+from lake import identity, ledger
+from lake.changes import exporter
 from lake.errors import ExportError
 from lake.folder import Folder
 from lake.identity import Lake
-from lake.state_folder import version_name
-from lake.state_ledger import StateLedger
+from lake.states import as_of, current
+from lake.states.folders import version_name
+from lake.states.ledger import StateLedger
 from pipeline import schedule
 from tests.spark.conftest import EVENTS, Pipeline
 from tests.spark.histories import KEYS, History, create
@@ -38,23 +40,23 @@ Pipelines = Callable[..., AbstractContextManager[Pipeline]]
 def opened(pipeline: Pipeline) -> Iterator[Lake]:
     """The lake, with its lock."""
     with ledger.opened(pipeline.dsn) as book:
-        yield changes.open_lake(book, Folder(pipeline.folder), EVENTS)
+        yield exporter.open_lake(book, Folder(pipeline.folder), EVENTS)
 
 
-def fold(pipeline: Pipeline, spark: SparkSession) -> dict[str, state.Published]:
+def fold(pipeline: Pipeline, spark: SparkSession) -> dict[str, current.Published]:
     """What `export.py` does after its ranges."""
     pipeline.export()
-    made: list[state.Published] = []
+    made: list[current.Published] = []
     with opened(pipeline) as lake:
-        state.recover(lake)
-        state.fold_all(spark, lake, made.append)
+        current.recover(lake)
+        current.fold_all(spark, lake, made.append)
     return {published.dataset: published for published in made}
 
 
 def past_state(pipeline: Pipeline, spark: SparkSession, table: str, seq: int, output: Path) -> None:
     with ledger.opened(pipeline.dsn) as book:
         lake = identity.reading(book, Folder(pipeline.folder))
-        past.as_of(spark, lake, past.wanted(lake, table, seq, output))
+        as_of.as_of(spark, lake, as_of.wanted(lake, table, seq, output))
 
 
 def columns_in(folder: Path) -> list[str]:
@@ -119,7 +121,7 @@ def exported(pipelines: Pipelines, spark: SparkSession) -> Iterator[Pipeline]:
     a table made anew, then without anything of that kind. Their log lacks the values that updates leave alone.
     """
     with pipelines() as pipeline, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lake.state_plan.ROWS_PER_BUCKET", 4)
+        patch.setattr("lake.states.plan.ROWS_PER_BUCKET", 4)
         leave_values_out(pipeline)
         single, pair = (History(table, seed) for seed, table in enumerate(("single", "pair")))
         pipeline.source.execute("create table public.keyless (n int)")
@@ -187,13 +189,13 @@ def test_a_fold_that_a_crash_left_out_is_caught_up(exported: Pipeline, spark: Sp
     exported.replicate("truncate public.pair")
     exported.export()
     with opened(exported) as lake:
-        assert state.outdated(lake) == ["public.pair"]
+        assert current.outdated(lake) == ["public.pair"]
     assert fold(exported, spark)["public.pair"].rows == 0
     folder = exported.folder / "current/public.pair"
     assert ds.dataset(sorted((folder / "latest").glob("*.parquet"))).to_table().num_rows == 0
-    assert len([found for found in folder.iterdir() if found.name.startswith("v")]) == state.KEPT
+    assert len([found for found in folder.iterdir() if found.name.startswith("v")]) == current.KEPT
     with opened(exported) as lake:
-        assert state.outdated(lake) == []
+        assert current.outdated(lake) == []
 
 
 @pytest.mark.long
@@ -207,14 +209,14 @@ def test_a_killed_publisher_leaves_latest_whole(exported: Pipeline) -> None:
         ended = publish_in_vain(exported, newest + step, step)
         assert rows_in(folder / "latest") == wanted, step
         with opened(exported) as lake:
-            state.recover(lake)
+            current.recover(lake)
             kept = StateLedger(lake.ledger, lake.id).committed("public.single")
         assert rows_in(folder / "latest") == wanted, step
         assert (folder / "latest").resolve().name == version_name(kept[-1].seq)
         assert {found.name for found in folder.iterdir()} == {"latest", *(version_name(each.seq) for each in kept)}
         if ended == 0:
             break
-    assert step > 5 and len(kept) == state.KEPT
+    assert step > 5 and len(kept) == current.KEPT
 
 
 def publish_in_vain(pipeline: Pipeline, seq: int, step: int) -> int:
@@ -240,7 +242,7 @@ def test_what_cannot_be_had_is_said_in_one_line(
     (tmp_path / "somebody").touch()
     with ledger.opened(exported.dsn) as book, pytest.raises(ExportError) as raised:
         lake = identity.reading(book, Folder(exported.folder))
-        past.wanted(lake, table, book.exported_upto(lake.id) + beyond, tmp_path)
+        as_of.wanted(lake, table, book.exported_upto(lake.id) + beyond, tmp_path)
     assert reason in str(raised.value) and "\n" not in str(raised.value)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lake.state_plan import Life, StateVersion, behind, buckets_for, buckets_of, emptied_at, plan
+from lake.states.plan import Life, StateVersion, behind, buckets_for, buckets_of, emptied_at, plan
 
 DATASET = "public.t"
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lake import recast, unchanged
 from lake.cluster import plain_errors
-from lake.state_plan import STATE, BucketFile, Folding, Life, buckets_of, emptied_at
-from lake.state_writing import MOST_TASKS, WrittenBucket, bucket, empty, write
+from lake.states import schema_cast, unchanged
+from lake.states.plan import STATE, BucketFile, Folding, Life, buckets_of, emptied_at
+from lake.states.writer import MOST_TASKS, WrittenBucket, bucket, empty, write
 
 BYTES_PER_TASK = 16 * 1024 * 1024
 """Of files of changes, compressed: what one task of a shuffle takes."""
@@ -34,7 +34,7 @@ class Folded:
 def fold(spark: SparkSession, root: Path, base_folder: Path, folding: Folding, folder: Path) -> Folded:
     """Write the buckets that changed to `folder`. Raises ExportError; what is in `folder` then is of no use."""
     with plain_errors(), _settings(spark, folding.bytes):
-        log = recast.changes(spark, root, folding)
+        log = schema_cast.changes(spark, root, folding)
         lives, names = _lives(log, folding)
         emptied = emptied_at(lives, folding.base)
         base = folding.base if folding.base and folding.base.seq > emptied else None
@@ -46,7 +46,9 @@ def fold(spark: SparkSession, root: Path, base_folder: Path, folding: Folding, f
             kept = [file for file in base.files if file.bucket not in touched] if base else []
             changed = [file for file in base.files if file.bucket in touched] if base else []
             before = (
-                recast.rows(spark, base_folder, changed, base.columns, folding.columns) if base and changed else None
+                schema_cast.rows(spark, base_folder, changed, base.columns, folding.columns)
+                if base and changed
+                else None
             )
             rows = _rows(entries, winners, before, names, len(folding.columns))
             rewritten = folder / "rewritten"
@@ -92,7 +94,7 @@ def _rows(
     rows = entries.join(winners.where("live").select("seq"), "seq")
     if names:
         rows = unchanged.filled(rows, entries, winners, before, names)
-    columns = [*STATE, *(recast.column(number) for number in range(count))]
+    columns = [*STATE, *(schema_cast.column(number) for number in range(count))]
     rows = rows.select(*columns)
     if before is not None:
         rows = rows.union(before.join(winners.select("record_pk"), "record_pk", "left_anti").select(*columns))

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lake import recast
 from lake.cluster import each
 from lake.folder import sha256, sync
-from lake.state_plan import STATE
+from lake.states import schema_cast
+from lake.states.plan import STATE
 from pyspark_sequin_events.reading import arrow_schema
 
 MOST_TASKS = 2000
@@ -39,7 +39,7 @@ def write(
     number = "bucket"
     while number in {name.lower() for name in columns}:
         number += "_"
-    renamed = [F.col(recast.column(at)).alias(name) for at, name in enumerate(columns)]
+    renamed = [F.col(schema_cast.column(at)).alias(name) for at, name in enumerate(columns)]
     placed = rows.select(bucket(buckets).alias(number), *STATE, *renamed).repartition(min(most, MOST_TASKS), number)
     ordered = placed.sortWithinPartitions(number, "record_pk")
     ordered.write.option("maxRecordsPerFile", 0).partitionBy(number).parquet(str(folder))

@@ -17,10 +17,10 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from lake import layout
-from lake.fold import Folded
 from lake.folder import sync, unfit
-from lake.state_plan import BucketFile
-from lake.state_writing import WrittenBucket
+from lake.states.fold import Folded
+from lake.states.plan import BucketFile
+from lake.states.writer import WrittenBucket
 
 LATEST = "latest"
 

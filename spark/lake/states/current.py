@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 
 from lake import layout
 from lake.errors import ExportError
-from lake.fold import Folded, fold
 from lake.identity import Lake
-from lake.state_folder import States, datasets
-from lake.state_ledger import StateLedger
-from lake.state_plan import BucketFile, Folding, behind, plan
+from lake.states.fold import Folded, fold
+from lake.states.folders import States, datasets
+from lake.states.ledger import StateLedger
+from lake.states.plan import BucketFile, Folding, behind, plan
 
 KEPT = 3
 """Versions of each table's state that stay, the newest included."""

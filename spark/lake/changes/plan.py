@@ -11,7 +11,7 @@ from typing import Any
 from adbc_driver_postgresql import dbapi
 
 from lake import layout
-from lake.writing import Piece
+from lake.changes.writer import Piece
 from pyspark_sequin_events import catalog
 from pyspark_sequin_events.history import OURS, Version
 from pyspark_sequin_events.query import bounded, changes_of, messages_of, qualified, untyped_of, within

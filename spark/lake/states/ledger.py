@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from lake.fold import Folded
 from lake.ledger import Ledger
-from lake.state_plan import BucketFile, Folding, StateVersion
+from lake.states.fold import Folded
+from lake.states.plan import BucketFile, Folding, StateVersion
 
 
 class StateLedger:

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lake import layout
-from lake.state_plan import STATE, BucketFile, Folding, Source, own
+from lake.states.plan import STATE, BucketFile, Folding, Source, own
 from pyspark_sequin_events.frame import struct
 from pyspark_sequin_events.types import element, wider
 

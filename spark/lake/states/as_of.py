@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 
 from lake import layout
 from lake.errors import ExportError, TargetUnfit
-from lake.fold import fold
 from lake.folder import unfit
 from lake.identity import Lake
-from lake.state import Published, base_folder, published
-from lake.state_folder import hand_over
-from lake.state_ledger import StateLedger
-from lake.state_plan import Folding, plan
+from lake.states.current import Published, base_folder, published
+from lake.states.fold import fold
+from lake.states.folders import hand_over
+from lake.states.ledger import StateLedger
+from lake.states.plan import Folding, plan
 
 OUTPUTS = "states"
 """Where in the lake states go that were asked for without a folder."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from lake.recast import column, with_texts
+from lake.states.schema_cast import column, with_texts
 
 
 def steps(entries: DataFrame) -> DataFrame:

@@ -15,13 +15,14 @@ from typing import Any
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
-from lake import kept, layout, plan
+from lake import layout
+from lake.changes import plan, retention_check
+from lake.changes.writer import WrittenFile, write
 from lake.cluster import each
 from lake.errors import ExportError, Inexact
 from lake.folder import Folder, manifest, schema_content
 from lake.identity import Lake, identify
 from lake.ledger import Ledger
-from lake.writing import WrittenFile, write
 
 RANGE_ROWS = 4_000_000
 """Seqs that are exported at once: what a crash can cost, and what the driver plans at a time."""
@@ -75,7 +76,7 @@ def export(
         results = each(spark, write, pieces, lambda done: told(Progress(*bounds, rows, round(done * average))))
         files = [file for result in results for file in result]
         _require_all(parts, files)
-        kept.require(connection, lake.events_table, bounds[0])
+        retention_check.require(connection, lake.events_table, bounds[0])
     except (ExportError, dbapi.Error) as error:
         lake.ledger.fail(number, str(error))
         lake.folder.clear_staging()
