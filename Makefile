@@ -1,5 +1,6 @@
 .DEFAULT_GOAL := help
-.PHONY: .browser help setup demo serve up down migrate test check fix long package-test bench torture
+.PHONY: .browser .test-python help setup hooks demo serve up down migrate unit test test-one test-python check fix \
+  generated long package-test bench torture
 
 PYTHON ?= python3
 # How long `make torture` goes on, on which major version, and from which seed; by default after the last recorded one.
@@ -8,10 +9,15 @@ PG ?= 18
 SEED ?=
 # How many of them `make test` runs side by side; 0 for one after the other, with --pdb for instance.
 JOBS ?= auto
+# What `make test-one` runs: a file, a folder, a file::test, or a word that is in the names of tests.
+T ?=
 # More arguments for a target's program: make test ARGS="-k encoding -x"
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
+# Each writes a part of docs/ that a test compares with what it is made from.
+PAGES := tests.fidelity.page tests.integration.table_kinds.page tests.spark.fidelity tests.fixtures.processes \
+  tests.migration.page
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 help: ## This list
@@ -38,6 +44,16 @@ down: ## Stop what `make up` started; the data stays
 ##@ Develop
 setup: $(VENV)/.dev ## Make .venv with the server (editable) and all development tools
 
+hooks: $(VENV)/.dev ## Before each commit, run what `make check` runs on what has changed
+	@$(BIN)/pre-commit install
+
+unit: $(VENV)/.dev ## The tests that need no database, in seconds
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) tests/unit $(ARGS)
+
+test-one: $(VENV)/.dev ## One test, or some: T=tests/unit/test_lsn.py, or T=a_word_of_its_name
+	@test -n "$(T)" || { echo "Say which: make test-one T=tests/unit/test_lsn.py" >&2; exit 2; }
+	@$(BIN)/python -m pytest $(if $(findstring /,$(T)),$(T),-k "$(T)") $(ARGS)
+
 test: $(VENV)/.dev .browser $(VENV)/spark-classes.jsa ## All tests but the long ones
 	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadgroup $(ARGS)
 
@@ -54,6 +70,17 @@ check: $(VENV)/.dev ## Format, lint, types, layers, docs
 fix: $(VENV)/.dev ## Format, and repair what ruff can repair
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+generated: $(VENV)/.dev ## Write again the parts of docs that are made from code, tests and a migrated database
+	@for page in $(PAGES); do $(BIN)/python -m $$page || exit 1; done
+
+test-python: ## Unit and integration tests on another Python, where there is one: PYTHON=python3.13
+	@if $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	  $(MAKE) --no-print-directory VENV=$(VENV)/$(notdir $(PYTHON)) .test-python; \
+	else echo "No $(PYTHON) of 3.11 or newer here: left out"; fi
+
+.test-python: $(VENV)/.dev
+	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadgroup tests/unit tests/integration $(ARGS)
 
 package-test: $(VENV)/.dev ## Build the wheel, use it from an empty environment and folder
 	@PYTHON=$(BIN)/python bash tests/package_test.sh
