@@ -43,7 +43,7 @@ def copy(stream: ReplicationStream, anchor: str, name: str, target: int) -> Copi
     begins_at = int(found[1])
     if target > begins_at:
         begins_at = target
-        for _ in range(2):  # the first moves what is sent, the second what has to be read for it (facts/postgres.md 16)
+        for _ in range(2):  # the first moves what is sent, the second what has to be read for it (postgres-facts.md 23)
             stream.query(f"select pg_catalog.pg_replication_slot_advance('{name}', '{lsn.show(target)}')")
     return Copied(name, begins_at, found[0])
 

@@ -1,7 +1,7 @@
 """What publications publish, as we last saw it and as it is now: where it became less, changes are missing.
 
 pgoutput asks the catalog as it was when a change was written. A publication that publishes less leaves changes out
-without a word, and one that was dropped and recreated counts as absent for all before (facts/postgres.md 1, 4).
+without a word, and one that was dropped and recreated counts as absent for all before (postgres-facts.md 1, 4).
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Replay:
 
     def _keepalive(self, keepalive: Keepalive) -> None:
         self.asked = self.asked or keepalive.reply_requested
-        if self._open is _Open.NONE:  # inside of one, wal_end is its own commit (facts/postgres.md 8)
+        if self._open is _Open.NONE:  # inside of one, wal_end is its own commit (postgres-facts.md 8)
             self.heard = keepalive.wal_end
             self._idle(keepalive.wal_end)
 

@@ -210,7 +210,7 @@ class ReplicationWorker:
     def _keepalive(self, data: bytes) -> None:
         keepalive = pgoutput.decode_keepalive(data)
         self._feedback.received = max(self._feedback.received, keepalive.wal_end)
-        if not self._tagger.in_transaction:  # inside of one, wal_end is its own commit (facts/postgres.md 8)
+        if not self._tagger.in_transaction:  # inside of one, wal_end is its own commit (postgres-facts.md 8)
             self._idle_position = min(keepalive.wal_end, self._tagger.until)
             self._end_if_idle()
         self._hurry = self._hurry or keepalive.reply_requested

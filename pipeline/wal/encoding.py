@@ -1,4 +1,4 @@
-"""Values as JSON text, by the type and the text Postgres prints, and by nothing else (DESIGN §5).
+"""Values as JSON text, by the type and the text Postgres prints, and by nothing else (docs/reference/types.md).
 
 The text is what a session with SESSION_SETTINGS prints. bool, int2, int4, int8, oid, numeric and float become JSON
 scalars when their text is a JSON number; json and jsonb and domains over them are embedded; the rest is a JSON string.

@@ -25,7 +25,7 @@ Row = list[Value]
 
 
 class Begin(NamedTuple):
-    """Opens a transaction. `final_lsn` is the LSN of its commit record: DESIGN's commit_lsn."""
+    """Opens a transaction. `final_lsn` is the LSN of its commit record: an event's commit_lsn."""
 
     final_lsn: int
     committed_at: int

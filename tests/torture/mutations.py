@@ -118,7 +118,7 @@ MUTATIONS = (
         (
             Edit(
                 WORKER,
-                "if not self._tagger.in_transaction:  # inside of one, wal_end is its own commit (facts/postgres.md 8)",
+                "if not self._tagger.in_transaction:  # inside of one, wal_end is its own commit (postgres-facts.md 8)",
                 "if keepalive.wal_end:",
             ),
             Edit(

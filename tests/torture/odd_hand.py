@@ -84,7 +84,7 @@ class OddHand:
         """Before an end: whether all tables that were written to are published as they were then, and stay so.
 
         A transaction that writes to a table while it joins or leaves a publication may be published or not, as it
-        comes (facts/postgres.md 14): none of ours does.
+        comes (postgres-facts.md 18): none of ours does.
         """
         try:
             touched = connection.execute(_TOUCHED).fetchall()

@@ -1,4 +1,4 @@
-"""Values as JSON text by type and source text alone (DESIGN §5)."""
+"""Values as JSON text by type and source text alone (docs/reference/types.md)."""
 
 from __future__ import annotations
 
