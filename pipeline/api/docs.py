@@ -18,7 +18,7 @@ _ASSETS = "/docs/assets"
 _DESCRIPTION = """Every committed change of a Postgres database, in commit order: read the log, or be handed changes.
 
 Errors are `application/problem+json` with one sentence in `title`. With PIPELINE_API_TOKEN every request but health
-wants `Authorization: Bearer`. `docs/wire.md` describes the stream over WebSocket, which OpenAPI cannot.
+wants `Authorization: Bearer`. `docs/reference/websocket.md` describes the stream over WebSocket, which OpenAPI cannot.
 """
 
 

@@ -29,7 +29,9 @@ def load(context: typer.Context, role: str) -> Config:
     from pipeline import config as settings
 
     for name in settings.unknown_variables():
-        logger.warning("%s is no setting; docs/operations.md lists them", name, extra={"action": "config.unknown"})
+        logger.warning(
+            "%s is no setting; docs/reference/settings.md lists them", name, extra={"action": "config.unknown"}
+        )
     return config
 
 

@@ -24,7 +24,7 @@ from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
 
 SECRET = "a value that nobody may log"
-WIRE = Path(__file__).parents[2] / "docs" / "wire.md"
+WIRE = Path(__file__).parents[2] / "docs/reference/http.md"
 PUBLISHED = "select from pg_publication_tables where tablename = %s"
 pytestmark = pytest.mark.xdist_group("rest records")
 

@@ -1,6 +1,6 @@
 """Every type Postgres has with its hardest values, and how it is in `record`: proved by test_types.py.
 
-`python -m tests.fidelity.page` writes docs/fidelity.md's first tables from it.
+`python -m tests.fidelity.page` writes the table of docs/reference/types.md from it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes the tables of types of docs/fidelity.md: `python -m tests.fidelity.page`."""
+"""Writes the table of docs/reference/types.md: `python -m tests.fidelity.page`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.fidelity import cases
 from tests.fidelity.cases import Case
 from tests.fixtures.generated import DOCS, GeneratedPart
 
-PART = GeneratedPart(DOCS / "fidelity.md", "tests/fidelity/page.py")
+PART = GeneratedPart(DOCS / "reference/types.md", "tests/fidelity/page.py")
 _LONGEST = 60
 
 

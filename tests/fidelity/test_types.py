@@ -15,7 +15,7 @@ from tests.fidelity.stage import Event, Stage
 pytestmark = pytest.mark.xdist_group("fidelity")  # for --dist loadgroup: one server of each version
 
 REFUSED = {"pg_node_tree", "pg_ndistinct", "pg_dependencies", "pg_mcv_list", "gtsvector"}
-"""Types whose texts Postgres itself does not read, see docs/fidelity.md."""
+"""Types whose texts Postgres itself does not read, see docs/reference/types.md."""
 REFUSED |= {"pg_brin_bloom_summary", "pg_brin_minmax_multi_summary"}
 BUILT_IN = """
     select format_type(t.oid, null) from pg_type t

@@ -1,4 +1,4 @@
-"""The SQL in docs/consumers.md runs as it stands, in its order."""
+"""The SQL in docs/how-to/consumers-in-sql.md runs as it stands, in its order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.staged import Staged, Table, create, insert
 
-DOCS = Path(__file__).parents[2] / "docs" / "consumers.md"
+DOCS = Path(__file__).parents[2] / "docs/how-to/consumers-in-sql.md"
 NEWEST = 4711
 """A seq that the page names."""
 

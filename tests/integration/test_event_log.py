@@ -66,7 +66,9 @@ def test_everything_is_followed_in_order_and_then_what_comes(reader: EventLog, l
 
 
 def test_the_program_in_the_docs_does_what_it_says(log: psycopg.Connection, database_dsn: str) -> None:
-    program = re.search(r"```python\n(from pipeline.client.+?)```", (ROOT / "docs/wire.md").read_text(), re.DOTALL)
+    program = re.search(
+        r"```python\n(from pipeline.client.+?)```", (ROOT / "docs/how-to/read-in-sql.md").read_text(), re.DOTALL
+    )
     log.execute("create table my_position (seq bigint); insert into my_position values (0)")
     applied: list[int] = []
 

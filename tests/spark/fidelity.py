@@ -1,6 +1,6 @@
 """Every kind of Postgres type with its hardest values, and what it is in Parquet: proved by test_types.py.
 
-`python -m tests.spark.fidelity` writes docs/fidelity.md's table from it.
+`python -m tests.spark.fidelity` writes the tables of docs/reference/parquet.md from it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tests.fixtures.generated import DOCS, GeneratedPart
 
-PART = GeneratedPart(DOCS / "fidelity.md", "tests/spark/fidelity.py")
+PART = GeneratedPart(DOCS / "reference/parquet.md", "tests/spark/fidelity.py")
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def rows(cases: tuple[Case, ...]) -> Iterator[str]:
 
 
 def table() -> str:
-    """The generated part of docs/fidelity.md."""
+    """The generated part of docs/reference/parquet.md."""
     parts = []
     for title, cases in GROUPS.items():
         parts += [f"### {title}", "", "| Postgres | Parquet | null in the column, text in `exact` |", "|---|---|---|"]

@@ -1,4 +1,4 @@
-"""The code of docs/readers.md, run as it stands there."""
+"""The code of the pages on Parquet and Spark, run as it stands there."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-DOC = Path(__file__).parents[2] / "docs" / "readers.md"
+_PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+DOC = _PAGES / "read-the-lake.md"
+SPARK = _PAGES / "read-with-spark.md"
 READERS = ("DuckDB", "pyarrow", "polars", "pandas", "Spark")
 SHOWN = "lake"
 """The lake as the page names it."""
 
 
-def blocks() -> dict[tuple[str, str], str]:
+def blocks(page: Path = DOC) -> dict[tuple[str, str], str]:
     """Python code by the headings that it is under: `("Changes", "DuckDB")`."""
     found: dict[tuple[str, str], str] = {}
     section = reader = ""
-    for part in re.finditer(r"^## ([^\n]+)$|^### ([^\n]+)$|^```python\n(.*?)^```$", DOC.read_text(), re.M | re.S):
+    for part in re.finditer(r"^## ([^\n]+)$|^### ([^\n]+)$|^```python\n(.*?)^```$", page.read_text(), re.M | re.S):
         section, reader = part[1] or section, part[2] or ("" if part[1] else reader)
         if part[3]:
             found.setdefault((section, reader), part[3])

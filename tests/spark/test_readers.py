@@ -1,4 +1,4 @@
-"""docs/readers.md: its code reads right while an export is running, and what the table is afterwards."""
+"""docs/how-to/read-the-lake.md: its code reads right while an export is running, and what the table is afterwards."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from pyspark_sequin_events import DefaultSource
 from pyspark_sequin_events.query import EVENTS
 from tests.fixtures.waiting import eventually
 from tests.spark.conftest import Pipeline
-from tests.spark.readers import blocks
+from tests.spark.readers import SPARK, blocks
 
 pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM, each log made once
 
@@ -89,7 +89,7 @@ def test_events_are_as_they_are_in_the_log(spark: SparkSession, pipeline: Pipeli
 def test_the_code_of_the_page(spark: SparkSession, pipeline: Pipeline) -> None:
     names: dict[str, Any] = {"spark": spark}
     after = '.option("after"'
-    code = blocks()["The log itself, from Spark", ""].replace(after, f'.option("dsn", {pipeline.dsn!r}){after}')
+    code = blocks(SPARK)["", ""].replace(after, f'.option("dsn", {pipeline.dsn!r}){after}')
     exec(code, names)  # noqa: S102
     found = names["orders"].orderBy("seq").toArrow()
     assert found["seq"].to_pylist() == [event["seq"] for event in pipeline.events("shop", "orders")]

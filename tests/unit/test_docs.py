@@ -1,10 +1,11 @@
-"""Docs are true: names exist, settings and commands appear, relative links lead somewhere."""
+"""Docs are true: names exist, settings and commands appear, links lead to pages and headings, no page is too long."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,19 +14,36 @@ import typer
 from pipeline.cli import app
 from pipeline.config import Config
 from tests.benchmarks.parts import GROUPS, PARTS
+from tests.fixtures import processes
 
 ROOT = Path(__file__).parents[2]
-DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("spark/*.md")])
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 DELIVERY = (ROOT / "docs" / "delivery.md").read_text()
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+FACTS = (ROOT / "docs" / "postgres-facts.md").read_text()
+SETTINGS = (ROOT / "docs" / "reference" / "settings.md").read_text()
+COMMANDS = (ROOT / "docs" / "reference" / "commands.md").read_text()
 MIGRATIONS = "".join(path.read_text() for path in (ROOT / "alembic" / "versions").glob("*.py"))
+PROGRAMS = sorted(
+    path for folder in ("pipeline", "spark", "alembic", "tests") for path in ROOT.glob(f"{folder}/**/*.py")
+)
+LONGEST_PAGE = 250
+LONGEST_LINE = 120
+README_LINES = 60
+each_page = pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def without_code(text: str) -> str:
+    """The page without its blocks of code."""
+    return re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def backticked(text: str) -> list[str]:
-    return re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    return re.findall(r"`([^`\n]+)`", without_code(text))
 
 
+@cache
 def definitions(path: Path) -> set[str]:
     names = set()
     for node in ast.parse(path.read_text()).body:
@@ -36,9 +54,13 @@ def definitions(path: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize(
-    "name", sorted({n for n in backticked(ARCHITECTURE) + backticked(DELIVERY) if re.match(r"[\w.]+/", n)})
-)
+def places(*pages: str) -> list[str]:
+    """Paths in the repository that these pages name, some with `:definition`; not those with a placeholder in them."""
+    named = {name for page in pages for name in backticked(page) if re.match(r"[\w.]+/", name)}
+    return sorted(name for name in named if not re.search(r"[ …<*]|NAME", name))
+
+
+@pytest.mark.parametrize("name", places(ARCHITECTURE, DELIVERY, CONTRIBUTING, FACTS))
 def test_every_place_that_docs_name_exists(name: str) -> None:
     path, _, definition = name.partition(":")
     assert (ROOT / path).exists(), path
@@ -67,7 +89,7 @@ def test_every_guarantee_is_stated_with_what_holds_it(guarantee: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(Config.model_fields))
 def test_every_setting_is_documented_with_its_flag(name: str) -> None:
-    assert f"| `PIPELINE_{name.upper()}` | `--{name.replace('_', '-')}` |" in OPERATIONS
+    assert f"| `PIPELINE_{name.upper()}` | `--{name.replace('_', '-')}` |" in SETTINGS
 
 
 def commands() -> Iterator[str]:
@@ -79,20 +101,74 @@ def commands() -> Iterator[str]:
 
 @pytest.mark.parametrize("command", sorted(commands()))
 def test_every_command_is_documented(command: str) -> None:
-    assert f"| `pipeline {command}` |" in OPERATIONS
+    assert f"| `pipeline {command}` |" in COMMANDS
 
 
-@pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+@each_page
 def test_relative_links_lead_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text()):
-        assert (path.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", without_code(path.read_text())):
+        page = path.parent / target if target else path
+        assert page.exists(), target
+        if anchor:
+            assert anchor in anchors(page), f"{target}#{anchor}"
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """What GitHub makes of the page's headings."""
+    headings = re.findall(r"^#+ (.*)$", without_code(page.read_text()), re.MULTILINE)
+    shown = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in shown}
+
+
+@each_page
+def test_no_page_is_too_long_to_read(path: Path) -> None:
+    if path.name not in ("benchmarks.md", "CHANGELOG.md"):
+        assert len(path.read_text().splitlines()) <= LONGEST_PAGE
+
+
+@each_page
+def test_lines_of_prose_fit_a_screen(path: Path) -> None:
+    assert [line for line in without_code(path.read_text()).splitlines() if is_too_long(line)] == []
+
+
+def is_too_long(line: str) -> bool:
+    """Tables cannot be wrapped, nor can the one name or piece of code that a line holds."""
+    shown = re.sub(r"`[^`]+`", "code", line.strip().removeprefix("- "))
+    return len(line) >= LONGEST_LINE and not shown.startswith("|") and " " in shown
+
+
+@each_page
+def test_every_page_can_be_reached(path: Path) -> None:
+    links = {
+        (page.parent / found).resolve() for page in DOCS for found in re.findall(r"\]\(([^)#:]+)", page.read_text())
+    }
+    assert path in {ROOT / "README.md", ROOT / "spark" / "README.md"} or path in links
+
+
+def test_every_page_that_programs_name_exists() -> None:
+    for program in PROGRAMS:
+        for page, anchor in re.findall(r"(docs/[\w/-]+\.(?:md|sql))(?:#([\w-]+))?", program.read_text()):
+            assert (ROOT / page).exists(), f"{program}: {page}"
+            assert not anchor or anchor in anchors(ROOT / page), f"{program}: {page}#{anchor}"
+
+
+def test_every_fact_on_postgres_that_programs_name_is_there() -> None:
+    facts = set(re.findall(r"^(\d+)\. ", FACTS, re.MULTILINE))
+    for program in PROGRAMS:
+        named = re.findall(r"postgres-facts\.md (\d+(?:, \d+)*)", program.read_text())
+        assert {number for numbers in named for number in numbers.split(", ")} <= facts, program
+
+
+def test_the_diagram_of_processes_is_current() -> None:
+    assert processes.PART.is_current(processes.chart())
 
 
 def test_every_make_target_that_docs_name_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     targets |= {f"bench-{part}" for part in [*PARTS, *GROUPS]}
     for path in DOCS:
-        named = set(re.findall(r"`make ([a-z-]+)`", path.read_text()))
+        named = set(re.findall(r"(?:`|^\$ )make ([a-z-]+)(?=[` \n])", path.read_text(), re.MULTILINE))
         assert named <= targets, path
 
 
@@ -102,7 +178,8 @@ def test_every_command_that_the_readme_shows_exists() -> None:
     assert shown <= {command.split()[0] for command in commands()}
 
 
-def test_the_readme_begins_with_what_it_is() -> None:
-    first = "\n".join((ROOT / "README.md").read_text().splitlines()[:60])
+def test_the_readme_says_what_it_is_on_one_screen() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= README_LINES
     for needed in ("make demo", "every change arrived once, in order", "pipeline serve", "sequin_events"):
-        assert needed in first
+        assert needed in "\n".join(lines)

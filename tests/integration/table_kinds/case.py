@@ -23,7 +23,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Kind:
-    """One line of docs/fidelity.md: `name` and `has`, what the log has of it.
+    """One line of docs/reference/tables.md: `name` and `has`, what the log has of it.
 
     `before` runs before the server knows the source. Each of `steps` runs when all of the steps before has arrived and
     the publications are up to date; it is one transaction but where it says `commit`. All statements run in a schema of

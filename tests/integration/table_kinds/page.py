@@ -1,4 +1,4 @@
-"""All kinds of tables, and the part of docs/fidelity.md that is written from them.
+"""All kinds of tables, and the part of docs/reference/tables.md that is written from them.
 
 `python -m tests.integration.table_kinds.page` writes it; test_table_kinds.py proves it.
 """
@@ -9,7 +9,7 @@ from tests.fixtures.generated import DOCS, GeneratedPart
 from tests.integration.table_kinds import columns, identities, keys, others, partitions, theirs, truncates
 from tests.integration.table_kinds.case import Kind
 
-PART = GeneratedPart(DOCS / "fidelity.md", "tests/integration/table_kinds")
+PART = GeneratedPart(DOCS / "reference/tables.md", "tests/integration/table_kinds")
 MAJORS = (18, 16, 15)
 """Proved on each, newest first."""
 GROUPS = {
