@@ -24,7 +24,7 @@ from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
 
 SECRET = "a value that nobody may log"
-WIRE = Path(__file__).parents[2] / "docs/reference/http.md"
+REFERENCE = Path(__file__).parents[2] / "docs/reference"
 PUBLISHED = "select from pg_publication_tables where tablename = %s"
 pytestmark = pytest.mark.xdist_group("rest records")
 
@@ -172,6 +172,14 @@ def test_dead_letters(open_shop: Callable[..., Shop]) -> None:
     assert shop.post("/dead-letters/discard").json() == {"count": 0}
 
 
+def test_every_metric_is_documented(shop: Shop) -> None:
+    shop.order(1)
+    page = (REFERENCE / "metrics.md").read_text()
+    shown = set(re.findall(r"^# TYPE (\w+) ", shop.http.get("/metrics").text, re.MULTILINE))
+    assert len(shown) > 20
+    assert {name for name in shown if f"`{name}`" not in page} == set()
+
+
 def test_nothing_is_handed_to_a_client_that_has_gone(shop: Shop) -> None:
     body = b'{"wait": 60}'
     head = f"POST {shop.path}/receive HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
@@ -203,7 +211,7 @@ def test_the_database_ends_connections_and_items_come_all_the_same(shop: Shop, d
 def test_the_commands_that_the_docs_show(server: Serving, databases: tuple[str, str], tmp_path: Path) -> None:
     if not shutil.which("curl"):
         pytest.skip("curl is not installed: left out")
-    [shown] = re.findall(r"```sh\n(API=.*?)```", WIRE.read_text(), re.DOTALL)
+    [shown] = re.findall(r"```sh\n(API=.*?)```", (REFERENCE / "http.md").read_text(), re.DOTALL)
     script = shown.replace("127.0.0.1:12312", f"127.0.0.1:{server.port}").replace("curl ", "curl -sS --fail-with-body ")
     before, _, after = script.partition("# …")
     with psycopg.connect(databases[0], autocommit=True) as source:
