@@ -172,6 +172,19 @@ def test_every_make_target_that_docs_name_exists() -> None:
         assert named <= targets, path
 
 
+def test_commits_are_checked_with_what_make_check_runs() -> None:
+    recipe = re.search(r"^check:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe is not None
+    hooks = set(re.findall(r"\.venv/bin/([\w-]+)", (ROOT / ".pre-commit-config.yaml").read_text()))
+    assert hooks == set(re.findall(r"\$\(BIN\)/([\w-]+)", recipe[1]))
+
+
+def test_every_fact_that_docs_name_by_number_is_there() -> None:
+    facts = set(re.findall(r"^(\d+)\. ", FACTS, re.MULTILINE))
+    for path in DOCS:
+        assert set(re.findall(r"\[fact (\d+)\]", path.read_text())) <= facts, path
+
+
 def test_every_command_that_the_readme_shows_exists() -> None:
     shown = set(re.findall(r"^\$ pipeline (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE))
     assert shown
