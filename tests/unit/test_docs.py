@@ -14,7 +14,7 @@ import typer
 from pipeline.cli import app
 from pipeline.config import Config
 from tests.benchmarks.parts import GROUPS, PARTS
-from tests.fixtures import processes
+from tests.fixtures import process_diagram
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("spark/*.md")])
@@ -161,7 +161,7 @@ def test_every_fact_on_postgres_that_programs_name_is_there() -> None:
 
 
 def test_the_diagram_of_processes_is_current() -> None:
-    assert processes.PART.is_current(processes.chart())
+    assert process_diagram.PART.is_current(processes.chart())
 
 
 def test_every_make_target_that_docs_name_exists() -> None:
