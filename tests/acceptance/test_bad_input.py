@@ -21,7 +21,8 @@ from pipeline import serve as serving
 from pipeline.embedded import Server
 from tests.fixtures.mounts import tmpfs
 from tests.fixtures.postgres import SETTINGS, Cluster, bin_dir, free_port, unique
-from tests.fixtures.server import Serving, command_line, processes, run_command, status_field
+from tests.fixtures.processes import group, title
+from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
 SECRET = "sentinel-73-geheim"
@@ -163,11 +164,11 @@ def test_the_password_is_nowhere_to_be_seen(tmp_path: Path, strict: Cluster) -> 
     settings: dict[str, object] = {"http_port": free_port(), "log_level": "debug", "database_dsn": dsn}
     server = Serving(tmp_path, settings, (f"--source-dsn={dsn}", "--api-token", SECRET, "serve"))
     try:
-        eventually(lambda: SECRET.encode() not in command_line(server.process.pid), 10)
+        eventually(lambda: SECRET not in title(server.process.pid), 10)
         server.wait_ready()
-        ours = {pid for pid in processes() if status_field(pid, "NSpgid") == str(server.process.pid)}
+        ours = group(server.process.pid)
         assert len(ours) >= 5
-        assert not [pid for pid in ours if SECRET.encode() in command_line(pid)]
+        assert not [pid for pid in ours if SECRET in title(pid)]
         for command in ("status", "check"):
             done = run_command(*command.split(), folder=tmp_path, source_dsn=dsn, database_dsn=dsn)
             assert done.returncode == 0, done
@@ -186,9 +187,7 @@ def test_a_command_hides_the_secrets_of_its_flags(tmp_path: Path) -> None:
         server = Serving(tmp_path, {"http_port": free_port()}, command)
         try:
             silent.accept()[0].close()
-            assert command_line(server.process.pid).decode().rstrip("\0") == (
-                "pipeline --source-dsn *** --database-dsn=*** slots list"
-            )
+            assert title(server.process.pid) == "pipeline --source-dsn *** --database-dsn=*** slots list"
         finally:
             server.close()
 
@@ -297,12 +296,16 @@ def test_a_data_directory_behind_a_path_too_long(refused: Run, tmp_path: Path) -
 
 def test_settings_that_are_wrong(refused: Run, refused_here: Run) -> None:
     assert "PIPELINE_HTTP_PORT: input should be" in refused("serve", status=2, http_port="99999")
-    for settings, said in [
+    wrong: list[tuple[dict[str, object], str]] = [
         ({"http_port": "abc"}, "PIPELINE_HTTP_PORT: input should be a valid integer"),
         ({"tables": "orders"}, "PIPELINE_TABLES: expected `schema.table`, where * matches anything, not 'orders'"),
         ({"log_level": "loud"}, "PIPELINE_LOG_LEVEL: input should be 'debug', 'info', 'warning' or 'error'"),
         ({"http_host": "0.0.0.0"}, "set PIPELINE_API_TOKEN"),  # noqa: S104
-    ]:
+        ({"catchup_threshold": "many"}, "PIPELINE_CATCHUP_THRESHOLD: expected bytes"),
+        ({"catchup_interval": 0.01}, "PIPELINE_CATCHUP_INTERVAL: input should be"),
+        ({"catchup_max_slots": 65}, "PIPELINE_CATCHUP_MAX_SLOTS: input should be"),
+    ]
+    for settings, said in wrong:
         assert said in refused_here("status", **settings)
 
 

@@ -22,7 +22,8 @@ import pytest
 from pipeline.embedded import Server
 from tests.fixtures import test_decoding
 from tests.fixtures.postgres import SETTINGS, Cluster, bin_dir, free_port
-from tests.fixtures.server import Serving, alive
+from tests.fixtures.processes import alive
+from tests.fixtures.server import Serving
 from tests.fixtures.test_decoding import Change
 from tests.fixtures.waiting import eventually
 

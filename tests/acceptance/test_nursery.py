@@ -6,12 +6,13 @@ import os
 import re
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
-from tests.fixtures.server import Serving, alive, status_field
+from tests.fixtures.processes import alive, children
+from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
 
 ROLES = {"replication", "shuffle", "schedule", "api"}
@@ -70,7 +71,7 @@ def test_a_role_comes_back_as_a_fork_of_the_nursery(
     arrive(source, log, 2)
     again = server.child_pid("replication")
     assert again != first["replication"]
-    assert status_field(again, "PPid") == str(first["nursery"])
+    assert again in children(first["nursery"])
     assert mapped(again) == mapped(first["nursery"]), "the same libraries at the same addresses"
     assert "replication was killed by signal 9; starts again" in server.log()
     assert server.children() == {**first, "replication": again}
@@ -78,8 +79,8 @@ def test_a_role_comes_back_as_a_fork_of_the_nursery(
 
 def mapped(pid: int) -> set[str]:
     """Where this process has Python and the driver: a program that is started has them elsewhere each time."""
-    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
-    return {line.split()[0] for line in lines if re.search(r"/(python3|psycopg_binary|pydantic_core)[^ ]*$", line)}
+    maps = psutil.Process(pid).memory_maps(grouped=False)
+    return {each.addr for each in maps if re.search(r"/(python3|psycopg_binary|pydantic_core)[^ ]*$", each.path)}
 
 
 @pytest.mark.parametrize("role", sorted(ROLES))
@@ -87,16 +88,11 @@ def test_what_forks_has_one_thread_and_no_connections(role: str, serve: Callable
     server = serve(arguments=("serve", "--only", role), wait=False)
     eventually(lambda: role in server.children())
     nursery = server.children()["nursery"]
-    assert status_field(nursery, "Threads") == "1"
-    sockets = [name for name in opened(nursery) if name.startswith("socket:")]
-    assert len(sockets) == 4, "its line and the role's, and the pair that wakes it"
+    seen = psutil.Process(nursery)
+    assert seen.num_threads() == 1
+    assert len(seen.net_connections("all")) == 4, "its line and the role's, and the pair that wakes it"
     assert server.stop() == 0
     assert not alive(nursery)
-
-
-def opened(pid: int) -> list[str]:
-    folder = Path(f"/proc/{pid}/fd")
-    return [os.readlink(folder / name) for name in os.listdir(folder)]
 
 
 def test_nothing_is_left_of_a_server_that_is_killed(serve: Callable[..., Serving]):

@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidMessage
 
 from pipeline.child import DRAIN_SECONDS
 from pipeline.consumers.cursor import FROZEN_SECONDS
+from tests.fixtures.processes import alive
 from tests.fixtures.server import Serving, Shared
 from tests.fixtures.streaming import Stream, stream
 from tests.fixtures.waiting import eventually
@@ -152,7 +153,7 @@ def test_a_server_that_is_stopped_says_so_and_is_gone_in_time_although_a_client_
         api = server.child_pid("api")
         os.kill(api, signal.SIGTERM)
         assert _end(client) == 1012
-        eventually(lambda: not os.path.exists(f"/proc/{api}") or _is_zombie(api))
+        eventually(lambda: not alive(api))
         assert time.monotonic() - asked < DRAIN_SECONDS, "nobody had to kill it"
 
 
@@ -170,9 +171,3 @@ def _end(client: Stream) -> int:
             client.next(30)
     except ConnectionClosed as closed:
         return closed.rcvd.code if closed.rcvd else 1006
-
-
-def _is_zombie(pid: int) -> bool:
-    with suppress(OSError), open(f"/proc/{pid}/stat") as stat:
-        return stat.read().rsplit(")", 1)[1].split()[0] == "Z"
-    return True

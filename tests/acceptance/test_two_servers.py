@@ -13,7 +13,8 @@ import pytest
 from pipeline.child import DRAIN_SECONDS
 from tests.fixtures import test_decoding
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.server import Serving, alive
+from tests.fixtures.processes import alive
+from tests.fixtures.server import Serving
 from tests.fixtures.test_decoding import Change
 from tests.fixtures.waiting import eventually
 

@@ -13,6 +13,7 @@ from tests.benchmarks.stream_throughput import client_seconds
 from tests.benchmarks.table import Table
 from tests.benchmarks.usage import postmaster
 from tests.fixtures.postgres import Cluster
+from tests.fixtures.processes import resident_megabytes
 
 NAME = "clients"
 IDLE, BUSY = 200, 20
@@ -42,10 +43,10 @@ def _measure(
     _warm_up(source, server)
     idle, busy = _create(cluster, server, "idle", IDLE), _create(cluster, server, "busy", BUSY)
     role = server.role("api")
-    empty = processes.resident_megabytes(role)
+    empty = resident_megabytes(role)
     with programs.module("crowd", 0, 10 * PATIENCE, *idle) as waiting:
         waiting.expect("connected", PATIENCE)
-        with_idle = processes.resident_megabytes(role)
+        with_idle = resident_megabytes(role)
         with programs.module("crowd", commits, SECONDS + PATIENCE, *busy) as reading:
             reading.expect("connected", PATIENCE)
             cpu = processes.cpu_seconds(role)
@@ -54,7 +55,7 @@ def _measure(
             took = [client_seconds(reading, commits, SECONDS + PATIENCE + 10) for _ in busy]
             seconds = max(took)
             cpu = processes.cpu_seconds(role) - cpu
-            with_all = processes.resident_megabytes(role)
+            with_all = resident_megabytes(role)
         waiting.require_running()
     spent = (int(written[-1][1]) - int(written[0][1])) / 1e6
     return [

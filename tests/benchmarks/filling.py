@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import uuid
-from pathlib import Path
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -17,6 +15,7 @@ from psycopg.types.json import Jsonb
 from pipeline import db
 from pipeline.events.log import DEFAULT
 from pipeline.shuffle.worker import Shuffler
+from tests.benchmarks.processes import cpu_seconds
 from tests.fixtures.postgres import temporary_server
 
 KEYS, SEGMENT = 1_000, 2_000
@@ -75,8 +74,7 @@ class Stage:
 
 
 def _cpu(connection: db.Connection) -> float:
-    fields = Path(f"/proc/{connection.info.backend_pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return cpu_seconds(connection.info.backend_pid)
 
 
 def main(updates: int) -> None:

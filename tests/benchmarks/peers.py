@@ -18,6 +18,7 @@ from tests.benchmarks.debezium import DebeziumJava
 from tests.benchmarks.errors import BenchmarkFailed
 from tests.benchmarks.server import tail, wait_active
 from tests.fixtures.postgres import Cluster
+from tests.fixtures.processes import peak_megabytes
 
 _LOOK = 0.2
 """Seconds between two looks at a peer's memory."""
@@ -98,7 +99,7 @@ def _wait(process: subprocess.Popen[str], log: Path) -> float:
     """Until it has ended; the most megabytes it had."""
     deadline, megabytes = time.monotonic() + LIMIT, 0.0
     while process.poll() is None and time.monotonic() < deadline:
-        megabytes = max(megabytes, processes.peak_megabytes(process.pid))
+        megabytes = max(megabytes, peak_megabytes(process.pid))
         with suppress(subprocess.TimeoutExpired):
             process.wait(_LOOK)
     if process.poll() is None:

@@ -19,6 +19,7 @@ from tests.benchmarks import processes
 from tests.benchmarks.backlog import DATABASE as SOURCE
 from tests.benchmarks.errors import BenchmarkFailed
 from tests.fixtures.postgres import Cluster, free_port
+from tests.fixtures.processes import children, title
 
 DATABASE = "pipeline"
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -50,9 +51,9 @@ class PipelineServer:
 
     def role(self, name: str) -> int:
         """The pid of a role's process."""
-        for nursery in processes.children(self.process.pid):
-            for pid in processes.children(nursery):
-                if processes.title(pid) == f"pipeline: {name}":
+        for nursery in children(self.process.pid):
+            for pid in children(nursery):
+                if title(pid) == f"pipeline: {name}":
                     return pid
         raise BenchmarkFailed(f"no process of role {name}: {self.log_tail()}")
 

@@ -9,6 +9,7 @@ from tests.benchmarks import processes
 from tests.benchmarks.backlog import DATABASE as SOURCE
 from tests.benchmarks.server import DATABASE, PipelineServer
 from tests.fixtures.postgres import Cluster
+from tests.fixtures.processes import own_megabytes, peak_megabytes, title
 
 WORKER, HELPERS, SHUFFLER, WALSENDER = "worker", "helpers", "shuffler", "walsender"
 INTERVAL = 0.2
@@ -94,14 +95,14 @@ class Usage(threading.Thread):
                 connection.close()
 
     def _look(self) -> None:
-        found = {pid: _role(processes.title(pid)) for pid in self._family.members()}
+        found = {pid: _role(title(pid)) for pid in self._family.members()}
         backends: dict[int, str] = {}
         for connection in self._looking:
             backends |= dict(connection.execute(_BACKENDS).fetchall())
         for pid, name in (found | backends).items():
             if seconds := processes.cpu_seconds(pid):
                 self._names[pid], self._latest[pid] = name, seconds
-                size = processes.own_megabytes(pid) if pid in backends else processes.peak_megabytes(pid)
+                size = own_megabytes(pid) if pid in backends else peak_megabytes(pid)
                 self._megabytes[name] = max(self._megabytes[name], size)
         self._most |= Counter((found | backends).values())
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.server import alive, processes, status_field, title
+from tests.fixtures.processes import alive, children, title
 from tests.fixtures.two_logs import BEHIND, PATIENCE, CatchingUp, catching_up, role
 from tests.fixtures.waiting import eventually
 
@@ -23,21 +23,16 @@ def stage(clusters: Callable[[int], Cluster]) -> Iterator[CatchingUp]:
         yield made
 
 
-def helpers(pid: int) -> list[int]:
-    """The processes that a role has started."""
-    return [child for child in processes() if status_field(child, "PPid") == str(pid)]
-
-
 def named(pid: int) -> list[int]:
-    """Those of them that have begun."""
-    return [child for child in helpers(pid) if "catch-up" in title(child)]
+    """The helpers of a role that have begun."""
+    return [child for child in children(pid) if "catch-up" in title(child)]
 
 
 def kill(pid: int) -> None:
     """And those that it has started see that, and go."""
-    children = helpers(pid)
+    helpers = children(pid)
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: not any(alive(child) for child in children))
+    eventually(lambda: not any(map(alive, helpers)))
 
 
 def test_a_helper_that_is_killed_and_a_role_that_is_killed_with_all_its_helpers(stage: CatchingUp):
@@ -45,7 +40,7 @@ def test_a_helper_that_is_killed_and_a_role_that_is_killed_with_all_its_helpers(
     end = stage.end()
     with role(stage.many) as first:
         eventually(lambda: stage.parts(), PATIENCE)
-        (victim, *_) = eventually(lambda: helpers(first.pid), PATIENCE)
+        (victim, *_) = eventually(lambda: children(first.pid), PATIENCE)
         os.kill(victim, signal.SIGKILL)
         kill(first.pid)
     assert stage.parts(), "the plan is still there"
@@ -76,7 +71,7 @@ def test_kills_at_twenty_random_moments(stage: CatchingUp):
     for _ in range(20):
         stage.backlog(moment.randrange(50, 400))
         with role(stage.many) as running:
-            eventually(lambda: status_field(running.pid, "PPid") and "replication" in title(running.pid), PATIENCE)
+            eventually(lambda: "replication" in title(running.pid), PATIENCE)
             wait = moment.random() * 6
             _after(wait)
             victims = [running.pid, *named(running.pid)]

@@ -15,7 +15,7 @@ import pytest
 from pipeline.errors import ExportFailed, ExportStopped
 from pipeline.exports import child
 from pipeline.exports.child import Event, Script
-from tests.fixtures.server import alive
+from tests.fixtures.processes import alive
 from tests.fixtures.waiting import eventually
 
 STUBBORN = """

@@ -22,8 +22,9 @@ from pipeline.replication import preparation, worker
 from pipeline.shuffle.worker import Shuffler
 from tests.fixtures import test_decoding
 from tests.fixtures.postgres import Cluster
+from tests.fixtures.processes import peak_megabytes
 from tests.fixtures.replicating import Replicating
-from tests.fixtures.server import Serving, run_command, status_field
+from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
 Event = dict[str, Any]
@@ -335,5 +336,5 @@ def test_a_large_transaction_arrives_whole_and_in_little_memory(
         eventually(look, timeout=60)
         assert seen == {0, BIG_TRANSACTION}
         assert test_decoding.transaction_sizes(log) == [BIG_TRANSACTION]
-    assert int(status_field(pid, "VmHWM")) < WORKER_MEGABYTES * 1024
+    assert peak_megabytes(pid) < WORKER_MEGABYTES * 1.024**2
     assert server.child_pid("replication") == pid

@@ -21,7 +21,8 @@ from psycopg.conninfo import make_conninfo
 
 from pipeline.embedded import Server
 from tests.fixtures.postgres import SETTINGS, Cluster, bin_dir, free_port, unique
-from tests.fixtures.server import Serving, alive
+from tests.fixtures.processes import alive
+from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
 from tests.torture.proxy import Proxy
 

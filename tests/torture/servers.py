@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import psutil
 import psycopg
 
-from tests.fixtures.server import Serving, processes, title
+from tests.fixtures.processes import group_of, title
+from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
 from tests.torture.rig import Scene
 
@@ -24,14 +25,6 @@ other faults hit meanwhile, and on a machine that is busy a role alone takes 17 
 
 
 HELPER = "pipeline: catch-up"
-
-
-def group(pid: int) -> int:
-    """The process group, which is its server's pid; 0 when it is gone."""
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return 0
 
 
 class ServerEnded(Exception):
@@ -83,7 +76,7 @@ class Servers:
 
     def helpers(self) -> list[int]:
         """pids of those that stage parts of a backlog: children of the worker of a server, of ours or of a zombie."""
-        return [pid for pid in processes() if title(pid).startswith(HELPER) and group(pid) in self._groups()]
+        return [pid for pid in psutil.pids() if title(pid).startswith(HELPER) and group_of(pid) in self._groups()]
 
     def _groups(self) -> set[int]:
         return {server.process.pid for server in self._scene.servers}

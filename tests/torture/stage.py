@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import groupby, zip_longest
 
-from tests.fixtures.server import Serving, alive
+from tests.fixtures.processes import alive
+from tests.fixtures.server import Serving
 from tests.fixtures.test_decoding import Change
 from tests.fixtures.waiting import eventually
 from tests.torture.rig import Rig, Scene

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import psycopg
 
-from tests.fixtures.server import alive
+from tests.fixtures.processes import alive
 from tests.fixtures.waiting import eventually
 from tests.torture.rig import Scene
 from tests.torture.servers import FIND_WITHIN, Servers
