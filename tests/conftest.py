@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.fixtures.rigs",
     "tests.fixtures.api",
     "tests.fixtures.altering",
+    "tests.fixtures.staged",
     "tests.fixtures.catching_up",
 ]
 

@@ -13,10 +13,9 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from pipeline import db
-from pipeline.events.log import DEFAULT
-from pipeline.shuffle.worker import Shuffler
 from tests.benchmarks.processes import cpu_seconds
 from tests.fixtures.postgres import temporary_server
+from tests.fixtures.shuffling import move, shuffler
 
 KEYS, SEGMENT = 1_000, 2_000
 VALUE = "(select string_agg(md5(k::text || i), '') from generate_series(1, 320) i)"
@@ -66,10 +65,9 @@ class Stage:
     def shuffle(self) -> tuple[float, float]:
         """Seconds until all is moved, and those of a processor that Postgres took for it."""
         with db.connect(self.dsn, "pipeline database") as connection:
-            shuffler = Shuffler(connection, self.source, DEFAULT, stopping=lambda: False)
+            made = shuffler(connection, self.source)
             started, used = time.perf_counter(), _cpu(connection)
-            while shuffler.step() >= 0:
-                continue
+            move(made)
             return time.perf_counter() - started, _cpu(connection) - used
 
 

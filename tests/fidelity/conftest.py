@@ -8,24 +8,23 @@ from contextlib import ExitStack
 import pytest
 
 from tests.fidelity import tables
-from tests.fidelity.stage import Stage
+from tests.fidelity.stage import Comparing
 from tests.fixtures.postgres import Cluster
+from tests.fixtures.stage import databases
 
 MAJORS = (18, 15)
 
 
 @pytest.fixture(scope="session")
-def stages(clusters: Callable[[int], Cluster], cluster: Cluster) -> Iterator[Callable[[int], Stage]]:
+def stages(clusters: Callable[[int], Cluster], cluster: Cluster) -> Iterator[Callable[[int], Comparing]]:
     """`stages(15)`: its source is of that version; made at the first call."""
     with ExitStack() as stack:
-        made: dict[int, Stage] = {}
+        made: dict[int, Comparing] = {}
 
-        def stage(major: int) -> Stage:
+        def stage(major: int) -> Comparing:
             if major not in made:
-                source_dsn = stack.enter_context(clusters(major).database("source"))
-                database_dsn = stack.enter_context(cluster.database("events", cluster.template))
-                made[major] = Stage(source_dsn, database_dsn)
-                stack.callback(made[major].close)
+                config = stack.enter_context(databases(clusters(major), cluster))
+                made[major] = stack.enter_context(Comparing(config))
                 tables.create(made[major].source)
             return made[major]
 
@@ -33,6 +32,6 @@ def stages(clusters: Callable[[int], Cluster], cluster: Cluster) -> Iterator[Cal
 
 
 @pytest.fixture(scope="session", params=MAJORS)
-def stage(request: pytest.FixtureRequest, stages: Callable[[int], Stage]) -> Stage:
+def stage(request: pytest.FixtureRequest, stages: Callable[[int], Comparing]) -> Comparing:
     """Each version in turn."""
     return stages(request.param)

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import psycopg
 from psycopg import sql
 
-from pipeline import config as settings
-from pipeline.catalog import sources
-from pipeline.events.log import DEFAULT
-from pipeline.shuffle.worker import Shuffler
-from pipeline.wal.encoding import SESSION_SETTINGS
-from tests.fixtures.postgres import unique
-from tests.fixtures.replicating import Replicating
+from pipeline.config import Config
 from tests.fixtures.server import ROOT
-from tests.fixtures.waiting import eventually
+from tests.fixtures.stage import Stage
 
-TIMEOUT = 60
-"""Seconds; what runs beside takes its share."""
 POPULATE = (ROOT / "alembic" / "versions" / "0006_functions" / "populate.sql").read_text()
 DOCUMENTS = ("json_out", "jsonb_out")
 """Output functions of types whose values are embedded in `record`; a domain has that of what it is over."""
@@ -46,20 +35,15 @@ class Event:
     unchanged_columns: list[str] | None
 
 
-class Stage:
-    """`source` prints values as the worker sees them, and has no search_path; `log` is the pipeline database.
+class Comparing(Stage):
+    """`source` prints values as the worker sees them, and has no search_path.
 
     Tables must be there before the first `replicate`, which makes slot and publications.
     """
 
-    def __init__(self, source_dsn: str, database_dsn: str) -> None:
-        self.source = psycopg.connect(source_dsn, autocommit=True, client_encoding="UTF8")
-        for setting in SESSION_SETTINGS.items():
-            self.source.execute("select set_config(%s, %s, false)", setting)
-        self.log = psycopg.connect(database_dsn, autocommit=True)
-        self._config = settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=unique("slot"))
-        self._replicating: Replicating | None = None
-        self._marks = itertools.count(1)
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.print_as_worker()
         self._install()
 
     def _install(self) -> None:
@@ -68,42 +52,11 @@ class Stage:
         self.source.execute(POPULATE.encode())
         self.source.execute("create temp table events (record_pk text, record jsonb, exact jsonb)")
 
-    def close(self) -> None:
-        """End what runs; the databases are the caller's."""
-        try:
-            if self._replicating is not None:
-                self._replicating.__exit__()
-        finally:
-            self.source.close()
-            self.log.close()
-
     def replicate(self, *statements: str | sql.Composed) -> None:
         """Run them at the source as one transaction, and wait until the log has it."""
-        with self.replicated():
-            for statement in statements:
-                self.source.execute(statement.encode() if isinstance(statement, str) else statement)
-
-    @contextmanager
-    def replicated(self) -> Iterator[None]:
-        """What the block does at the source is one transaction, and in the log after the block."""
-        if self._replicating is None:
-            self._replicating = Replicating(self._config).__enter__()
-            eventually(self._replicating._streams, TIMEOUT)
-        mark = str(next(self._marks))
-        with self.source.transaction():
-            yield
-            self.source.execute("select pg_logical_emit_message(true, 'mark', %s)", [mark])
-        eventually(lambda: self._arrived(mark), TIMEOUT)
-
-    def _arrived(self, mark: str) -> bool:
-        assert self._replicating is not None
-        if self._replicating._error is not None:
-            raise self._replicating._error
-        stored = sources.find(self.log, None)
-        assert stored is not None
-        Shuffler(self.log, stored.id, DEFAULT, stopping=lambda: False).step()
-        query = "select from public.sequin_events where source_table_oid = 0 and record ->> 'content' = %s"
-        return self.log.execute(query, [mark]).fetchone() is not None
+        self.start()
+        self.transaction(*statements)
+        self.arrive()
 
     def events(self, table: str, after: int = 0) -> list[Event]:
         """Events of a table of schema public, in order."""

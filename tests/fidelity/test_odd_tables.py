@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 from psycopg import sql
 
-from tests.fidelity.stage import Stage
+from tests.fidelity.stage import Comparing
 from tests.fidelity.tables import MANY, ODD_COLUMNS, ODD_TABLES
 
 pytestmark = pytest.mark.xdist_group("fidelity")
 
 
 @pytest.mark.parametrize("table", ODD_TABLES)
-def test_names_are_kept_as_they_are(stage: Stage, table: str) -> None:
+def test_names_are_kept_as_they_are(stage: Comparing, table: str) -> None:
     before = stage.head()
     name = sql.Identifier("public", table)
     stage.replicate(
@@ -30,7 +30,7 @@ def test_names_are_kept_as_they_are(stage: Stage, table: str) -> None:
     assert stage.differing(table, events[-1:]) == []
 
 
-def test_sixteen_hundred_columns(stage: Stage) -> None:
+def test_sixteen_hundred_columns(stage: Comparing) -> None:
     before = stage.head()
     stage.replicate(
         sql.SQL("insert into public.wide values (1, {})").format(
@@ -43,7 +43,7 @@ def test_sixteen_hundred_columns(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("size", [4_000_000, pytest.param(40_000_000, marks=pytest.mark.long)])
-def test_large_values(stages: Callable[[int], Stage], size: int) -> None:
+def test_large_values(stages: Callable[[int], Comparing], size: int) -> None:
     stage = stages(18)
     before = stage.head()
     stage.replicate(

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 import pytest
 from psycopg import sql
 
+from pipeline import config as settings
 from tests.fidelity.conftest import MAJORS
-from tests.fidelity.stage import Stage
+from tests.fidelity.stage import Comparing
 from tests.fixtures.postgres import Cluster, unique
 
 pytestmark = pytest.mark.xdist_group("fidelity")
@@ -64,17 +65,17 @@ def _set(what: str, setting: str, value: str, *names: sql.Identifier) -> sql.Com
 
 
 @pytest.fixture(params=MAJORS)
-def stage(request: pytest.FixtureRequest, clusters: Callable[[int], Cluster], database_dsn: str) -> Iterator[Stage]:
+def stage(
+    request: pytest.FixtureRequest, clusters: Callable[[int], Cluster], database_dsn: str, slot_name: str
+) -> Iterator[Comparing]:
     with latin1(clusters(request.param)) as source_dsn:
-        made = Stage(source_dsn, database_dsn)
-        try:
-            made.source.execute(TABLE)
+        config = settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
+        with Comparing(config) as made:
+            made.run(TABLE)
             yield made
-        finally:
-            made.close()
 
 
-def test_values_are_printed_as_always(stage: Stage) -> None:
+def test_values_are_printed_as_always(stage: Comparing) -> None:
     stage.replicate(VALUES)
     assert stage.log.execute(PRINTED.encode()).fetchall() == [
         ("2024-02-01 01:02:03+00", "2024-02-01", "-1 mons +1 day -00:00:01", "0.30000000000000004", "\\x00ff5c",

@@ -10,7 +10,7 @@ from psycopg import sql
 from tests.fidelity import cases, page, tables
 from tests.fidelity.cases import Case
 from tests.fidelity.conftest import MAJORS
-from tests.fidelity.stage import Event, Stage
+from tests.fidelity.stage import Comparing, Event
 
 pytestmark = pytest.mark.xdist_group("fidelity")  # for --dist loadgroup: one server of each version
 
@@ -28,7 +28,7 @@ BUILT_IN = """
 class Kinds:
     """One table for each group of cases, a column and an array column for each case, replicated."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Comparing) -> None:
         self.stage = stage
         self.groups = {title: tables.columns(stage.source, title) for title in cases.GROUPS}
         stage.replicate(*[statement for title in cases.GROUPS for statement in self._inserts(title)])

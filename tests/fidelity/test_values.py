@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.fidelity.stage import Stage
+from tests.fidelity.stage import Comparing
 from tests.fidelity.strategies import COLUMNS, array_of
 from tests.fidelity.tables import DRAWN
 
@@ -38,12 +38,14 @@ def rows(types: list[str]) -> st.SearchStrategy[list[tuple[str | None, ...]]]:
     return st.lists(st.tuples(*[st.none() | column for column in columns]), min_size=1, max_size=ROWS)
 
 
-def check(stage: Stage, table: str, drawn: list[tuple[str | None, ...]]) -> None:
+def check(stage: Comparing, table: str, drawn: list[tuple[str | None, ...]]) -> None:
     """Insert the rows, and compare what their events give back."""
     before = stage.head()
-    with stage.replicated(), stage.source.cursor().copy(f"copy public.{table} from stdin") as copy:
+    stage.start()
+    with stage.source.cursor().copy(f"copy public.{table} from stdin") as copy:
         for row in drawn:
             copy.write_row((next(_ids), *row))
+    stage.arrive()
     events = stage.events(table, before)
     assert len(events) == len(drawn)
     assert stage.differing(table, events) == []
@@ -52,7 +54,7 @@ def check(stage: Stage, table: str, drawn: list[tuple[str | None, ...]]) -> None
 @pytest.mark.parametrize("table", DRAWN)
 @given(data=st.data())
 @FAST
-def test_any_value_comes_back(stage: Stage, table: str, data: Any) -> None:
+def test_any_value_comes_back(stage: Comparing, table: str, data: Any) -> None:
     check(stage, table, data.draw(rows(DRAWN[table])))
 
 
@@ -61,5 +63,5 @@ def test_any_value_comes_back(stage: Stage, table: str, data: Any) -> None:
 @pytest.mark.parametrize("table", DRAWN)
 @given(data=st.data())
 @settings(FAST, max_examples=LONG, derandomize=False)
-def test_any_other_value_comes_back(stage: Stage, table: str, data: Any) -> None:
+def test_any_other_value_comes_back(stage: Comparing, table: str, data: Any) -> None:
     check(stage, table, data.draw(rows(DRAWN[table])))

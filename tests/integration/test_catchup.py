@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
+from pipeline import db
 from pipeline.catchup import store
 from pipeline.catchup.plan import split
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.replicating import Replicating
+from tests.fixtures.shuffling import stored
 from tests.fixtures.two_logs import BEHIND, CatchingUp, catching_up
 from tests.fixtures.waiting import eventually
 
@@ -85,11 +87,11 @@ def test_a_plan_that_nobody_is_left_of_is_finished_alone(stage: CatchingUp, capl
     """All were killed, and no other slot may be opened now."""
 
     stage.backlog(100)
-    with psycopg.connect(stage.many.database, autocommit=True) as log:
+    with db.connect(stage.many.database, "pipeline database") as log:
         row = log.execute("select generation from pipeline.replication_progress where worker = 0").fetchone()
         assert row is not None
         plan = split(stage.staged(stage.many), stage.end(), 3)
-        store.add(log, stage.stored().id, row[0], plan[1:])
+        store.add(log, stored(log).id, row[0], plan[1:])
     alone = stage.many.model_copy(update={"catchup_threshold": "off"})
     with caplog.at_level("INFO"):
         stage.drain(alone)

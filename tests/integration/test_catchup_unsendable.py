@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pipeline import db
-from pipeline.catalog import sources, stops
+from pipeline.catalog import stops
 from pipeline.config import Config
 from pipeline.errors import Unsendable
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.replicating import Replicating
+from tests.fixtures.replicating import ended
+from tests.fixtures.shuffling import stored
 from tests.fixtures.two_logs import PATIENCE, CatchingUp, catching_up
-from tests.fixtures.waiting import eventually
 
 
 @pytest.fixture
@@ -24,16 +24,12 @@ def stage(clusters: Callable[[int], Cluster]) -> Iterator[CatchingUp]:
 
 def skip(config: Config) -> int:
     """Where it stops; the transaction there is passed over from now on."""
-    with Replicating(config) as replicating:
-        eventually(lambda: replicating._error is not None, PATIENCE)
-        error = replicating.ended()
+    error = ended(config, PATIENCE)
     assert isinstance(error, Unsendable), error
     with db.connect(config.database, "pipeline database") as log:
-        stored = sources.find(log, None)
-        assert stored is not None
-        stop = stops.current(log, stored.id)
+        stop = stops.current(log, stored(log).id)
         assert stop is not None
-        assert stops.request(log, stored.id, stop.commit_lsn)
+        assert stops.request(log, stored(log).id, stop.commit_lsn)
     return stop.commit_lsn
 
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.staged import Staged, Table, create, insert
+from tests.fixtures.staged import Staged, Table, create, insert, staging_of
 
 DOCS = Path(__file__).parents[2] / "docs/how-to/consumers-in-sql.md"
 NEWEST = 4711
@@ -19,12 +19,10 @@ NEWEST = 4711
 
 @pytest.fixture
 def staged(cluster: Cluster) -> Iterator[Staged]:
-    with cluster.database("events", cluster.template) as dsn:
-        log = Staged(dsn, [Table("orders")])
+    with staging_of(cluster, Table("orders")) as log:
         log.connection.execute(f"select setval('sequin_events_seq_seq', {NEWEST - 3})")
         log.connection.execute("create table totals (customer text primary key, amount numeric)")
         yield log
-        log.close()
 
 
 @pytest.fixture

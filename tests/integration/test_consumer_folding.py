@@ -26,6 +26,7 @@ from tests.fixtures.staged import (
     delete,
     insert,
     message,
+    staging_of,
     truncate,
     update,
 )
@@ -45,17 +46,9 @@ WAITING = "select from pg_stat_activity where wait_event_type = 'Lock' and datna
 
 
 @pytest.fixture(scope="module")
-def shared(cluster: Cluster) -> Iterator[Staged]:
-    with cluster.database("events", cluster.template) as dsn:
-        log = Staged(dsn, TABLES)
-        yield log
-        log.close()
-
-
-@pytest.fixture
-def staged(shared: Staged) -> Staged:
-    shared.reset()
-    return shared
+def staging(cluster: Cluster) -> Iterator[Staged]:
+    with staging_of(cluster, *TABLES) as made:
+        yield made
 
 
 @pytest.fixture

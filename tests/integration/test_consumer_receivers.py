@@ -10,24 +10,16 @@ import psycopg
 import pytest
 
 from tests.fixtures.postgres import Cluster, unique
-from tests.fixtures.staged import Client, Item, Staged, Table, create, delete, insert, message, update
+from tests.fixtures.staged import Client, Item, Staged, Table, create, delete, insert, message, staging_of, update
 from tests.fixtures.waiting import eventually
 
 RECEIVERS, ROWS, GROUPS = 6, 120, 7
 
 
 @pytest.fixture(scope="module")
-def shared(cluster: Cluster) -> Iterator[Staged]:
-    with cluster.database("events", cluster.template) as dsn:
-        log = Staged(dsn, [Table("t"), Table("other")])
-        yield log
-        log.close()
-
-
-@pytest.fixture
-def staged(shared: Staged) -> Staged:
-    shared.reset()
-    return shared
+def staging(cluster: Cluster) -> Iterator[Staged]:
+    with staging_of(cluster, Table("t"), Table("other")) as made:
+        yield made
 
 
 def together(staged: Staged, work: Callable[[Client], None]) -> None:

@@ -8,24 +8,15 @@ import psycopg
 import pytest
 
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.staged import Client, Item, Staged, Table, create, delete, insert, update
+from tests.fixtures.staged import Client, Item, Staged, Table, create, delete, insert, staging_of, update
 
 NEVER = "1 hour"
 
 
 @pytest.fixture(scope="module", params=[18, 15], ids=["pg18", "pg15"])
-def shared(request: pytest.FixtureRequest, clusters: Callable[[int], Cluster]) -> Iterator[Staged]:
-    found = clusters(request.param)
-    with found.database("events", found.template) as dsn:
-        log = Staged(dsn, [Table("t")])
-        yield log
-        log.close()
-
-
-@pytest.fixture
-def staged(shared: Staged) -> Staged:
-    shared.reset()
-    return shared
+def staging(request: pytest.FixtureRequest, clusters: Callable[[int], Cluster]) -> Iterator[Staged]:
+    with staging_of(clusters(request.param), Table("t")) as made:
+        yield made
 
 
 @pytest.fixture

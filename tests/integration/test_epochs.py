@@ -20,7 +20,7 @@ from pipeline.errors import HistoryDiverged, SlotLost
 from pipeline.operations import adoption
 from pipeline.staging import progress
 from tests.fixtures.postgres import SETTINGS, bin_dir, free_port
-from tests.fixtures.replicating import Replicating, events
+from tests.fixtures.replicating import catch_up, events, refuse, replicate_first
 from tests.fixtures.waiting import eventually
 
 MANY = 400
@@ -65,12 +65,8 @@ def primary(major: int, blank: Callable[[int], Path], server_directory: Path) ->
 
 @pytest.fixture
 def config(primary: Server, database_dsn: str, slot_name: str) -> Config:
-    run(primary, "create table t (id int primary key)")
     made = of(primary, database_dsn, slot_name)
-    with Replicating(made) as replicating:
-        replicating.wait_for([])
-        insert(primary, 1)
-        replicating.wait_for(LOST[:1])
+    replicate_first(made)
     return made
 
 
@@ -88,16 +84,6 @@ def insert(server: Server, *numbers: int) -> None:
     with psycopg.connect(server.tcp_dsn("postgres"), autocommit=True) as connection:
         for number in numbers:
             connection.execute("insert into t values (%s)", [number])
-
-
-def refuse(config: Config) -> None:
-    with Replicating(config) as replicating:
-        raise replicating.ended()
-
-
-def catch_up(config: Config, expected: list[tuple[int, str]]) -> None:
-    with Replicating(config) as replicating:
-        replicating.wait_for(expected)
 
 
 @pytest.fixture

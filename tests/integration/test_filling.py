@@ -116,7 +116,7 @@ def test_a_delete_and_an_insert_of_the_same_key(stage: Filling, jobs: str) -> No
 
 
 def test_after_a_restart(stage: Filling, jobs: str) -> None:
-    stage.settle()
+    stage.arrive()
     stage.restart()
     stage.run(f"update {jobs} set n = 1")
     stage.stop()
@@ -126,7 +126,7 @@ def test_after_a_restart(stage: Filling, jobs: str) -> None:
 
 
 def test_renamed_added_and_dropped_columns(stage: Filling, jobs: str) -> None:
-    stage.settle()
+    stage.arrive()
     for ddl in (
         "rename a to aa",
         "rename b to a",
@@ -136,7 +136,7 @@ def test_renamed_added_and_dropped_columns(stage: Filling, jobs: str) -> None:
         "add column a text",
     ):
         stage.run(f"alter table {jobs} {ddl}", f"update {jobs} set n = n + 1")
-        stage.settle()
+        stage.arrive()
     events = stage.settled(jobs)
     assert [event["unchanged_columns"] for event in events][:4] == [None] * 4
     for event, row in zip(events, stage.held(jobs), strict=True):
@@ -167,7 +167,7 @@ def test_a_table_that_is_renamed(stage: Filling, jobs: str) -> None:
 
 
 def test_values_that_a_rewrite_has_changed_are_not_filled_in(stage: Filling, jobs: str) -> None:
-    stage.settle()
+    stage.arrive()
     stage.run(f"alter table {jobs} alter a type varchar(9000) using upper(a)", f"update {jobs} set n = 1")
     assert stage.left_out(jobs)[1] == ["a"]
     stage.run(f"alter table {jobs} alter b type text using upper(b)", f"update {jobs} set n = 2")
@@ -179,7 +179,7 @@ def test_values_that_a_rewrite_has_changed_are_not_filled_in(stage: Filling, job
 def test_keys_that_a_rewrite_has_exchanged(stage: Filling) -> None:
     name = stage.table("id int primary key, a text, n int")
     stage.run(f"insert into {name} values (1, {big('1')}, 0), (2, {big('2')}, 0)")
-    stage.settle()
+    stage.arrive()
     stage.run(f"alter table {name} alter id type int using 3 - id", f"update {name} set n = 1")
     assert stage.left_out(name)[2:] == [["a"], ["a"]]
 
@@ -196,7 +196,7 @@ def test_another_replica_identity(stage: Filling) -> None:
 
 def test_changes_that_were_not_published_make_what_is_known_unknown(stage: Filling, jobs: str) -> None:
     stage.run(f"update {jobs} set n = 1")
-    stage.settle()
+    stage.arrive()
     stage.run(f"alter table {jobs} replica identity nothing, disable trigger user")
     stage.publish()
     stage.run(f"update {jobs} set a = {big('unseen')}", f"update {jobs} set n = 2")

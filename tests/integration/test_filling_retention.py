@@ -35,7 +35,7 @@ def begin_another_partition(stage: Filling) -> None:
     """All events so far are in partitions that are full."""
     for _ in range(21):
         stage.source.execute("select pg_logical_emit_message(true, 'fills', 'a partition')")
-    stage.settle()
+    stage.arrive()
 
 
 def full(stage: Filling) -> list[Partition]:
@@ -104,14 +104,14 @@ def test_a_crash_at_any_step_loses_and_repeats_nothing(stage: Filling, jobs: str
         while not carrying.carry(stage.log, DEFAULT, partition, lambda: next(asked) % 7 == 6):  # noqa: B023
             monkeypatch.setattr(carrying, "BATCH", carrying.BATCH + 1)
     stage.run(f"update {jobs} set a = {big('after it was carried')}, n = 1 where id = 2")
-    stage.settle()
+    stage.arrive()
     drop(stage)
     stage.run(f"update {jobs} set n = 2")
     assert [unchanged for _, unchanged in later(stage, jobs)[-3:]] == [None] * 3
 
 
 def test_what_is_trimmed_row_by_row_is_filled_in(stage: Filling, jobs: str) -> None:
-    stage.settle()
+    stage.arrive()
     head = retention.newest(stage.log, DEFAULT.identifier)
     assert head
     assert trimming.trim(stage.log, DEFAULT, Trim(DEFAULT.identifier, head.seq - 1), 0, lambda: False)

@@ -6,11 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pipeline import db
-from pipeline.catalog import sources
-from pipeline.events.log import DEFAULT
 from pipeline.routing import Route
-from pipeline.shuffle.worker import Shuffler
 from tests.fixtures.filling import Filling, big, filling
 from tests.fixtures.postgres import Cluster
 
@@ -29,18 +25,8 @@ def stage(clusters: Callable[[int], Cluster]) -> Iterator[Filling]:
         yield made
 
 
-def route(stage: Filling, *routes: Route) -> None:
-    """From here on; the shuffler is in the test's hands."""
-    assert stage._shuffling is not None
-    stored = sources.find(stage.log, None)
-    assert stored is not None
-    stage._shuffling.close()
-    stage._shuffling = db.connect(stage.config.database, "pipeline database")
-    stage.shuffler = Shuffler(stage._shuffling, stored.id, DEFAULT, stopping=lambda: False, routes=routes)
-
-
 def test_values_are_found_in_every_events_table(stage: Filling) -> None:
-    route(stage, INSERTS, RENAMED)
+    stage.shuffle_by(routes=[INSERTS, RENAMED])
     name = stage.table("id int primary key, a text, n int")
     stage.run(f"insert into {name} values (1, {big('a')}, 0)", f"update {name} set n = 1")
     stage.transaction(
@@ -50,11 +36,11 @@ def test_values_are_found_in_every_events_table(stage: Filling) -> None:
         f"insert into {name} values (1, {big('c')}, 3)",
         f"update {name} set n = 4",
     )
-    stage.settle()
-    route(stage, RENAMED)
+    stage.arrive()
+    stage.shuffle_by(routes=[RENAMED])
     stage.run(f"update {name} set n = 5", f"delete from {name}", f"insert into {name} values (1, {big('d')}, 6)")
-    stage.settle()
-    route(stage, INSERTS, RENAMED)
+    stage.arrive()
+    stage.shuffle_by(routes=[INSERTS, RENAMED])
     stage.run(
         f"update {name} set n = 7",
         f"alter table {name} rename to renamed_{name}",
@@ -63,7 +49,7 @@ def test_values_are_found_in_every_events_table(stage: Filling) -> None:
         f"alter table renamed_{name} rename to {name}",
         f"update {name} set n = 9",
     )
-    stage.settle()
+    stage.arrive()
     events = stage.log.execute(ALL.replace("%s::regclass::oid::bigint", str(oid(stage, name)))).fetchall()
     assert [record for record, _ in events] == stage.held(name)
     assert [unchanged for _, unchanged in events] == [None] * len(events)

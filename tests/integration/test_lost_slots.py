@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import LiteralString
 
 import psycopg
 import pytest
@@ -18,7 +17,7 @@ from pipeline.errors import HistoryDiverged, PipelineError, SlotLost, SourceChan
 from pipeline.operations import adoption
 from pipeline.replication import slot as slots
 from tests.fixtures.postgres import SETTINGS, Cluster, free_port
-from tests.fixtures.replicating import Replicating, events
+from tests.fixtures.replicating import Replicating, catch_up, events, refuse, replicate_first, run
 from tests.fixtures.server import run_command
 
 GAP = r"changes from [0-9A-F]+/[0-9A-F]+ to [0-9A-F]+/[0-9A-F]+ are not in the log; `pipeline sources adopt` goes on"
@@ -28,41 +27,22 @@ GAP = r"changes from [0-9A-F]+/[0-9A-F]+ to [0-9A-F]+/[0-9A-F]+ are not in the l
 def config(source_dsn: str, database_dsn: str, slot_name: str) -> Config:
     """Replicated once: the log has 1."""
     made = settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
-    run(made, "create table t (id int primary key)")
-    with Replicating(made) as replicating:
-        replicating.wait_for([])
-        run(made, "insert into t values (1)")
-        replicating.wait_for([(0, "1")])
+    replicate_first(made)
     run(made, "insert into t values (2)")
     return made
 
 
-def run(config: Config, query: LiteralString, *values: object) -> None:
-    with psycopg.connect(config.source, autocommit=True) as connection:
-        connection.execute(query, values)
-
-
-def catch_up(config: Config, expected: list[tuple[int, str]]) -> None:
-    with Replicating(config) as replicating:
-        replicating.wait_for(expected)
-
-
-def refuse(config: Config) -> None:
-    with Replicating(config) as replicating:
-        raise replicating.ended()
-
-
 def drop(config: Config) -> None:
-    run(config, "select pg_drop_replication_slot(%s)", config.slot)
+    run(config, f"select pg_drop_replication_slot('{config.slot}')")
 
 
 def recreate(config: Config) -> None:
     drop(config)
-    run(config, "select pg_create_logical_replication_slot(%s, 'pgoutput')", config.slot)
+    run(config, f"select pg_create_logical_replication_slot('{config.slot}', 'pgoutput')")
 
 
 def advance(config: Config) -> None:
-    run(config, "select pg_replication_slot_advance(%s, pg_current_wal_lsn())", config.slot)
+    run(config, f"select pg_replication_slot_advance('{config.slot}', pg_current_wal_lsn())")
 
 
 CONFIRMED = r"was confirmed up to .* by somebody else, or dropped and recreated, but we have stored up to .*"
@@ -92,8 +72,7 @@ def test_a_slot_that_lost_its_wal(database_dsn: str, slot_name: str, server_dire
     run(config, "create table t (id int primary key)")
     catch_up(config, [])
     for _ in range(4):
-        run(config, "select pg_logical_emit_message(false, 'other', 'x')")
-        run(config, "select pg_switch_wal()")
+        run(config, "select pg_logical_emit_message(false, 'other', 'x')", "select pg_switch_wal()")
     run(config, "checkpoint")
     with pytest.raises(SlotLost, match=rf'^slot "{slot_name}" has been invalidated: the source removed WAL .*{GAP}'):
         refuse(config)

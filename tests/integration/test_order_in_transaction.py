@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 import pytest
-from psycopg.rows import dict_row
 
 from pipeline import config as settings
 from pipeline import schedule
-from pipeline.catalog import sources
 from pipeline.config import Config
 from pipeline.errors import SlotLost, SlotUnusable
-from pipeline.events.log import DEFAULT
 from pipeline.replication import preparation, worker
-from pipeline.shuffle.worker import Shuffler
 from tests.fixtures import test_decoding
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.processes import peak_megabytes
-from tests.fixtures.replicating import Replicating
 from tests.fixtures.server import Serving, run_command
+from tests.fixtures.stage import Stage
 from tests.fixtures.waiting import eventually
 
 Event = dict[str, Any]
@@ -34,37 +29,17 @@ LATEST_WAL = "select pg_current_wal_lsn() - '0/0'"
 SOME_WAL = "insert into {} select repeat('x', 1000) from generate_series(1, 200)"
 
 
-class Road(Replicating):
-    """With a connection to the source, and one shuffler."""
+class Road(Stage):
+    """Streams inside of the block."""
 
-    def __enter__(self) -> Road:
-        with ExitStack() as stack:
-            self.source = stack.enter_context(psycopg.connect(self.config.source, autocommit=True))
-            super().__enter__()
-            stack.push(super().__exit__)
-            self.wait_until_streaming()
-            stored = sources.find(self.log, None)
-            assert stored is not None
-            self._shuffler = Shuffler(self.log, stored.id, DEFAULT, stopping=lambda: False)
-            self._stack = stack.pop_all()
+    def __enter__(self) -> Self:
+        self.start()
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def events(self) -> list[Event]:
         """Everything committed so far, once it has arrived."""
-        test_decoding.send_mark(self.source, "all")
-
-        def arrived() -> bool:
-            self.require_alive()
-            self._shuffler.step()
-            return test_decoding.arrived(self.log, "all")
-
-        eventually(arrived)
-        with self.log.cursor(row_factory=dict_row) as cursor:
-            rows = cursor.execute("select * from public.sequin_events order by seq").fetchall()
-        return [row for row in rows if row["source_table_name"] != "mark"]
+        events = self.rows("select * from public.sequin_events order by seq")
+        return [event for event in events if event["source_table_name"] != "mark"]
 
     def confirmed(self) -> int:
         query = "select confirmed_flush_lsn - '0/0' from pg_replication_slots where slot_name = %s"

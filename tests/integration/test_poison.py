@@ -15,7 +15,8 @@ from pipeline.routing import Route
 from pipeline.shuffle import poison
 from pipeline.shuffle.worker import Shuffler
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.staged import Change, Client, Staged, Table, create, delete, insert, truncate, update
+from tests.fixtures.shuffling import move
+from tests.fixtures.staged import Change, Client, Staged, Table, create, delete, insert, staging_of, truncate, update
 
 NO_BAD = (
     "alter table public.sequin_events add constraint no_bad check (record ->> 'v' is distinct from 'bad') not valid"
@@ -27,20 +28,19 @@ TOO_DEEP = "[" * 100_000 + "]" * 100_000
 
 
 @pytest.fixture(scope="module")
-def stage(cluster: Cluster) -> Iterator[Staged]:
-    with cluster.database("poison", cluster.template) as dsn:
-        stage = Staged(dsn, [Table("t"), Table("two", ("a", "b")), Table("unkeyed", ())])
-        yield stage
-        stage.close()
+def staging(cluster: Cluster) -> Iterator[Staged]:
+    with staging_of(cluster, Table("t"), Table("two", ("a", "b")), Table("unkeyed", ())) as made:
+        yield made
 
 
 @pytest.fixture
-def staged(stage: Staged) -> Iterator[Staged]:
-    stage.connection.execute("truncate pipeline.dead_letters, pipeline.routes, pipeline.events_tables restart identity")
-    stage.connection.execute(NO_CHECK)
-    stage.reset()
-    stage.connection.execute(NO_BAD)
-    yield stage
+def staged(staging: Staged) -> Staged:
+    run = staging.connection.execute
+    run("truncate pipeline.dead_letters, pipeline.routes, pipeline.events_tables restart identity")
+    run(NO_CHECK)
+    staging.reset()
+    run(NO_BAD)
+    return staging
 
 
 def good(*ids: int) -> list[Change]:
@@ -53,16 +53,14 @@ def bad(*ids: int) -> list[Change]:
 
 def shuffled(staged: Staged, on_poison: Any = "park") -> Shuffler:
     """One that has done what it can."""
-    shuffler = staged.shuffler(on_poison)
-    while shuffler.step() >= 0:
-        continue
+    shuffler = staged.shuffler(on_poison=on_poison)
+    move(shuffler)
     return shuffler
 
 
 def again(staged: Staged, shuffler: Shuffler) -> None:
     shuffler._probe_at = 0.0
-    while shuffler.step() >= 0:
-        continue
+    move(shuffler)
 
 
 def events(staged: Staged) -> list[tuple[Any, ...]]:
@@ -321,15 +319,13 @@ def broken(staged: Staged) -> dict[str, list[Any]]:
 
 def test_each_table_of_a_route_keeps_its_order_around_what_is_parked(staged: Staged):
     staged.connection.execute(NO_CHECK)
-    staged.shuffler("park", (DELETED,)).step()
+    staged.shuffler(on_poison="park", routes=[DELETED]).step()
     for table in ("sequin_events", "deleted_events"):
         staged.connection.execute(NO_BAD.replace("sequin_events", table).encode())
     try:
         gone = [delete("t", id=each, v=v) for each, v in ((1, "good"), (2, "bad"), (3, "good"))]
         staged.commit(*good(4), *gone, *bad(5), *good(6))
-        shuffler = staged.shuffler("park", (DELETED,))
-        while shuffler.step() >= 0:
-            continue
+        move(staged.shuffler(on_poison="park", routes=[DELETED]))
         assert events(staged) == [("4", None), (None, {"parked": 2}), ("6", None)]
         assert staged.connection.execute(EVENTS.replace("sequin", "deleted").encode()).fetchall() == [
             ("1", None),
@@ -342,7 +338,7 @@ def test_each_table_of_a_route_keeps_its_order_around_what_is_parked(staged: Sta
         ]
         staged.connection.execute("alter table deleted_events drop constraint no_bad")
         dead_letters.request_retry(staged.connection, None)
-        again(staged, staged.shuffler("park"))  # the route has gone
+        again(staged, staged.shuffler(on_poison="park"))  # the route has gone
         assert letters(staged) == [(1, "retried", 2), (2, "parked", 2)]
         row = staged.connection.execute(
             "select record ->> 'id' from deleted_events where metadata ? 'retried'"

@@ -21,7 +21,7 @@ from pipeline.replication import preparation
 from pipeline.replication.publications import Publisher
 from pipeline.replication.stream import ReplicationStream
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.replicating import Replicating
+from tests.fixtures.replicating import Replicating, catch_up
 from tests.fixtures.waiting import eventually
 
 GAP = r"changes from [0-9A-F]+/[0-9A-F]+ to [0-9A-F]+/[0-9A-F]+ are not in the log; `pipeline sources adopt` goes on"
@@ -62,11 +62,6 @@ def connect(config: Config) -> None:
             preparation.prepare(config, source, pipeline, stream.identify(), uuid.uuid4())
         finally:
             stream.close()
-
-
-def catch_up(config: Config, expected: list[tuple[int, str]]) -> None:
-    with Replicating(config) as replicating:
-        replicating.wait_for(expected)
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,11 @@ from pipeline import db
 from pipeline.catalog import sources
 from pipeline.config import Config
 from pipeline.events import partitions
-from pipeline.events.log import DEFAULT
 from pipeline.events.partitions import Partitions, attached
 from pipeline.operations import retention
-from pipeline.shuffle.worker import Shuffler
 from tests.fixtures.aging_log import KEEP, AgingLog, aging_log
 from tests.fixtures.replicating import Replicating
+from tests.fixtures.shuffling import move_until, shuffler
 from tests.fixtures.waiting import eventually
 
 SECONDS, PERIODS, BATCH = 2, 10, 20
@@ -99,12 +98,10 @@ class Shuffling(threading.Thread):
 
     def run(self) -> None:
         with db.connect(self.config.database, "pipeline database") as connection:
-            while (source := sources.find(connection, None)) is None:
+            while sources.find(connection, None) is None:
                 self.stopping.wait(0.05)
-            shuffler = Shuffler(connection, source.id, DEFAULT, self.stopping.is_set, self.config.retention_seconds)
-            while not self.stopping.is_set():
-                if shuffler.step() < 0:
-                    shuffler.wait()
+            kept = self.config.retention_seconds
+            move_until(self.stopping, shuffler(connection, stopping=self.stopping.is_set, retention=kept))
 
     def __enter__(self) -> Shuffling:
         self.start()

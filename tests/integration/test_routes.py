@@ -23,9 +23,9 @@ from pipeline.operations import routes as operation
 from pipeline.operations.status import Status
 from pipeline.routing import Route
 from pipeline.shuffle import routes as history
-from pipeline.shuffle.worker import Shuffler
-from tests.fixtures.postgres import unique
-from tests.fixtures.staged import Change, Staged, Table, create, delete, insert, message, truncate, update
+from tests.fixtures.postgres import Cluster, unique
+from tests.fixtures.shuffling import move
+from tests.fixtures.staged import Change, Staged, Table, create, delete, insert, message, staging_of, truncate, update
 from tests.fixtures.waiting import eventually
 
 AUDIT = EventsTable("public", "audit_events")
@@ -40,25 +40,17 @@ TABLES = (Table("orders"), Table("audit_log"), Table("leaf", root="orders"))
 class Routed:
     """Staged transactions, and a shuffler of these settings at a time."""
 
-    def __init__(self, dsn: str) -> None:
-        self.staged = Staged(dsn, TABLES)
-        self.log = self.staged.connection
-        self._shuffling: db.Connection | None = None
-
-    def shuffler(self, *routes: Route, default: EventsTable = DEFAULT) -> Shuffler:
-        self.close()
-        self._shuffling = db.connect(self.staged.dsn, "pipeline database")
-        return Shuffler(self._shuffling, self.staged.source, default, lambda: False, routes=routes)
+    def __init__(self, staged: Staged) -> None:
+        self.staged = staged
+        self.log = staged.connection
 
     def shuffle(self, *routes: Route, default: EventsTable = DEFAULT) -> None:
-        shuffler = self.shuffler(*routes, default=default)
-        while shuffler.step() >= 0:
-            continue
+        move(self.staged.shuffler(default, routes=routes))
 
     def cut_off(self, statements: int, *routes: Route) -> bool:
         """Shuffle until its session is ended before its next statement but so many; False when it was done before."""
-        shuffler = self.shuffler(*routes)
-        connection = self._shuffling
+        shuffler = self.staged.shuffler(routes=routes)
+        connection = self.staged.shufflers.connection
         assert connection is not None
         execute, left = connection.execute, itertools.count(statements, -1)
 
@@ -69,15 +61,10 @@ class Routed:
 
         connection.execute = counted  # type: ignore[assignment, method-assign]
         try:
-            while shuffler.step() >= 0:
-                continue
+            move(shuffler)
         except psycopg.OperationalError:
             return True
         return False
-
-    def close(self) -> None:
-        if self._shuffling is not None:
-            self._shuffling.close()
 
     def rows(self, table: EventsTable, what: str = "seq, record ->> 'id'") -> list[tuple[Any, ...]]:
         return self.log.execute(f"select {what} from {table} order by seq").fetchall()
@@ -89,11 +76,9 @@ class Routed:
 
 
 @pytest.fixture
-def routed(database_dsn: str) -> Iterator[Routed]:
-    found = Routed(database_dsn)
-    yield found
-    found.close()
-    found.staged.close()
+def routed(cluster: Cluster) -> Iterator[Routed]:
+    with staging_of(cluster, *TABLES) as staged:
+        yield Routed(staged)
 
 
 def mixed(first: int) -> tuple[Change, ...]:
@@ -125,15 +110,14 @@ def test_a_truncate_of_a_leaf_goes_by_its_root(routed: Routed) -> None:
 
 
 def test_seq_has_no_gap_in_any_table_and_all_of_a_transaction_comes_at_once(routed: Routed) -> None:
-    shuffler = routed.shuffler(*ROUTES)
+    shuffler = routed.staged.shuffler(routes=ROUTES)
     for number in range(20):
         routed.staged.commit(*mixed(number * 5))
         if number % 3 == 0:
             shuffler.step()
             counts = [len(routed.rows(table)) for table in (DEFAULT, AUDIT, GONE)]
             assert counts == [2 * (number + 1), 2 * (number + 1), number + 1]
-    while shuffler.step() >= 0:
-        continue
+    move(shuffler)
     for table in (DEFAULT, AUDIT, GONE):
         assert [seq for seq, _ in routed.rows(table)] == list(range(1, len(routed.rows(table)) + 1))
     assert [record for _, _, record in routed.union(DEFAULT, AUDIT, GONE)] == [str(each) for each in range(100)]
@@ -171,7 +155,7 @@ def test_a_change_of_routes_takes_effect_at_the_watermark_and_is_recorded(routed
 
 def test_what_a_failed_move_wrote_is_written_once_by_the_next(routed: Routed) -> None:
     routed.staged.commit(*mixed(1))
-    shuffler = routed.shuffler(*ROUTES)
+    shuffler = routed.staged.shuffler(routes=ROUTES)
     shuffler.step()
     routed.log.execute(f"alter table {GONE} add constraint no_14 check (record ->> 'id' <> '14')")
     routed.staged.commit(*mixed(11))

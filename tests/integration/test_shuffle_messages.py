@@ -13,15 +13,13 @@ from pipeline.errors import Fenced
 from pipeline.shuffle import together
 from pipeline.shuffle.worker import Shuffler
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.staged import Staged, Table, insert
+from tests.fixtures.staged import Staged, Table, insert, staging_of
 
 
 @pytest.fixture(scope="module")
 def log(cluster: Cluster) -> Iterator[Staged]:
-    with cluster.database("shuffle_messages", cluster.template) as dsn:
-        log = Staged(dsn, [Table("orders")])
+    with staging_of(cluster, Table("orders")) as log:
         yield log
-        log.close()
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def shuffler(log: Staged) -> Iterator[Shuffler]:
         log.commit(insert("orders", id=str(number)))
         assert shuffler.step() == 1
     yield shuffler
-    log.stop_shuffling()
+    log.shufflers.close()
 
 
 def seqs(log: Staged) -> list[int]:

@@ -12,15 +12,15 @@ from psycopg import sql
 
 from pipeline import config as settings
 from pipeline import db, schedule
-from pipeline.catalog import sources, stops
+from pipeline.catalog import stops
 from pipeline.catalog.stops import Stop
 from pipeline.config import Config
 from pipeline.errors import PipelineError, Unsendable
 from pipeline.operations import check, skipping, status, verify
 from pipeline.wal import lsn
 from tests.fixtures.postgres import Cluster, unique
-from tests.fixtures.replicating import Replicating, events
-from tests.fixtures.waiting import eventually
+from tests.fixtures.replicating import catch_up, ended, events, replicate_first, run
+from tests.fixtures.shuffling import shuffle, stored
 
 CREATE: LiteralString = (
     "create database {} template template0 encoding 'SQL_ASCII' locale_provider libc lc_collate 'C' lc_ctype 'C'"
@@ -43,19 +43,8 @@ def source_dsn(request: pytest.FixtureRequest, clusters: Callable[[int], Cluster
 def config(source_dsn: str, database_dsn: str, slot_name: str) -> Config:
     """Replicated once: the log has 1."""
     made = settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
-    run(made, "create table t (id int primary key, v text)")
-    with Replicating(made) as replicating:
-        replicating.wait_for([])
-        run(made, "insert into t values (1, 'a')")
-        replicating.wait_for([(0, "1")])
+    replicate_first(made, "id int primary key, v text")
     return made
-
-
-def run(config: Config, *queries: str) -> None:
-    """Each a transaction of its own."""
-    with psycopg.connect(config.source, autocommit=True) as connection:
-        for query in queries:
-            connection.execute(query.encode())
 
 
 def bad(number: int) -> str:
@@ -64,32 +53,17 @@ def bad(number: int) -> str:
 
 def stopped(config: Config, timeout: float = 60) -> Stop:
     """Where it stops, once it has; what is staged is in the log then."""
-    with Replicating(config) as replicating:
-        eventually(lambda: replicating._error is not None, timeout)
-        error = replicating.ended()
+    error = ended(config, timeout)
     assert isinstance(error, Unsendable), error
-    shuffle(config)
+    shuffle(config.database)
     return current(config)
 
 
 def current(config: Config) -> Stop:
     with db.connect(config.database, "pipeline database") as log:
-        stored = sources.find(log, None)
-        assert stored is not None
-        stop = stops.current(log, stored.id)
+        stop = stops.current(log, stored(log).id)
     assert stop is not None
     return stop
-
-
-def shuffle(config: Config) -> None:
-    from pipeline.events.log import DEFAULT
-    from pipeline.shuffle.worker import Shuffler
-
-    with db.connect(config.database, "pipeline database") as log:
-        stored = sources.find(log, None)
-        assert stored is not None
-        while Shuffler(log, stored.id, DEFAULT, stopping=lambda: False).step() >= 0:
-            continue
 
 
 def skip(config: Config, stop: Stop) -> str:
@@ -151,8 +125,7 @@ def test_several_in_a_row_are_skipped_one_by_one_and_what_is_between_stays(confi
         assert "the next `pipeline serve`" in skip(config, stop)
     expected = [(0, "1"), (0, None), (0, None), (0, "2"), (0, None), (0, "3")]
     for _ in range(2):  # started again, it knows where to begin
-        with Replicating(config) as replicating:
-            replicating.wait_for(expected)
+        catch_up(config, expected)
     assert marks(config) == skipped
     assert_verified(config)
     with psycopg.connect(config.database) as log:
@@ -178,28 +151,24 @@ def test_a_crash_while_it_is_passed_over_skips_it_once(config: Config, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, die)
-        with Replicating(config) as replicating:
-            assert isinstance(replicating.ended(), RuntimeError)
-    with Replicating(config) as replicating:
-        replicating.wait_for([(0, "1"), (0, None), (0, "9")])
+        assert isinstance(ended(config), RuntimeError)
+    catch_up(config, [(0, "1"), (0, None), (0, "9")])
     assert len(marks(config)) == 1
     assert_verified(config)
 
 
 def test_a_source_that_can_send_it_after_all_stops_no_more(config: Config):
     with db.connect(config.database, "pipeline database") as log:
-        stored = sources.find(log, None)
-        assert stored is not None
+        source_id = stored(log).id
         with psycopg.connect(config.source, autocommit=True) as source:
             row = source.execute("select pg_current_wal_insert_lsn() - '0/0'::pg_lsn, now()").fetchone()
         assert row is not None
-        stops.record(log, stored.id, Stop(0, int(row[0]), row[1], 1, 0, "too large", "54000"))
-        assert stops.current(log, stored.id) is not None
+        stops.record(log, source_id, Stop(0, int(row[0]), row[1], 1, 0, "too large", "54000"))
+        assert stops.current(log, source_id) is not None
         run(config, "insert into t values (2, 'b')")
-        with Replicating(config) as replicating:
-            replicating.wait_for([(0, "1"), (0, "2")])
-        assert stops.current(log, stored.id) is None
-        assert not stops.request(log, stored.id, int(row[0]))
+        catch_up(config, [(0, "1"), (0, "2")])
+        assert stops.current(log, source_id) is None
+        assert not stops.request(log, source_id, int(row[0]))
 
 
 @pytest.mark.long
@@ -212,11 +181,9 @@ def test_a_row_whose_text_is_over_a_gigabyte(config: Config):
     run(config, "create table large (id int primary key, a bytea, b bytea)")
     schedule.publish_new_tables(config)
     run(config, "insert into large values (2, 'a', 'b')")
-    with Replicating(config) as replicating:
-        replicating.wait_for([(0, "1"), (0, "2")])
+    catch_up(config, [(0, "1"), (0, "2")])
     run(config, f"insert into large values (3, {value}, {value})", "insert into large values (4, 'a', 'b')")
     stop = stopped(config, 240)
     assert "memory" in stop.cause or "string buffer" in stop.cause, stop
     skip(config, stop)
-    with Replicating(config) as replicating:
-        replicating.wait_for([(0, "1"), (0, "2"), (0, None), (0, "4")])
+    catch_up(config, [(0, "1"), (0, "2"), (0, None), (0, "4")])

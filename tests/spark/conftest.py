@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
@@ -20,76 +18,37 @@ from lake.changes import exporter, plan
 from lake.changes.writer import WrittenFile
 from lake.cluster import session
 from lake.folder import Folder
-from pipeline import config as settings
-from pipeline.catalog import sources
-from pipeline.events.log import DEFAULT
-from pipeline.shuffle.worker import Shuffler
-from pipeline.wal.encoding import SESSION_SETTINGS
+from pipeline.config import Config
 from pyspark_sequin_events import catalog
-from tests.fixtures.postgres import Cluster, unique
-from tests.fixtures.replicating import Replicating
+from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import ROOT
 from tests.fixtures.spark import environment
-from tests.fixtures.waiting import eventually
+from tests.fixtures.stage import Stage, databases
 
 EVENTS = "public.sequin_events"
-TIMEOUT = 60
-"""Seconds; a Java that starts beside takes its share."""
 
 
-class Pipeline:
+class Pipeline(Stage):
     """One source, its log, and a lake in `folder` (made at the first export).
 
-    `source` prints values as the worker sees them, and has no search_path; `log` is the pipeline database.
+    `source` prints values as the worker sees them, and has no search_path.
     """
 
-    def __init__(self, source_dsn: str, database_dsn: str, folder: Path, spark: Callable[[], SparkSession]) -> None:
-        self.dsn = database_dsn
-        self.source_dsn = source_dsn
+    def __init__(self, config: Config, folder: Path, spark: Callable[[], SparkSession]) -> None:
+        super().__init__(config)
+        self.print_as_worker()
+        self.dsn, self.source_dsn = config.database, config.source
         self.folder = folder
-        self.source = psycopg.connect(source_dsn, autocommit=True)
-        for setting in SESSION_SETTINGS.items():
-            self.source.execute("select set_config(%s, %s, false)", setting)
-        self.log = psycopg.connect(database_dsn, autocommit=True)
-        self._config = settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=unique("slot"))
         self._spark = spark
-        self._replicating: Replicating | None = None
-        self._marks = itertools.count(1)
-
-    def close(self) -> None:
-        """End what runs; the databases are the caller's."""
-        try:
-            if self._replicating is not None:
-                self._replicating.__exit__()
-        finally:
-            self.source.close()
-            self.log.close()
 
     def replicate(self, *statements: str) -> int:
         """Run them at the source; returns the head of the log, which holds all that they changed.
 
         Tables must be there at the first call, which makes slot and publications.
         """
-        if self._replicating is None:
-            self._replicating = Replicating(self._config).__enter__()
-            eventually(self._replicating._streams, TIMEOUT)
-        for statement in statements:
-            self.source.execute(statement.encode())
-        mark = str(next(self._marks))
-        self.source.execute("select pg_logical_emit_message(true, 'mark', %s)", [mark])
-        return eventually(lambda: self._shuffled_upto(mark), TIMEOUT)
-
-    def _shuffled_upto(self, mark: str) -> int:
-        assert self._replicating is not None
-        if self._replicating._error is not None:
-            raise self._replicating._error
-        stored = sources.find(self.log, None)
-        assert stored is not None
-        Shuffler(self.log, stored.id, DEFAULT, stopping=lambda: False).step()
-        row = self.log.execute(
-            f"select max(seq) from {EVENTS} where source_table_oid = 0 and record ->> 'content' = %s", [mark]
-        ).fetchone()
-        return int(row[0] or 0) if row else 0
+        self.start()
+        self.run(*statements)
+        return self.arrive()
 
     def export(
         self, *, range_rows: int = exporter.RANGE_ROWS, rows_per_file: int = plan.ROWS_PER_FILE
@@ -115,12 +74,8 @@ class Pipeline:
 
     def events(self, schema: str, table: str, columns: str = "*") -> list[dict[str, Any]]:
         """Events of a source table as they are in the log, in order."""
-        with self.log.cursor(row_factory=psycopg.rows.dict_row) as cursor:
-            return cursor.execute(
-                f"select {columns} from {EVENTS} where source_table_schema = %s and source_table_name = %s"
-                " order by seq",
-                [schema, table],
-            ).fetchall()
+        query = f"select {columns} from {EVENTS} where source_table_schema = %s and source_table_name = %s order by seq"
+        return self.look(query, schema, table)
 
     def changes(self, dataset: str, version: int = 1) -> pa.Table:
         """A dataset as pyarrow reads it with the schema of its newest file, in order of seq."""
@@ -149,11 +104,10 @@ def pipelines(
     @contextmanager
     def make(source: Cluster = cluster) -> Iterator[Pipeline]:
         folder = tmp_path_factory.mktemp("lake") / "lake"
-        with source.database("source") as source_dsn, cluster.database("events", cluster.template) as dsn:
-            pipeline = Pipeline(source_dsn, dsn, folder, lambda: request.getfixturevalue("spark"))
-            try:
-                yield pipeline
-            finally:
-                pipeline.close()
+        with (
+            databases(source, cluster) as config,
+            Pipeline(config, folder, lambda: request.getfixturevalue("spark")) as pipeline,
+        ):
+            yield pipeline
 
     return make

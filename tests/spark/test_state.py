@@ -151,7 +151,7 @@ def make_anew(pipeline: Pipeline, table: str) -> None:
     pipeline.source.execute(f"drop table public.{table}".encode())
     for statement in create(table):
         pipeline.source.execute(statement.encode())
-    schedule.publish_new_tables(pipeline._config)
+    schedule.publish_new_tables(pipeline.config)
 
 
 @pytest.mark.parametrize("table", [pytest.param("single", marks=pytest.mark.long), "pair"])
@@ -256,7 +256,7 @@ def test_old_rows_take_the_new_types_or_say_what_they_were(exported: Pipeline, s
     exported.source.execute(
         "create table public.retyped (id int primary key, a text, b bytea, c int[], d timestamptz, e text, bucket text)"
     )
-    schedule.publish_new_tables(exported._config)
+    schedule.publish_new_tables(exported.config)
     rows = "(1, '34', 'hi', '{1,null}', '2024-02-29 23:59+00', '{1}', 'x'), (2, 'x', null, null, 'infinity', null, 'y')"
     exported.replicate(f"insert into public.retyped values {rows}")
     fold(exported, spark)

@@ -19,9 +19,8 @@ import psycopg
 from pipeline import db, schema
 from pipeline.catalog import roles
 from pipeline.errors import Unavailable
-from pipeline.events.log import DEFAULT
-from pipeline.shuffle.worker import Shuffler
 from tests.fixtures.postgres import Cluster, temporary_server
+from tests.fixtures.shuffling import move_until, shuffler
 from tests.fixtures.staged import Staged, Table
 from tests.fixtures.waiting import eventually
 from tests.torture.consumers_clients import Client, Journal, drain, kill
@@ -80,17 +79,12 @@ class Shuffling(threading.Thread):
                 with db.connect(self._staged.dsn, "pipeline database") as connection:
                     eventually(lambda: roles.try_acquire(connection, "shuffle"))
                     self.pid = connection.info.backend_pid
-                    self._shuffle(Shuffler(connection, self._staged.source, DEFAULT, stopping=lambda: False))
+                    move_until(self._stopped, shuffler(connection, self._staged.source))
             except (psycopg.OperationalError, Unavailable):
                 self._stopped.wait(0.05)  # killed
             except BaseException as error:
                 self.error = error
                 return
-
-    def _shuffle(self, shuffler: Shuffler) -> None:
-        while not self._stopped.is_set():
-            if shuffler.step() < 0:
-                shuffler.wait()
 
 
 class Round:

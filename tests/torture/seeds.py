@@ -162,7 +162,7 @@ def _arrive(scene: Scene, servers: Servers) -> None:
 
         def arrived() -> bool:
             servers.tend()
-            return test_decoding.arrived(log, "end")
+            return test_decoding.arrived(log, "end") > 0
 
         def further() -> bool:
             return arrived() or _progress(log) > before
