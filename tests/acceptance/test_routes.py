@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 
 from pipeline.client import EventLog
+from tests.fixtures.beside import Beside
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
@@ -32,27 +31,17 @@ def transaction(number: int) -> list[Change]:
     return changes if number == 1 else [*changes, ("b", "delete", number - 1)]
 
 
-class Load:
+class Load(Beside):
     """Transactions one after the other, each of four changes of two tables."""
 
     def __init__(self, dsn: str) -> None:
+        super().__init__()
         self.done = 0
         self._dsn = dsn
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run)
 
-    @contextmanager
-    def running(self) -> Iterator[Load]:
-        self._thread.start()
-        try:
-            yield self
-        finally:
-            self._stopping.set()
-            self._thread.join()
-
-    def _run(self) -> None:
+    def work(self) -> None:
         with psycopg.connect(self._dsn, autocommit=True) as source:
-            while not self._stopping.wait(0.003):
+            while not self.stopped.wait(0.003):
                 number = self.done + 1
                 with source.transaction():
                     source.execute("insert into a values (%s, 0)", [number])
@@ -89,7 +78,7 @@ def test_routes_that_change_under_load_with_kill_9_lose_and_repeat_nothing(
         log.execute("create schema audit")
         source.execute("create table a (id int primary key, n int); create table b (id int primary key)")
         server = serve(routes=json.dumps(ROUTES[0]))  # what is written before there is a slot is not in the log
-        with Load(source_dsn).running() as load:
+        with Load(source_dsn) as load:
             for routes in ROUTES[1:]:
                 eventually_more(log)
                 os.kill(server.child_pid("shuffle"), signal.SIGKILL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from tests.benchmarks.steady import PROBES
 from tests.benchmarks.table import Table
 from tests.benchmarks.usage import Usage, postmaster
 from tests.benchmarks.visible import percentile
+from tests.fixtures.beside import Beside
 from tests.fixtures.postgres import Cluster
 
 NAME = SLOT = "held"
@@ -41,26 +41,20 @@ _DEAD = """
 """
 
 
-class DeadRows(threading.Thread):
+class DeadRows(Beside):
     """The most dead rows of staging, and of the tables that keep its books, seen each second of the `with` block."""
 
     def __init__(self, cluster: Cluster) -> None:
-        super().__init__(name="dead rows", daemon=True)
+        super().__init__()
         self._database = cluster.connect(DATABASE)
-        self._ending = threading.Event()
         self.staging = self.books = 0
 
-    def __enter__(self) -> DeadRows:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ending.set()
-        self.join()
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         self._database.close()
 
-    def run(self) -> None:
-        while not self._ending.wait(1.0):
+    def work(self) -> None:
+        while not self.stopped.wait(1.0):
             staging, books = self._database.execute(_DEAD).fetchall()[0]
             self.staging, self.books = max(self.staging, int(staging)), max(self.books, int(books))
 

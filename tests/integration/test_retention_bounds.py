@@ -18,6 +18,7 @@ from pipeline.events import partitions
 from pipeline.events.partitions import Partitions, attached
 from pipeline.operations import retention
 from tests.fixtures.aging_log import KEEP, AgingLog, aging_log
+from tests.fixtures.beside import Beside
 from tests.fixtures.replicating import Replicating
 from tests.fixtures.shuffling import move_until, shuffler
 from tests.fixtures.waiting import eventually
@@ -88,28 +89,19 @@ def test_no_partition_is_larger_than_without_a_retention(log: AgingLog):
     assert max(spans(log)) <= 10_000
 
 
-class Shuffling(threading.Thread):
+class Shuffling(Beside):
     """The shuffler as its role runs it, until told to stop."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.stopping = threading.Event()
 
-    def run(self) -> None:
+    def work(self) -> None:
         with db.connect(self.config.database, "pipeline database") as connection:
             while sources.find(connection, None) is None:
-                self.stopping.wait(0.05)
+                self.stopped.wait(0.05)
             kept = self.config.retention_seconds
-            move_until(self.stopping, shuffler(connection, stopping=self.stopping.is_set, retention=kept))
-
-    def __enter__(self) -> Shuffling:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stopping.set()
-        self.join()
+            move_until(self.stopped, shuffler(connection, stopping=self.stopped.is_set, retention=kept))
 
 
 def write(source: psycopg.Connection) -> None:

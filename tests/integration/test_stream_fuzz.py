@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from tests.fixtures.small_log import add_inserts, small_log
-from tests.fixtures.streaming import Api, announce
+from tests.fixtures.streaming import Streaming, announce
 from tests.fixtures.waiting import eventually
 
 SECONDS = 5
@@ -30,8 +30,8 @@ def log(database_dsn: str) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
-def api(log: psycopg.Connection, database_dsn: str) -> Iterator[Api]:
-    with Api(database_dsn) as running:
+def api(log: psycopg.Connection, database_dsn: str) -> Iterator[Streaming]:
+    with Streaming(database_dsn) as running:
         yield running
 
 
@@ -100,11 +100,11 @@ def _frame(first: int, body: bytes, *, masked: bool, mask: bytes) -> bytes:
 
 
 def test_broken_frames_crash_nothing_and_others_are_served_all_along(
-    api: Api, log: psycopg.Connection, caplog: pytest.LogCaptureFixture
+    api: Streaming, log: psycopg.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     api.create("hurt")
     api.create("well", start="now")
-    vandal = Vandal(api.port, SEED)
+    vandal = Vandal(api.config.http_port, SEED)
     acts = 0
     with caplog.at_level(logging.WARNING), api.stream("well") as client:
         client.next()
@@ -121,9 +121,9 @@ def test_broken_frames_crash_nothing_and_others_are_served_all_along(
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-def test_a_cursor_is_free_again_after_vandals(api: Api) -> None:
+def test_a_cursor_is_free_again_after_vandals(api: Streaming) -> None:
     api.create("hurt")
-    vandal = Vandal(api.port, SEED + 1)
+    vandal = Vandal(api.config.http_port, SEED + 1)
     for _ in range(50):
         vandal.act()
     eventually(lambda: api.consumer("hurt")["reader"] is None)
@@ -149,9 +149,9 @@ def test_a_cursor_is_free_again_after_vandals(api: Api) -> None:
     ],
     ids=["not UTF-8", "binary", "no mask", "opcode", "compressed", "large", "large in fragments"],
 )
-def test_each_broken_frame_has_its_close_code(api: Api, sent: bytes, code: int) -> None:
+def test_each_broken_frame_has_its_close_code(api: Streaming, sent: bytes, code: int) -> None:
     api.create("hurt", start="now")
-    with Vandal(api.port, SEED).upgraded("/v1/consumers/hurt/stream") as line:
+    with Vandal(api.config.http_port, SEED).upgraded("/v1/consumers/hurt/stream") as line:
         line.sendall(sent)
         said = b""
         with suppress(ConnectionResetError):

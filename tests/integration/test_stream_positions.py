@@ -11,7 +11,7 @@ from websockets.exceptions import ConnectionClosed
 
 from pipeline.api import stream as streams
 from tests.fixtures.small_log import add_inserts, add_table, small_log
-from tests.fixtures.streaming import Api, Stream, announce
+from tests.fixtures.streaming import Stream, Streaming, announce
 from tests.fixtures.waiting import eventually
 
 EVENTS = 1_500
@@ -24,8 +24,8 @@ def log(database_dsn: str) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
-def api(log: psycopg.Connection, database_dsn: str) -> Iterator[Api]:
-    with Api(database_dsn) as running:
+def api(log: psycopg.Connection, database_dsn: str) -> Iterator[Streaming]:
+    with Streaming(database_dsn) as running:
         yield running
 
 
@@ -39,7 +39,7 @@ def closed(client: Stream) -> tuple[int, str]:
     return ended.value.rcvd.code, sentence
 
 
-def test_a_stream_begins_at_the_position_and_goes_on_with_what_comes(api: Api, log: psycopg.Connection) -> None:
+def test_a_stream_begins_at_the_position_and_goes_on_with_what_comes(api: Streaming, log: psycopg.Connection) -> None:
     api.create("c")
     with api.stream("c") as client:
         assert client.next() == {"type": "ready", "position": 0}
@@ -51,7 +51,7 @@ def test_a_stream_begins_at_the_position_and_goes_on_with_what_comes(api: Api, l
     assert client.seqs == list(range(1, last + 1))
 
 
-def test_an_event_is_the_row_as_postgres_prints_it(api: Api, log: psycopg.Connection) -> None:
+def test_an_event_is_the_row_as_postgres_prints_it(api: Streaming, log: psycopg.Connection) -> None:
     log.execute('update public.sequin_events set record = \'{"n": 1.10, "big": 123456789012345678901234567890.50}\'')
     api.create("c")
     log.execute("set timezone = 'UTC'")
@@ -62,7 +62,7 @@ def test_an_event_is_the_row_as_postgres_prints_it(api: Api, log: psycopg.Connec
     assert text == f'{{"type":"events","data":[{",".join(row[0] for row in expected)}]}}'
 
 
-def test_what_was_acknowledged_does_not_come_again_and_nothing_else_is_left_out(api: Api) -> None:
+def test_what_was_acknowledged_does_not_come_again_and_nothing_else_is_left_out(api: Streaming) -> None:
     api.create("c")
     position = 0
     while position < EVENTS:
@@ -74,7 +74,7 @@ def test_what_was_acknowledged_does_not_come_again_and_nothing_else_is_left_out(
     assert api.consumer("c")["position"] == EVENTS
 
 
-def test_an_acknowledgement_before_hanging_up_counts(api: Api) -> None:
+def test_an_acknowledgement_before_hanging_up_counts(api: Streaming) -> None:
     api.create("c")
     for seq in range(1, 300, 17):
         with api.stream("c", "?max=300") as client:
@@ -84,7 +84,7 @@ def test_an_acknowledgement_before_hanging_up_counts(api: Api) -> None:
             assert client.next()["position"] == seq
 
 
-def test_a_second_reader_is_refused_and_told_who_has_it(api: Api) -> None:
+def test_a_second_reader_is_refused_and_told_who_has_it(api: Streaming) -> None:
     api.create("c")
     with api.stream("c") as first:
         first.next()
@@ -99,7 +99,7 @@ def test_a_second_reader_is_refused_and_told_who_has_it(api: Api) -> None:
         assert third.next()["type"] == "ready"
 
 
-def test_unknown_consumers_and_those_of_records_have_no_stream(api: Api) -> None:
+def test_unknown_consumers_and_those_of_records_have_no_stream(api: Streaming) -> None:
     api.create("work", start="now", kind="records")
     for name, code, said in (("none", 4404, "no consumer 'none'"), ("work", 1008, "of kind records")):
         with api.stream(name) as client:
@@ -112,7 +112,7 @@ def test_unknown_consumers_and_those_of_records_have_no_stream(api: Api) -> None
     ("frame", "code"),
     [("{}", 1008), ("no", 1008), (b"{}", 1003), ('{"ack": 9999999}', 1008), ("x" * 70_000, 1009)],
 )
-def test_a_bad_frame_ends_the_stream_with_a_sentence(api: Api, frame: str | bytes, code: int) -> None:
+def test_a_bad_frame_ends_the_stream_with_a_sentence(api: Streaming, frame: str | bytes, code: int) -> None:
     api.create("c")
     with api.stream("c") as client:
         client.next()
@@ -122,7 +122,7 @@ def test_a_bad_frame_ends_the_stream_with_a_sentence(api: Api, frame: str | byte
     assert sentence or code == 1009
 
 
-def test_a_filter_is_kept_both_behind_and_at_the_head(api: Api, log: psycopg.Connection) -> None:
+def test_a_filter_is_kept_both_behind_and_at_the_head(api: Streaming, log: psycopg.Connection) -> None:
     add_table(log, "other_thing", 17000)
     add_inserts(log, 3, "other_thing", 17000)
     api.create("c", tables=["public.other*"], actions=["insert", "update"])
@@ -136,7 +136,7 @@ def test_a_filter_is_kept_both_behind_and_at_the_head(api: Api, log: psycopg.Con
 
 
 def test_who_has_acknowledged_everything_passes_over_what_is_not_for_him(
-    api: Api, log: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+    api: Streaming, log: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "IDLE_SECONDS", 0.1)
     api.create("c", tables=["public.none"])
@@ -149,7 +149,9 @@ def test_who_has_acknowledged_everything_passes_over_what_is_not_for_him(
     assert client.seqs == []
 
 
-def test_who_has_not_acknowledged_stays(api: Api, log: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_has_not_acknowledged_stays(
+    api: Streaming, log: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streams, "IDLE_SECONDS", 0.05)
     add_table(log, "other", 17000)
     add_inserts(log, 1, "other", 17000)
@@ -164,35 +166,37 @@ def test_who_has_not_acknowledged_stays(api: Api, log: psycopg.Connection, monke
         eventually(lambda: api.consumer("c")["position"] == last)
 
 
-def test_a_paused_consumer_is_handed_nothing_until_it_is_resumed(api: Api, log: psycopg.Connection) -> None:
+def test_a_paused_consumer_is_handed_nothing_until_it_is_resumed(api: Streaming, log: psycopg.Connection) -> None:
     api.create("c", start="now")
-    api.post("c/pause")
+    api.tell("c/pause")
     with api.stream("c") as client:
         client.next()
         last = add_inserts(log, 10)
         announce(log)
         with pytest.raises(TimeoutError):
             client.next(timeout=0.5)
-        api.post("c/resume")
+        api.tell("c/resume")
         client.read_to(last)
     assert len(client.seqs) == 10
 
 
 @pytest.mark.parametrize(("act", "code"), [("reset", 1012), ("delete", 4404)])
-def test_a_stream_ends_when_its_consumer_is_reset_or_deleted(api: Api, log: psycopg.Connection, act: str, code: int):
+def test_a_stream_ends_when_its_consumer_is_reset_or_deleted(
+    api: Streaming, log: psycopg.Connection, act: str, code: int
+):
     api.create("c")
     with api.stream("c") as client:
         client.read_to(500)
         client.ack(500)
         if act == "reset":
-            api.post("c/reset", {"start": "beginning"})
+            api.tell("c/reset", start="beginning")
         else:
             log.execute("select pipeline.drop_consumer('c')")
         assert closed(client)[0] == code
 
 
 def test_a_large_transaction_comes_in_parts_of_which_only_the_last_is_complete(
-    api: Api, log: psycopg.Connection
+    api: Streaming, log: psycopg.Connection
 ) -> None:
     log.execute("update public.sequin_events set commit_lsn = 5000, xid = 1 where seq > 10")
     api.create("c", start="10")
@@ -205,7 +209,7 @@ def test_a_large_transaction_comes_in_parts_of_which_only_the_last_is_complete(
         assert client.ack(EVENTS) == EVENTS
 
 
-def test_the_end_of_the_server_is_told_and_waits_for_nobody(api: Api) -> None:
+def test_the_end_of_the_server_is_told_and_waits_for_nobody(api: Streaming) -> None:
     api.create("c")
     api.create("slow")
     with api.stream("c") as client, api.stream("slow", close_timeout=0.1):

@@ -11,7 +11,7 @@ import pytest
 from pipeline.api import patience
 from pipeline.consumers import feed
 from tests.fixtures.small_log import add_inserts, small_log
-from tests.fixtures.streaming import Api, announce
+from tests.fixtures.streaming import Streaming, announce
 
 ROWS = 500
 LARGE = "update public.sequin_events set record = jsonb_build_object('text', repeat(md5(seq::text), 600))"
@@ -25,15 +25,15 @@ def log(database_dsn: str) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
-def api(log: psycopg.Connection, database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+def api(log: psycopg.Connection, database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Streaming]:
     monkeypatch.setitem(patience.SETTINGS, "ws_ping_interval", 0.05)
     monkeypatch.setattr(feed, "RING_BYTES", 1_000_000)
-    with Api(database_dsn) as running:
+    with Streaming(database_dsn) as running:
         yield running
 
 
 def test_who_does_not_read_is_waited_for_through_many_pings_and_then_gets_everything_in_order(
-    api: Api, log: psycopg.Connection
+    api: Streaming, log: psycopg.Connection
 ) -> None:
     api.create("slow")
     api.create("quick")
@@ -49,7 +49,7 @@ def test_who_does_not_read_is_waited_for_through_many_pings_and_then_gets_everyt
     assert slow.seqs == quick.seqs == list(range(1, last + 1))
 
 
-def test_events_larger_than_a_frame_come_one_by_one(api: Api, log: psycopg.Connection) -> None:
+def test_events_larger_than_a_frame_come_one_by_one(api: Streaming, log: psycopg.Connection) -> None:
     log.execute(
         "update public.sequin_events set record = jsonb_build_object('text', repeat('x', 3000000)) where seq % 100 = 0"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from itertools import count, pairwise
@@ -24,6 +23,7 @@ from pipeline.events.log import DEFAULT
 from pipeline.events.partitions import Partitions
 from pipeline.operations import verify
 from pipeline.operations.faults import SHOWN, Verification
+from tests.fixtures.beside import Beside
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
@@ -298,15 +298,14 @@ def test_the_command_names_the_rows_and_fails(log: psycopg.Connection, command: 
     assert check["faults"][0]["commit_lsn"] == "0/12C"
 
 
-class Load(threading.Thread):
+class Load(Beside):
     """Transactions of many forms until it is stopped."""
 
     def __init__(self, dsn: str) -> None:
         super().__init__()
         self._dsn = dsn
-        self.stopped = threading.Event()
 
-    def run(self) -> None:
+    def work(self) -> None:
         emit = "select pg_logical_emit_message(true, %s, %s)"
         with psycopg.connect(self._dsn, autocommit=True) as source:
             for round_ in count():
@@ -340,8 +339,6 @@ class TestWithAServer:
         with psycopg.connect(config.source, autocommit=True) as source:
             source.execute("create table t (id bigserial primary key, note text); create table u (id int primary key)")
         server = serve()
-        load = Load(config.source)
-        load.start()
         seen: list[Verification] = []
 
         def more() -> bool:
@@ -349,11 +346,8 @@ class TestWithAServer:
             assert broken(seen[-1]) == {}
             return len(seen) >= 5 and seen[-1].rows > 1000
 
-        try:
+        with Load(config.source):
             eventually(more, errors=())
-        finally:
-            load.stopped.set()
-            load.join()
         assert all(before.rows <= after.rows for before, after in pairwise(seen))
         assert server.stop() == 0
         done = command()
