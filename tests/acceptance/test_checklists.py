@@ -1,4 +1,4 @@
-"""Q1-Q5 and Q8 of Sequin's checklist, W9, W10 and W12 of walakka's: each as its "verify" column says it."""
+"""Sequin's checklist (Q) and walakka's (W): the items that no other test proves, and which tests prove the others."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +17,52 @@ import pytest
 
 from pipeline.embedded import Server
 from tests.fixtures import test_decoding
-from tests.fixtures.elsewhere import Noise, Watch, watch
-from tests.fixtures.postgres import SETTINGS, Cluster, free_port, unique
-from tests.fixtures.server import Serving, run_command
+from tests.fixtures.beside import Beside
+from tests.fixtures.postgres import SETTINGS, free_port, unique
+from tests.fixtures.server import ROOT, Serving, run_command
 from tests.fixtures.waiting import eventually
 
-ONE_SERVER = pytest.mark.xdist_group("checklists")  # for --dist loadgroup
-WRITERS, EACH = 8, 25
-MANY = 10_000
+_ORDER, _LARGE = "integration/test_order_in_transaction.py", "integration/test_large_transactions.py"
+_CAUGHT_UP, _KILLED = "acceptance/test_w3_to_w7_catching_up.py", "acceptance/test_w8_killed_while_catching_up.py"
+ELSEWHERE = [
+    ("Q1", _ORDER, "test_three_updates_of_one_row_are_three_events_of_one_transaction"),
+    ("Q2", _ORDER, "test_three_updates_of_one_row_are_three_events_of_one_transaction"),
+    ("Q4", _ORDER, "test_q4_total_order"),
+    ("Q4", "acceptance/test_pgbench_order.py", "test_events_equal_what_test_decoding_reports"),
+    ("Q5", _LARGE, "test_several_large_transactions_in_order"),
+    ("Q6", "integration/test_consumer_folding.py", "test_q6_record_mode_delete_wins"),
+    ("Q7", "acceptance/test_q7.py", "test_q7_migration_at_boot_on_an_old_destination_table"),
+    ("W1", "acceptance/test_w1_w2_lag_and_settings.py", "test_w1_lag_in_bytes_is_shown_per_slot"),
+    ("W2", "unit/test_catchup_settings.py", "test_a_wrong_value_is_named"),
+    ("W2", "acceptance/test_bad_input.py", "test_settings_that_are_wrong"),
+    ("W2", "unit/test_catchup_limits.py", "test_cores_decide_only_where_nothing_is_set"),
+    ("W2", "acceptance/test_w1_w2_lag_and_settings.py", "test_one_slot_goes_on_where_there_may_be_no_more"),
+    ("W3", _CAUGHT_UP, "test_w3_slots_are_opened_up_to_the_tip"),
+    ("W3", _CAUGHT_UP, "test_w3_new_commits_are_staged_while_the_backlog_still_drains"),
+    ("W4", _CAUGHT_UP, "test_w4_w7_nothing_is_missing_double_or_out_of_order_across_the_hand_over"),
+    ("W4", "integration/test_catchup.py", "test_a_backlog_is_staged_in_parts_and_gives_the_same_log"),
+    ("W5", _CAUGHT_UP, "test_w5_slots_and_workers_of_parts_are_gone"),
+    ("W6", _CAUGHT_UP, "test_w6_it_falls_behind_and_catches_up_again_and_again"),
+    ("W6", "acceptance/test_w1_w2_lag_and_settings.py", "test_one_slot_goes_on_where_there_may_be_no_more"),
+    ("W7", _CAUGHT_UP, "test_w4_w7_nothing_is_missing_double_or_out_of_order_across_the_hand_over"),
+    ("W8", _KILLED, "test_w8_ended_once_there_is_a_plan"),
+    ("W8", _KILLED, "test_w8_killed_helpers_and_a_killed_role_go_on_where_they_were"),
+    ("W10", _ORDER, "test_the_position_advances_while_all_traffic_is_elsewhere"),
+    ("W10", "acceptance/test_idle.py", "test_the_slot_keeps_up_where_nothing_is_for_us"),
+]
+"""Item, and the test that proves it, which is not here."""
 HALF_STAGED = 80_000
 BLOCKED_CHANGES = 40
-ELSEWHERE_SECONDS, SETTLED = 12, 5
-MEGABYTE = 1_000_000
 AN_LSN = re.compile(r"[0-9A-F]+/[0-9A-F]+")
 CONFIRMED = "select confirmed_flush_lsn - '0/0' from pg_replication_slots where slot_name = %s"
 
 
+@dataclass(frozen=True)
 class Shop:
-    """A source and its log, both open, and a name for a slot of its own."""
+    """A source and its log, both open."""
 
-    def __init__(self, source: psycopg.Connection, log: psycopg.Connection) -> None:
-        self.source = source
-        self.log = log
-        self.slot = unique("slot")
+    source: psycopg.Connection
+    log: psycopg.Connection
 
     def events(self, table: str) -> list[tuple[Any, ...]]:
         """seq, commit_lsn, commit_idx, action and record of a table, by seq; everything committed has arrived."""
@@ -52,72 +76,23 @@ class Shop:
         return self.log.execute(query, [table]).fetchall()
 
 
-@pytest.fixture(scope="module")
-def served(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    """One running server for the items that kill nothing; `other` and `noise` are not published."""
-    with (
-        cluster.database("source") as source_dsn,
-        cluster.database("events", cluster.template) as database_dsn,
-        opened(source_dsn, database_dsn) as shop,
-    ):
-        for table in ("t", "r", "many", "other"):
-            shop.source.execute(f"create table {table} (id int primary key, v text)")
-        settings = {"source_dsn": source_dsn, "database_dsn": database_dsn, "slot": shop.slot}
-        tables = {"tables": "public.t,public.r,public.many", "http_port": free_port()}
-        server = Serving(tmp_path_factory.mktemp("served"), {**settings, **tables}, ("serve",))
-        try:
-            server.wait_ready()
-            yield shop
-        finally:
-            server.close()
-
-
-class opened:
-    """Both databases' connections for a block."""
-
-    def __init__(self, source_dsn: str, database_dsn: str) -> None:
-        self._shop = Shop(psycopg.connect(source_dsn, autocommit=True), psycopg.connect(database_dsn, autocommit=True))
-
-    def __enter__(self) -> Shop:
-        return self._shop
-
-    def __exit__(self, *_: object) -> None:
-        self._shop.source.close()
-        self._shop.log.close()
-
-
 @pytest.fixture
 def shop(source_dsn: str, database_dsn: str) -> Iterator[Shop]:
-    """A source and a log of this test's own, with no server yet."""
-    with opened(source_dsn, database_dsn) as both:
-        both.source.execute("create table t (id int primary key, v text)")
-        yield both
+    """With no server yet."""
+    with psycopg.connect(source_dsn, autocommit=True) as source, psycopg.connect(database_dsn, autocommit=True) as log:
+        source.execute("create table t (id int primary key, v text)")
+        yield Shop(source, log)
+
+
+@pytest.mark.parametrize(("item", "path", "name"), ELSEWHERE)
+def test_what_proves_an_item_is_there(item: str, path: str, name: str):
+    assert f"def {name}(" in (ROOT / "tests" / path).read_text(), item
 
 
 def confirmed(source: psycopg.Connection, slot: str) -> int:
     row = source.execute(CONFIRMED, [slot]).fetchone()
     assert row is not None
     return int(row[0])
-
-
-def three_updates(shop: Shop, key: int) -> list[tuple[Any, ...]]:
-    shop.source.execute("insert into r values (%s, 'v0')", [key])
-    with shop.source.transaction():
-        for value in ("v1", "v2", "v3"):
-            shop.source.execute("update r set v = %s where id = %s", [value, key])
-    return [event for event in shop.events("r") if event[3] == "update" and event[4]["id"] == key]
-
-
-@ONE_SERVER
-def test_q1_commit_lsn_and_index_from_0(served: Shop):
-    updates = three_updates(served, 1)
-    assert len({lsn for _, lsn, *_ in updates}) == 1
-    assert [idx for _, _, idx, *_ in updates] == [0, 1, 2]
-
-
-@ONE_SERVER
-def test_q2_nothing_is_collapsed(served: Shop):
-    assert [record["v"] for *_, record in three_updates(served, 2)] == ["v1", "v2", "v3"]
 
 
 def resent(source: psycopg.Connection, slot: str, publications: str) -> list[tuple[int, int]]:
@@ -144,7 +119,7 @@ def keys_in_log(log: psycopg.Connection) -> list[tuple[int, int]]:
 
 def kill_before_confirming(shop: Shop, server: Serving, slot: str) -> None:
     """Kill all of it at a moment when something is in the log that is not confirmed."""
-    with Writer(shop.source.info.dsn) as writer:
+    with Writer(shop.source.info.dsn):
 
         def ahead() -> bool:
             at = confirmed(shop.source, slot)
@@ -152,37 +127,23 @@ def kill_before_confirming(shop: Shop, server: Serving, slot: str) -> None:
 
         eventually(ahead)
         server.close()
-    assert writer.error is None
     active = "select active_pid from pg_replication_slots where slot_name = %s"
     eventually(lambda: shop.source.execute(active, [slot]).fetchone() == (None,))
 
 
-class Writer(threading.Thread):
+class Writer(Beside):
     """Transactions of two rows, one after the other."""
 
     def __init__(self, dsn: str) -> None:
         super().__init__()
         self._dsn = dsn
-        self._stopped = threading.Event()
-        self.error: BaseException | None = None
 
-    def __enter__(self) -> Writer:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self.join()
-
-    def run(self) -> None:
-        try:
-            with psycopg.connect(self._dsn, autocommit=True) as source:
-                key = 0
-                while not self._stopped.wait(0.002):
-                    key += 1
-                    source.execute("insert into t values (%s), (%s)", [key, -key])
-        except BaseException as error:
-            self.error = error
+    def work(self) -> None:
+        with psycopg.connect(self._dsn, autocommit=True) as source:
+            key = 0
+            while not self.stopped.wait(0.002):
+                key += 1
+                source.execute("insert into t values (%s), (%s)", [key, -key])
 
 
 def test_q3_replay_dedupe(shop: Shop, serve: Callable[..., Serving], slot_name: str):
@@ -196,50 +157,9 @@ def test_q3_replay_dedupe(shop: Shop, serve: Callable[..., Serving], slot_name: 
     assert after == [*before, *(key for key in again if key not in twice)]
 
 
-@ONE_SERVER
-def test_q4_total_order(served: Shop):
-    dsn = served.source.info.dsn
-
-    def write(writer: int) -> None:
-        with psycopg.connect(dsn, autocommit=True) as source:
-            for number in range(EACH):
-                with source.transaction():
-                    source.execute("insert into t values (%s), (%s)", [writer * 1000 + number, -writer * 1000 - number])
-
-    threads = [threading.Thread(target=write, args=[writer + 1]) for writer in range(WRITERS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    positions = [(lsn, idx) for _, lsn, idx, *_ in served.events("t")]
-    assert len(positions) >= WRITERS * EACH * 2
-    assert positions == sorted(set(positions))
-
-
-@ONE_SERVER
-def test_q5_seq_never_collides(served: Shop):
-    served.source.execute("insert into many select generate_series(1, %s::int)", [MANY])
-    served.source.execute("insert into many values (0)")
-    with served.source.cursor() as cursor, cursor.copy("copy many (id) from stdin") as copy:
-        copy.write("".join(f"{-number}\n" for number in range(1, MANY + 1)))
-    events = served.events("many")
-    assert [record["id"] for *_, record in events] == [*range(1, MANY + 1), 0, *range(-1, -MANY - 1, -1)]
-    seqs = [seq for seq, *_ in events]
-    assert seqs == sorted(set(seqs))
-    assert [lsn for _, lsn, *_ in events] == sorted(lsn for _, lsn, *_ in events)
-
-
-@ONE_SERVER
-def test_q8_index_counts_what_the_publication_lets_through(served: Shop):
-    with served.source.transaction():
-        for statement in ("insert into t values (0)", "insert into other values (1)", "insert into t values (-1)"):
-            served.source.execute(statement)
-    assert [idx for _, _, idx, *_ in served.events("t")][-2:] == [0, 1]
-    words = Path(__file__).parents[2].joinpath("docs", "delivery.md").read_text()
-    assert "`PIPELINE_TABLES`" in words.split("## Guarantees")[0]
-
-
-def test_q8_index_is_the_same_after_a_kill_inside_of_the_transaction(shop: Shop, serve: Callable[..., Serving]):
+def test_q8_index_counts_what_is_published_also_after_a_kill_inside_of_the_transaction(
+    shop: Shop, serve: Callable[..., Serving]
+):
     shop.source.execute("create table other (id int primary key)")
     server = serve(tables="public.t")
     shop.source.execute(f"""
@@ -260,6 +180,7 @@ def test_q8_index_is_the_same_after_a_kill_inside_of_the_transaction(shop: Shop,
     events = [(lsn, idx, str(record["id"])) for _, lsn, idx, _, record in shop.events("t")]
     assert [idx for _, idx, _ in events] == [*range(HALF_STAGED)]
     assert events[: len(staged)] == staged
+    assert "`PIPELINE_TABLES`" in (ROOT / "docs" / "delivery.md").read_text().split("## Guarantees")[0]
 
 
 def test_w9_confirmation_never_passes_an_unfinished_staging_commit(
@@ -281,15 +202,6 @@ def test_w9_confirmation_never_passes_an_unfinished_staging_commit(
         assert confirmed(shop.source, slot_name) <= stored
     serve()
     assert [record["id"] for *_, record in shop.events("t")] == [*range(BLOCKED_CHANGES + 1)]
-
-
-@ONE_SERVER
-def test_w10_idle_slot_advances_while_traffic_is_elsewhere(served: Shop):
-    dsn = served.source.info.dsn
-    with Watch(dsn, served.slot) as slot, Noise(dsn):
-        watch([slot], ELSEWHERE_SECONDS)
-    assert max(sample.behind for sample in slot.samples if sample.at >= SETTLED) < MEGABYTE
-    assert slot.samples[-1].written - slot.samples[0].written > 5 * MEGABYTE
 
 
 @pytest.fixture

@@ -1,22 +1,25 @@
-"""W1 and W2 of walakka's checklist: lag in bytes per slot, and the settings of catching up."""
+"""W1, W2 and W6 of walakka's checklist: lag in bytes per slot, and what keeps catching up from more than one."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
 from pipeline import db
 from pipeline.replication import slot as slots
 from tests.fixtures.catching_up import BEHIND, MEGABYTE, CatchingUp, catching_up
-from tests.fixtures.postgres import Cluster
+from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
+pytestmark = pytest.mark.xdist_group("catching up")
 LAG = (
     "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), confirmed_flush_lsn)"
     " from pg_replication_slots where slot_name = %s"
@@ -61,33 +64,42 @@ def test_w1_lag_in_bytes_is_shown_per_slot(
     ]
 
 
-def test_w2_bad_values_are_rejected_at_start(tmp_path: Path) -> None:
-    wrong: dict[str, object] = {"catchup_threshold": "many", "catchup_interval": 0.01, "catchup_max_slots": 65}
-    done = run_command("serve", folder=tmp_path, **wrong)
-    assert done.returncode == 2
-    for name in wrong:
-        assert f"PIPELINE_{name.upper()}: " in done.stderr
-
-
 @pytest.mark.parametrize(
-    ("settings", "slots"),
+    ("settings", "free", "said"),
     [
-        ({"catchup_threshold": "off"}, 1),
-        ({"catchup_max_slots": 5, "catchup_threshold": "500kB", "catchup_interval": 0.05}, 5),
+        ({"catchup_threshold": "off"}, None, None),
+        ({"catchup_max_slots": 1}, None, "PIPELINE_CATCHUP_MAX_SLOTS is 1"),
+        ({}, 0, "the source has 0 of its max_replication_slots"),
     ],
-    ids=["off", "five"],
+    ids=["off", "set", "no free slot"],
 )
-def test_w2_settings_decide_when_and_by_how_many_slots(
-    stage: CatchingUp, settings: dict[str, object], slots: int
+def test_one_slot_goes_on_where_there_may_be_no_more(
+    stage: CatchingUp, settings: dict[str, object], free: int | None, said: str | None
 ) -> None:
-    with stage.first_worker_held():
-        server = stage.serve("--only", "replication", **settings)
-        stage.streams()
-        if slots > 1:
-            assert len(stage.fall_behind()) == slots - 1
-        else:
+    """A limit is a warning; nothing is said where it was turned off."""
+    server = stage.serve("--only", "replication", **settings)
+    stage.streams()
+    with ExitStack() as stack:
+        if free is not None:
+            stack.enter_context(only_so_many_free(stage.source, free))
+        with stage.first_worker_held():
             stage.write(BEHIND)
-    stage.staged_all()
-    assert server.log().count("catchup.planned") >= (slots > 1)
-    if slots == 1:
-        assert "catchup.planned" not in server.log()
+            if said is not None:
+                eventually(lambda: said in server.log(), 60)
+        stage.staged_all()
+    assert (server.log().count("catchup.limited") >= 1) == (said is not None)
+    assert server.process.poll() is None
+    assert "catchup.planned" not in server.log()
+
+
+def only_so_many_free(source: psycopg.Connection, free: int) -> ExitStack:
+    """Until the block's end all other slots of the source are taken."""
+    stack, name = ExitStack(), unique("taken")
+    query = "select current_setting('max_replication_slots')::int - count(*) from pg_replication_slots"
+    row = source.execute(query).fetchone()
+    assert row is not None
+    for number in range(row[0] - free):
+        taken = f"{name}_{number}"
+        source.execute("select pg_create_physical_replication_slot(%s)", [taken])
+        stack.callback(source.execute, "select pg_drop_replication_slot(%s)", [taken])
+    return stack

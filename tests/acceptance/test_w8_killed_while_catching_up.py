@@ -6,14 +6,15 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.catching_up import CatchingUp, catching_up, kill_all
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.server import Serving, alive
+from tests.fixtures.processes import alive
+from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("catching up")
@@ -27,21 +28,42 @@ def stage(quiet_cluster: Cluster, cluster: Cluster, tmp_path: Path) -> Iterator[
         yield made
 
 
-def test_w8_all_killed_once_there_is_a_plan(stage: CatchingUp) -> None:
+def stop(_: CatchingUp, server: Serving) -> None:
+    server.process.terminate()
+
+
+def kill(_: CatchingUp, server: Serving) -> None:
+    kill_all(server)
+
+
+def cut_off(stage: CatchingUp, _: Serving) -> None:
+    """All sessions at the pipeline database are ended, the one that holds the first worker too."""
+    stage.log.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where datname = current_database() and pid <> pg_backend_pid()"
+    )
+
+
+@pytest.mark.parametrize("end", [kill, stop, pytest.param(cut_off, marks=pytest.mark.long)])
+def test_w8_ended_once_there_is_a_plan(stage: CatchingUp, end: Callable[[CatchingUp, Serving], None]) -> None:
     with stage.first_worker_held():
         server = stage.serve()
         stage.streams()
         plan = stage.fall_behind()
         late = stage.write_one()
         eventually(lambda: stage.staged(late), 60)
-        kill_all(server)
-    assert stage.planned() == plan
-    stage.serve()
+        end(stage, server)
+        if end is not cut_off:
+            assert stage.planned() == plan
+    if end is stop:
+        assert server.process.wait(60) == 0
+    if end is not cut_off:
+        stage.serve()
     stage.caught_up()
     stage.require_exact()
 
 
-def test_w8_a_killed_helper_goes_on_where_it_was(stage: CatchingUp) -> None:
+def test_w8_killed_helpers_and_a_killed_role_go_on_where_they_were(stage: CatchingUp) -> None:
     with stage.first_worker_held():
         server = stage.serve()
         stage.streams()
@@ -52,6 +74,9 @@ def test_w8_a_killed_helper_goes_on_where_it_was(stage: CatchingUp) -> None:
         again = eventually(lambda: {*helpers(server).values()} - {*running.values()})  # the last part's, at least
         for pid in again:
             os.kill(pid, signal.SIGKILL)
+        late = stage.write_one()
+        eventually(lambda: stage.staged(late), 60)
+        os.kill(server.child_pid("replication"), signal.SIGKILL)
         late = stage.write_one()
         eventually(lambda: stage.staged(late), 60)
     stage.caught_up()

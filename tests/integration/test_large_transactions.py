@@ -36,10 +36,7 @@ def test_several_large_transactions_in_order(serve: Callable[..., Serving], sour
         eventually(arrived(database, 4 * ROWS))
         eventually(all_emptied(database))
         assert database.execute(DISORDER).fetchone() == (0,)
-        assert database.execute("select count(*), max((record ->> 'id')::int) from sequin_events").fetchone() == (
-            4 * ROWS,
-            4 * ROWS,
-        )
+        assert database.execute("select count(distinct seq) from sequin_events").fetchone() == (4 * ROWS,)
         ids = database.execute("select (record ->> 'id')::int from sequin_events order by seq").fetchall()
         assert [row[0] for row in ids] == list(range(1, 4 * ROWS + 1))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,6 +24,7 @@ from tests.fixtures.stage import Stage
 from tests.fixtures.waiting import eventually
 
 Event = dict[str, Any]
+WRITERS, EACH = 8, 25
 BIG_TRANSACTION = 200_000
 WORKER_MEGABYTES = 150
 LATEST_WAL = "select pg_current_wal_lsn() - '0/0'"
@@ -82,6 +84,20 @@ def test_three_updates_of_one_row_are_three_events_of_one_transaction(road: Road
     assert len({*column(events, "commit_lsn")}) == 1
     assert column(events, "commit_idx", "action", "record_pk") == [(idx, "update", "1") for idx in range(3)]
     assert [event["record"]["note"] for event in events] == ["a", "b", "c"]
+
+
+def test_q4_total_order(road: Road):
+    def write(writer: int) -> None:
+        with psycopg.connect(road.config.source, autocommit=True) as source:
+            for number in range(EACH):
+                key = (writer + 1) * 1000 + number
+                source.execute("insert into t values (%s), (%s)", [key, -key])
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(write, range(WRITERS)))
+    positions = column(road.events(), "commit_lsn", "commit_idx")
+    assert len(positions) == WRITERS * EACH * 2
+    assert positions == sorted(set(positions))
 
 
 def test_annotations_mark_what_comes_after_them_and_take_a_commit_idx(road: Road):
