@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.fixtures.beside import Beside
 from tests.fixtures.processes import peak_megabytes, resident_megabytes
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
 SMALL, LARGE, SUBTRANSACTIONS = 300_000, 3_000_000, 50_000
+WORKER_MEGABYTES = 150
 FLAT = 1.5
 """Times what a tenth of the rows takes."""
 ARRIVES_WITHIN = 300
@@ -24,28 +25,19 @@ EVERY = 0.5
 ROLES = ("replication", "shuffle")
 
 
-class Memory(threading.Thread):
+class Memory(Beside):
     """Resident memory of the two roles that move data, in MB, sampled by phase."""
 
     def __init__(self, server: Serving) -> None:
         super().__init__()
-        self._pids = {role: server.child_pid(role) for role in ROLES}
-        self._stopped = threading.Event()
+        self.pids = {role: server.child_pid(role) for role in ROLES}
         self._phase = "start"
         self._samples: dict[tuple[str, str], list[float]] = {}
         self._peaks: dict[tuple[str, str], float] = {}
 
-    def __enter__(self) -> Memory:
+    def work(self) -> None:
         self._look()
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self.join()
-
-    def run(self) -> None:
-        while not self._stopped.wait(EVERY):
+        while not self.stopped.wait(EVERY):
             self._look()
 
     def begin(self, phase: str) -> None:
@@ -55,7 +47,7 @@ class Memory(threading.Thread):
 
     def end(self) -> None:
         """Remember the highest there ever was until now; print the phase."""
-        for role, pid in self._pids.items():
+        for role, pid in self.pids.items():
             self._peaks[role, self._phase] = peak_megabytes(pid)
             samples = self._samples[role, self._phase]
             print(
@@ -68,7 +60,7 @@ class Memory(threading.Thread):
         return self._peaks[role, phase]
 
     def _look(self) -> None:
-        for role, pid in self._pids.items():
+        for role, pid in self.pids.items():
             self._samples.setdefault((role, self._phase), []).append(resident_megabytes(pid))
 
 
@@ -176,6 +168,8 @@ def test_three_million_rows_and_fifty_thousand_subtransactions(
     rising = [number for number in arrival.open_changes if number]
     assert len(rising) > 2
     assert rising == sorted(rising)
+    assert memory.peak("replication", f"{SMALL:,} rows") < WORKER_MEGABYTES
+    assert memory.pids == {role: server.child_pid(role) for role in ROLES}
     for role in ROLES:
         for phase in (f"{LARGE:,} rows", f"{SUBTRANSACTIONS:,} subtransactions"):
             assert memory.peak(role, phase) <= FLAT * memory.peak(role, f"{SMALL:,} rows"), role

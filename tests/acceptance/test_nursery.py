@@ -15,6 +15,8 @@ from tests.fixtures.processes import alive, children
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
 
+GONE_WITHIN = 5.0
+"""Seconds after its supervisor's end."""
 ROLES = {"replication", "shuffle", "schedule", "api"}
 
 
@@ -98,8 +100,8 @@ def test_what_forks_has_one_thread_and_no_connections(role: str, serve: Callable
 def test_nothing_is_left_of_a_server_that_is_killed(serve: Callable[..., Serving]):
     server = serve()
     pids = server.children()
-    server.kill()
-    assert not any(alive(pid) for pid in pids.values())
+    server.process.kill()
+    eventually(lambda: not any(map(alive, pids.values())), GONE_WITHIN)
     assert "Traceback" not in server.log()
 
 

@@ -18,15 +18,12 @@ from pipeline.errors import SlotLost, SlotUnusable
 from pipeline.replication import preparation, worker
 from tests.fixtures import test_decoding
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.processes import peak_megabytes
-from tests.fixtures.server import Serving, run_command
+from tests.fixtures.server import run_command
 from tests.fixtures.stage import Stage
 from tests.fixtures.waiting import eventually
 
 Event = dict[str, Any]
 WRITERS, EACH = 8, 25
-BIG_TRANSACTION = 200_000
-WORKER_MEGABYTES = 150
 LATEST_WAL = "select pg_current_wal_lsn() - '0/0'"
 SOME_WAL = "insert into {} select repeat('x', 1000) from generate_series(1, 200)"
 
@@ -308,24 +305,3 @@ class TestOnDebians:
         test_decoding.make_slot(source, config.slot)
         with pytest.raises(SlotUnusable, match="uses the plugin test_decoding, not pgoutput"):
             refuse(config)
-
-
-@pytest.mark.long
-def test_a_large_transaction_arrives_whole_and_in_little_memory(
-    source: psycopg.Connection, database_dsn: str, serve: Callable[..., Serving]
-):
-    server = serve()
-    pid = server.child_pid("replication")
-    source.execute("insert into t select n, repeat('x', 500) from generate_series(1, %s::int) n", [BIG_TRANSACTION])
-    seen: set[int] = set()
-    with psycopg.connect(database_dsn, autocommit=True) as log:
-
-        def look() -> bool:
-            seen.add(one(log, "select count(*) from public.sequin_events"))
-            return max(seen) > 0
-
-        eventually(look, timeout=60)
-        assert seen == {0, BIG_TRANSACTION}
-        assert test_decoding.transaction_sizes(log) == [BIG_TRANSACTION]
-    assert peak_megabytes(pid) < WORKER_MEGABYTES * 1.024**2
-    assert server.child_pid("replication") == pid
