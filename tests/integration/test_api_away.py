@@ -44,7 +44,7 @@ def test_what_works_without_the_database_goes_on(api: Api, database: Server) -> 
     eventually(lambda: api.get("/v1/consumers/c").status_code == 200)
 
 
-def test_a_database_that_is_not_migrated(database: Server) -> None:
-    with answering(database.dsn("pipeline")) as api:
+def test_a_database_that_is_not_migrated(source_dsn: str) -> None:
+    with answering(source_dsn) as api:
         eventually(lambda: "run `pipeline migrate`" in api.get("/v1/events").json()["title"])
         assert api.get("/v1/consumers").status_code == 503
