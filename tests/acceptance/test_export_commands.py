@@ -19,15 +19,13 @@ from pipeline.config import Config, load
 from pipeline.exports import ledger
 from tests.fixtures.mounts import tmpfs
 from tests.fixtures.processes import alive, group_of, title
-from tests.fixtures.server import COMMAND, environment, run_command
+from tests.fixtures.server import COMMAND, COMMAND_TIMEOUT, environment, run_command
 from tests.fixtures.small_log import add_inserts, small_log
 from tests.fixtures.waiting import eventually
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 Log = psycopg.Connection[tuple[Any, ...]]
-SPARK_SECONDS = 200
-"""Where everybody else computes too."""
-pytestmark = pytest.mark.timeout(2 * SPARK_SECONDS)
+pytestmark = pytest.mark.timeout(2 * COMMAND_TIMEOUT)
 
 
 @pytest.fixture
@@ -46,16 +44,8 @@ def command(tmp_path: Path, database_dsn: str) -> Command:
     """Run `pipeline export …` there, where no source is known."""
 
     def run(*arguments: str, **settings: object) -> subprocess.CompletedProcess[str]:
-        given = {"database_dsn": database_dsn, "spark_master": "local[2]", **settings}
-        return subprocess.run(
-            [*COMMAND, "export", *arguments],
-            cwd=tmp_path,
-            env=environment(given),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SPARK_SECONDS,
-        )
+        given: dict[str, Any] = {"database_dsn": database_dsn, "spark_master": "local[2]", **settings}
+        return run_command("export", *arguments, folder=tmp_path, **given)
 
     return run
 
@@ -140,7 +130,7 @@ def test_an_interrupted_run_is_taken_up_by_the_schedule(
     group = scripts(tmp_path)
     eventually(lambda: any("org.apache.spark" in title(pid) for pid in members(group)), 60)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=SPARK_SECONDS)
+    _, said = process.communicate(timeout=COMMAND_TIMEOUT)
     assert process.returncode == 130
     assert said == "pipeline: the export was stopped; nothing is lost, the next run takes up where this one ended\n"
     assert members(group) == []

@@ -19,8 +19,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.fixtures.postgres import Cluster, free_port, unique
-from tests.fixtures.server import Serving
+from tests.fixtures.postgres import unique
+from tests.fixtures.server import Serving, Shared
 from tests.fixtures.waiting import eventually
 
 SECRET = "a value that nobody may log"
@@ -75,25 +75,13 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def databases(cluster: Cluster) -> Iterator[tuple[str, str]]:
-    with cluster.database("source") as source, cluster.database("events", cluster.template) as pipeline:
-        yield source, pipeline
-
-
-@pytest.fixture(scope="module")
-def server(databases: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    settings = {"source_dsn": databases[0], "database_dsn": databases[1], "slot": unique("slot")}
-    folder = tmp_path_factory.mktemp("serve")
-    started = Serving(folder, {**settings, "http_port": free_port()}, ("serve",))
-    started.wait_ready()
-    yield started
-    started.close()
-    print(started.log())
+def server(shared: Shared) -> Serving:
+    return shared.serve()
 
 
 @pytest.fixture
-def open_shop(server: Serving, databases: tuple[str, str]) -> Iterator[Callable[..., Shop]]:
-    with psycopg.connect(databases[0], autocommit=True) as source, ExitStack() as stack:
+def open_shop(server: Serving, shared: Shared) -> Iterator[Callable[..., Shop]]:
+    with psycopg.connect(shared.source_dsn, autocommit=True) as source, ExitStack() as stack:
 
         def make(**consumer: Any) -> Shop:
             shop = Shop(server, source, unique("orders"), **consumer)
@@ -192,10 +180,10 @@ def test_nothing_is_handed_to_a_client_that_has_gone(shop: Shop) -> None:
     assert item["deliveries"] == 1
 
 
-def test_the_database_ends_connections_and_items_come_all_the_same(shop: Shop, databases: tuple[str, str]) -> None:
+def test_the_database_ends_connections_and_items_come_all_the_same(shop: Shop, shared: Shared) -> None:
     waiting = shop.receiving(wait=60)
     shop.receive()
-    with psycopg.connect(databases[1], autocommit=True) as log:
+    with psycopg.connect(shared.database_dsn, autocommit=True) as log:
         log.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity"
             " where application_name in ('pipeline api', 'pipeline wakeup') and datname = current_database()"
@@ -208,13 +196,13 @@ def test_the_database_ends_connections_and_items_come_all_the_same(shop: Shop, d
     assert len(answer.json()["data"]) == 1
 
 
-def test_the_commands_that_the_docs_show(server: Serving, databases: tuple[str, str], tmp_path: Path) -> None:
+def test_the_commands_that_the_docs_show(server: Serving, shared: Shared, tmp_path: Path) -> None:
     if not shutil.which("curl"):
         pytest.skip("curl is not installed: left out")
     [shown] = re.findall(r"```sh\n(API=.*?)```", (REFERENCE / "http.md").read_text(), re.DOTALL)
     script = shown.replace("127.0.0.1:12312", f"127.0.0.1:{server.port}").replace("curl ", "curl -sS --fail-with-body ")
     before, _, after = script.partition("# …")
-    with psycopg.connect(databases[0], autocommit=True) as source:
+    with psycopg.connect(shared.source_dsn, autocommit=True) as source:
         source.execute("create table orders (id int primary key)")
         eventually(lambda: source.execute(PUBLISHED, ["orders"]).fetchone() is not None)
         bash(before, tmp_path)

@@ -10,13 +10,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline import config as settings
 from pipeline.deliveries import consumers
 from pipeline.events import log as events_log
 from pipeline.events.log import EventsTable
 from pipeline.shuffle import folding, routes
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.replicating import Replicating
+from tests.fixtures.stage import Stage, databases
 from tests.fixtures.staged import (
     Change,
     Client,
@@ -81,46 +80,45 @@ def test_the_last_change_of_a_row_decides(staged: Staged, client: Client, case: 
     assert got(client) == [("1", expected)]
 
 
-def test_q6_record_mode_delete_wins(cluster: Cluster, source_dsn: str, database_dsn: str, slot_name: str):
-    config = settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
-    with psycopg.connect(source_dsn, autocommit=True) as source, psycopg.connect(database_dsn, autocommit=True) as log:
-        source.execute("create table r (id int primary key, v text)")
-        client = create(log)
-        with Replicating(config) as running:
-            running.wait_for([])
-            source.execute("insert into r values (2, 'old')")
-            running.wait_for([(0, "2")])
-            client.ack(*client.receive())
-            with source.transaction():
-                source.execute("insert into r values (1, 'a')")
-                source.execute("update r set v = 'b' where id = 1")
-                source.execute("delete from r where id = 1")
-            with source.transaction():
-                source.execute("delete from r where id = 2")
-                source.execute("insert into r values (2, 'new')")
-            source.execute("update r set id = 3")
-            running.wait_for([(0, pk) for pk in "2111223"])
-        items = {item.pk: (item.action, item.record) for item in client.receive()}
+@pytest.fixture
+def stage(cluster: Cluster) -> Iterator[Stage]:
+    with databases(cluster, cluster) as config, Stage(config) as made:
+        yield made
+
+
+def test_q6_record_mode_delete_wins(stage: Stage):
+    stage.run("create table r (id int primary key, v text)")
+    client = create(stage.log)
+    stage.start()
+    stage.run("insert into r values (2, 'old')")
+    stage.arrive()
+    client.ack(*client.receive())
+    stage.transaction(
+        "insert into r values (1, 'a')", "update r set v = 'b' where id = 1", "delete from r where id = 1"
+    )
+    stage.transaction("delete from r where id = 2", "insert into r values (2, 'new')")
+    stage.run("update r set id = 3")
+    rows = stage.rows("select record_pk from public.sequin_events where source_table_name = 'r' order by seq")
+    assert [row["record_pk"] for row in rows] == list("2111223")
+    items = {item.pk: (item.action, item.record) for item in client.receive() if item.action != "message"}
     assert items == {"1": ("delete", {"id": 1}), "2": ("delete", {"id": 2}), "3": ("update", {"id": 3, "v": "new"})}
 
 
-def test_a_key_longer_than_an_index_takes_as_text(cluster: Cluster, source_dsn: str, database_dsn: str, slot_name: str):
-    config = settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
-    with psycopg.connect(source_dsn, autocommit=True) as source, psycopg.connect(database_dsn, autocommit=True) as log:
-        source.execute("create table r (id int, k bytea, primary key (id, k))")
-        client = create(log)
-        with Replicating(config) as running:
-            running.wait_for([])
-            source.execute(
-                "insert into r select 1, string_agg(sha512(g::text::bytea), '') from generate_series(1, 40) g"
-            )
-            source.execute("update r set k = k || '\\x00'")
-            source.execute("update r set id = 2")
-            running.wait_for([(0, number) for number in "112"])
-            rows = log.execute("select record_pk, record ->> 'k' from public.sequin_events order by seq").fetchall()
-        items = {item.pk: item.action for item in client.receive()}
-    keys = [f'[{n},"\\{k}"]' for n, (_, k) in zip((1, 1, 2), rows, strict=True)]
-    assert [pk for pk, _ in rows] == [f"sha256:{sha256(key.encode()).hexdigest()}" for key in keys]
+def test_a_key_longer_than_an_index_takes_as_text(stage: Stage):
+    stage.run("create table r (id int, k bytea, primary key (id, k))")
+    client = create(stage.log)
+    stage.start()
+    stage.run(
+        "insert into r select 1, string_agg(sha512(g::text::bytea), '') from generate_series(1, 40) g",
+        "update r set k = k || '\\x00'",
+        "update r set id = 2",
+    )
+    query = "select record_pk as pk, record from public.sequin_events where source_table_name = 'r' order by seq"
+    rows = [(row["pk"], row["record"]["id"], row["record"]["k"]) for row in stage.rows(query)]
+    items = {item.pk: item.action for item in client.receive() if item.action != "message"}
+    assert [number for _, number, _ in rows] == [1, 1, 2]
+    keys = [f'[{number},"\\{key}"]' for _, number, key in rows]
+    assert [pk for pk, *_ in rows] == [f"sha256:{sha256(key.encode()).hexdigest()}" for key in keys]
     assert items == {rows[0][0]: "delete", rows[1][0]: "delete", rows[2][0]: "update"}
 
 

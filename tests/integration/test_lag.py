@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from pipeline import db
 from pipeline.operations.lag_beside import HELD_BYTES
-from tests.fixtures.lagging import PATIENCE, Lagging, stopped
+from tests.fixtures.lagging import PATIENCE, Lagging
 from tests.fixtures.postgres import free_port
 from tests.fixtures.waiting import eventually
 
@@ -104,7 +104,7 @@ def test_a_walsender_that_decodes_a_large_transaction(lagging: Lagging) -> None:
     with psycopg.connect(lagging.cluster.dsn("shop")) as writer:
         writer.execute("insert into t (v) select repeat('x', 100) from generate_series(1, 20000)")
         eventually(lambda: lagging.source.execute(SPILLED).fetchone() == (True,))
-        with stopped(lagging.walsender):
+        with lagging.walsender_frozen():
             writer.commit()
             limit = lagging.limited_by("decoding", f"the walsender (pid {lagging.walsender}) is behind, with ")
     assert "logical_decoding_work_mem" in limit.remedy

@@ -7,7 +7,6 @@ import threading
 import pytest
 
 from pipeline import config as settings
-from pipeline import schema
 from pipeline.replication import feedback, stream
 from tests.fixtures.postgres import temporary_server
 from tests.fixtures.replicating import Replicating
@@ -15,15 +14,13 @@ from tests.fixtures.replicating import Replicating
 TIMEOUT = 2
 
 
-def test_a_source_without_any_wal_is_asked_for_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_without_any_wal_is_asked_for_a_word(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (stream, feedback):
         monkeypatch.setattr(module, "SENDER_TIMEOUT", TIMEOUT)
     monkeypatch.setattr(stream, "ASK_AFTER", TIMEOUT / 3)
-    with temporary_server(18) as source, temporary_server(18) as pipeline:
+    with temporary_server(18) as source:
         source.create("source")
-        pipeline.create("events")
-        schema.upgrade(pipeline.dsn("events"))
-        config = settings.load(source_dsn=source.dsn("source"), database_dsn=pipeline.dsn("events"), slot="silent")
+        config = settings.load(source_dsn=source.dsn("source"), database_dsn=database_dsn, slot="silent")
         with Replicating(config) as replicating:
             replicating.wait_until_streaming()
             threading.Event().wait(3 * TIMEOUT)
