@@ -161,7 +161,7 @@ def test_every_fact_on_postgres_that_programs_name_is_there() -> None:
 
 
 def test_the_diagram_of_processes_is_current() -> None:
-    assert process_diagram.PART.is_current(processes.chart())
+    assert process_diagram.PART.is_current(process_diagram.chart())
 
 
 def test_every_make_target_that_docs_name_exists() -> None:
