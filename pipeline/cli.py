@@ -7,19 +7,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 from setproctitle import setproctitle
 
+from pipeline import config as settings
 from pipeline import logs
-from pipeline.commands import consumers, dead_letters, exports, retention, routes, slots, sources
+from pipeline.commands import consumers, dead_letters, exports, flags, retention, routes, slots, sources
 from pipeline.commands.context import Json, load, output
 from pipeline.errors import PipelineError
-
-if TYPE_CHECKING:
-    from pipeline.config import Config
 
 app = typer.Typer(
     name="pipeline",
@@ -49,8 +48,6 @@ class Role(StrEnum):
     API = "api"
 
 
-SECRET_FLAGS = ("--source-dsn", "--database-dsn", "--api-token")
-"""Their values must not be seen in a list of processes."""
 Only = Annotated[Role | None, typer.Option("--only", help="Run this role alone.")]
 
 Reader = Annotated[str | None, typer.Option(help="Make this role, or bring it up to date: it may read the events.")]
@@ -58,45 +55,14 @@ Accept = Annotated[list[str] | None, typer.Option(help="Name of a finding to tak
 
 
 @app.callback()
+@flags.taken
 def options(
     context: typer.Context,
     config: Annotated[Path | None, typer.Option(help="Settings file, instead of ./pipeline.toml.")] = None,
-    source_dsn: Annotated[str | None, typer.Option(help="Database to replicate from. Default: embedded.")] = None,
-    database_dsn: Annotated[str | None, typer.Option(help="Database for the events. Default: embedded.")] = None,
-    source_id: Annotated[str | None, typer.Option(help="UUID for source_database_id. Default: made once.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Embedded Postgres, exports, logs. Default: .pipeline")] = None,
-    slot: Annotated[str | None, typer.Option(help="Replication slot. Default: pipeline")] = None,
-    publication: Annotated[str | None, typer.Option(help="Publication. Default: pipeline")] = None,
-    tables: Annotated[str | None, typer.Option(help="schema.table list with *. Default: all")] = None,
-    events_table: Annotated[str | None, typer.Option(help="Default: public.sequin_events")] = None,
-    routes: Annotated[str | None, typer.Option(help="JSON list. Default: none")] = None,
-    retention: Annotated[str | None, typer.Option(help="Age at which events are dropped: 7d. Default: none")] = None,
-    on_poison: Annotated[str | None, typer.Option(help="What cannot be written: stop or park. Default: stop")] = None,
-    catchup_threshold: Annotated[str | None, typer.Option(help="Lag for more slots: 64MB, off. Default: 1GB")] = None,
-    catchup_interval: Annotated[str | None, typer.Option(help="Seconds between looks at the lag. Default: 1")] = None,
-    catchup_max_slots: Annotated[str | None, typer.Option(help="Default: the cores, at most 4")] = None,
-    export_dir: Annotated[Path | None, typer.Option(help="The lake. Default: exports in the data directory")] = None,
-    export_schedule: Annotated[str | None, typer.Option(help="Cron in UTC, or off. Default: */5 * * * *")] = None,
-    export_timeout: Annotated[str | None, typer.Option(help="Seconds a run may take. Default: 3600")] = None,
-    spark_master: Annotated[str | None, typer.Option(help="Where Spark runs. Default: local[*]")] = None,
-    http_host: Annotated[str | None, typer.Option(help="Default: 127.0.0.1")] = None,
-    http_port: Annotated[str | None, typer.Option(help="Default: 12312")] = None,
-    http_certificate: Annotated[Path | None, typer.Option(help="PEM file; HTTPS when set.")] = None,
-    http_key: Annotated[Path | None, typer.Option(help="PEM file of the certificate's key.")] = None,
-    http_origins: Annotated[str | None, typer.Option(help="Other origins whose pages may use the API.")] = None,
-    api_token: Annotated[str | None, typer.Option(help="Bearer token for every endpoint but health.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error. Default: info")] = None,
-    log_format: Annotated[str | None, typer.Option(help="auto, text or json. Default: auto")] = None,
+    **given: Any,
 ) -> None:
     """Every flag is also a PIPELINE_ variable and a key of pipeline.toml; flags win, then the environment."""
-    flags = {name: value for name, value in locals().items() if name not in ("context", "config")}
-
-    def load_settings() -> Config:
-        from pipeline import config as settings
-
-        return settings.load(config, **flags)
-
-    context.obj = load_settings
+    context.obj = partial(settings.load, config, **given)
 
 
 @app.command()
@@ -231,8 +197,8 @@ def _without_secrets(arguments: list[str]) -> list[str]:
     shown = list(arguments)
     for place, argument in enumerate(arguments):
         flag, equals, _ = argument.partition("=")
-        if flag in SECRET_FLAGS and equals:
+        if flag in flags.SECRET_FLAGS and equals:
             shown[place] = f"{flag}=***"
-        elif argument in SECRET_FLAGS and place + 1 < len(shown):
+        elif argument in flags.SECRET_FLAGS and place + 1 < len(shown):
             shown[place + 1] = "***"
     return shown
