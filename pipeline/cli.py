@@ -15,7 +15,7 @@ import typer
 from setproctitle import setproctitle
 
 from pipeline import config as settings
-from pipeline import logs
+from pipeline import json_values, logs
 from pipeline.commands import consumers, dead_letters, exports, flags, retention, routes, slots, sources
 from pipeline.commands.context import Json, load, output
 from pipeline.errors import PipelineError
@@ -113,7 +113,7 @@ def check(context: typer.Context, as_json: Json = False, accept: Accept = None) 
     from pipeline.operations import report
 
     findings = operation.run(load(context, "check"), frozenset(accept or ()))
-    output({"data": [vars(finding) for finding in findings]}, as_json, lambda: report.findings(findings))
+    output({"data": findings}, as_json, lambda: report.findings(findings))
     return 1 if any(finding.level == "error" for finding in findings) else 0
 
 
@@ -135,7 +135,7 @@ def verify(
         report.verifying() as on_range,
     ):
         found = operation.run(config, from_seq, range_rows, on_range)
-    output(found.to_json(), as_json, lambda: report.verification(found))
+    output({"ok": found.ok, **json_values.as_json(found)}, as_json, lambda: report.verification(found))
     return 0 if found.ok else 1
 
 

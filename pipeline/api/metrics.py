@@ -94,7 +94,7 @@ def _parts(found: Sequence[Part]) -> Iterator[Metric]:
     yield GaugeMetricFamily("pipeline_catchup_parts", "Parts in which a backlog is read now.", value=len(found))
     for name, attribute, text in (
         ("position_lsn_bytes", "position", "Up to where the part is staged."),
-        ("left_bytes", "left", "WAL of the part that is not staged yet; the last part has no end."),
+        ("left_bytes", "left_bytes", "WAL of the part that is not staged yet; the last part has no end."),
         ("reached", "reached", "1 when everything before the part is staged."),
     ):
         family = GaugeMetricFamily(f"pipeline_catchup_part_{name}", text, labels=["worker"])

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import ClassVar
 
 import psycopg
 
@@ -34,8 +34,10 @@ class Rewritten:
     table: str
     columns: list[str]
     kinds: list[str]
-    from_lsn: int | None
+    from_lsn: lsn.Shown | None
     found_at: datetime
+
+    JSON: ClassVar = ("table", "columns", "kinds", "from_lsn", "found_at", "remedy")
 
     @property
     def why(self) -> str:
@@ -46,11 +48,6 @@ class Rewritten:
     def remedy(self) -> str:
         """What to do about it."""
         return f"write each row once, then run `pipeline sources rewrites --settle {self.table}`"
-
-    def to_json(self) -> dict[str, Any]:
-        """For `--json`: the LSN as Postgres prints it."""
-        shown = None if self.from_lsn is None else lsn.show(self.from_lsn)
-        return {**vars(self), "from_lsn": shown, "remedy": self.remedy}
 
 
 def unsettled(connection: Connection) -> list[Rewritten]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import ClassVar
 
 from pipeline.wal import lsn
 
@@ -19,11 +19,13 @@ class Part:
     """
 
     worker: int
-    from_lsn: int
-    until_lsn: int | None
-    position: int
+    from_lsn: lsn.Shown
+    until_lsn: lsn.Shown | None
+    position: lsn.Shown
     reached: bool = False
     commit_lsn: int = 0
+
+    JSON: ClassVar = ("worker", "from_lsn", "position", "until_lsn", "left_bytes", "reached")
 
     @property
     def complete(self) -> bool:
@@ -31,15 +33,9 @@ class Part:
         return self.until_lsn is not None and self.position >= self.until_lsn
 
     @property
-    def left(self) -> int | None:
+    def left_bytes(self) -> int | None:
         """Bytes of it that are not staged yet; None of the last one, which has no end."""
         return None if self.until_lsn is None else max(0, self.until_lsn - self.position)
-
-    def to_json(self) -> dict[str, Any]:
-        """For `--json`: LSNs as Postgres prints them."""
-        shown = {name: lsn.show(getattr(self, name)) for name in ("from_lsn", "position")}
-        until = None if self.until_lsn is None else lsn.show(self.until_lsn)
-        return {"worker": self.worker, **shown, "until_lsn": until, "left_bytes": self.left, "reached": self.reached}
 
 
 def split(position: int, wal_end: int, parts: int) -> list[Part]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, LiteralString
 
 import typer
@@ -31,7 +30,7 @@ def consumers_list(context: typer.Context, as_json: Json = False) -> int:
 
     with _connected(context) as connection:
         found = standing.find(connection)
-    output({"data": [asdict(each) for each in found]}, as_json, lambda: consumer_report.consumers(found))
+    output({"data": found}, as_json, lambda: consumer_report.consumers(found))
     return 0
 
 
@@ -143,7 +142,7 @@ def _change(context: typer.Context, change: LiteralString, done: str, name: str,
         standing.call(connection, change, name=name, **given)
         found = (standing.find(connection, name) or before)[0]
     if as_json:
-        output(asdict(found), True, lambda: None)
+        output(found, True, lambda: None)
     else:
         print(f"consumer {json.dumps(name)} {done}")
     return 0
@@ -161,7 +160,7 @@ def _found(connection: Connection, name: str) -> Standing:
 def _show(found: Standing, as_json: bool) -> None:
     from pipeline.operations import consumer_report
 
-    output(asdict(found), as_json, lambda: consumer_report.consumer(found))
+    output(found, as_json, lambda: consumer_report.consumer(found))
 
 
 @contextmanager

@@ -6,12 +6,11 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline import logs
+from pipeline import json_values, logs
 
 if TYPE_CHECKING:
     from pipeline.config import Config
@@ -63,8 +62,8 @@ def connected(context: typer.Context, command: str) -> Iterator[tuple[Config, Co
 
 
 def output(value: Any, as_json: bool, show: Callable[[], None]) -> None:
-    """The value as JSON, or what `show` prints for people."""
+    """The value, of which dataclasses may be a part, as JSON; or what `show` prints for people."""
     if as_json:
-        print(json.dumps(value, default=lambda it: it.isoformat() if isinstance(it, datetime) else str(it), indent=2))
+        print(json.dumps(json_values.as_json(value), indent=2))
     else:
         show()

@@ -29,7 +29,7 @@ def letters_list(context: typer.Context, state: State = None, as_json: Json = Fa
         raise ConfigError(f"--state: expected one of {', '.join(dead_letters.STATES)}, not {state!r}")
     with connected(context, "dead-letters") as (_, connection):
         found = dead_letters.find(connection, state)
-    output({"data": [each.to_json() for each in found]}, as_json, lambda: letter_report.letters(found))
+    output({"data": found}, as_json, lambda: letter_report.letters(found))
     return 0
 
 
@@ -41,7 +41,7 @@ def letters_retry(context: typer.Context, ids: Ids = None, everything: All = Fal
     wanted = _wanted(ids, everything)
     with connected(context, "dead-letters") as (_, connection):
         found = retries.retry(connection, wanted)
-    values = {"data": [each.to_json() for each in found.letters], "server": found.server}
+    values = {"data": found.letters, "server": found.server}
     output(values, as_json, lambda: letter_report.retried(found))
     return 1 if found.failed else 0
 

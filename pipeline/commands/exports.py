@@ -7,16 +7,13 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from pipeline import json_values
 from pipeline.commands.context import Json, connected, load, output, resolved
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(help="The lake: the log as Parquet files, brought up to date by Spark.", no_args_is_help=True)
 
@@ -49,7 +46,7 @@ def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20
 
     with connected(context, "export") as (_, connection):
         exports, runs = ledger.exports(connection, limit), ledger.runs(connection, limit)
-    values = {"data": [asdict(each) for each in exports], "runs": [asdict(each) for each in runs]}
+    values = {"data": exports, "runs": runs}
     output(values, as_json, lambda: export_report.exports(exports, runs))
     return 0
 
@@ -64,7 +61,7 @@ def export_show(
 
     with connected(context, "export") as (_, connection):
         found, files = ledger.export(connection, number)
-    values = asdict(found) | {"files": [asdict(each) for each in files]}
+    values = json_values.as_json(found) | {"files": files}
     output(values, as_json, lambda: export_report.export(found, files))
     return 0
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from pipeline import json_values
 from pipeline.commands.context import Json, connected, output
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; show what would go.")]
@@ -33,6 +33,6 @@ def retention(
         now = operation.read(config, connection)
         if now is None:
             raise ConfigError(f"the events table {config.events_table} does not exist; correct PIPELINE_EVENTS_TABLE")
-    values = {**asdict(now), "dropped": asdict(found) if found else None}
+    values = {**json_values.as_json(now), "dropped": found}
     output(values, as_json, lambda: report.outcome(found, now) if found else report.dry_run(now))
     return 0

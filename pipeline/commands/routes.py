@@ -22,5 +22,5 @@ def routes_list(context: typer.Context, as_json: Json = False) -> int:
 
     with connected(context, "routes") as (config, connection):
         found = operation.collect(config, connection)
-    output(found.to_json(), as_json, lambda: report.routing(found))
+    output(found, as_json, lambda: report.routing(found))
     return 0

@@ -26,7 +26,7 @@ def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans =
 
     found = _orphans(context) if orphans else _with_source(context, slot.all_slots)
     none = "no slot was left over" if orphans else "no logical slots at the source"
-    output({"data": [each.to_json() for each in found]}, as_json, lambda: report.slots(found, none))
+    output({"data": found}, as_json, lambda: report.slots(found, none))
     return 0
 
 

@@ -19,7 +19,7 @@ def sources_list(context: typer.Context, as_json: Json = False) -> int:
 
     with connected(context, "sources") as (_, connection):
         found = known_sources.collect(connection)
-    output({"data": [each.to_json() for each in found]}, as_json, lambda: report.sources(found))
+    output({"data": found}, as_json, lambda: report.sources(found))
     return 0
 
 
@@ -51,7 +51,7 @@ def sources_rewrites(
         found = rewrites.unsettled(connection)
     if settled == 0:
         print(f"{settle} is no table that waits to be settled", file=sys.stderr)
-    output({"data": [each.to_json() for each in found]}, as_json, lambda: report.rewrites(found))
+    output({"data": found}, as_json, lambda: report.rewrites(found))
     return 1 if settled == 0 else 0
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from psycopg import sql
 
@@ -25,7 +24,7 @@ class Letter:
     id: int
     state: str
     source_epoch: int
-    commit_lsn: int
+    commit_lsn: lsn.Shown
     commit_idx: int
     table: str
     action: str
@@ -38,10 +37,6 @@ class Letter:
     attempts: int
     parked_at: datetime
     updated_at: datetime
-
-    def to_json(self) -> dict[str, Any]:
-        """For `--json`: the LSN as Postgres prints it."""
-        return {**asdict(self), "commit_lsn": lsn.show(self.commit_lsn)}
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def standing(anchor: str, parts: Sequence[Part], slots: Sequence[SlotLag]) -> Ta
             lsn.show(part.from_lsn),
             until,
             lsn.show(part.position),
-            words.size(part.left),
+            words.size(part.left_bytes),
             words.size(lag.lag_bytes if lag else None),
             Text(_state(part, lag), "dim"),
         )

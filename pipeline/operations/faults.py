@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.wal import lsn
@@ -75,10 +75,6 @@ class Verification:
     def ok(self) -> bool:
         """Whether nothing is broken; what was not checked does not count."""
         return not any(check.broken for check in self.checks)
-
-    def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {"ok": self.ok, **asdict(self)}
 
 
 def of_row(row: Row | None, wrong: str, expected: str) -> Fault:

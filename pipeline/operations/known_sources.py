@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from pipeline import db
 from pipeline.db import Connection, sql
@@ -22,12 +21,8 @@ class KnownSource:
     timeline: int | None
     slot: str
     publications: list[str]
-    position: int | None
+    position: lsn.Shown | None
     since: datetime | None
-
-    def to_json(self) -> dict[str, Any]:
-        """For `--json`: LSNs as Postgres prints them."""
-        return {**asdict(self), "position": None if self.position is None else lsn.show(self.position)}
 
 
 def collect(connection: Connection) -> list[KnownSource]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, get_args
 
 from pipeline.catalog.roles import BEAT_SECONDS
 from pipeline.wal import lsn
@@ -36,7 +36,7 @@ class Stage:
     """
 
     stage: str
-    lsn: int
+    lsn: lsn.Shown
     behind_bytes: int
     behind_seconds: float | None
     own_bytes: int
@@ -61,21 +61,24 @@ class Lag:
     """
 
     limits: list[Limit]
-    written_lsn: int | None = None
+    written_lsn: lsn.Shown | None = None
     stages: list[Stage] = field(default_factory=list)
+
+    JSON: ClassVar = ("written_lsn", "stages", "limited_by", "also")
 
     def stage(self, name: str) -> Stage | None:
         """The stage of this name, if there is one."""
         return next((stage for stage in self.stages if stage.stage == name), None)
 
-    def to_json(self) -> dict[str, Any]:
-        """For `--json`: LSNs as Postgres prints them."""
-        return {
-            "written_lsn": None if self.written_lsn is None else lsn.show(self.written_lsn),
-            "stages": [{**asdict(stage), "lsn": lsn.show(stage.lsn)} for stage in self.stages],
-            "limited_by": asdict(self.limits[0]),
-            "also": [asdict(limit) for limit in self.limits[1:]],
-        }
+    @property
+    def limited_by(self) -> Limit:
+        """What limits."""
+        return self.limits[0]
+
+    @property
+    def also(self) -> list[Limit]:
+        """What else keeps changes waiting."""
+        return self.limits[1:]
 
 
 def is_late(seconds: float | None) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from pipeline import db
 from pipeline.config import Config
@@ -23,7 +23,7 @@ class Held:
 
     id: int
     epoch: int
-    after_lsn: int
+    after_lsn: lsn.Shown
     events_table: str
     routes: list[dict[str, Any]]
     first_seqs: dict[str, int]
@@ -38,15 +38,12 @@ class Routing:
     tables: list[KnownTable]
     pending: bool
 
-    def to_json(self) -> dict[str, Any]:
-        """For `--json`: LSNs as Postgres prints them."""
-        history = [{**asdict(each), "after_lsn": lsn.show(each.after_lsn)} for each in self.history]
-        return {
-            "in_force": history[0] if history else None,
-            "pending": self.pending,
-            "tables": [asdict(each) for each in self.tables],
-            "history": history,
-        }
+    JSON: ClassVar = ("in_force", "pending", "tables", "history")
+
+    @property
+    def in_force(self) -> Held | None:
+        """What holds now; None before the first start."""
+        return self.history[0] if self.history else None
 
 
 def collect(config: Config, connection: Connection) -> Routing:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from pipeline.replication import slot as slots
 from pipeline.replication.slot import Slot
@@ -17,13 +16,8 @@ class SlotLag:
 
     name: str
     active: bool
-    confirmed_lsn: int | None
+    confirmed_lsn: lsn.Shown | None
     lag_bytes: int | None
-
-    def to_json(self) -> dict[str, Any]:
-        """For `--json`: LSNs as Postgres prints them."""
-        shown = None if self.confirmed_lsn is None else lsn.show(self.confirmed_lsn)
-        return {**asdict(self), "confirmed_lsn": shown}
 
 
 def of(found: Sequence[Slot], anchor: str, written: int) -> list[SlotLag]:

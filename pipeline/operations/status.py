@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +23,7 @@ from pipeline.deliveries import dead_letters
 from pipeline.errors import PipelineError
 from pipeline.events import tables
 from pipeline.events.tables import KnownTable
+from pipeline.json_values import as_json
 from pipeline.operations import export_status, lag_facts, lag_stages, retention
 from pipeline.operations.export_status import Exports
 from pipeline.operations.lag import Lag, Limit, is_late
@@ -39,12 +40,12 @@ IDLE_BYTES = 1_000_000
 class Progress:
     """The counters of the pipeline database. LSNs are integers, None before the first start."""
 
-    staged_lsn: int | None = None
-    open_lsn: int | None = None
+    staged_lsn: lsn.Shown | None = None
+    open_lsn: lsn.Shown | None = None
     open_changes: int = 0
     staged_changes: int = 0
     staged_transactions: int = 0
-    shuffled_lsn: int | None = None
+    shuffled_lsn: lsn.Shown | None = None
     shuffled_at: datetime | None = None
     unshuffled: bool = False
     last_seq: int | None = None
@@ -62,8 +63,8 @@ class Status:
     database: str | None = None
     slot: str | None = None
     revision: str | None = None
-    source_lsn: int | None = None
-    confirmed_lsn: int | None = None
+    source_lsn: lsn.Shown | None = None
+    confirmed_lsn: lsn.Shown | None = None
     retained_bytes: int | None = None
     lag_bytes: int | None = None
     lag_seconds: float | None = None
@@ -82,17 +83,9 @@ class Status:
     reasons: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`: LSNs as Postgres prints them, times in ISO format."""
-        values = asdict(self)
-        values.update(values.pop("progress"))
-        values.pop("read_at")
-        values["slots"] = [slot.to_json() for slot in self.slots]
-        values["catchup"] = [part.to_json() for part in self.catchup]
-        values["lag"] = self.lag.to_json() if self.lag else None
-        values["rewritten"] = [table.to_json() for table in self.rewritten]
-        for name in [name for name in values if name.endswith("_lsn")]:
-            values[name] = None if values[name] is None else lsn.show(values[name])
-        return values
+        """For `--json`: the counters beside the rest."""
+        values: dict[str, Any] = as_json(self) | as_json(self.progress)
+        return {name: value for name, value in values.items() if name not in ("progress", "read_at")}
 
 
 def collect(config: Config) -> Status:

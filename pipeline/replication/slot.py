@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import psycopg
 
@@ -33,8 +32,8 @@ class Slot:
     temporary: bool
     active_pid: int | None
     holder: str | None
-    restart_lsn: int | None
-    confirmed_lsn: int | None
+    restart_lsn: lsn.Shown | None
+    confirmed_lsn: lsn.Shown | None
     wal_status: str | None
     retained_bytes: int | None
 
@@ -42,13 +41,6 @@ class Slot:
     def invalidated(self) -> bool:
         """The source has removed WAL that it still needed: it cannot be read any more."""
         return self.wal_status == "lost" or self.restart_lsn is None or self.confirmed_lsn is None
-
-    def to_json(self) -> dict[str, Any]:
-        """For `--json`: LSNs as Postgres prints them."""
-        values = asdict(self)
-        for name in ("restart_lsn", "confirmed_lsn"):
-            values[name] = None if values[name] is None else lsn.show(values[name])
-        return values
 
 
 def find(connection: Connection, name: str) -> Slot | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NewType
+from typing import Annotated, NewType
 
 Lsn = NewType("Lsn", int)
+Shown = Annotated[int, "LSN"]
+"""Of a dataclass's field: people and `--json` get it as Postgres prints it."""
 
 
 def parse(text: str) -> Lsn:

@@ -13,7 +13,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from pipeline import config as settings
-from pipeline import db
+from pipeline import db, json_values
 from pipeline.api import metrics
 from pipeline.client import EventLog
 from pipeline.errors import ConfigError
@@ -300,7 +300,7 @@ def test_what_people_see_of_routes(routed: Routed, capsys: pytest.CaptureFixture
     listed = json.dumps([route.model_dump(mode="json") for route in ROUTES])
     found = operation.collect(settings.load(routes=listed), routed.log)
     assert not found.pending
-    shown = found.to_json()
+    shown = json_values.as_json(found)
     assert shown["in_force"]["routes"] == json.loads(listed)
     assert [held["after_lsn"] for held in shown["history"]] == ["0/64", "0/0"]
     assert [(table["name"], table["events"]) for table in shown["tables"]] == [

@@ -253,4 +253,4 @@ def _verify(scene: Scene) -> None:
     config = load(source_dsn=scene.source_dsn, database_dsn=scene.log_dsn, slot=scene.slot)
     found = verify.run(config, from_seq=1, range_rows=1_000, on_range=lambda *_: None)
     if not found.ok:
-        raise Broken(f"pipeline verify finds faults: {found.to_json()}")
+        raise Broken(f"pipeline verify finds faults: {found}")

@@ -58,5 +58,5 @@ def test_the_open_part_is_never_complete() -> None:
 
 
 def test_what_is_left_of_a_part() -> None:
-    assert [Part(1, 10, 20, position).left for position in (10, 19, 20, 25)] == [10, 1, 0, 0]
-    assert Part(1, 10, None, 15).left is None
+    assert [Part(1, 10, 20, position).left_bytes for position in (10, 19, 20, 25)] == [10, 1, 0, 0]
+    assert Part(1, 10, None, 15).left_bytes is None

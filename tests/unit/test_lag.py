@@ -11,6 +11,7 @@ import pytest
 
 from pipeline.api import lag_metrics
 from pipeline.exports.ledger import Run
+from pipeline.json_values import as_json
 from pipeline.operations import lag_causes, lag_report, lag_times, words
 from pipeline.operations.export_status import Exports
 from pipeline.operations.lag import LATE_SECONDS, PARTS, Lag, Limit, Stage
@@ -198,4 +199,4 @@ def test_as_metrics_and_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out.splitlines()
     assert shown[2].split() == ["decoded", "0/0", "1", "B", "5.0", "s", "1", "B", "5.0", "s"]
     assert shown[-2].startswith("limited by   decoding: the walsender (pid 7) is behind")
-    assert lag.to_json()["limited_by"]["part"] == "decoding"
+    assert as_json(lag)["limited_by"]["part"] == "decoding"

@@ -1,0 +1,38 @@
+"""Dataclasses as `--json` has them: LSNs as Postgres prints them, times in ISO format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+from pipeline.wal import lsn
+
+
+def as_json(value: Any) -> Any:
+    """The value for `json.dumps`: a dataclass by its fields, or by the names that its `JSON` says.
+
+    Fields that are an `lsn.Shown` are printed; what JSON has no sort of becomes text.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: _shown(value, name) for name in getattr(value, "JSON", [each.name for each in fields(value)])}
+    if isinstance(value, Mapping):
+        return {name: as_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(each) for each in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _shown(value: Any, name: str) -> Any:
+    found = getattr(value, name)
+    return lsn.show(found) if found is not None and name in _lsns(value.__class__) else as_json(found)
+
+
+@cache
+def _lsns(kind: type) -> frozenset[str]:
+    hints = get_type_hints(kind, include_extras=True)
+    return frozenset(name for name, hint in hints.items() if lsn.Shown in (hint, *get_args(hint)))
