@@ -126,8 +126,8 @@ def verify(
 ) -> int:
     """Check the log: order, whole transactions, nothing twice or missing. Exit 1 names the rows that break a rule."""
     from pipeline import databases
-    from pipeline.operations import report
     from pipeline.operations import verify as operation
+    from pipeline.operations import verify_report as report
 
     config = load(context, "verify")
     with (

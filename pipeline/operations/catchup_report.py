@@ -5,33 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.table import Table
-from rich.text import Text
 
 from pipeline.catchup.plan import Part
 from pipeline.operations import words
 from pipeline.operations.slot_lags import SlotLag
 from pipeline.replication import slot
-from pipeline.wal import lsn
 
 
 def standing(anchor: str, parts: Sequence[Part], slots: Sequence[SlotLag]) -> Table:
     """For `status`: one line a part, in the order of the WAL."""
     lags = {slot.name: slot for slot in slots}
-    table = words.table("catching up by", "from", "until", "staged", "left", "slot is behind", "")
-    for part in parts:
-        name = slot.part_name(anchor, part.worker) if part.worker else anchor
-        lag = lags.get(name)
-        until = "whatever comes" if part.until_lsn is None else lsn.show(part.until_lsn)
-        table.add_row(
-            name,
-            lsn.show(part.from_lsn),
-            until,
-            lsn.show(part.position),
-            words.size(part.left_bytes),
-            words.size(lag.lag_bytes if lag else None),
-            Text(_state(part, lag), "dim"),
-        )
-    return table
+    columns = ("catching up by", "from", "until", "staged", "left", "slot is behind", "")
+    names = [slot.part_name(anchor, part.worker) if part.worker else anchor for part in parts]
+    return words.table(columns, (_line(name, part, lags.get(name)) for name, part in zip(names, parts, strict=True)))
+
+
+def _line(name: str, part: Part, lag: SlotLag | None) -> list[object]:
+    return [
+        name,
+        words.position(part.from_lsn),
+        "whatever comes" if part.until_lsn is None else words.position(part.until_lsn),
+        words.position(part.position),
+        words.size(part.left_bytes),
+        words.size(lag.lag_bytes if lag else None),
+        words.dim(_state(part, lag)),
+    ]
 
 
 def _state(part: Part, lag: SlotLag | None) -> str:

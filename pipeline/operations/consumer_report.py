@@ -18,73 +18,60 @@ _MOST = 100_000
 
 def standing(found: Sequence[Standing]) -> Table:
     """For `status` and `list`: a line each."""
-    table = words.table(
-        "consumer", "kind", "state", "pending", "in flight", "dead", "oldest", "position", "lag", "reader"
-    )
-    for each in found:
-        table.add_row(
-            each.name,
-            each.kind,
-            Text(each.state, _STYLES.get(each.state, "")),
-            _count(each.pending),
-            _count(each.in_flight),
-            Text(_count(each.dead), "bold red" if each.dead else ""),
-            "-" if each.oldest_pending_seconds is None else words.ago(each.oldest_pending_seconds),
-            str(each.position),
-            words.count(each.lag, "seq"),
-            each.reader or "-",
-        )
-    return table
+    columns = ("consumer", "kind", "state", "pending", "in flight", "dead", "oldest", "position", "lag", "reader")
+    return words.table(columns, map(_line, found))
+
+
+def _line(each: Standing) -> list[object]:
+    return [
+        each.name,
+        each.kind,
+        Text(each.state, _STYLES.get(each.state, "")),
+        _count(each.pending),
+        _count(each.in_flight),
+        Text(_count(each.dead), "bold red" if each.dead else ""),
+        None if each.oldest_pending_seconds is None else words.ago(each.oldest_pending_seconds),
+        each.position,
+        words.count(each.lag, "seq"),
+        each.reader or None,
+    ]
 
 
 def consumers(found: Sequence[Standing]) -> None:
     """All of them."""
-    console = words.console()
-    if not found:
-        console.print("there are no consumers; `pipeline consumers create NAME` makes one")
-        return
-    console.print(standing(found))
+    words.show(standing(found) if found else "there are no consumers; `pipeline consumers create NAME` makes one")
 
 
 def consumer(found: Standing) -> None:
     """One with its settings."""
-    console = words.console()
-    console.print(standing([found]))
-    table = words.table("", "")
-    for label, value in (
+    settings = (
         ("tables", ", ".join(found.tables) or "all"),
         ("actions", ", ".join(found.actions) or "all"),
         ("group by", ", ".join(found.group_by or ()) or "the key"),
         ("visibility", f"{found.visibility:g} s"),
         ("max deliveries", words.whole(found.max_deliveries)),
         ("max unacknowledged", words.whole(found.max_unacknowledged)),
-        ("created", found.created_at.isoformat(" ", "seconds")),
-    ):
-        table.add_row(Text(label, "dim"), value)
-    console.print()
-    console.print(table)
+        ("created", found.created_at),
+    )
+    words.show(standing([found]), words.table(("", ""), ((words.dim(label), value) for label, value in settings)))
 
 
 def dead_letters(name: str, found: Sequence[dict[str, Any]]) -> None:
     """Which they are; what is in them is for --json."""
-    console = words.console()
-    if not found:
-        console.print(f"{name} has no dead letters")
-        return
-    table = words.table("seq", "table", "key", "action", "deliveries", "committed")
-    for letter in found:
-        table.add_row(
-            str(letter["seq"]),
+    columns = ("seq", "table", "key", "action", "deliveries", "committed")
+    rows = (
+        (
+            letter["seq"],
             f"{letter['source_table_schema']}.{letter['source_table_name']}",
             letter["record_pk"],
             letter["action"],
-            str(letter["deliveries"]),
-            letter["committed_at"].isoformat(" ", "seconds"),
+            letter["deliveries"],
+            letter["committed_at"],
         )
-    console.print(table)
+        for letter in found
+    )
+    words.show(words.table(columns, rows) if found else f"{name} has no dead letters")
 
 
 def _count(number: int | None) -> str:
-    if number is None:
-        return "-"
-    return f"{_MOST:,} or more" if number >= _MOST else f"{number:,}"
+    return f"{_MOST:,} or more" if number is not None and number >= _MOST else words.whole(number)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -17,83 +18,93 @@ _STYLES = {"done": "green", "committed": "green", "running": "yellow", "writing"
 
 def standing(now: Exports) -> Table:
     """For `status`: a few lines, and nothing that looks like an error while exports are off."""
-    table = words.table("", "", "")
-    when = "off" if now.off else now.schedule
-    following = now.off or (f"next run in {_until(now.next_run)}" if now.next_run else "")
-    table.add_row(Text("exports", "dim"), when, Text(following, "dim"))
+    return words.facts(_facts(now))
+
+
+def _facts(now: Exports) -> Iterator[tuple[object, object, object]]:
+    yield "exports", "off" if now.off else now.schedule, now.off or _next(now.next_run)
     if now.problem:
-        table.add_row("", Text("cannot run", "bold red"), now.problem)
+        yield "", Text("cannot run", "bold red"), Text(now.problem)
     if now.exported_seq is not None:
         behind = f"{words.count(now.behind_seqs, 'seq')} behind" if now.behind_seqs else "nothing is new"
-        table.add_row(Text("lake", "dim"), f"seq {now.exported_seq}, {behind}", Text(now.directory, "dim"))
+        yield "lake", f"seq {now.exported_seq}, {behind}", now.directory
     if now.last_run:
-        table.add_row(Text("last run", "dim"), _state(now.last_run.state), _told(now.last_run))
+        yield "last run", _state(now.last_run.state), _told(now.last_run)
     if now.without_state and not now.off:
-        names = ", ".join(now.without_state)
-        table.add_row(
-            Text("no current state", "dim"), names, Text("changes only: no key says which row is which", "dim")
-        )
-    return table
+        yield "no current state", ", ".join(now.without_state), "changes only: no key says which row is which"
 
 
 def exports(found: Sequence[Export], runs: Sequence[Run]) -> None:
     """Ranges, then runs, the newest first."""
-    console = words.console()
     if not found and not runs:
-        console.print("nothing was exported yet")
+        words.show("nothing was exported yet")
         return
-    if found:
-        console.print(_ranges(found))
-    if found and runs:
-        console.print()
-    if runs:
-        console.print(_runs(runs))
+    words.show(_ranges(found) if found else None, _runs(runs) if runs else None)
 
 
 def export(found: Export, files: Sequence[File]) -> None:
     """One range and its files."""
-    console = words.console()
-    console.print(_ranges([found]))
-    console.print(Text(f"in {found.directory}, by {found.holder}", "dim"))
-    if not files:
-        return
-    table = words.table("file", "rows", "size", "seqs", "sha256")
-    for file in files:
-        seqs = f"{file.first_seq} to {file.last_seq}"
-        table.add_row(file.path, f"{file.rows:,}", words.size(file.bytes), seqs, Text(file.sha256, "dim"))
-    console.print()
-    console.print(table)
+    where = words.dim(f"in {found.directory}, by {found.holder}")
+    words.show(Group(_ranges([found]), where), _files(files) if files else None)
+
+
+def _files(found: Sequence[File]) -> Table:
+    return words.table(
+        ("file", "rows", "size", "seqs", "sha256"),
+        (
+            (
+                file.path,
+                words.whole(file.rows),
+                words.size(file.bytes),
+                f"{file.first_seq} to {file.last_seq}",
+                words.dim(file.sha256),
+            )
+            for file in found
+        ),
+    )
 
 
 def _ranges(found: Sequence[Export]) -> Table:
-    table = words.table("export", "seqs", "state", "rows", "files", "size", "took", "begun", "run", "reason")
-    for each in found:
-        table.add_row(
-            str(each.id),
-            f"{each.after_seq + 1} to {each.upto_seq}",
-            _state(each.state),
-            words.whole(each.rows),
-            str(each.files),
-            words.size(each.bytes),
-            words.lasted(each.seconds),
-            _moment(each.started_at),
-            "-" if each.run_id is None else str(each.run_id),
-            each.reason or "",
-        )
-    return table
+    columns = ("export", "seqs", "state", "rows", "files", "size", "took", "begun", "run", "reason")
+    return words.table(columns, map(_range, found))
+
+
+def _range(each: Export) -> list[object]:
+    return [
+        each.id,
+        f"{each.after_seq + 1} to {each.upto_seq}",
+        _state(each.state),
+        words.whole(each.rows),
+        each.files,
+        words.size(each.bytes),
+        words.lasted(each.seconds),
+        each.started_at,
+        each.run_id,
+        each.reason or "",
+    ]
 
 
 def _runs(found: Sequence[Run]) -> Table:
-    table = words.table("run", "by", "state", "took", "begun", "log", "reason")
-    for run in found:
-        took, begun = words.lasted(run.seconds), _moment(run.started_at)
-        table.add_row(str(run.id), run.trigger, _state(run.state), took, begun, run.log or "-", run.reason or "")
-    return table
+    return words.table(
+        ("run", "by", "state", "took", "begun", "log", "reason"),
+        (
+            (
+                run.id,
+                run.trigger,
+                _state(run.state),
+                words.lasted(run.seconds),
+                run.started_at,
+                run.log,
+                run.reason or "",
+            )
+            for run in found
+        ),
+    )
 
 
 def _told(run: Run) -> Text:
-    when = f"run {run.id} by {run.trigger}, {words.ago((datetime.now(UTC) - run.started_at).total_seconds())} ago"
-    text = Text(when + ("" if run.seconds is None else f", {words.lasted(run.seconds)}"), "dim")
+    when = f"run {run.id} by {run.trigger}, {words.since(run.started_at)} ago"
+    text = words.dim(when + ("" if run.seconds is None else f", {words.lasted(run.seconds)}"))
     return text.append(f"\n{run.reason}", "not dim") if run.reason else text
 
 
@@ -101,9 +112,5 @@ def _state(state: str) -> Text:
     return Text(state, _STYLES.get(state, "bold red"))
 
 
-def _moment(when: datetime) -> str:
-    return when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _until(when: datetime) -> str:
-    return words.ago((when - datetime.now(UTC)).total_seconds())
+def _next(when: datetime | None) -> str:
+    return f"next run in {words.ago((when - datetime.now(UTC)).total_seconds())}" if when else ""

@@ -9,27 +9,27 @@ from rich.text import Text
 
 from pipeline.operations import words
 from pipeline.operations.lag import Lag, Limit
-from pipeline.wal import lsn
 
 
 def explained(found: Lag) -> Iterator[Table]:
     """For `status`."""
     if found.stages:
-        yield _stages(found)
-    yield _limits(found)
+        yield words.table(("lag", "position", "behind the source", "", "of it here", ""), _stages(found))
+    limits = enumerate(found.limits)
+    yield words.table(
+        ("", ""), ((words.dim("also" if place else "limited by"), _text(limit)) for place, limit in limits)
+    )
 
 
-def _stages(found: Lag) -> Table:
-    table = words.table("lag", "position", "behind the source", "", "of it here", "")
-    table.add_row("written", _position(found.written_lsn), "", "", "", "")
+def _stages(found: Lag) -> Iterator[tuple[str, ...]]:
+    yield "written", words.position(found.written_lsn), "", "", "", ""
     for stage in found.stages:
-        table.add_row(
+        yield (
             stage.stage + (f" by {stage.reader}" if stage.reader and stage.stage == "consumed" else ""),
-            _position(stage.lsn),
+            words.position(stage.lsn),
             *_amount(stage.behind_bytes, stage.behind_seconds),
             *_amount(stage.own_bytes, stage.own_seconds),
         )
-    return table
 
 
 def _amount(size: int, seconds: float | None) -> tuple[str, str]:
@@ -38,19 +38,6 @@ def _amount(size: int, seconds: float | None) -> tuple[str, str]:
     return words.size(size), "?" if seconds is None else words.lasted(seconds)
 
 
-def _limits(found: Lag) -> Table:
-    table = words.table("", "")
-    for place, limit in enumerate(found.limits):
-        table.add_row(Text("also" if place else "limited by", "dim"), _text(limit))
-    return table
-
-
 def _text(limit: Limit) -> Text:
     text = Text(limit.text, "green" if limit.part == "nothing" else "yellow")
-    if limit.remedy:
-        text.append(f"\n→ {limit.remedy}", "")
-    return text
-
-
-def _position(position: int | None) -> str:
-    return "-" if position is None else lsn.show(position)
+    return text.append(f"\n→ {limit.remedy}", "") if limit.remedy else text

@@ -9,22 +9,25 @@ from rich.table import Table
 from pipeline.deliveries.dead_letters import Letter
 from pipeline.operations import words
 from pipeline.operations.retries import Outcome
-from pipeline.wal import lsn
 
 
 def letters(found: Sequence[Letter]) -> None:
     """Each with its place, cause and state."""
-    console = words.console()
-    if not found:
-        console.print("no dead letters")
-        return
-    table = words.table("id", "state", "table", "action", "key", "place", "attempts", "cause")
-    for each in found:
-        place = f"({lsn.show(each.commit_lsn)}, {each.commit_idx})"
-        cause = f"{each.cause} ({each.sqlstate})"
-        key = each.record_pk or "-"
-        table.add_row(str(each.id), each.state, each.table, each.action, key, place, str(each.attempts), cause)
-    console.print(table)
+    columns = ("id", "state", "table", "action", "key", "place", "attempts", "cause")
+    words.show(words.table(columns, map(_line, found)) if found else "no dead letters")
+
+
+def _line(each: Letter) -> list[object]:
+    return [
+        each.id,
+        each.state,
+        each.table,
+        each.action,
+        each.record_pk or None,
+        f"({words.position(each.commit_lsn)}, {each.commit_idx})",
+        each.attempts,
+        f"{each.cause} ({each.sqlstate})",
+    ]
 
 
 def retried(outcome: Outcome) -> None:
@@ -47,7 +50,5 @@ def retried(outcome: Outcome) -> None:
 
 def standing(counts: Mapping[str, int]) -> Table:
     """One line of `status`."""
-    table = words.table("", "", "")
     shown = ", ".join(f"{number:,} {state}" for state, number in counts.items() if number)
-    table.add_row("dead letters", shown, "`pipeline dead-letters list` shows them")
-    return table
+    return words.table(("", "", ""), [("dead letters", shown, "`pipeline dead-letters list` shows them")])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Iterator
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -15,43 +14,41 @@ from pipeline.operations.retention import Outcome, Retention
 
 def standing(now: Retention) -> Table:
     """For `status`, and for a dry run."""
-    table = words.table("", "", "")
+    return words.facts(_facts(now))
+
+
+def _facts(now: Retention) -> Iterator[tuple[object, object, object]]:
     setting = "events stay for ever" if now.keep == durations.NONE else f"older than {now.keep} goes"
     below = f"everything below seq {now.dropped_below} was dropped" if now.dropped_at else "nothing was dropped yet"
-    table.add_row(Text("retention", "dim"), setting, Text(below, "dim"))
+    yield "retention", setting, below
     if now.first_seq is not None and now.oldest_at is not None:
-        age = words.ago((datetime.now(UTC) - now.oldest_at).total_seconds())
-        table.add_row(
-            Text("kept", "dim"), f"from seq {now.first_seq}", Text(f"{age} old, {words.size(now.bytes)}", "dim")
-        )
-    for holder in now.held_by:
-        table.add_row(Text("held back", "yellow"), "by", Text(str(holder)))
+        yield "kept", f"from seq {now.first_seq}", f"{words.since(now.oldest_at)} old, {words.size(now.bytes)}"
+    yield from _held(now, "by")
     for other in now.beside:
         kept = "nothing" if other.first_seq is None else f"from seq {other.first_seq}"
-        table.add_row(Text("kept", "dim"), kept, Text(f"{other.events_table}, {words.size(other.bytes)}", "dim"))
-        for holder in other.held_by:
-            table.add_row(Text("held back", "yellow"), other.events_table, Text(str(holder)))
-    return table
+        yield "kept", kept, f"{other.events_table}, {words.size(other.bytes)}"
+        yield from _held(other, other.events_table)
+
+
+def _held(now: Retention, by: str) -> Iterator[tuple[object, object, object]]:
+    for holder in now.held_by:
+        yield Text("held back", "yellow"), by, Text(str(holder))
 
 
 def dry_run(now: Retention) -> None:
     """What would go, what holds it back, and when more is old enough."""
-    console = words.console()
-    console.print(standing(now))
-    console.print()
-    for each in (now, *now.beside):
-        _would_go(console, each, f" of {each.events_table}" if now.beside else "")
-    if not any(each.droppable or each.trim_from is not None for each in (now, *now.beside)):
-        console.print("nothing would go now")
-    if now.due:
-        console.print(f"the next is old enough at {now.due.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
+    would = [
+        line for each in (now, *now.beside) for line in _would_go(each, f" of {each.events_table}" * bool(now.beside))
+    ]
+    due = [f"the next is old enough at {words.moment(now.due)}"] if now.due else []
+    words.show(standing(now), "\n".join([*(would or ["nothing would go now"]), *due]))
 
 
-def _would_go(console: Console, now: Retention, of: str) -> None:
+def _would_go(now: Retention, of: str) -> Iterator[str]:
     if now.droppable:
-        console.print(f"would drop {words.count(len(now.droppable), 'partition')}{of}: {', '.join(now.droppable)}")
+        yield f"would drop {words.count(len(now.droppable), 'partition')}{of}: {', '.join(now.droppable)}"
     if now.trim_from is not None:
-        console.print(f"would delete events{of} older than {now.keep} row by row, from seq {now.trim_from} on")
+        yield f"would delete events{of} older than {now.keep} row by row, from seq {now.trim_from} on"
 
 
 def outcome(found: Outcome, now: Retention) -> None:

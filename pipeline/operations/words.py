@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.text import Text
+
+from pipeline.wal import lsn
 
 _PIPE_WIDTH = 1000
 """Columns when nobody looks: a pipe gets whole lines."""
 _UNITS = ("B", "kB", "MB", "GB", "TB")
+LEVEL_STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
 def console() -> Console:
@@ -16,14 +23,45 @@ def console() -> Console:
     return found if found.is_terminal else Console(markup=False, highlight=False, emoji=False, width=_PIPE_WIDTH)
 
 
-def table(*columns: str) -> Table:
-    """Aligned columns without lines; a heading only where a column has a name."""
+def show(*sections: RenderableType | None) -> None:
+    """Those that there are, with an empty line between two."""
+    there = [section for section in sections if section is not None]
+    printed = console()
+    for place, section in enumerate(there):
+        if place:
+            printed.print()
+        printed.print(section)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """Aligned columns without lines, each value as `cell` has it; a heading only where a column has a name."""
     made = Table(
         box=None, show_header=any(columns), header_style="dim", padding=(0, 3, 0, 0), pad_edge=False, show_edge=False
     )
     for column in columns:
         made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*map(cell, row))
     return made
+
+
+def facts(rows: Iterable[tuple[object, object, object]]) -> Table:
+    """A label, a value and a note each; labels and notes are dim where they have no style of their own."""
+    return table(("", "", ""), ((dim(label), value, dim(note)) for label, value, note in rows))
+
+
+def dim(value: object) -> Text:
+    """What matters less."""
+    return value if isinstance(value, Text) else Text(str(value), "dim")
+
+
+def cell(value: object) -> str | Text:
+    """A value of a table: what is missing as a dash, a time to the second, all else as it is."""
+    if isinstance(value, str | Text):
+        return value
+    if isinstance(value, datetime):
+        return moment(value)
+    return "-" if value is None else str(value)
 
 
 def count(number: int, noun: str) -> str:
@@ -44,11 +82,26 @@ def whole(number: int | None) -> str:
     return "-" if number is None else f"{number:,}"
 
 
+def position(value: int | None) -> str:
+    """An LSN as Postgres prints it."""
+    return "-" if value is None else lsn.show(value)
+
+
+def moment(when: datetime) -> str:
+    """A time to the second, wherever the reader is."""
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def lasted(seconds: float | None) -> str:
     """How long a piece of work took: tenths of a second matter until a minute."""
     if seconds is None:
         return "-"
     return f"{seconds:.1f} s" if seconds < 60 else ago(seconds)
+
+
+def since(when: datetime) -> str:
+    """How long ago that was, in the two largest units."""
+    return ago((datetime.now(UTC) - when).total_seconds())
 
 
 def ago(seconds: float) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
+from rich.text import Text
 
 from pipeline.errors import PipelineError
 from pipeline.operations import report, words
@@ -45,3 +48,29 @@ def test_lines_are_whole_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_error_is_split_before_its_remedy() -> None:
     assert of_error("x", PipelineError("a; b; do c")) == Finding("error", "x", "a; b", "do c")
     assert of_error("x", PipelineError("a")) == Finding("error", "x", "a")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "-"),
+        (0, "0"),
+        (1234567, "1234567"),
+        ("", ""),
+        (datetime(2026, 3, 4, 7, 6, 7, 89, timezone(timedelta(hours=2))), "2026-03-04 05:06:07 UTC"),
+        (Text("x", "bold"), Text("x", "bold")),
+    ],
+)
+def test_a_cell_of_a_table(value: object, shown: str | Text) -> None:
+    assert words.cell(value) == shown
+
+
+def test_numbers_that_are_missing_are_dashes_and_positions_read_as_postgres_prints_them() -> None:
+    assert [words.whole(None), words.lasted(None), words.position(None)] == ["-", "-", "-"]
+    assert [words.whole(1234), words.lasted(3.14), words.position(2**33 + 171)] == ["1,234", "3.1 s", "2/AB"]
+
+
+def test_sections_that_there_are_stand_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    words.show(None, words.table(("a", "b"), [(1, None)]), None, words.facts([("label", "value", "note")]))
+    shown = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["a   b", "1   -", "", "label   value   note"]
