@@ -2,6 +2,7 @@
 
 PipelineError                    exit 1
 ├── ConfigError                  a setting or argument is wrong; exit 2
+│   └── WrongArgument            a reader of the log asked for something that cannot be
 ├── EmbeddedPostgresError        the Postgres under the data directory cannot be set up, started or stopped
 ├── SchemaError                  the pipeline database cannot be brought to, or is not at, the revision of this code
 ├── AddressInUse                 the HTTP port is taken
@@ -46,6 +47,10 @@ class ConfigError(PipelineError):
     """A setting or an argument is wrong."""
 
     exit_code = 2
+
+
+class WrongArgument(ConfigError):
+    """A reader of the log asked for something that cannot be."""
 
 
 class EmbeddedPostgresError(PipelineError):
@@ -97,9 +102,9 @@ class ConsumerChanged(ConsumerError):
 
 
 class CursorExpired(ConsumerError):
-    """The log is no longer kept back to that position. `floor`: every event after this seq is kept."""
+    """The log is no longer kept back to that position. `floor`: every event after this seq is kept; None: not known."""
 
-    def __init__(self, sentence: str, floor: int) -> None:
+    def __init__(self, sentence: str, floor: int | None = None) -> None:
         super().__init__(sentence)
         self.floor = floor
 

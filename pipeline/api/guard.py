@@ -16,22 +16,31 @@ MAX_BODY = 1_000_000
 """Bytes of a request's body."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _DOCS = ("/docs", "/openapi.json")
+_STRANGE_HOST = (
+    "without PIPELINE_API_TOKEN this server answers to names of its own machine only; use 127.0.0.1, "
+    "set the token, or add the origin to PIPELINE_HTTP_ORIGINS"
+)
+_WANTED = "this endpoint wants the header Authorization: Bearer with PIPELINE_API_TOKEN"
+_SUBPROTOCOLS = f", or the subprotocols {auth.SUBPROTOCOL} and bearer.<token in base64url>"
 _TOO_LARGE = f"the body is larger than {MAX_BODY:,} bytes; send less at a time"
 
 
 class Guard:
-    """Around the whole application. WebSockets pass: they answer in frames, and ask `auth` themselves."""
+    """Around the whole application: nothing behind it, HTTP or WebSocket, is seen by who may not."""
 
     def __init__(self, app: ASGIApp, config: Config) -> None:
         self._app = app
         self._config = config
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         if (refusal := self._refusal(scope)) is not None:
             await refusal(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await self._app(scope, receive, send)
             return
         body = await _read(receive)
         if body is None:
@@ -42,24 +51,18 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         path = scope["path"]
+        changes = scope["type"] == "websocket" or scope["method"] not in _SAFE
+        docs = path in _DOCS or path.startswith("/docs/")
         if path in OPEN_PATHS:
             return None
         if not auth.host_allowed(headers, self._config):
-            return problem(
-                403,
-                "without PIPELINE_API_TOKEN this server answers to names of its own machine only; use 127.0.0.1, "
-                "set the token, or add the origin to PIPELINE_HTTP_ORIGINS",
-            )
-        docs = path in _DOCS or path.startswith("/docs/")
+            return problem(403, _STRANGE_HOST)
+        if changes and not auth.origin_allowed(headers, self._config):
+            return problem(403, "a page of another origin may not do this; add its origin to PIPELINE_HTTP_ORIGINS")
         if not auth.token_right(auth.token_given(headers, basic=docs), self._config):
             wanted = 'Basic realm="PIPELINE_API_TOKEN as the password"' if docs else "Bearer"
-            return problem(
-                401,
-                "this endpoint wants the header Authorization: Bearer with PIPELINE_API_TOKEN",
-                {"WWW-Authenticate": wanted},
-            )
-        if scope["method"] not in _SAFE and not auth.origin_allowed(headers, self._config):
-            return problem(403, "a page of another origin may not do this; add its origin to PIPELINE_HTTP_ORIGINS")
+            also = _SUBPROTOCOLS if scope["type"] == "websocket" else ""
+            return problem(401, _WANTED + also, {"WWW-Authenticate": wanted})
         if _length(headers) > MAX_BODY:
             return problem(413, _TOO_LARGE, {"Connection": "close"})
         return None

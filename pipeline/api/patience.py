@@ -10,7 +10,7 @@ from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from pipeline.consumers.wire import MAX_CLIENT_FRAME
+from pipeline.consumers.wire import MAX_CLIENT_FRAME, NOT_TEXT
 
 PING_SECONDS = 20.0
 """How often a client is pinged."""
@@ -48,7 +48,7 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not _is_utf8(self.frames):
             self.frames = []
-            self.conn.fail(1007, "text is UTF-8")
+            self.conn.fail(NOT_TEXT, "text is UTF-8")
             self.handle_parser_exception()
             return
         super().send_receive_event_to_app()

@@ -1,4 +1,4 @@
-"""What goes wrong, as problem+json with one plain sentence; which error has which status is said here alone."""
+"""What goes wrong, as problem+json with one plain sentence; `refusals` says which error has which status."""
 
 from __future__ import annotations
 
@@ -16,27 +16,15 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from pipeline import db
 from pipeline.consumers import refusals
-from pipeline.errors import PipelineError, Unavailable
+from pipeline.errors import PipelineError
 
 logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 5
 """When to ask again, where that helps."""
-_STATUS_OF_STATE = {
-    "42704": 404,  # unknown consumer
-    "42710": 409,  # the name is taken
-    "22023": 422,  # a wrong argument
-    "42809": 409,  # the wrong kind of consumer
-    "55006": 409,  # held by another reader
-    "22003": 410,  # below what retention has left
-}
-"""The SQL functions say what is wrong by these; their sentences are handed on."""
-_LATER = ("08", "53", "57", "40", "55P03")
-"""The beginnings of states that go away: no connection, no room, shutdown, deadlock, a lock that was not to be had."""
-_NOT_MIGRATED = ("42P01", "42883", "3F000")
+UNEXPECTED = "an unexpected error; the server's log names it"
 _TEXTS = {
     404: "there is nothing at this path; /docs shows what there is",
     405: "this path does not answer that method; /docs shows which it does",
@@ -78,31 +66,8 @@ def install(app: FastAPI) -> None:
     """Answer every error of the application this way."""
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(PipelineError, _ours)
-    app.add_exception_handler(PoolTimeout, _no_connection)
-    app.add_exception_handler(TooManyRequests, _no_connection)
-    app.add_exception_handler(psycopg.Error, _of_database)
-    app.add_exception_handler(Exception, _unexpected)
-
-
-def unavailable(sentence: str) -> JSONResponse:
-    """503, and when to ask again."""
-    return problem(503, sentence, {"Retry-After": str(RETRY_SECONDS)})
-
-
-def of_database(error: psycopg.Error) -> JSONResponse:
-    """What the pipeline database refused, by its SQLSTATE."""
-    state = error.sqlstate or ""
-    if status := _STATUS_OF_STATE.get(state):
-        return problem(status, refusals.sentence(error))
-    if state.startswith(_LATER) or isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return unavailable(f"the pipeline database does not do it now: {db.one_line(error)}; try again later")
-    if state in _NOT_MIGRATED:
-        return unavailable("the pipeline database is of another version; run `pipeline migrate`")
-    if isinstance(error, psycopg.DataError):
-        return problem(422, "a value is not one that Postgres can take, such as a text with a zero byte")
-    logger.error("%s", db.one_line(error), extra={"action": "api.failed", "sqlstate": state})
-    return problem(500, "the pipeline database refused what the server asked; the server's log says why")
+    for kind in (PipelineError, PoolTimeout, TooManyRequests, psycopg.Error, Exception):
+        app.add_exception_handler(kind, _failed)
 
 
 def sentence(errors: Sequence[Any]) -> str:
@@ -148,24 +113,15 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
     return problem(422, sentence(error.errors()))
 
 
-async def _ours(_request: Request, error: Exception) -> JSONResponse:
-    return unavailable(str(error)) if isinstance(error, Unavailable) else problem(500, str(error))
-
-
-async def _no_connection(_request: Request, _error: Exception) -> JSONResponse:
-    return unavailable("the pipeline database does not answer, or is busy; try again later")
-
-
-async def _of_database(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, psycopg.Error)  # noqa: S101  by registration
-    return of_database(error)
-
-
-async def _unexpected(_request: Request, error: Exception) -> JSONResponse:
+async def _failed(_request: Request, error: Exception) -> JSONResponse:
+    """Whatever else goes wrong: one of our errors, a database's, or one that nobody expected."""
+    if (known := refusals.ours(error)) is not None:
+        status = refusals.meaning(known).status
+        return problem(status, str(known), {"Retry-After": str(RETRY_SECONDS)} if status == 503 else None)
     where = " < ".join(
         f"{each.filename}:{each.lineno}" for each in reversed(traceback.extract_tb(error.__traceback__)[-5:])
     )
     logger.error(
         "unexpected %s", type(error).__name__, extra={"action": "api.failed", "where": where}
     )  # texts hold values
-    return problem(500, "an unexpected error; the server's log names it")
+    return problem(500, UNEXPECTED)

@@ -11,16 +11,15 @@ import psycopg
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
-from pipeline import db
 from pipeline.api import auth
 from pipeline.api.database import Database
-from pipeline.api.problems import problem
+from pipeline.api.problems import UNEXPECTED
 from pipeline.config import Config
-from pipeline.consumers import wire
+from pipeline.consumers import refusals, wire
 from pipeline.consumers.cursor import Claim, Cursors
 from pipeline.consumers.feed import Feed, Follower
 from pipeline.consumers.wakeup import Wakeups
-from pipeline.errors import CursorExpired, CursorHeld, PipelineError, UnknownConsumer, WrongKind
+from pipeline.errors import PipelineError
 
 logger = logging.getLogger(__name__)
 
@@ -29,13 +28,6 @@ ACKNOWLEDGE_SECONDS = 0.1
 IDLE_SECONDS = 30.0
 """How often the position of a client that has acknowledged all it got moves over what its filter leaves out."""
 _FAREWELL_SECONDS = 2.0
-_CODES: dict[type[PipelineError], int] = {
-    UnknownConsumer: wire.UNKNOWN,
-    WrongKind: wire.POLICY,
-    CursorHeld: wire.HELD,
-    CursorExpired: wire.EXPIRED,
-}
-"""Close codes by type of error; after every other, the client connects again."""
 
 
 def router(config: Config, database: Database, wakeups: Wakeups, server: str) -> APIRouter:
@@ -47,30 +39,12 @@ def router(config: Config, database: Database, wakeups: Wakeups, server: str) ->
 
     @routes.websocket("/v1/consumers/{name}/stream")
     async def stream(websocket: WebSocket, name: str) -> None:
-        if (refusal := _refusal(websocket, config)) is not None:
-            await websocket.send_denial_response(problem(*refusal))
-            return
         offered = websocket.scope["subprotocols"]
         with suppress(WebSocketDisconnect, OSError):
             await websocket.accept(auth.SUBPROTOCOL if auth.SUBPROTOCOL in offered else None)
             await streams.serve(websocket, name)
 
     return routes
-
-
-def _refusal(websocket: WebSocket, config: Config) -> tuple[int, str] | None:
-    """Status and sentence for who may not connect."""
-    headers = websocket.headers
-    if not auth.host_allowed(headers, config):
-        return 403, "without PIPELINE_API_TOKEN this server answers to names of its own machine only"
-    if not auth.origin_allowed(headers, config):
-        return 403, "a page of another origin may not do this; add its origin to PIPELINE_HTTP_ORIGINS"
-    if not auth.token_right(auth.token_given(headers), config):
-        return 401, (
-            "this endpoint wants the header Authorization: Bearer with PIPELINE_API_TOKEN, "
-            f"or the subprotocols {auth.SUBPROTOCOL} and bearer.<token in base64url>"
-        )
-    return None
 
 
 class _Streams:
@@ -87,16 +61,14 @@ class _Streams:
             await self._run(websocket, name)
         except wire.BadFrame as error:
             await _farewell(websocket, error.code, str(error))
-        except PipelineError as error:
-            await _farewell(websocket, _CODES.get(type(error), wire.RESTART), str(error))
-        except (psycopg.Error, OSError) as error:
-            sentence = f"the pipeline database does not do it now: {db.one_line(error)}; connect again"
-            await _farewell(websocket, wire.RESTART, sentence)
         except WebSocketDisconnect:
             raise
-        except Exception:
+        except Exception as error:
+            if (known := refusals.ours(error)) is not None:
+                await _farewell(websocket, refusals.meaning(known).close_code, str(known))
+                return
             logger.exception("a stream failed", extra={"action": "stream.failed"})
-            await _farewell(websocket, wire.SERVER_ERROR, "an unexpected error; the server's log names it")
+            await _farewell(websocket, wire.SERVER_ERROR, UNEXPECTED)
 
     async def _run(self, websocket: WebSocket, name: str) -> None:
         options = wire.Options.parse(websocket.query_params)

@@ -1,36 +1,91 @@
-"""What the SQL functions refuse, by its SQLSTATE, as our errors and as one sentence."""
+"""One table of what an error means to a reader: the SQL functions' SQLSTATEs, our errors, HTTP status, close code."""
 
 from __future__ import annotations
 
+import logging
+from dataclasses import dataclass
+
 import psycopg
+from psycopg_pool import PoolTimeout, TooManyRequests
 
 from pipeline import db
+from pipeline.consumers import wire
 from pipeline.errors import (
-    ConfigError,
     ConsumerError,
+    CursorExpired,
     CursorHeld,
     PipelineError,
+    StorageError,
+    Unavailable,
     UnknownConsumer,
+    WrongArgument,
     WrongKind,
 )
 
-_ERRORS: dict[str, type[PipelineError]] = {
-    "42704": UnknownConsumer,
-    "42710": ConsumerError,  # the name is taken
-    "22023": ConfigError,  # a wrong argument
-    "42809": WrongKind,
-    "55006": CursorHeld,
-    "22003": ConsumerError,  # retention has dropped what comes next
-}
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """`sqlstate`: by which the SQL functions say it. After close code RESTART the client connects again."""
+
+    error: type[PipelineError]
+    status: int
+    close_code: int
+    sqlstate: str | None = None
+
+
+_TABLE = (
+    Meaning(UnknownConsumer, 404, wire.UNKNOWN, "42704"),
+    Meaning(WrongKind, 409, wire.POLICY, "42809"),
+    Meaning(CursorHeld, 409, wire.HELD, "55006"),
+    Meaning(CursorExpired, 410, wire.EXPIRED, "22003"),  # retention has dropped what comes next
+    Meaning(ConsumerError, 409, wire.RESTART, "42710"),  # the name is taken
+    Meaning(WrongArgument, 422, wire.RESTART, "22023"),
+    Meaning(Unavailable, 503, wire.RESTART),
+    Meaning(PipelineError, 500, wire.RESTART),
+)
+_LATER = ("08", "53", "57", "40", "55P03")
+"""The beginnings of states that go away: no connection, no room, shutdown, deadlock, a lock that was not to be had."""
+_NOT_MIGRATED = ("42P01", "42883", "3F000")
+
+
+def meaning(error: PipelineError) -> Meaning:
+    """How an error of ours is told over each transport."""
+    return next(each for each in _TABLE if isinstance(error, each.error))
 
 
 def refusal(error: psycopg.Error) -> PipelineError | None:
-    """The error that says so; None when it is not a refusal of these functions."""
-    kind = _ERRORS.get(error.sqlstate or "")
-    return kind(sentence(error)) if kind else None
-
-
-def sentence(error: psycopg.Error) -> str:
-    """What the function says, and what it advises."""
+    """What an SQL function says, and what it advises, as our error; None when it is not a refusal of theirs."""
+    kind = next((each.error for each in _TABLE if each.sqlstate and each.sqlstate == error.sqlstate), None)
+    if kind is None:
+        return None
     said, hint = db.one_line(error), (error.diag.message_hint or "").strip().rstrip(".")
-    return f"{said}; {hint[0].lower()}{hint[1:]}" if hint else said
+    return kind(f"{said}; {hint[0].lower()}{hint[1:]}" if hint else said)
+
+
+def ours(error: Exception) -> PipelineError | None:
+    """What a reader is told of any error while it is served; None of one that nobody expected."""
+    if isinstance(error, PipelineError):
+        return error
+    if isinstance(error, PoolTimeout | TooManyRequests):
+        return Unavailable("the pipeline database does not answer, or is busy; try again later")
+    if isinstance(error, psycopg.Error):
+        return refusal(error) or _of_database(error)
+    return _later(error) if isinstance(error, OSError) else None
+
+
+def _later(error: Exception) -> Unavailable:
+    return Unavailable(f"the pipeline database does not do it now: {db.one_line(error)}; try again later")
+
+
+def _of_database(error: psycopg.Error) -> PipelineError:
+    state = error.sqlstate or ""
+    if state.startswith(_LATER) or isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return _later(error)
+    if state in _NOT_MIGRATED:
+        return Unavailable("the pipeline database is of another version; run `pipeline migrate`")
+    if isinstance(error, psycopg.DataError):
+        return WrongArgument("a value is not one that Postgres can take, such as a text with a zero byte")
+    logger.error("%s", db.one_line(error), extra={"action": "api.failed", "sqlstate": state})
+    return StorageError("the pipeline database refused what the server asked; the server's log says why")

@@ -19,7 +19,7 @@ MAX_CLIENT_FRAME = 65_536
 REMEMBERED_ENDS = 131_072
 """So many ends of unacknowledged transactions are kept, to tell which acknowledgement is inside of one."""
 
-NOT_SUPPORTED, POLICY, SERVER_ERROR, RESTART = 1003, 1008, 1011, 1012
+NOT_SUPPORTED, NOT_TEXT, POLICY, SERVER_ERROR, RESTART = 1003, 1007, 1008, 1011, 1012
 UNKNOWN, HELD, EXPIRED = 4404, 4409, 4410
 """Close codes: RFC 6455's, and ours: no such consumer, another reader has it, its position is no longer in the log."""
 

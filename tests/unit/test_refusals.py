@@ -1,0 +1,66 @@
+"""What an error is over each transport: one table for HTTP and WebSocket."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg import errors
+from psycopg_pool import PoolTimeout
+
+from pipeline.consumers import refusals, wire
+from pipeline.errors import (
+    ConfigError,
+    ConsumerChanged,
+    CursorExpired,
+    CursorHeld,
+    PipelineError,
+    Unavailable,
+    UnknownConsumer,
+    WrongKind,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (errors.UndefinedObject("x"), 404, wire.UNKNOWN),
+        (errors.DuplicateObject("x"), 409, wire.RESTART),
+        (errors.InvalidParameterValue("x"), 422, wire.RESTART),
+        (errors.WrongObjectType("x"), 409, wire.POLICY),
+        (errors.ObjectInUse("x"), 409, wire.HELD),
+        (errors.NumericValueOutOfRange("x"), 410, wire.EXPIRED),
+        (errors.AdminShutdown("x"), 503, wire.RESTART),
+        (errors.LockNotAvailable("x"), 503, wire.RESTART),
+        (errors.QueryCanceled("x"), 503, wire.RESTART),
+        (errors.UndefinedTable("x"), 503, wire.RESTART),
+        (errors.UntranslatableCharacter("x"), 422, wire.RESTART),
+        (errors.InsufficientPrivilege("x"), 500, wire.RESTART),
+        (psycopg.OperationalError("x"), 503, wire.RESTART),
+        (PoolTimeout("x"), 503, wire.RESTART),
+        (ConnectionResetError("x"), 503, wire.RESTART),
+        (UnknownConsumer("x"), 404, wire.UNKNOWN),
+        (WrongKind("x"), 409, wire.POLICY),
+        (CursorHeld("x"), 409, wire.HELD),
+        (CursorExpired("x", 7), 410, wire.EXPIRED),
+        (ConsumerChanged("x"), 409, wire.RESTART),
+        (Unavailable("x"), 503, wire.RESTART),
+        (ConfigError("a setting, not what was asked"), 500, wire.RESTART),
+        (PipelineError("x"), 500, wire.RESTART),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
+)
+def test_status_and_close_code(error: Exception, status: int, code: int) -> None:
+    ours = refusals.ours(error)
+    assert ours is not None
+    meaning = refusals.meaning(ours)
+    assert (meaning.status, meaning.close_code) == (status, code)
+
+
+def test_what_nobody_expected_stays_that() -> None:
+    assert refusals.ours(KeyError("x")) is None
+
+
+def test_only_what_the_functions_say_is_a_refusal() -> None:
+    assert isinstance(refusals.refusal(errors.InvalidParameterValue("x")), ConfigError)
+    assert refusals.refusal(errors.UndefinedTable("x")) is None
+    assert refusals.refusal(psycopg.OperationalError("x")) is None
