@@ -185,9 +185,9 @@ def _plain_errors() -> Iterator[None]:
         where = error.filename or "the system"
         raise PipelineError(f"{where}: {error.strerror or error}; put that right and try again") from error
     except Exception as error:
-        from pipeline import db
+        from pipeline.consumers import refusals
 
-        if (refusal := db.refusal(error)) is None:
+        if (refusal := refusals.of_command(error)) is None:
             raise
         raise refusal from error
 

@@ -17,7 +17,7 @@ from psycopg.rows import TupleRow, class_row
 from psycopg.sql import SQL, Composed
 
 from pipeline.config import describe
-from pipeline.errors import PipelineError, Unavailable
+from pipeline.errors import Unavailable
 
 T = TypeVar("T")
 Connection = psycopg.Connection[TupleRow]
@@ -124,19 +124,6 @@ def unavailable(dsn: str, what: str, error: BaseException) -> Unavailable:
     remedy = next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, cause)), "")
     remedy = remedy.format(setting="PIPELINE_SOURCE_DSN" if what == "source" else "PIPELINE_DATABASE_DSN")
     return Unavailable(f"{what} ({describe(dsn)}) is not available: {cause}" + (f"; {remedy}" if remedy else ""))
-
-
-def refusal(error: BaseException) -> PipelineError | None:
-    """What a command says when a database refuses a statement of its; None when the error is no driver's."""
-    if not isinstance(error, psycopg.Error):
-        return None
-    if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        remedy = "connect as a user who may, or grant it"
-    elif isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedColumn):
-        remedy = "its tables are of another version: run `pipeline migrate`, or the version that made them"
-    else:
-        remedy = "run `pipeline check` to see what is wrong"
-    return PipelineError(f"a database refuses: {one_line(error)}; {remedy}")
 
 
 def one_line(error: BaseException) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pipeline.commands.context import Json, connected, output
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(help="Changes that could not be written to the log, kept with their cause.", no_args_is_help=True)
 

@@ -47,7 +47,7 @@ _TABLE = (
 )
 _LATER = ("08", "53", "57", "40", "55P03")
 """The beginnings of states that go away: no connection, no room, shutdown, deadlock, a lock that was not to be had."""
-_NOT_MIGRATED = ("42P01", "42883", "3F000")
+_NOT_MIGRATED = ("42P01", "42703", "42883", "3F000")
 
 
 def meaning(error: PipelineError) -> Meaning:
@@ -89,3 +89,16 @@ def _of_database(error: psycopg.Error) -> PipelineError:
         return WrongArgument("a value is not one that Postgres can take, such as a text with a zero byte")
     logger.error("%s", db.one_line(error), extra={"action": "api.failed", "sqlstate": state})
     return StorageError("the pipeline database refused what the server asked; the server's log says why")
+
+
+def of_command(error: BaseException) -> PipelineError | None:
+    """What a command says when a database refuses a statement of its; None when the error is no driver's."""
+    if not isinstance(error, psycopg.Error):
+        return None
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        remedy = "connect as a user who may, or grant it"
+    elif error.sqlstate in _NOT_MIGRATED:
+        remedy = "its tables are of another version: run `pipeline migrate`, or the version that made them"
+    else:
+        remedy = "run `pipeline check` to see what is wrong"
+    return PipelineError(f"a database refuses: {db.one_line(error)}; {remedy}")

@@ -33,6 +33,7 @@ from pipeline.errors import (
         (errors.LockNotAvailable("x"), 503, wire.RESTART),
         (errors.QueryCanceled("x"), 503, wire.RESTART),
         (errors.UndefinedTable("x"), 503, wire.RESTART),
+        (errors.UndefinedColumn("x"), 503, wire.RESTART),
         (errors.UntranslatableCharacter("x"), 422, wire.RESTART),
         (errors.InsufficientPrivilege("x"), 500, wire.RESTART),
         (psycopg.OperationalError("x"), 503, wire.RESTART),
@@ -64,3 +65,20 @@ def test_only_what_the_functions_say_is_a_refusal() -> None:
     assert isinstance(refusals.refusal(errors.InvalidParameterValue("x")), ConfigError)
     assert refusals.refusal(errors.UndefinedTable("x")) is None
     assert refusals.refusal(psycopg.OperationalError("x")) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (errors.InsufficientPrivilege("x"), "connect as a user who may, or grant it"),
+        (errors.UndefinedColumn("x"), "run `pipeline migrate`"),
+        (errors.UndefinedFunction("x"), "run `pipeline migrate`"),
+        (errors.DiskFull("x"), "run `pipeline check`"),
+    ],
+)
+def test_a_command_says_what_to_do(error: psycopg.Error, remedy: str) -> None:
+    said = refusals.of_command(error)
+    assert said is not None
+    assert str(said).startswith("a database refuses: x; ")
+    assert remedy in str(said)
+    assert refusals.of_command(KeyError("x")) is None
