@@ -55,7 +55,7 @@ class PartWorker(ReplicationWorker):
     async def _admit(self, message: Message) -> bool:
         assert isinstance(message, Relation | LogicalMessage)  # noqa: S101  _must_ask
         async with self._asking:
-            staged = await in_thread(self._part_book.admit, message, self._tagger.xid, self._catalog_xmin)
+            staged = await in_thread(self._part_book.admit, message, self._tagger.batch.xid, self._catalog_xmin)
         if staged is None:
             return False
         if isinstance(message, Relation):
@@ -79,7 +79,7 @@ class PartWorker(ReplicationWorker):
                 extra={"action": "catchup.waiting", "relation": oid},
             )
         self._waiting = True
-        self._work.set()
+        self._pump.wake()
         await asyncio.sleep(LOOK_SECONDS)
 
     async def _look_whether_reached(self) -> None:
@@ -91,7 +91,7 @@ class PartWorker(ReplicationWorker):
                 logger.info("reached", extra={"action": "catchup.reached"})
 
     def _ready(self) -> bool:
-        return super()._ready() or (self._waiting and self._tagger.has_whole)
+        return super()._ready() or (self._waiting and self._tagger.batch.has_whole)
 
     async def _watch_source(self) -> None:
         """Worker 0 looks for what the stream does not say, and so do we once the part is reached."""

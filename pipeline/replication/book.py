@@ -17,7 +17,7 @@ from pipeline.errors import SlotMissing
 from pipeline.replication import preparation
 from pipeline.replication import slot as slots
 from pipeline.replication.resume import Replay
-from pipeline.replication.tagging import StagedRelation
+from pipeline.replication.staged_relation import StagedRelation
 from pipeline.staging import progress
 from pipeline.wal.messages import LogicalMessage, Relation
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from pipeline.replication.idle_rule import IdleRule
 from pipeline.replication.stream import SENDER_TIMEOUT, ReplicationStream
 
 TELL_SECONDS = 1.0
@@ -13,20 +14,18 @@ TELL_SECONDS = 1.0
 
 
 class Feedback:
-    """`received`: up to where keepalives say that all was sent. `confirmed`: before it the source may forget all."""
+    """Tells what `idle` says is confirmed and staged. `received`: up to where keepalives say that all was sent."""
 
-    def __init__(self, stream: ReplicationStream, begun: Callable[[], int], staged: Callable[[], int]) -> None:
-        """`begun`: commit LSN of the last transaction that has begun to come; `staged`: of what is staged."""
-        self._stream, self._begun, self._staged = stream, begun, staged
+    def __init__(self, stream: ReplicationStream, idle: IdleRule, begun: Callable[[], int]) -> None:
+        """`begun`: commit LSN of the last transaction that has begun to come."""
+        self._stream, self._idle, self._begun = stream, idle, begun
         self._told: tuple[int, int, int] | None = None
         self._told_at = 0.0
-        self.received = self.confirmed = 0
-        self.confirmed_at = 0.0
+        self.received = 0
 
     def confirm(self, position: int) -> None:
         """Everything before `position` is durable."""
-        self.confirmed = position
-        self.confirmed_at = time.monotonic()
+        self._idle.confirm(position, time.monotonic())
         self.send()
 
     def send(self) -> None:
@@ -46,4 +45,5 @@ class Feedback:
                 self.send()
 
     def _now(self) -> tuple[int, int, int]:
-        return max(self.received, self._begun(), self.confirmed), self.confirmed, self._staged()
+        confirmed = self._idle.confirmed
+        return max(self.received, self._begun(), confirmed), confirmed, self._idle.staged

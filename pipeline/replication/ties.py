@@ -15,21 +15,31 @@ _ROWS = frozenset(b"IUD")
 """A truncation's record is never the next one: new files come first."""
 
 
-def changes_behind(messages: list[bytes], place: int) -> list[bytes]:
-    """The changes directly before the message at `place` that came after it."""
-    return [messages[found] for found in _of_one_record(messages, place, messages[place][_LSN])]
+class MessageReorder:
+    """Finds the changes before which a message belongs, wherever what is read is cut."""
 
+    def __init__(self) -> None:
+        self.held: list[bytes] = []
+        """Changes of one record that nothing has come behind yet: a message may, which belongs before them."""
 
-def hold_back(messages: list[bytes]) -> list[bytes]:
-    """Take away the changes of one record with which these end: what is read next may be a message that belongs before.
+    def hold_back(self, messages: list[bytes]) -> None:
+        """Take away the changes of one record with which these end: what is read next may be a message before them.
 
-    Their transaction is not whole yet, so nobody waits for them.
-    """
-    places = _of_one_record(messages, len(messages), None)
-    held = [messages[place] for place in places]
-    for place in reversed(places):
-        del messages[place]
-    return held
+        Their transaction is not whole yet, so nobody waits for them.
+        """
+        places = _of_one_record(messages, len(messages), None)
+        self.held = [messages[place] for place in places]
+        for place in reversed(places):
+            del messages[place]
+
+    def joined(self, messages: list[bytes]) -> list[bytes]:
+        """What was held back, and what was read next."""
+        return self.held + messages
+
+    @staticmethod
+    def sent_too_early(messages: list[bytes], place: int) -> list[bytes]:
+        """The changes directly before the message at `place` that came after it."""
+        return [messages[found] for found in _of_one_record(messages, place, messages[place][_LSN])]
 
 
 def _of_one_record(messages: list[bytes], end: int, lsn: bytes | None) -> list[int]:

@@ -1,39 +1,25 @@
-"""The replication worker: reads the stream, tags and stages it, confirms what is durable. One loop, three tasks."""
+"""The replication worker: reads the stream and tags it, beside who stages it and confirms what is durable."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
-from contextlib import suppress
 
 from pipeline.errors import Unsendable
 from pipeline.loop import in_thread
-from pipeline.replication import ties
 from pipeline.replication.book import RelationBook
 from pipeline.replication.feedback import Feedback
+from pipeline.replication.idle_rule import IdleRule, PartEnded
 from pipeline.replication.resume import Replay
-from pipeline.replication.stopwatch import Stopwatch
+from pipeline.replication.staging_pump import StagingPump
 from pipeline.replication.stream import ReplicationStream
-from pipeline.replication.tagging import PartEnded, Tagger
+from pipeline.replication.tagging import Tagger
+from pipeline.replication.ties import MessageReorder
 from pipeline.staging.writer import Writer
-from pipeline.wal import lsn, pgoutput
+from pipeline.wal import pgoutput
 from pipeline.wal.messages import LogicalMessage, Message, Relation
-
-logger = logging.getLogger(__name__)
 
 FLUSH_BYTES = 2_000_000
 """Rows of this size are staged even while more is coming."""
-BUFFER_BYTES = 8_000_000
-"""Rows of this size stop the reading until staging has caught up: what bounds the worker's memory."""
-PACE, BUSY_PACE = 0.004, 0.012
-"""Seconds between two staging commits, at least, so that small transactions share one; longer when many come."""
-BUSY_ROWS = 100
-"""Rows of a batch from which on many come."""
-CONFIRM_EVERY = 1.0
-"""Seconds after which what was staged is made durable and confirmed."""
-IDLE_BYTES, IDLE_SECONDS = 65_536, 10.0
-"""With nothing for us in the WAL, the position moves after so many bytes or seconds. Storing it writes WAL too."""
 WATCH_SECONDS = 2.0
 """Between two looks whether all is still published that was."""
 
@@ -50,54 +36,53 @@ class ReplicationWorker:
     def __init__(self, stream: ReplicationStream, writer: Writer, book: RelationBook, until: int | None = None) -> None:
         """`until`: transactions that commit there or later are another worker's; None: all are ours."""
         self._stream = stream
-        self._writer = writer
         self._book = book
-        self._tagger = Tagger()
-        self._feedback = Feedback(stream, lambda: self._tagger.commit_lsn, lambda: self.staged)
-        self._idle_position = 0
-        self._hurry = False
-        self._appending = False
-        self._staged = 0
+        self._idle = IdleRule(writer.position)
+        self._tagger = Tagger(self._idle)
+        self._reorder = MessageReorder()
+        self._feedback = Feedback(stream, self._idle, lambda: self._tagger.batch.commit_lsn)
+        self._pump = StagingPump(self._tagger.batch, writer, self._idle, self._feedback, self._ready)
         self.starved = stream.starved
         """How long reading has waited for the source."""
-        self.blocked = Stopwatch()
+        self.blocked = self._pump.blocked
         """How long reading has waited for staging."""
-        self._work = asyncio.Event()
-        self._space = asyncio.Event()
-        self._stopping = asyncio.Event()
-        self._begun = asyncio.Event()
-        self._resumed = False
+        self._stopping = False
         self._asking = asyncio.Lock()
         """Held while the book talks to its databases."""
         self._unsendable: Unsendable | None = None
-        self._held: list[bytes] = []
-        """Changes before which a message may belong that comes next."""
-        self.ended = False
-        """Whether everything before `until` is staged: once `run` has returned."""
         if until is not None:
             self.end_at(until)
 
     @property
     def resumed(self) -> bool:
         """Whether the source has shown that its history goes through our position."""
-        return self._resumed
+        return self._idle.resumed
+
+    @property
+    def ended(self) -> bool:
+        """Whether everything before `until` is staged: once `run` has returned."""
+        return self._idle.ended
+
+    @property
+    def staged(self) -> int:
+        """Nothing for us that commits before it waits to be staged; 0 while what comes again is looked through."""
+        return self._idle.staged
 
     @property
     def begun(self) -> int:
         """Every transaction that commits here or later is still to come."""
-        return max(self._writer.position, self._idle_position, self._tagger.commit_lsn + 1)
+        return max(self._idle.position, self._idle.passed, self._tagger.batch.commit_lsn + 1)
 
     def end_at(self, until: int) -> None:
         """Leave transactions that commit there or later to another worker, and return from `run` when all before are
         staged and the position is there, durably. `until` must be beyond `begun`.
         """
-        self._tagger.until = until
+        self._idle.until = until
 
     def stop(self) -> None:
         """Stage and confirm what is whole, then return from `run`."""
-        self._stopping.set()
-        self._begun.set()
-        self._work.set()
+        self._stopping = True
+        self._pump.stop()
 
     async def run(self) -> None:
         """Until stopped. Raises what went wrong, the first of it; nothing that was confirmed is ever lost by that.
@@ -108,7 +93,7 @@ class ReplicationWorker:
             async with asyncio.TaskGroup() as tasks:
                 reader = tasks.create_task(self._read())
                 others = [tasks.create_task(self._feedback.keep_telling()), tasks.create_task(self._watch_source())]
-                await self._write()
+                await self._pump.run()
                 for task in (reader, *others):
                     task.cancel()
         except BaseExceptionGroup as group:
@@ -120,11 +105,10 @@ class ReplicationWorker:
         try:
             await self._read_on()
         except PartEnded:
-            self.ended = True
             self.stop()
         except Unsendable as error:
-            self._feed(self._held)
-            if (open_ := self._tagger.unfinished) is not None:
+            self._tagger.feed_all(self._reorder.held, pgoutput.XLOG_HEADER)
+            if (open_ := self._tagger.batch.unfinished) is not None:
                 begin, error.changes = open_
                 error.commit_lsn, error.committed_at, error.xid = begin
             self._unsendable = error
@@ -132,8 +116,8 @@ class ReplicationWorker:
 
     async def _read_on(self) -> None:
         messages = await self._resume()
-        while not self._stopping.is_set():
-            self._held = ties.hold_back(messages)
+        while not self._stopping:
+            self._reorder.hold_back(messages)
             for place, data in enumerate(messages):
                 if data[0] == pgoutput.XLOG_DATA:
                     if data[pgoutput.XLOG_HEADER] in (_RELATION, _MESSAGE):
@@ -142,36 +126,29 @@ class ReplicationWorker:
                         self._tagger.feed_bytes(data, pgoutput.XLOG_HEADER)
                 elif data[0] == pgoutput.KEEPALIVE:
                     self._keepalive(data)
-            self._offer()
-            while self._tagger.size >= BUFFER_BYTES:
-                self._space.clear()
-                with self.blocked:
-                    await self._space.wait()
+            self._pump.offer()
+            await self._pump.room()
             await asyncio.sleep(0)
-            messages = self._held + await self._stream.read(empty=self._offer)
+            messages = self._reorder.joined(await self._stream.read(empty=self._pump.offer))
 
     async def _take_in(self, messages: list[bytes], place: int) -> None:
         """A Relation, or a message, which goes before changes that were sent too early."""
         message = pgoutput.decode(messages[place], pgoutput.XLOG_HEADER)
         early: list[bytes] = []
         if isinstance(message, LogicalMessage) and message.transactional:
-            early = ties.changes_behind(messages, place)
-            self._tagger.take_back(len(early))
+            early = self._reorder.sent_too_early(messages, place)
+            self._tagger.batch.take_back(len(early))
         await self._learn(message)
-        self._feed(early)
-
-    def _feed(self, changes: list[bytes]) -> None:
-        for data in changes:
-            self._tagger.feed_bytes(data, pgoutput.XLOG_HEADER)
+        self._tagger.feed_all(early, pgoutput.XLOG_HEADER)
 
     async def _resume(self) -> list[bytes]:
         """Pass over what the slot sends again; returns the first messages that are new."""
         replay = await in_thread(self._book.replay, self._stream.asked_for)
         rest: list[bytes] = []
-        while not replay.over and not self._stopping.is_set():
+        while not replay.over and not self._stopping:
             rest = replay.pass_over(await self._stream.read())
             self._feedback.received = replay.heard
-            self._idle_position = min(replay.heard, self._tagger.until)
+            self._idle.pass_to(replay.heard)
             if replay.asked:
                 self._feedback.send()
             if replay.verified:
@@ -181,21 +158,20 @@ class ReplicationWorker:
             for data in replay.relations.values():
                 await self._learn(pgoutput.decode(data, pgoutput.XLOG_HEADER), (replay.new_from, 0))
             self._let_write(replay)
-            self._end_if_idle()
+            self._idle.require_more()
         return rest
 
     def _let_write(self, replay: Replay) -> None:
         """Nothing is stored or confirmed before what came again has turned out to be what we have."""
-        if not self._resumed:
-            self._resumed = True
-            self._feedback.confirmed = replay.from_lsn
-            self._begun.set()
+        if not self._idle.resumed:
+            self._idle.resume(replay.from_lsn)
+            self._pump.begin()
 
     async def _learn(self, message: Message, since: tuple[int, int] | None = None) -> None:
         """Relations and message prefixes are looked up before rows that refer to them are tagged."""
         if isinstance(message, Relation):
-            xid = None if since else self._tagger.xid
-            since = since or self._tagger.next_place
+            xid = None if since else self._tagger.batch.xid
+            since = since or self._tagger.batch.next_place
             changed = self._tagger.last_change(message.oid)
             async with self._asking:
                 learned = await in_thread(self._book.describe, message, since, xid, changed)
@@ -203,112 +179,21 @@ class ReplicationWorker:
             return
         if isinstance(message, LogicalMessage) and not self._tagger.knows_prefix(message):
             async with self._asking:
-                learned = await in_thread(self._book.describe, message, self._tagger.next_place)
+                learned = await in_thread(self._book.describe, message, self._tagger.batch.next_place)
             self._tagger.learn(message.prefix, learned)
         self._tagger.feed(message)
 
     def _keepalive(self, data: bytes) -> None:
         keepalive = pgoutput.decode_keepalive(data)
         self._feedback.received = max(self._feedback.received, keepalive.wal_end)
-        if not self._tagger.in_transaction:  # inside of one, wal_end is its own commit (postgres-facts.md 8)
-            self._idle_position = min(keepalive.wal_end, self._tagger.until)
-            self._end_if_idle()
-        self._hurry = self._hurry or keepalive.reply_requested
+        self._idle.keepalive(keepalive.wal_end, asked=keepalive.reply_requested)
         if keepalive.reply_requested:
             self._feedback.send()
-        self._work.set()
-
-    def _end_if_idle(self) -> None:
-        if self._idle_position >= self._tagger.until:
-            raise PartEnded
+        self._pump.wake()
 
     def _ready(self) -> bool:
-        tagger = self._tagger
-        return tagger.size >= FLUSH_BYTES or (tagger.has_whole and self._stream.idle)
-
-    def _offer(self) -> None:
-        if self._ready():
-            self._work.set()
-
-    async def _write(self) -> None:
-        confirm_at = 0.0
-        await self._begun.wait()
-        if not self._resumed:
-            return
-        while not (self._stopping.is_set() and not self._tagger.has_whole):
-            _require_going_on()
-            await self._wait_for_work()
-            if self._ready() or (self._stopping.is_set() and self._tagger.has_whole):
-                started = time.monotonic()
-                rows = await self._stage(durable=started >= confirm_at)
-                if started >= confirm_at:
-                    confirm_at = started + CONFIRM_EVERY
-                pace = PACE if rows < BUSY_ROWS else BUSY_PACE
-                await asyncio.sleep(max(0.0, pace - (time.monotonic() - started)))
-            else:
-                await self._store_idle_position()
-        await self._confirm_all()
-
-    async def _wait_for_work(self) -> None:
-        self._work.clear()
-        if self._ready() or self._stopping.is_set():
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CONFIRM_EVERY):
-                await self._work.wait()
-
-    async def _stage(self, *, durable: bool) -> int:
-        """Stage what has come together; returns how many rows that were."""
-        batch = self._tagger.take()
-        if batch is None:
-            return 0
-        self._space.set()
-        if batch.is_idle:
-            self._idle_position = max(self._idle_position, batch.position or 0)
-            return 0
-        self._appending = True
-        await self._writer.append(batch, durable=durable)
-        self._appending = False
-        if durable:
-            self._feedback.confirm(self._writer.position)
-        logger.debug("staged", extra={"action": "replication.staged", "rows": len(batch.rows)})
-        return len(batch.rows)
-
-    async def _store_idle_position(self) -> None:
-        """Nothing to stage: make what was staged durable, and move on past WAL that holds nothing for us."""
-        target = self._writer.position
-        if not self._tagger.in_transaction and not self._tagger.has_whole:
-            target = max(target, self._idle_position)
-        behind = target - self._feedback.confirmed
-        if behind <= 0:
-            self._hurry = False
-            return
-        waited = time.monotonic() - self._feedback.confirmed_at
-        unconfirmed_rows = self._writer.position > self._feedback.confirmed
-        if (
-            (unconfirmed_rows and waited >= CONFIRM_EVERY)
-            or behind >= IDLE_BYTES
-            or waited >= IDLE_SECONDS
-            or (self._hurry and waited >= PACE)
-        ):
-            self._hurry = False
-            await self._writer.store_position(target)
-            self._feedback.confirm(self._writer.position)
-
-    async def _confirm_all(self) -> None:
-        target = max(self._writer.position, self._tagger.until if self.ended else 0)
-        if target > self._feedback.confirmed:
-            await self._writer.store_position(target)
-            self._feedback.confirm(self._writer.position)
-        logger.info("drained", extra={"action": "replication.drained", "confirmed": lsn.show(self._feedback.confirmed)})
-
-    @property
-    def staged(self) -> int:
-        """Nothing for us that commits before it waits to be staged; 0 while what comes again is looked through."""
-        if self._resumed:
-            busy = self._appending or self._tagger.in_transaction or self._tagger.has_whole
-            self._staged = max(self._staged, self._writer.position, 0 if busy else self._idle_position)
-        return self._staged
+        batch = self._tagger.batch
+        return batch.size >= FLUSH_BYTES or (batch.has_whole and self._stream.idle)
 
     async def _watch_source(self) -> None:
         """The source does not say when it leaves changes out, rewrites a table, or renames a partition's root."""
@@ -322,18 +207,11 @@ class ReplicationWorker:
     async def _rename(self) -> None:
         """Under a name that the source did not send, from where the stream has passed the place it was found at."""
         if self._book.has_renamed:
-            place = self._tagger.next_place
-            if not self._tagger.in_transaction and self._idle_position > place[0]:
-                place = self._idle_position, 0
+            place = self._tagger.batch.next_place
+            if not self._tagger.batch.in_transaction and self._idle.passed > place[0]:
+                place = self._idle.passed, 0
             for oid, learned in (await in_thread(self._book.rename, place)).items():
                 self._tagger.rename(oid, learned)
-
-
-def _require_going_on() -> None:
-    """Python before 3.12 forgets a cancellation that comes together with what was waited for (wait_for, gh-86296)."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -15,7 +15,7 @@ from pipeline import config as settings
 from pipeline import schedule
 from pipeline.config import Config
 from pipeline.errors import SlotLost, SlotUnusable
-from pipeline.replication import preparation, worker
+from pipeline.replication import idle_rule, preparation
 from tests.fixtures import test_decoding
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import run_command
@@ -227,7 +227,7 @@ def test_the_position_advances_while_all_traffic_is_elsewhere(
             writer = source if where == "unpublished table" else elsewhere
             writer.execute("create table if not exists noise (note text)")
             writer.execute(SOME_WAL.format("noise"))
-        target = one(source, LATEST_WAL) - worker.IDLE_BYTES
+        target = one(source, LATEST_WAL) - idle_rule.IDLE_BYTES
         assert target > before
         eventually(lambda: road.confirmed() >= target)
         assert road.events() == []
@@ -236,7 +236,7 @@ def test_the_position_advances_while_all_traffic_is_elsewhere(
 def test_an_idle_source_advances_by_the_timer(
     config: Config, source: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(worker, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(idle_rule, "IDLE_SECONDS", 0.2)
     source.execute("create table noise (note text)")
     with Road(config.model_copy(update={"tables": ("public.t",)})) as road:
         source.execute("insert into noise values ('x')")

@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[2]
 COPIED = ("pipeline", "alembic", "spark", "tests", "pyproject.toml")
 TEST = "tests/torture/test_fault_points.py::test_the_log_equals_what_was_committed_when"
 RANDOM = ("-m", "tests.torture", "--minutes", "5", "--stop-at-first")
-WORKER, WRITER = "pipeline/replication/worker.py", "pipeline/staging/writer.py"
+PUMP, IDLE_RULE = "pipeline/replication/staging_pump.py", "pipeline/replication/idle_rule.py"
+WRITER = "pipeline/staging/writer.py"
 SHUFFLER, TRANSFER = "pipeline/shuffle/worker.py", "pipeline/shuffle/transfer.py"
 STAGING_SQL, SHUFFLE_SQL = "pipeline/staging/sql", "pipeline/shuffle/sql"
 LOOK = f"{SHUFFLE_SQL}/look.sql"
@@ -59,11 +60,13 @@ MUTATIONS = (
         "confirm before the staging commit",
         (
             Edit(
-                WORKER,
-                "        await self._writer.append(batch, durable=durable)\n        self._appending = False\n"
+                PUMP,
+                "        await self._writer.append(batch, durable=durable)\n"
+                "        self._idle.stage(self._writer.position)\n"
                 "        if durable:\n            self._feedback.confirm(self._writer.position)\n",
                 "        if batch.position is not None:\n            self._feedback.confirm(batch.position)\n"
-                "        await self._writer.append(batch, durable=durable)\n        self._appending = False\n",
+                "        await self._writer.append(batch, durable=durable)\n"
+                "        self._idle.stage(self._writer.position)\n",
             ),
         ),
         (points.BEFORE_STAGED,),
@@ -117,14 +120,14 @@ MUTATIONS = (
         "keepalive confirmed while a transaction is open",
         (
             Edit(
-                WORKER,
-                "if not self._tagger.in_transaction:  # inside of one, wal_end is its own commit (postgres-facts.md 8)",
-                "if keepalive.wal_end:",
+                IDLE_RULE,
+                "        if not self._open:\n            self.pass_to(wal_end)\n            self.require_more()\n",
+                "        self.pass_to(wal_end)\n        self.require_more()\n",
             ),
             Edit(
-                WORKER,
-                "if not self._tagger.in_transaction and not self._tagger.has_whole:",
-                "if not self._tagger.has_whole:",
+                IDLE_RULE,
+                "self.position if self._open or self._whole else",
+                "self.position if self._whole else",
             ),
         ),
         (points.ASKED_WITH_END,),
@@ -133,11 +136,13 @@ MUTATIONS = (
         "a position confirmed before it is stored",
         (
             Edit(
-                WORKER,
-                "            self._hurry = False\n            await self._writer.store_position(target)\n"
-                "            self._feedback.confirm(self._writer.position)\n",
-                "            self._hurry = False\n            self._feedback.confirm(target)\n"
-                "            await self._writer.store_position(target)\n",
+                PUMP,
+                "        await self._writer.store_position(position)\n"
+                "        self._idle.stage(self._writer.position)\n"
+                "        self._feedback.confirm(self._writer.position)\n",
+                "        self._feedback.confirm(position)\n"
+                "        await self._writer.store_position(position)\n"
+                "        self._idle.stage(self._writer.position)\n",
             ),
         ),
         (points.BEFORE_MOVED_ON,),

@@ -8,7 +8,8 @@ import pytest
 
 from pipeline.catalog.relations import Column, TableForm
 from pipeline.errors import DecodeError
-from pipeline.replication.tagging import StagedRelation, Tagger
+from pipeline.replication.staged_relation import StagedRelation
+from pipeline.replication.tagging import Tagger
 from pipeline.wal import pgoutput
 from pipeline.wal.messages import Begin, Commit, Delete, Insert, LogicalMessage, Message, Relation, Truncate, Update
 
@@ -52,7 +53,7 @@ def test_every_change_counts_once_from_zero_in_each_transaction() -> None:
         made.feed(Truncate((OID, OID), False, False))
         made.feed(Delete(OID, [b"1", None], False))
         made.feed(Commit(lsn, lsn + 50, 7))
-    batch = made.take()
+    batch = made.batch.take()
     assert batch is not None
     assert [number(fields(row)[2]) for row in batch.rows] == list(range(10))
     assert batch.first_ordinal == 0
@@ -61,33 +62,33 @@ def test_every_change_counts_once_from_zero_in_each_transaction() -> None:
     assert tags == [(lsn, idx, action) for lsn in (100, 200) for idx, action in one]
     assert (batch.position, batch.commit_lsn, batch.transactions) == (250, 200, 2)
     assert (batch.first_lsn, batch.last_lsn, batch.open_lsn) == (100, 200, None)
-    assert made.take() is None
+    assert made.batch.take() is None
 
 
 def test_an_open_transaction_moves_no_position() -> None:
     made = tagger()
     made.feed(Begin(100, 7, 42))
     made.feed(Insert(OID, [b"1", b"a"]))
-    batch = made.take()
+    batch = made.batch.take()
     assert batch is not None
     assert (batch.position, batch.commit_lsn, batch.open_lsn, batch.open_changes) == (None, None, 100, 1)
-    assert made.in_transaction
-    assert not made.has_whole
+    assert made.batch.in_transaction
+    assert not made.batch.has_whole
 
 
 def test_the_end_of_what_was_taken_in_part_is_no_idle_batch() -> None:
     made = tagger()
     made.feed(Begin(100, 0, 7))
     made.feed(Insert(OID, [b"1", b"a"]))
-    first = made.take()
+    first = made.batch.take()
     assert first is not None and (first.open_lsn, first.is_idle, first.ends_staged) == (100, False, False)
     made.feed(Commit(100, 110, 5))
     made.feed(Begin(120, 0, 8))
-    end = made.take()
+    end = made.batch.take()
     assert end is not None and (end.rows, end.commit_lsn, end.position) == ([], 100, 110)
     assert (end.is_idle, end.ends_staged, end.open_lsn) == (False, True, 120)
     made.feed(Commit(120, 130, 6))
-    empty = made.take()
+    empty = made.batch.take()
     assert empty is not None and (empty.rows, empty.position, empty.is_idle) == ([], 130, True)
 
 
@@ -103,7 +104,7 @@ def test_annotations_hold_until_cleared_or_committed() -> None:
     made.feed(Begin(200, 7, 43))
     made.feed(Insert(OID, [b"3", b"a"]))
     made.feed(Commit(200, 250, 7))
-    batch = made.take()
+    batch = made.batch.take()
     assert batch is not None
     assert [fields(row)[12] for row in batch.rows] == [b'{"by": 1}', None, None]
 
@@ -111,7 +112,7 @@ def test_annotations_hold_until_cleared_or_committed() -> None:
 def test_messages_outside_of_transactions_are_not_in_the_log() -> None:
     made = tagger()
     made.feed(LogicalMessage(False, 0, "x", b"now"))
-    assert made.take() is None
+    assert made.batch.take() is None
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -122,7 +123,7 @@ def test_begin_and_commit_from_bytes(number: int) -> None:
     for message, data in zip(messages, wires, strict=True):
         plain.feed(message)
         fast.feed_bytes(data, 0)
-    assert fast.take() == plain.take()
+    assert fast.batch.take() == plain.batch.take()
     for end in range(1, len(wires[number])):
         with pytest.raises(DecodeError):
             tagger().feed_bytes(wires[number][:end], 0)
@@ -144,7 +145,7 @@ def test_one_pass_gives_what_two_give(kind: bytes, values: tuple[bytes | None, .
         made.feed(Begin(100, 7, 42))
         data = wire(kind, *values)
         made.feed_bytes(data, 0) if fast else made.feed(pgoutput.decode(data))
-        batch = made.take()
+        batch = made.batch.take()
         assert batch is not None
         rows.append(batch.rows)
     assert rows[0] == rows[1]
@@ -159,7 +160,7 @@ def test_a_torn_row_is_refused(data: bytes) -> None:
             made.feed_bytes(data[:end], 0)
     with pytest.raises(DecodeError):
         made.feed_bytes(data + b"\0", 0)
-    assert made.take() is None
+    assert made.batch.take() is None
 
 
 def test_what_cannot_follow_is_refused() -> None:
