@@ -28,6 +28,7 @@ RANDOM = ("-m", "tests.torture", "--minutes", "5", "--stop-at-first")
 PUMP, IDLE_RULE = "pipeline/replication/staging_pump.py", "pipeline/replication/idle_rule.py"
 WRITER = "pipeline/staging/writer.py"
 SHUFFLER, TRANSFER = "pipeline/shuffle/worker.py", "pipeline/shuffle/transfer.py"
+LARGE = "pipeline/shuffle/large_transactions.py"
 STAGING_SQL, SHUFFLE_SQL = "pipeline/staging/sql", "pipeline/shuffle/sql"
 LOOK = f"{SHUFFLE_SQL}/look.sql"
 
@@ -84,15 +85,14 @@ MUTATIONS = (
             ),
             Edit(
                 SHUFFLER,
-                "        self._drained += len(run.drained)\n        self._stopped_in =",
-                "        if run.upto > run.after:\n            transfer.set_watermark(run.upto)\n"
-                "        self._drained += len(run.drained)\n        self._stopped_in =",
+                "            self._move_all(run, transfer, transfer)\n",
+                "            self._move_all(run, transfer, transfer)\n"
+                "        if run.upto > run.after:\n            transfer.set_watermark(run.upto)\n",
             ),
             Edit(
-                SHUFFLER,
-                "            stopped_in = transfer.stopped_in if moved >= 0 else None\n",
-                "            stopped_in = transfer.stopped_in if moved >= 0 else None\n"
-                "            if moved >= 0:\n                transfer.set_watermark(commit_lsn)\n",
+                LARGE,
+                "        return self._transfers.committed(*done)\n",
+                "        done[0].set_watermark(commit_lsn)\n        return self._transfers.committed(*done)\n",
             ),
         ),
         (points.SHUFFLED,),

@@ -1,0 +1,101 @@
+"""A large transaction is moved while it is still being staged, in one transaction that commits when all has come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+
+import psycopg
+
+from pipeline.db import Connection
+from pipeline.shuffle import poison
+from pipeline.shuffle.staged import Staged
+from pipeline.shuffle.transfer import Place, Transfer
+from pipeline.shuffle.transfers import Transfers
+from pipeline.staging.segments import Segment
+
+AHEAD_SEGMENTS = 4
+"""Full segments of a transaction that is not staged whole from which on moving begins before its end has come."""
+AHEAD_PATIENCE = 3.0
+"""Seconds without another segment after which what was moved ahead is rolled back, so that no snapshot is held."""
+AHEAD_POLL = 0.01
+
+
+class LargeTransactionMover:
+    """Moves ahead; what did not come to its end has not happened, and is not tried again before it is whole.
+
+    `look`: as pipeline.shuffle.staged. `stopping` is asked while segments are awaited.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        transfers: Transfers,
+        look: Callable[[], tuple[Staged | None, list[Segment]]],
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._connection = connection
+        self._transfers = transfers
+        self._look = look
+        self._stopping = stopping
+        self._given_up = 0
+
+    def move(self, now: Staged, pending: Sequence[Segment]) -> int:
+        """Begin with the open transaction, if it is a large one, and follow it to its end.
+
+        Returns how many events it added; -1 when there is no such transaction, or when its end did not come.
+        """
+        full = [segment for segment in pending if segment.full and segment.last_lsn > now.watermark]
+        if len(full) < AHEAD_SEGMENTS or full[-1].last_lsn == self._given_up:
+            return -1
+        commit_lsn = full[-1].last_lsn
+        self._transfers.forget()
+        try:
+            done = self._move(now, commit_lsn)
+        except psycopg.Error as error:
+            if not poison.is_poison(error):
+                raise
+            done = None  # once it is whole, the shuffler finds the row
+        self._transfers.forget()
+        if done is None:
+            self._given_up = commit_lsn
+            return -1
+        return self._transfers.committed(*done)
+
+    def _move(self, now: Staged, commit_lsn: int) -> tuple[Transfer, int] | None:
+        """The transfer, which is committed, and how many segments it has drained; None when nothing has happened."""
+        with self._connection.transaction():
+            transfer = self._transfers.begin(Place(now.epoch, now.watermark))
+            drained = self._follow(transfer, now, commit_lsn)
+            if drained is None:
+                raise psycopg.Rollback
+            transfer.finish(commit_lsn, drained)
+        return None if drained is None else (transfer, len(drained))
+
+    def _follow(self, transfer: Transfer, begun: Staged, commit_lsn: int) -> list[int] | None:
+        """Move segments of the open transaction as they fill; those to drain once it is whole, None to give it up."""
+        seen: set[int] = set()
+        patience = time.monotonic() + AHEAD_PATIENCE
+        while True:
+            now, there = self._look()
+            if now is None or now.generation != begun.generation or self._stopping():
+                return None
+            whole = now.complete >= commit_lsn
+            pending = [segment for segment in there if segment.first_lsn <= commit_lsn]
+            for segment in _movable(pending, whole=whole):
+                if segment.id not in seen and segment.last_lsn > begun.watermark:
+                    ordinal = self._transfers.next_ordinal(segment, begun.watermark, transfer)
+                    transfer.move(segment, ordinal, commit_lsn)
+                    seen.add(segment.id)
+                    patience = time.monotonic() + AHEAD_PATIENCE
+            if whole:
+                return [segment.id for segment in pending if segment.full and segment.last_lsn <= commit_lsn]
+            if time.monotonic() > patience:
+                return None
+            time.sleep(AHEAD_POLL)
+
+
+def _movable(pending: Sequence[Segment], *, whole: bool) -> Iterator[Segment]:
+    """Nothing overtakes what a segment that is not full may still get."""
+    return iter(pending) if whole else takewhile(lambda each: each.full, pending)

@@ -1,0 +1,27 @@
+"""What is staged and not moved yet, and where the log is: the shuffler's look at both, of one moment."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from pipeline.db import Connection
+from pipeline.db import sql as statement
+from pipeline.staging.segments import Segment
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Up to `watermark` all was moved, up to `complete` all is staged whole. `generation` changes with each worker."""
+
+    epoch: int
+    watermark: int
+    complete: int
+    generation: str
+
+
+def look(connection: Connection, source: uuid.UUID) -> tuple[Staged | None, list[Segment]]:
+    """Where staging and the log are, None before anything was; and the segments with rows to move, in their order."""
+    found = connection.execute(statement("shuffle", "look"), {"source": source}).fetchall()
+    pending = [Segment(*row[4:]) for row in found if row[4] is not None]
+    return (Staged(*found[0][:4]) if found else None), pending
