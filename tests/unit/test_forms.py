@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.catalog.catalog_table import CatalogColumn, CatalogTable
 from pipeline.catalog.continuity import Rewrite, first_form, next_form
 from pipeline.catalog.fingerprint import ColumnPrint, Fingerprint
 from pipeline.catalog.keys import key_columns
@@ -132,14 +133,10 @@ MESSAGE = Relation(
     1, "public", "t", "f", (RelationColumn(True, "b", 25, -1), RelationColumn(True, "a", 25, -1))
 )  # a and b have swapped their names since the form before
 BEFORE_SWAP = replace(form(column("a", 1), column("b", 2)), replica_identity="f", key_columns=("a",))
-SWAPPED_BACK = {
-    "columns": [
-        {"attnum": 1, "name": "a", "type_oid": 25, "type_modifier": -1, "dropped": False},
-        {"attnum": 2, "name": "b", "type_oid": 25, "type_modifier": -1, "dropped": False},
-    ],
-    "table_oid": 1,
-    "primary_key": [1],
-}
+SWAPPED_BACK = CatalogTable(
+    "public", "t", "f", 1, "public", "t", (CatalogColumn(1, "a", 25, -1), CatalogColumn(2, "b", 25, -1)),
+    primary_key=(1,),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("moved", [True, False])
@@ -149,7 +146,7 @@ def test_the_key_goes_by_number_where_names_were_swapped(moved: bool) -> None:
 
 def test_the_key_of_a_partition_is_in_the_order_of_its_root_also_when_that_is_gone() -> None:
     message = MESSAGE._replace(replica_identity="d")
-    of_root = SWAPPED_BACK | {"table_oid": 5, "column_order": ["b", "a"]}
+    of_root = replace(SWAPPED_BACK, table_oid=5, column_order=("b", "a"))
     assert key_columns(message, [1, 2], of_root, None, 5, moved=False) == ("a", "b")
     past = replace(BEFORE_SWAP, key_columns=("b", "a"))
     assert key_columns(message, [1, 2], SWAPPED_BACK, past, 5, moved=True) == ("a", "b")
@@ -162,22 +159,22 @@ def test_the_key_of_a_partition_that_is_gone_goes_by_place_where_names_were_swap
         RelationColumn(True, "a", 25, -1), RelationColumn(False, "c", 25, -1), RelationColumn(True, "b", 25, -1)
     )  # fmt: skip
     message = Relation(1, "public", "t", "d", columns)
-    assert key_columns(message, [None] * 3, {}, past, 5, moved=True) == ("b", "a")
+    assert key_columns(message, [None] * 3, None, past, 5, moved=True) == ("b", "a")
     other_key = replace(past, key_columns=("b", "a"))  # not by place, then: the key is another one since
-    assert key_columns(message, [None] * 3, {}, other_key, 5, moved=True) == ("b", "a")
+    assert key_columns(message, [None] * 3, None, other_key, 5, moved=True) == ("b", "a")
 
 
 def test_a_key_of_before_serves_where_the_table_is_gone_since_it_got_full_identity() -> None:
     by_key = replace(BEFORE_SWAP, replica_identity="d")
-    assert key_columns(MESSAGE, [None, None], {}, by_key, 1, moved=True) == ("a",)
-    assert key_columns(MESSAGE, [1, 2], SWAPPED_BACK | {"primary_key": None}, by_key, 1, moved=True) == ()
+    assert key_columns(MESSAGE, [None, None], None, by_key, 1, moved=True) == ("a",)
+    assert key_columns(MESSAGE, [1, 2], replace(SWAPPED_BACK, primary_key=()), by_key, 1, moved=True) == ()
     by_index = replace(BEFORE_SWAP, replica_identity="i")
-    assert key_columns(MESSAGE, [None, None], {}, by_index, 1, moved=True) == ()
+    assert key_columns(MESSAGE, [None, None], None, by_index, 1, moved=True) == ()
 
 
 @pytest.mark.parametrize("past", [None, BEFORE_SWAP, replace(BEFORE_SWAP, replica_identity="n", key_columns=())])
 def test_a_key_that_was_made_anew_with_the_type_of_its_column_is_the_one_from_then(past: TableForm | None) -> None:
-    later = SWAPPED_BACK | {"primary_key": [2], "primary_later": True}
+    later = replace(SWAPPED_BACK, primary_key=(2,), primary_later=True)
     as_it_was = MESSAGE._replace(columns=MESSAGE.columns[::-1])
     assert key_columns(as_it_was, [1, 2], later, past, 1, moved=True) == (past.key_columns if past else ())
     for then in RelationColumn(True, "b", 23, -1), RelationColumn(True, "b", 25, 20):
@@ -191,9 +188,9 @@ def test_a_key_whose_columns_are_in_doubt_goes_by_name_unless_names_were_swapped
     assert key_columns(in_order, [None, None], SWAPPED_BACK, None, 1, moved=False) == ("a",)
     assert key_columns(in_order, [None, 2], SWAPPED_BACK, BEFORE_SWAP, 1, moved=False) == ("a",)
     assert key_columns(MESSAGE, [None, None], SWAPPED_BACK, None, 1, moved=False) == ()
-    dropped = SWAPPED_BACK | {"columns": [{"attnum": 1, "name": "a", "type_oid": 25, "dropped": True}]}
+    dropped = replace(SWAPPED_BACK, columns=(CatalogColumn(1, "a", 25, -1, dropped=True),))
     assert key_columns(in_order, [None, None], dropped, None, 1, moved=False) == ()
 
 
 def test_a_key_of_which_a_column_is_not_published_is_none() -> None:
-    assert key_columns(MESSAGE, [1, 2], SWAPPED_BACK | {"primary_key": [1, 3]}, None, 1, moved=False) == ()
+    assert key_columns(MESSAGE, [1, 2], replace(SWAPPED_BACK, primary_key=(1, 3)), None, 1, moved=False) == ()
