@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pipeline import db
 from pipeline.catalog import catalog_table
 from pipeline.catalog.completion import attnums, complete
 from pipeline.catalog.fingerprint import Fingerprint

@@ -1,7 +1,7 @@
 """What may be stored and confirmed while nothing for us waits to be staged. Pure: it is told the time.
 
 A keepalive says that everything before its `wal_end` was sent, so a position moves on over WAL that holds nothing for
-us. Inside of a transaction it says nothing: `wal_end` is that transaction's own commit then (facts/postgres.md 8).
+us. Inside of a transaction it says nothing: `wal_end` is that transaction's own commit then (postgres-facts.md 8).
 """
 
 from __future__ import annotations
