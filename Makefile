@@ -16,7 +16,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 # Each writes a part of docs/ that a test compares with what it is made from.
-PAGES := tests.fidelity.page tests.integration.table_kinds.page tests.spark.fidelity tests.fixtures.process_diagram \
+PAGES := tests.fidelity.types.page tests.fidelity.tables.page tests.spark.fidelity tests.fixtures.process_diagram \
   tests.migration.page
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
@@ -50,8 +50,8 @@ hooks: $(VENV)/.dev ## Before each commit, run what `make check` runs on what ha
 unit: $(VENV)/.dev ## The tests that need no database, in seconds
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) tests/unit $(ARGS)
 
-test-one: $(VENV)/.dev ## One test, or some: T=tests/unit/test_lsn.py, or T=a_word_of_its_name
-	@test -n "$(T)" || { echo "Say which: make test-one T=tests/unit/test_lsn.py" >&2; exit 2; }
+test-one: $(VENV)/.dev ## One test, or some: T=tests/unit/wal/test_lsn.py, or T=a_word_of_its_name
+	@test -n "$(T)" || { echo "Say which: make test-one T=tests/unit/wal/test_lsn.py" >&2; exit 2; }
 	@$(BIN)/python -m pytest $(if $(findstring /,$(T)),$(T),-k "$(T)") $(ARGS)
 
 test: $(VENV)/.dev .browser $(VENV)/spark-classes.jsa ## All tests but the long ones

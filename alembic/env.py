@@ -9,16 +9,17 @@ from __future__ import annotations
 from alembic import context
 from sqlalchemy import Connection
 
-from pipeline import config, databases, schema
+from pipeline.config import settings as config
+from pipeline.postgres import databases, migrations
 
 
 def run(connection: Connection) -> None:
     """Migrate over `connection`, inside one transaction per revision."""
-    with schema.migration_lock(connection):
+    with migrations.migration_lock(connection):
         context.configure(
             connection=connection,
             version_table="alembic_version",
-            version_table_schema=schema.SCHEMA,
+            version_table_schema=migrations.SCHEMA,
             transaction_per_migration=True,
         )
         with context.begin_transaction():
@@ -26,12 +27,12 @@ def run(connection: Connection) -> None:
 
 
 if context.is_offline_mode():
-    context.configure(dialect_name="postgresql", literal_binds=True, version_table_schema=schema.SCHEMA)
+    context.configure(dialect_name="postgresql", literal_binds=True, version_table_schema=migrations.SCHEMA)
     with context.begin_transaction():
         context.run_migrations()
 elif (given := context.config.attributes.get("connection")) is not None:
     run(given)
 else:
-    with databases.resolved(config.load()) as settings, schema.engine(settings.database).connect() as opened:
+    with databases.resolved(config.load()) as settings, migrations.engine(settings.database).connect() as opened:
         context.config.attributes["events_table"] = settings.events_table
         run(opened)

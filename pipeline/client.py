@@ -17,11 +17,12 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import set_json_loads
 
-from pipeline import db, patterns
-from pipeline.config import describe
-from pipeline.db import Connection
+from pipeline.config import patterns
+from pipeline.config.settings import describe
 from pipeline.errors import ConsumerError, CursorExpired, Unavailable
-from pipeline.events.log import CHANNEL, EventsTable
+from pipeline.log.table import CHANNEL, EventsTable
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
 
 __all__ = ["Event", "EventLog"]
 
@@ -118,16 +119,18 @@ class EventLog:
         where = f"the log {self._table} ({describe(self._dsn)})"
         try:
             connection = psycopg.connect(
-                db.conninfo(self._dsn, application_name="pipeline client"), autocommit=True, prepare_threshold=1
+                connections.conninfo(self._dsn, application_name="pipeline client"),
+                autocommit=True,
+                prepare_threshold=1,
             )
             with connection:
                 yield _Reader(connection, self._table, tables)
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            raise Unavailable(f"{where} is not available: {db.one_line(error)}") from error
+            raise Unavailable(f"{where} is not available: {connections.one_line(error)}") from error
         except psycopg.errors.UndefinedTable as error:
             raise ConsumerError(f"{where} does not exist; run `pipeline migrate`, or name another table") from error
         except psycopg.errors.InsufficientPrivilege as error:
-            raise ConsumerError(f"{where} may not be read by this user: {db.one_line(error)}") from error
+            raise ConsumerError(f"{where} may not be read by this user: {connections.one_line(error)}") from error
 
 
 @dataclass
@@ -173,8 +176,8 @@ class _Reader:
         self._poll = POLL_SECONDS
         self._bytes = 0
         set_json_loads(self._parse, connection)
-        self._query = sql.SQL(db.sql("events", "read_after")).format(events=table.identifier)
-        self._sees_retention = bool(db.value(connection, db.sql("events", "sees_retention")))
+        self._query = sql.SQL(connections.sql("log", "read_after")).format(events=table.identifier)
+        self._sees_retention = bool(connections.value(connection, connections.sql("log", "sees_retention")))
 
     def listen(self) -> None:
         """Hear of new events from now on, where that is possible: a standby and some poolers have no LISTEN."""
@@ -207,10 +210,19 @@ class _Reader:
     def dropped_below(self) -> int:
         """Every event from this seq on is kept."""
         name = self._table.identifier.as_string(self._connection)
-        lowest = int(db.value(self._connection, db.sql("events", "lowest_bound"), {"table": name}, default=1))
+        lowest = int(
+            connections.value(self._connection, connections.sql("log", "lowest_bound"), {"table": name}, default=1)
+        )
         if self._sees_retention:
             values = {"table": str(self._table)}
-            lowest = max(lowest, int(db.value(self._connection, db.sql("events", "find_dropped"), values, default=1)))
+            lowest = max(
+                lowest,
+                int(
+                    connections.value(
+                        self._connection, connections.sql("log.retention", "find_dropped"), values, default=1
+                    )
+                ),
+            )
         return lowest
 
     def _require_kept(self, after: int) -> None:

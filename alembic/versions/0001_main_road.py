@@ -6,9 +6,9 @@ from typing import cast
 
 from alembic import context, op
 
-from pipeline import db
-from pipeline.events import old_tables
-from pipeline.events.log import DEFAULT
+from pipeline.log import legacy_tables
+from pipeline.log.table import DEFAULT
+from pipeline.postgres import connections
 
 revision = "0001"
 down_revision = None
@@ -174,7 +174,7 @@ def upgrade() -> None:
     if context.is_offline_mode() or not _taken():
         op.execute(EVENTS)
     elif context.config.attributes.get("events_table", str(DEFAULT)) == str(DEFAULT):
-        old_tables.migrate(cast(db.Connection, op.get_bind().connection.driver_connection), DEFAULT)
+        legacy_tables.migrate(cast(connections.Connection, op.get_bind().connection.driver_connection), DEFAULT)
 
 
 def downgrade() -> None:

@@ -14,18 +14,18 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from pipeline import db
-from pipeline.api import certificates, consumers, docs, events, metrics, patience, problems, stream
+from pipeline.api import certificates, docs, problems, websocket_protocol
 from pipeline.api.database import Database
-from pipeline.api.guard import Guard
+from pipeline.api.long_poll import Gone
 from pipeline.api.models import Ready
-from pipeline.api.waiting import Gone
-from pipeline.catalog import roles
-from pipeline.config import Config
-from pipeline.consumers.wakeup import Wakeups
+from pipeline.api.request_guard import Guard
+from pipeline.api.routes import consumers, events, metrics, stream
+from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
-from pipeline.loop import Stop
-from pipeline.operations import status
+from pipeline.operate import status
+from pipeline.postgres import connections, role_locks
+from pipeline.process.signals import Stop
+from pipeline.readers.wakeups import Wakeups
 
 _MAX_HEAD = 65_536
 """Bytes of a request's line and headers."""
@@ -59,8 +59,8 @@ def create(config: Config, server: str) -> FastAPI:
 def readiness(config: Config, server: str) -> list[str]:
     """Why this server is not ready; empty when it is."""
     try:
-        with db.connect(config.database, "pipeline database", name="pipeline readiness") as connection:
-            held = list(roles.states(connection).values())
+        with connections.connect(config.database, "pipeline database", name="pipeline readiness") as connection:
+            held = list(role_locks.states(connection).values())
             reasons = status.why_not(config, connection, held)
     except PipelineError as error:
         return [str(error)]
@@ -91,7 +91,7 @@ def run(config: Config, server: str, stop: Stop) -> None:
         proxy_headers=False,
         lifespan="on",
         timeout_graceful_shutdown=5,
-        **patience.SETTINGS,
+        **websocket_protocol.SETTINGS,
     )
     logging.getLogger("uvicorn.error").addFilter(lambda record: not record.exc_info)  # `problems` has said it
     http = _Server(settings, app.state.wakeups)

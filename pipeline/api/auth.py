@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from pipeline.config import Config
+from pipeline.config.settings import Config
 
 SUBPROTOCOL = "pipeline.v1"
 """The WebSocket protocol of the stream. A browser adds `bearer.` and the token in base64url, without padding."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from pipeline.config import Config
+from pipeline.config.settings import Config
 from pipeline.errors import ConfigError
 
 

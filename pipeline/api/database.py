@@ -13,8 +13,8 @@ from psycopg.rows import TupleRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 from starlette.requests import HTTPConnection
 
-from pipeline import db
-from pipeline.consumers.wakeup import Wakeups
+from pipeline.postgres import connections
+from pipeline.readers.wakeups import Wakeups
 
 AsyncConnection = psycopg.AsyncConnection[TupleRow]
 MAX_CONNECTIONS = 10
@@ -35,7 +35,7 @@ class Database:
 
     def __init__(self, dsn: str) -> None:
         self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
-            db.conninfo(dsn, application_name="pipeline api"),
+            connections.conninfo(dsn, application_name="pipeline api"),
             min_size=1,
             max_size=MAX_CONNECTIONS,
             open=False,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from pipeline.operations.lag import PARTS
-from pipeline.operations.status import Status
+from pipeline.operate.lag.model import PARTS
+from pipeline.operate.status import Status
 
 
 def collect(status: Status) -> Iterator[Metric]:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator
 
-from pipeline.api.waiting import MAX_SECONDS
+from pipeline.api.long_poll import MAX_SECONDS
 
 NAME = r"^[A-Za-z0-9_.-]{1,63}$"
 MAX_SEQ = 2**53 - 1

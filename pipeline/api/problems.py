@@ -16,8 +16,8 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from pipeline.consumers import refusals
 from pipeline.errors import PipelineError
+from pipeline.readers import refusals
 
 logger = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipeline import db
-from pipeline.config import Config
-from pipeline.db import sql
+from pipeline.config.settings import Config
 from pipeline.exports import extra, job
 from pipeline.exports.child import Event
+from pipeline.postgres import connections
+from pipeline.postgres.connections import sql
 
 Counts = Counter[tuple[str, str]]
 """Table and action → events."""
@@ -49,7 +49,7 @@ def export(console: Console, config: Config) -> Exported:
         outcome = job.export(config, "command", told, lambda: False)
     query = sql("demo", "count_files").strip().format(folder=_shown(config.exports))
     counted = _counted(query)
-    with db.connect(config.database, "pipeline database", name="demo") as connection:
+    with connections.connect(config.database, "pipeline database", name="demo") as connection:
         rows = connection.execute(sql("demo", "count_events"), {"upto": outcome.exported_upto}).fetchall()
     logged = Counter({(table, action): number for table, action, number in rows})
     files = sum(1 for _ in (config.exports / "changes").rglob("*.parquet"))

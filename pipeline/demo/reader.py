@@ -13,12 +13,12 @@ from typing import Any
 
 import psycopg
 
-from pipeline import db
-from pipeline.db import Connection, sql
 from pipeline.demo.verdict import Change, Event
-from pipeline.embedded import Server
 from pipeline.errors import PipelineError
-from pipeline.events import log
+from pipeline.log import table as log
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres.embedded import Server
 
 MARK = "demo"
 """Prefix of the messages that mark where a run begins and ends."""
@@ -31,7 +31,7 @@ class Follower(threading.Thread):
         """`begin`: the mark after which counting starts; before it may come what an earlier run left."""
         super().__init__(name="follower", daemon=True)
         self._begin = begin
-        self._connection = db.connect(dsn, "pipeline database", name="demo follower")
+        self._connection = connections.connect(dsn, "pipeline database", name="demo follower")
         self._connection.execute(f"listen {log.CHANNEL}")
         self._last = log.last_seq(self._connection, log.DEFAULT)
         self._stopping = threading.Event()
@@ -51,7 +51,7 @@ class Follower(threading.Thread):
                 for _ in self._connection.notifies(timeout=0.5, stop_after=1):
                     pass
         except psycopg.Error as error:
-            self.failure = f"the pipeline database went away: {db.one_line(error)}"
+            self.failure = f"the pipeline database went away: {connections.one_line(error)}"
         finally:
             self._connection.close()
 
@@ -88,7 +88,7 @@ class Follower(threading.Thread):
 
 def mark(source: Connection, name: str) -> str:
     """Write a message into the source's WAL that becomes an event of its own; returns its LSN."""
-    return str(db.value(source, "select pg_logical_emit_message(true, %s, %s)::text", (MARK, name)))
+    return str(connections.value(source, "select pg_logical_emit_message(true, %s, %s)::text", (MARK, name)))
 
 
 def read_events(connection: Connection, after: int, until: int) -> Iterator[Event]:

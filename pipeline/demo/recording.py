@@ -10,8 +10,8 @@ from typing import Any, LiteralString
 from psycopg import Cursor
 from psycopg.sql import SQL, Composed, Identifier, Placeholder
 
-from pipeline import db
 from pipeline.demo.verdict import Change, Record, Transaction, Values
+from pipeline.postgres import connections
 
 KEYS = {"customers": ("id",), "stock": ("sku",), "orders": ("id",), "order_lines": ("order_id", "line_no")}
 """Primary key columns of the shop's tables."""
@@ -26,7 +26,7 @@ class RecordingSession:
     """A connection of its own. `record` gets every transaction once its COMMIT has returned; one thread at a time."""
 
     def __init__(self, dsn: str, name: str) -> None:
-        self._connection = db.connect(dsn, "source", name=name, options=_TEXT_FORM)
+        self._connection = connections.connect(dsn, "source", name=name, options=_TEXT_FORM)
         self._changes: list[Change] = []
         self.record = Record()
         self.savepoints = 0

@@ -15,10 +15,10 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from pipeline import db
-from pipeline.db import Connection
 from pipeline.demo.recording import RecordingSession
 from pipeline.errors import PipelineError
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
 
 TABLES = ("customers", "stock", "orders", "order_lines")
 CLERKS = 4
@@ -64,8 +64,8 @@ class ChangedMind(Exception):
 
 def create(dsn: str) -> None:
     """Make the shop's tables new and empty."""
-    with db.connect(dsn, "source", name="demo") as connection:
-        connection.execute(db.sql("demo", "create_shop"))
+    with connections.connect(dsn, "source", name="demo") as connection:
+        connection.execute(connections.sql("demo", "create_shop"))
 
 
 def wait_until_published(source: Connection) -> None:
@@ -113,7 +113,7 @@ class Clerk(threading.Thread):
                 self._dice.choices(self._tasks, self._weights)[0]()
                 due = max(due + 1 / PACE, time.monotonic() - 1 / PACE)
         except (psycopg.Error, PipelineError) as error:
-            self.failure = db.one_line(error)
+            self.failure = connections.one_line(error)
         finally:
             self.session.close()
 

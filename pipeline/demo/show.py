@@ -13,9 +13,8 @@ from pathlib import Path
 import psycopg
 from rich.console import Console
 
-from pipeline import config as settings
-from pipeline import db
-from pipeline.config import Config
+from pipeline.config import settings
+from pipeline.config.settings import Config
 from pipeline.demo import reader, screen, shop, stage
 from pipeline.demo.closing import Outcome, report, short
 from pipeline.demo.reader import Follower
@@ -24,9 +23,10 @@ from pipeline.demo.screen import Snapshot
 from pipeline.demo.server import ServerProcess
 from pipeline.demo.shop import Clerk
 from pipeline.demo.verdict import Record, verdict
-from pipeline.embedded import Server
 from pipeline.errors import EmbeddedPostgresError, PipelineError
-from pipeline.operations import status
+from pipeline.operate import status
+from pipeline.postgres import connections
+from pipeline.postgres.embedded import Server
 
 ARRIVAL_TIMEOUT = 30.0
 """Seconds that the last commit may take to arrive."""
@@ -54,7 +54,7 @@ def run(seconds: float, data_dir: Path) -> int:
     except EmbeddedPostgresError as error:
         raise EmbeddedPostgresError(str(error).replace("PIPELINE_DATA_DIR", "--data-dir")) from error
     except psycopg.Error as error:
-        raise PipelineError(f"a database of the demo failed: {db.one_line(error)}; see {folder}") from error
+        raise PipelineError(f"a database of the demo failed: {connections.one_line(error)}; see {folder}") from error
     except KeyboardInterrupt:
         console.print("\ninterrupted; the writers, the server and Postgres are stopped")
         return 130
@@ -80,8 +80,10 @@ class _Show:
             stack.callback(self._server.stop)
             self._server.wait_until_ready()
             self._console.print(f"the server is ready; its log is {short(self._server.log)}")
-            self._source = stack.enter_context(db.connect(self._config.source, "source", name="demo"))
-            self._pipeline = stack.enter_context(db.connect(self._config.database, "pipeline database", name="demo"))
+            self._source = stack.enter_context(connections.connect(self._config.source, "source", name="demo"))
+            self._pipeline = stack.enter_context(
+                connections.connect(self._config.database, "pipeline database", name="demo")
+            )
             self._follower = Follower(self._config.database, self._began)
             stack.callback(self._follower.stop)
             self._begin()

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipeline import databases
-from pipeline.config import Config
-from pipeline.embedded import Server
+from pipeline.config.settings import Config
 from pipeline.errors import ConfigError
-from pipeline.operations import status
+from pipeline.operate import status
+from pipeline.postgres import databases
+from pipeline.postgres.embedded import Server
 
 LEFTOVER_TIMEOUT = 15.0
 """Seconds that the server of a demo that was killed gets to end."""

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from pipeline import db
-from pipeline.db import Connection
-from pipeline.db import sql as statement
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.connections import sql as statement
 
 if TYPE_CHECKING:
-    from pipeline.events.log import EventsTable
+    from pipeline.log.table import EventsTable
 
 DAY = timedelta(days=1)
 _PATIENCE = "200ms"
@@ -96,7 +96,7 @@ class Days:
             end = suffix + (f"_{number}" if number else "")
             name = self._table.name.encode()[: _LONGEST - len(end)].decode(errors="ignore") + end
             quoted = sql.Identifier(self._table.schema, name).as_string(self._connection)
-            if db.value(self._connection, "select to_regclass(%s) is null", [quoted]):
+            if connections.value(self._connection, "select to_regclass(%s) is null", [quoted]):
                 return name
             number += 1
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import psycopg
 
-from pipeline import db
-from pipeline.config import Config
-from pipeline.db import Connection
+from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportFailed, PipelineError
 from pipeline.exports import child, extra, java, ledger
 from pipeline.exports.child import Event, Script, Told
 from pipeline.exports.ledger import Trigger
 from pipeline.exports.window import Window
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
 
 LOGS_KEPT = 50
 
@@ -42,7 +42,7 @@ def export(config: Config, trigger: Trigger, told: Told, stopped: Callable[[], b
     row by then; ExportBusy while another exporter is at work; ExportStopped.
     """
     extra.require()
-    with db.connect(config.database, "pipeline database", name="pipeline export") as connection:
+    with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
         window = ledger.look(connection, config)
         if window.holder:
             raise ExportBusy(f"an export is running already: {window.holder}; wait for it, or end it")
@@ -99,7 +99,7 @@ def _spark(
         **{key: value for key, value in os.environ.items() if not key.startswith("PIPELINE_")},
         **java.find(os.environ).environment(config.data_dir),
         **_local(config.spark_master),
-        "PIPELINE_DATABASE_DSN": db.conninfo(config.database, application_name="pipeline export"),
+        "PIPELINE_DATABASE_DSN": connections.conninfo(config.database, application_name="pipeline export"),
     }
     lake = ["--export-dir", str(config.exports), "--events-table", config.events_table]
     script = Script(
@@ -140,6 +140,6 @@ def _finish(config: Config, connection: Connection, run: int, reason: str | None
     except psycopg.Error:
         with (
             suppress(psycopg.Error, PipelineError),
-            db.connect(config.database, "pipeline database", name="pipeline export") as again,
+            connections.connect(config.database, "pipeline database", name="pipeline export") as again,
         ):
             ledger.finish_run(again, run, reason)

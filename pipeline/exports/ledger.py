@@ -11,12 +11,12 @@ from typing import Literal
 import psycopg
 from psycopg import sql as composed
 
-from pipeline import db, schema
-from pipeline.config import Config
-from pipeline.db import Connection, sql
+from pipeline.config.settings import Config
 from pipeline.errors import ExportFailed
-from pipeline.events.log import EventsTable
 from pipeline.exports.window import Window
+from pipeline.log.table import EventsTable
+from pipeline.postgres import connections, migrations
+from pipeline.postgres.connections import Connection, sql
 
 RUN_LOCK = 1_817_104_723
 """First half of the advisory lock that a run's session holds; the second is the run's id."""
@@ -78,11 +78,11 @@ def look(connection: Connection, config: Config) -> Window:
 
     Raises ExportFailed when the events table is not there, SchemaError when the database is not at this revision.
     """
-    schema.require_head(connection)
+    migrations.require_head(connection)
     table = EventsTable.parse(config.events_table)
     query = composed.SQL(sql("exports", "look")).format(events=table.identifier)
     try:
-        return db.one(connection, Window, query, {"directory": str(config.exports)}) or Window()
+        return connections.one(connection, Window, query, {"directory": str(config.exports)}) or Window()
     except psycopg.errors.UndefinedTable as error:
         raise ExportFailed(
             f"the events table {table} is not there; restore it, or correct PIPELINE_EVENTS_TABLE"
@@ -113,20 +113,22 @@ def finish_run(connection: Connection, run: int, reason: str | None) -> None:
 def runs(connection: Connection, limit: int, *states: str) -> list[Run]:
     """The newest runs first; of these states, or of all."""
     chosen = list(states or ("running", "done", "failed"))
-    return db.rows(connection, Run, sql("exports", "list_runs"), {"limit": limit, "lock": RUN_LOCK, "states": chosen})
+    return connections.rows(
+        connection, Run, sql("exports", "list_runs"), {"limit": limit, "lock": RUN_LOCK, "states": chosen}
+    )
 
 
 def exports(connection: Connection, limit: int | None) -> list[Export]:
     """The newest ranges first."""
-    return db.rows(connection, Export, sql("exports", "list_exports"), {"id": None, "limit": limit})
+    return connections.rows(connection, Export, sql("exports", "list_exports"), {"id": None, "limit": limit})
 
 
 def export(connection: Connection, number: int) -> tuple[Export, list[File]]:
     """One range and its files. Raises ExportFailed when there is none of this id."""
-    found = db.one(connection, Export, sql("exports", "list_exports"), {"id": number, "limit": 1})
+    found = connections.one(connection, Export, sql("exports", "list_exports"), {"id": number, "limit": 1})
     if found is None:
         raise ExportFailed(f"there is no export {number}; `pipeline export list` shows those there are")
-    return found, db.rows(connection, File, sql("exports", "export_files"), {"id": number})
+    return found, connections.rows(connection, File, sql("exports", "export_files"), {"id": number})
 
 
 def keyless_tables(connection: Connection) -> list[str]:

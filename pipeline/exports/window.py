@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline import cron
+from pipeline.config import cron
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 import psycopg
 
-from pipeline.db import Connection
+from pipeline.postgres.connections import Connection
 from pipeline.shuffle import poison
 from pipeline.shuffle.staged import Staged
 from pipeline.shuffle.transfer import Place, Transfer

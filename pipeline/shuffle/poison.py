@@ -11,10 +11,10 @@ from typing import Literal
 import psycopg
 from psycopg import sql
 
-from pipeline import db
-from pipeline.db import Connection
-from pipeline.db import sql as statement
-from pipeline.deliveries import dead_letters
+from pipeline.log import dead_letters
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.connections import sql as statement
 from pipeline.shuffle.plan import Run
 from pipeline.shuffle.transfer import Transfer
 from pipeline.staging.segments import Segment
@@ -80,7 +80,7 @@ def is_poison(error: psycopg.Error) -> bool:
 
 def cause_of(error: psycopg.Error) -> str:
     """The server's words without the value that they may quote."""
-    text = db.one_line(error)
+    text = connections.one_line(error)
     return re.sub(r'"[^"]*"', '"…"', text) if (error.sqlstate or "").startswith("22") else text
 
 
@@ -185,7 +185,7 @@ def before(connection: Connection, run: Run, poison: Poison) -> Run | None:
     for segment in run.segments:
         if segment.first_lsn < poison.commit_lsn:
             query = sql.SQL(statement("shuffle", "last_before")).format(segment=segment.table)
-            found.append(db.value(connection, query, {"after": run.after, "before": poison.commit_lsn}))
+            found.append(connections.value(connection, query, {"after": run.after, "before": poison.commit_lsn}))
     upto = max((commit_lsn for commit_lsn in found if commit_lsn is not None), default=None)
     if upto is None:
         return None

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import sql
 
-from pipeline.db import Connection
-from pipeline.db import sql as statement
-from pipeline.deliveries import dead_letters
-from pipeline.deliveries.dead_letters import Retry
-from pipeline.events import log
-from pipeline.shuffle import folding, poison
+from pipeline.log import dead_letters
+from pipeline.log import table as log
+from pipeline.log.dead_letters import Retry
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.connections import sql as statement
+from pipeline.shuffle import poison, queue_apply
 from pipeline.shuffle.targets import Target, Targets
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def _finish(
         log.set_seq(connection, target.table, target.seq - 1)
         log.notify(connection, target.table, target.seq - 1)
     if default.added:
-        folding.fold_moved(connection, default.table, before, default.added, default.seq - 1)
+        queue_apply.fold_moved(connection, default.table, before, default.added, default.seq - 1)
     values = {
         "source": source,
         "newest": default.seq - 1 if default.added else None,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from pipeline.db import Connection
-from pipeline.db import sql as statement
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.connections import sql as statement
 from pipeline.staging.segments import Segment
 
 

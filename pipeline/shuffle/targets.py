@@ -8,12 +8,12 @@ from typing import Any
 
 from psycopg import sql
 
-from pipeline.db import Connection
-from pipeline.db import sql as statement
-from pipeline.events import log
-from pipeline.events.log import EventsTable
-from pipeline.events.partitions import Partitions
-from pipeline.routing import Route
+from pipeline.config.routes import Route
+from pipeline.log import table as log
+from pipeline.log.partitions import Partitions
+from pipeline.log.table import EventsTable
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.connections import sql as statement
 from pipeline.staging.segments import Segment
 
 

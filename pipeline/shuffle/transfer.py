@@ -11,14 +11,14 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pipeline.db import Connection
-from pipeline.db import sql as statement
 from pipeline.errors import Fenced
-from pipeline.events import log
-from pipeline.shuffle import folding
-from pipeline.shuffle.filling import Filler, Piece
+from pipeline.log import table as log
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.connections import sql as statement
+from pipeline.shuffle import queue_apply
+from pipeline.shuffle.batched_transaction import Answer, Together
 from pipeline.shuffle.targets import Share, Target, Targets
-from pipeline.shuffle.together import Answer, Together
+from pipeline.shuffle.toast_fill import Filler, Piece
 from pipeline.staging import segments
 from pipeline.staging.segments import Segment
 
@@ -142,7 +142,7 @@ class Transfer:
         if default.added and self._folds:
             # What a table from before holds is no news: consumers that want it catch up a chunk at a time.
             before = self._before or default.seq - 1 - default.added
-            folding.fold_moved(self._connection, default.table, before, default.added, default.seq - 1)
+            queue_apply.fold_moved(self._connection, default.table, before, default.added, default.seq - 1)
         if upto > self.after:
             self._set_watermark(upto)
 

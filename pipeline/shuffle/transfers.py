@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
-from pipeline.db import Connection
-from pipeline.shuffle.filling import Filler
+from pipeline.postgres.connections import Connection
+from pipeline.shuffle.batched_transaction import Together
 from pipeline.shuffle.targets import Targets
-from pipeline.shuffle.together import Together
+from pipeline.shuffle.toast_fill import Filler
 from pipeline.shuffle.transfer import Place, Transfer
 from pipeline.staging import segments
 from pipeline.staging.segments import Segment

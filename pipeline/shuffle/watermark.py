@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from pipeline.db import Connection
-from pipeline.db import sql as statement
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.connections import sql as statement
 
 
 def restart(connection: Connection, source: uuid.UUID, epoch: int) -> None:

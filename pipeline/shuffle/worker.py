@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 import psycopg
 from psycopg import sql
 
-from pipeline.db import Connection
-from pipeline.deliveries import consumers
-from pipeline.events.log import EventsTable
-from pipeline.routing import Route
-from pipeline.shuffle import folding, poison, retrying, routes, together
+from pipeline.config.routes import Route
+from pipeline.log.table import EventsTable
+from pipeline.postgres.connections import Connection
+from pipeline.readers.queue import consumers
+from pipeline.shuffle import batched_transaction, poison, queue_apply, retrying, routes
+from pipeline.shuffle.batched_transaction import Prepared
 from pipeline.shuffle.large_transactions import LargeTransactionMover
 from pipeline.shuffle.plan import Run, next_run
 from pipeline.shuffle.poison import Careful, OnPoison, Poison, Stopped
 from pipeline.shuffle.staged import Staged, look
 from pipeline.shuffle.targets import Targets
-from pipeline.shuffle.together import Prepared
 from pipeline.shuffle.transfer import Place, SeqTaken, Transfer, wake_readers
 from pipeline.shuffle.transfers import Transfers
 from pipeline.staging import segments
@@ -99,7 +99,7 @@ class Shuffler:
             progress = retrying.retry(self._connection, self._source, self._targets)
             there = consumers.look(self._connection)
             self._transfers.folds = bool(there)
-            progress |= folding.catch_up(self._connection, self._source, self._targets.default.table, there)
+            progress |= queue_apply.catch_up(self._connection, self._source, self._targets.default.table, there)
             self._look_at = now if progress else now + LOOK_EVERY
             return max(moved, 0) if progress else moved
         return moved
@@ -168,7 +168,7 @@ class Shuffler:
             return moved
 
     def _move_together(self, run: Run, place: Place, prepared: Prepared | None) -> int:
-        with together.transaction(self._connection, prepared) as statements:
+        with batched_transaction.transaction(self._connection, prepared) as statements:
             transfer = self._transfers.begin(place, statements)
             self._move_all(run, transfer, transfer)
         return self._transfers.committed(transfer, len(run.drained))

@@ -11,12 +11,12 @@ from psycopg import AsyncConnection, sql
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
-from pipeline import db
-from pipeline.db import Connection
-from pipeline.db import sql as statement
 from pipeline.errors import Fenced, StorageError, Unavailable
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.connections import sql as statement
 from pipeline.staging import rows, segments
-from pipeline.staging.exchange import copy_within
+from pipeline.staging.pipelined_copy import copy_within
 
 CLAIM_TIMEOUT = "set local lock_timeout = '5s'"
 """A new writer does not wait for ever behind an old one's locks."""
@@ -41,9 +41,9 @@ _OF_BATCH = (
 async def connect_writer(dsn: str) -> AsyncConnection[TupleRow]:
     """A worker's staging connection. Raises Unavailable."""
     try:
-        return await db.connect_async(dsn, name="pipeline staging")
+        return await connections.connect_async(dsn, name="pipeline staging")
     except psycopg.OperationalError as error:
-        raise db.unavailable(dsn, "pipeline database", error) from error
+        raise connections.unavailable(dsn, "pipeline database", error) from error
 
 
 @dataclass(frozen=True)

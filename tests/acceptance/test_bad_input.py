@@ -16,9 +16,10 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pipeline import cli, logs
-from pipeline import serve as serving
-from pipeline.embedded import Server
+from pipeline import logs
+from pipeline.cli import main as cli
+from pipeline.postgres.embedded import Server
+from pipeline.server import serve as serving
 from tests.fixtures.mounts import tmpfs
 from tests.fixtures.postgres import SETTINGS, Cluster, bin_dir, free_port, unique
 from tests.fixtures.processes import group, title

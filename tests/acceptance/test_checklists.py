@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.embedded import Server
+from pipeline.postgres.embedded import Server
 from tests.fixtures import test_decoding
 from tests.fixtures.beside import Beside
 from tests.fixtures.postgres import SETTINGS, free_port, unique

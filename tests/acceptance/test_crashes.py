@@ -13,7 +13,7 @@ import httpx
 import psycopg
 import pytest
 
-from pipeline.embedded import Server
+from pipeline.postgres.embedded import Server
 from tests.fixtures.postgres import SETTINGS, free_port
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 import pipeline
-from pipeline.embedded import Server
+from pipeline.postgres.embedded import Server
 from tests.fixtures.waiting import eventually
 
 VERDICT = "every change arrived once, in order"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 
-from pipeline.embedded import Server
+from pipeline.postgres.embedded import Server
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
 

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.embedded import wheel_bin_dir
+from pipeline.postgres.embedded import wheel_bin_dir
 from tests.fixtures.browsers import required
 from tests.fixtures.server import ROOT, Serving, Shared, environment
 from tests.fixtures.waiting import eventually

@@ -14,9 +14,9 @@ import psutil
 import psycopg
 import pytest
 
-from pipeline import schedule
-from pipeline.config import Config, load
+from pipeline.config.settings import Config, load
 from pipeline.exports import ledger
+from pipeline.server import schedule
 from tests.fixtures.mounts import tmpfs
 from tests.fixtures.processes import alive, group_of, title
 from tests.fixtures.server import COMMAND, COMMAND_TIMEOUT, environment, run_command

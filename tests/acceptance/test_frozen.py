@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 import psycopg
 
-from pipeline import child, leadership
-from pipeline.catalog import roles
-from pipeline.role import STANDBY_SECONDS
+from pipeline.postgres import role_locks
+from pipeline.process import child
+from pipeline.server import leadership
+from pipeline.server.roles import STANDBY_SECONDS
 from tests.fixtures import test_decoding
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
@@ -47,7 +48,7 @@ def arrive(source: psycopg.Connection, log: psycopg.Connection, *numbers: int) -
 
 
 def test_what_is_waited_for_before_somebody_else_goes_on_is_within_what_is_promised():
-    other_server = roles.FROZEN_SECONDS + leadership.ASK_SECONDS + STANDBY_SECONDS
+    other_server = role_locks.FROZEN_SECONDS + leadership.ASK_SECONDS + STANDBY_SECONDS
     same_server = child.FROZEN_SECONDS + child.POLL
     assert max(other_server, same_server) < PROMISED
 

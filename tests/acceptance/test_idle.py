@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pipeline.embedded import Server
+from pipeline.postgres.embedded import Server
 from tests.fixtures.elsewhere import Noise, Sample, Watch, watch
 from tests.fixtures.postgres import SETTINGS, Cluster, free_port
 from tests.fixtures.server import Serving

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.events import indexes, old_tables
-from tests.fixtures.old_tables import ROWS, SHAPES, Shape, fingerprint, old_rows, read_on
+from pipeline.log import indexes, legacy_tables
+from tests.fixtures.legacy_tables import ROWS, SHAPES, Shape, fingerprint, old_rows, read_on
 from tests.fixtures.postgres import Cluster, free_port, unique
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
@@ -58,7 +58,7 @@ class Served:
         return found[len(found) - len(ids) :] == [str(number) for number in ids]
 
     def indexed(self) -> bool:
-        found = old_tables.look(self.log, self.shape.table)
+        found = legacy_tables.look(self.log, self.shape.table)
         return found is not None and indexes.is_there(self.log, found.oid, indexes.HISTORY)
 
 

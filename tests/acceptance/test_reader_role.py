@@ -11,9 +11,9 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pipeline.config import load
+from pipeline.config.settings import load
 from pipeline.errors import ConfigError
-from pipeline.operations import reader_role
+from pipeline.operate.repair import reader_role
 from tests.fixtures.aging_log import PARTITION, aging_log
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.server import run_command

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 
-from pipeline import cli, logs
-from pipeline.deliveries import consumers
-from pipeline.events.log import DEFAULT
-from pipeline.shuffle import folding
+from pipeline import logs
+from pipeline.cli import main as cli
+from pipeline.log.table import DEFAULT
+from pipeline.readers.queue import consumers
+from pipeline.shuffle import queue_apply
 from tests.fixtures.server import run_command
 from tests.fixtures.small_log import SOURCE, add_inserts, small_log
 
@@ -62,7 +63,7 @@ def fold(log: psycopg.Connection) -> None:
         "insert into pipeline.shuffle_progress (source_id, epoch, last_seq) select %s, 0, max(seq) from sequin_events",
         [SOURCE],
     )
-    while folding.catch_up(log, SOURCE, DEFAULT, consumers.look(log)):
+    while queue_apply.catch_up(log, SOURCE, DEFAULT, consumers.look(log)):
         continue
 
 

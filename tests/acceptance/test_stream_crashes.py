@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidMessage
 
-from pipeline.child import DRAIN_SECONDS
-from pipeline.consumers.cursor import FROZEN_SECONDS
+from pipeline.process.child import DRAIN_SECONDS
+from pipeline.readers.cursor.leases import FROZEN_SECONDS
 from tests.fixtures.processes import alive
 from tests.fixtures.server import Serving, Shared
 from tests.fixtures.streaming import Stream, stream

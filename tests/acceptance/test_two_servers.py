@@ -10,7 +10,7 @@ import httpx
 import psycopg
 import pytest
 
-from pipeline.child import DRAIN_SECONDS
+from pipeline.process.child import DRAIN_SECONDS
 from tests.fixtures import test_decoding
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.processes import alive

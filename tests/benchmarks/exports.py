@@ -15,7 +15,7 @@ from typing import Any
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
 
-from pipeline import db, schema
+from pipeline.postgres import connections, migrations
 from tests.benchmarks import debezium
 from tests.benchmarks.errors import BenchmarkFailed, CannotRun
 from tests.benchmarks.table import Table
@@ -76,12 +76,12 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int) -> None:
 def fill(cluster: Cluster, events: int) -> None:
     """So many inserts of bench_rows in the log, ten a transaction, as the server would have written them."""
     dsn = cluster.dsn(DATABASE)
-    schema.upgrade(dsn)
+    migrations.upgrade(dsn)
     columns = [
         {"name": n, "type_oid": o, "type_modifier": m, "type_name": t, "base_type_oid": o, "key": n == "id"}
         for n, o, m, t in COLUMNS
     ]
-    with db.connect(dsn, "pipeline database") as connection:
+    with connections.connect(dsn, "pipeline database") as connection:
         connection.execute("truncate public.sequin_events, pipeline.exports, pipeline.lakes restart identity cascade")
         connection.execute("truncate pipeline.sources cascade")
         connection.execute(

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from psycopg import Connection
 
-from pipeline import schema
+from pipeline.postgres import migrations
 from tests.benchmarks.backlog import BACKLOGS, SMALL, Backlog, copied_slot
 from tests.benchmarks.backlog import DATABASE as SOURCE
 from tests.benchmarks.contenders import wait_for_events
@@ -69,7 +69,7 @@ def _drain(cluster: Cluster, backlog: Backlog, count: int, slot: str) -> tuple[f
 
 def _create(cluster: Cluster, count: int) -> None:
     """Migrate, and make so many consumers that want everything."""
-    schema.upgrade(cluster.dsn(DATABASE))
+    migrations.upgrade(cluster.dsn(DATABASE))
     with cluster.connect(DATABASE) as database:
         query = "select pipeline.create_consumer('fold-' || number) from generate_series(1, %s) number"
         database.execute(query, (count,))

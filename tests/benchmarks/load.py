@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg import Connection
 
-from pipeline.embedded import wheel_bin_dir
+from pipeline.postgres.embedded import wheel_bin_dir
 from tests.benchmarks import programs
 from tests.benchmarks.backlog import DATABASE as SOURCE
 from tests.benchmarks.backlog import PUBLICATION, table

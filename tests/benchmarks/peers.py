@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from pipeline.embedded import wheel_bin_dir
+from pipeline.postgres.embedded import wheel_bin_dir
 from tests.benchmarks import processes
 from tests.benchmarks.backlog import DATABASE as SOURCE
 from tests.benchmarks.backlog import PUBLICATION, Backlog

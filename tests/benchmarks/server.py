@@ -14,7 +14,7 @@ from pathlib import Path
 
 from psycopg import Connection
 
-from pipeline.embedded import Server
+from pipeline.postgres.embedded import Server
 from tests.benchmarks import processes
 from tests.benchmarks.backlog import DATABASE as SOURCE
 from tests.benchmarks.errors import BenchmarkFailed

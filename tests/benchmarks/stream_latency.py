@@ -12,7 +12,7 @@ from statistics import median
 
 from psycopg import Connection
 
-from pipeline.embedded import wheel_bin_dir
+from pipeline.postgres.embedded import wheel_bin_dir
 from tests.benchmarks import api, programs
 from tests.benchmarks.backlog import DATABASE as SOURCE
 from tests.benchmarks.backlog import PUBLICATION, table

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from psycopg import Connection
 
-from pipeline.events.log import CHANNEL
+from pipeline.log.table import CHANNEL
 from tests.benchmarks.backlog import DATABASE as SOURCE
 from tests.benchmarks.backlog import ROW
 from tests.benchmarks.errors import BenchmarkFailed

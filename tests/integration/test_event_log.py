@@ -20,7 +20,7 @@ from psycopg.conninfo import make_conninfo
 
 from pipeline.client import POLL_SECONDS, Event, EventLog
 from pipeline.errors import ConsumerError, CursorExpired, Unavailable
-from pipeline.events.log import EventsTable, ensure_table
+from pipeline.log.table import EventsTable, ensure_table
 from tests.fixtures.postgres import unique
 from tests.fixtures.server import ROOT, environment
 from tests.fixtures.small_log import SOURCE, add_inserts, add_table, small_log

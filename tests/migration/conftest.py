@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline import schema
+from pipeline.postgres import migrations
 from tests.fixtures.postgres import Cluster
 
 
@@ -36,7 +36,7 @@ def bare(clusters: Callable[[int], Cluster]) -> Iterator[Callable[[Cluster], str
                 dsn = stack.enter_context(server.database("bare"))
                 with psycopg.connect(dsn, autocommit=True) as connection:
                     connection.execute("create table public.sequin_events ()")  # somebody else's, for a while
-                    schema.upgrade(dsn, "log.events")
+                    migrations.upgrade(dsn, "log.events")
                     connection.execute("drop table public.sequin_events")
                     made[server.major] = connection.info.dbname
             return made[server.major]

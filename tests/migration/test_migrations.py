@@ -11,10 +11,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pipeline import schema
 from pipeline.errors import SchemaError
-from pipeline.events import log
-from pipeline.events.log import EventsTable
+from pipeline.log import table as log
+from pipeline.log.table import EventsTable
+from pipeline.postgres import migrations
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import COMMAND, ROOT, environment
 from tests.fixtures.waiting import eventually
@@ -65,20 +65,20 @@ def output_of(process: subprocess.Popen[str]) -> str:
 
 
 def test_up_down_up_gives_the_same_schema(cluster: Cluster, empty_dsn: str):
-    schema.upgrade(empty_dsn)
+    migrations.upgrade(empty_dsn)
     first, made = dump(cluster, empty_dsn), tables(empty_dsn)
     assert "sequin_events" in made
-    assert schema.current(empty_dsn) == schema.head()
-    schema.downgrade(empty_dsn, "base")
-    assert schema.current(empty_dsn) is None
+    assert migrations.current(empty_dsn) == migrations.head()
+    migrations.downgrade(empty_dsn, "base")
+    assert migrations.current(empty_dsn) is None
     assert [name for name in tables(empty_dsn) if "alembic_version" not in name] == []
-    schema.upgrade(empty_dsn)
+    migrations.upgrade(empty_dsn)
     assert dump(cluster, empty_dsn) == first
 
 
 def test_a_second_upgrade_changes_nothing(cluster: Cluster, database_dsn: str):
     before = dump(cluster, database_dsn)
-    schema.upgrade(database_dsn)
+    migrations.upgrade(database_dsn)
     assert dump(cluster, database_dsn) == before
 
 
@@ -111,55 +111,59 @@ def test_alembic_in_the_repository_does_what_the_server_does(cluster: Cluster, e
     alembic = [sys.executable, "-m", "alembic"]
     output_of(command(empty_dsn, *alembic, "upgrade", "head"))
     assert dump(cluster, empty_dsn) == dump(cluster, database_dsn)
-    assert schema.head() in output_of(command(empty_dsn, *alembic, "current"))
+    assert migrations.head() in output_of(command(empty_dsn, *alembic, "current"))
 
 
 def test_two_migrations_at_once_both_succeed(cluster: Cluster, empty_dsn: str, database_dsn: str, tmp_path: Path):
     both = [command(empty_dsn, *COMMAND, "migrate", folder=tmp_path) for _ in range(2)]
     shown = [output_of(process) for process in both]
-    assert all(schema.head() in text for text in shown), shown
+    assert all(migrations.head() in text for text in shown), shown
     assert dump(cluster, empty_dsn) == dump(cluster, database_dsn)
 
 
 def test_a_migration_waits_for_another_and_then_gives_up_with_a_plain_line(
     empty_dsn: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(schema, "LOCK_TIMEOUT", "200ms")
-    with schema.engine(empty_dsn).connect() as holder, schema.migration_lock(holder):
+    monkeypatch.setattr(migrations, "LOCK_TIMEOUT", "200ms")
+    with migrations.engine(empty_dsn).connect() as holder, migrations.migration_lock(holder):
         with pytest.raises(SchemaError, match=r"^a migration waited 200ms for a lock that another session holds"):
-            schema.upgrade(empty_dsn)
+            migrations.upgrade(empty_dsn)
         assert tables(empty_dsn) == []
 
 
 def test_a_readers_lock_stops_a_migration_with_a_plain_line(database_dsn: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(schema, "LOCK_TIMEOUT", "200ms")
+    monkeypatch.setattr(migrations, "LOCK_TIMEOUT", "200ms")
     with psycopg.connect(database_dsn) as reader:
         reader.execute("select from public.sequin_events")
         with pytest.raises(SchemaError, match=r"waited 200ms for a lock .* end that session"):
-            schema.downgrade(database_dsn, "base")
-    assert schema.current(database_dsn) == "0001", "each revision is a transaction, and only the first needs this lock"
-    schema.downgrade(database_dsn, "base")
-    assert schema.current(database_dsn) is None
+            migrations.downgrade(database_dsn, "base")
+    assert migrations.current(database_dsn) == "0001", (
+        "each revision is a transaction, and only the first needs this lock"
+    )
+    migrations.downgrade(database_dsn, "base")
+    assert migrations.current(database_dsn) is None
 
 
 def test_a_migration_goes_on_when_the_reader_has_gone(database_dsn: str):
     with psycopg.connect(database_dsn) as reader, psycopg.connect(database_dsn, autocommit=True) as watcher:
         reader.execute("select from public.sequin_events")
-        migration = threading.Thread(target=schema.downgrade, args=[database_dsn, "base"])
+        migration = threading.Thread(target=migrations.downgrade, args=[database_dsn, "base"])
         migration.start()
         waiting = "select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
         eventually(lambda: watcher.execute(waiting).fetchone() is not None)
         reader.rollback()
         migration.join()
-    assert schema.current(database_dsn) is None
+    assert migrations.current(database_dsn) is None
 
 
-@pytest.mark.parametrize("change", [schema.upgrade, lambda dsn: schema.downgrade(dsn, "base")], ids=["up", "down"])
+@pytest.mark.parametrize(
+    "change", [migrations.upgrade, lambda dsn: migrations.downgrade(dsn, "base")], ids=["up", "down"]
+)
 def test_a_revision_of_a_later_version_is_refused_and_nothing_changes(database_dsn: str, change: Callable[[str], None]):
     with psycopg.connect(database_dsn) as connection:
         connection.execute("update pipeline.alembic_version set version_num = %s", [UNKNOWN])
     before = tables(database_dsn)
     with pytest.raises(SchemaError, match=rf"'{UNKNOWN}', which this version of the server does not know"):
         change(database_dsn)
-    assert schema.current(database_dsn) == UNKNOWN
+    assert migrations.current(database_dsn) == UNKNOWN
     assert tables(database_dsn) == before

@@ -18,7 +18,7 @@ from lake.changes import exporter, plan
 from lake.changes.writer import WrittenFile
 from lake.cluster import session
 from lake.folder import Folder
-from pipeline.config import Config
+from pipeline.config.settings import Config
 from pyspark_sequin_events import catalog
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import ROOT

@@ -27,7 +27,7 @@ from lake.identity import Lake
 from lake.states import as_of, current
 from lake.states.folders import version_name
 from lake.states.ledger import StateLedger
-from pipeline import schedule
+from pipeline.server import schedule
 from tests.spark.conftest import EVENTS, Pipeline
 from tests.spark.histories import KEYS, History, create
 from tests.spark.plain_replay import EVENT, replay

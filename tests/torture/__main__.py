@@ -13,13 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.torture import record
-from tests.torture.faults import KINDS
-from tests.torture.plan import Plan
+from tests.torture.faults.faults import KINDS
+from tests.torture.plan.plan import Plan
+from tests.torture.plan.shrink import shrink
+from tests.torture.plan.workload import make
 from tests.torture.record import Run
 from tests.torture.rig import Rig
 from tests.torture.seeds import Outcome, run
-from tests.torture.shrink import shrink
-from tests.torture.workload import make
 
 TRIES = 3
 """How often a smaller plan is tried before it counts as not failing: the moment of a fault is never quite the same."""

@@ -22,7 +22,7 @@ import psycopg
 import pyarrow.parquet as pq
 from psycopg.types.json import Jsonb
 
-from pipeline import schema
+from pipeline.postgres import migrations
 from tests.fixtures import spark
 from tests.fixtures.postgres import Cluster, temporary_server
 
@@ -234,7 +234,7 @@ def log_on(cluster: Cluster) -> Iterator[Log]:
     """A log and its lake, gone after the block."""
     with ExitStack() as stack:
         dsn = stack.enter_context(cluster.database("exported"))
-        schema.upgrade(dsn)
+        migrations.upgrade(dsn)
         lake = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wal-lake-")))
         yield Log(dsn, lake / "lake")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.torture.deeds_shapes import OUTSIDE, SHAPE_DEEDS
+from tests.torture.plan.deeds_shapes import OUTSIDE, SHAPE_DEEDS
 from tests.torture.seeds import Outcome
 
 FILE = Path(__file__).parents[2] / "docs" / "torture.md"

@@ -19,12 +19,12 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pipeline.embedded import Server
+from pipeline.postgres.embedded import Server
 from tests.fixtures.postgres import SETTINGS, Cluster, bin_dir, free_port, unique
 from tests.fixtures.processes import alive
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
-from tests.torture.proxy import Proxy
+from tests.torture.faults.proxy import Proxy
 
 SOURCE_SETTINGS = {
     **SETTINGS,

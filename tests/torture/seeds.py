@@ -13,22 +13,23 @@ from operator import itemgetter
 
 import psycopg
 
-from pipeline.config import load
-from pipeline.operations import verify
+from pipeline.config.settings import load
+from pipeline.operate.verify import verify
 from tests.fixtures import test_decoding
 from tests.fixtures.diagnosis import diagnosis
 from tests.fixtures.waiting import eventually
-from tests.torture import comparing, kinds, model, order, watching
-from tests.torture.deeds_shapes import OUTSIDE, SHAPE_DEEDS
-from tests.torture.faults import Faults
-from tests.torture.knowing import Known
-from tests.torture.model import Event, Model
-from tests.torture.plan import Change, Fault, Plan, Step
-from tests.torture.readers import Counter, Follower
+from tests.torture.faults.faults import Faults
+from tests.torture.faults.servers import ServerEnded, Servers
+from tests.torture.oracle import comparing, model, order, watching
+from tests.torture.oracle.knowing import Known
+from tests.torture.oracle.model import Event, Model
+from tests.torture.oracle.readers import Counter, Follower
+from tests.torture.plan import kinds
+from tests.torture.plan.deeds_shapes import OUTSIDE, SHAPE_DEEDS
+from tests.torture.plan.plan import Change, Fault, Plan, Step
+from tests.torture.plan.statements import PUBLISHED, TABLES
 from tests.torture.rig import Rig, Scene
-from tests.torture.servers import ServerEnded, Servers
-from tests.torture.statements import PUBLISHED, TABLES
-from tests.torture.writers import Crew
+from tests.torture.writers.writers import Crew
 
 STANDS_STILL, ARRIVES_WITHIN = 180.0, 900.0
 """Seconds, all faults over, in which nothing more is staged or moved, and in all, until the last event is there."""

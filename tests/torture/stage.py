@@ -14,9 +14,9 @@ from tests.fixtures.processes import alive
 from tests.fixtures.server import Serving
 from tests.fixtures.test_decoding import Change
 from tests.fixtures.waiting import eventually
+from tests.torture.oracle.witness import Witness
 from tests.torture.rig import Rig, Scene
-from tests.torture.script import Script, Transaction
-from tests.torture.witness import Witness
+from tests.torture.writers.script import Script, Transaction
 
 MOST_DEATHS = 3
 """A role that dies so often is started again too late for us: then a fresh server goes on."""

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.torture.comparing import Logged, first_difference
-from tests.torture.forms import Eras, change, fields
-from tests.torture.knowing import Known
-from tests.torture.model import Event
-from tests.torture.plan import Change, Row
+from tests.torture.oracle.comparing import Logged, first_difference
+from tests.torture.oracle.forms import Eras, change, fields
+from tests.torture.oracle.knowing import Known
+from tests.torture.oracle.model import Event
+from tests.torture.plan.plan import Change, Row
 
 LONG = "x" * 40
 OLD = f"(1,{LONG},0.5,)"

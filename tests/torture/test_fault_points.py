@@ -8,11 +8,11 @@ from contextlib import suppress
 import pytest
 
 from tests.fixtures.diagnosis import diagnosis
-from tests.torture import acts
-from tests.torture.points import POINTS, Place, Point
+from tests.torture.faults import acts
+from tests.torture.faults.points import POINTS, Place, Point
+from tests.torture.faults.traps import Trap
 from tests.torture.rig import Rig
 from tests.torture.stage import Stage
-from tests.torture.traps import Trap
 
 MAJOR = 18
 pytestmark = pytest.mark.xdist_group(f"rig {MAJOR}")  # for --dist loadgroup: one pair of servers of each version

@@ -9,31 +9,48 @@ from pathlib import Path
 import pytest
 
 from tests.torture import record
-from tests.torture.faults import KINDS
-from tests.torture.model import change_of
-from tests.torture.mutations import MUTATIONS, ROOT, Mutation
-from tests.torture.plan import Effect, Plan
+from tests.torture.faults.faults import KINDS
+from tests.torture.faults.mutations import MUTATIONS, ROOT, Mutation
+from tests.torture.oracle.model import change_of
+from tests.torture.plan.plan import Effect, Plan
+from tests.torture.plan.shrink import shrink
+from tests.torture.plan.statements import TOASTED
+from tests.torture.plan.workload import CATCHUP_FAULTS, FAULTS, SLOW_ONE_IN, make
 from tests.torture.record import Run
 from tests.torture.seeds import Outcome
-from tests.torture.shrink import shrink
-from tests.torture.statements import TOASTED
-from tests.torture.workload import CATCHUP_FAULTS, FAULTS, SLOW_ONE_IN, make
 
 HERE = Path(__file__).parent
-MODEL_SIDE = ("plan", "statements", "lane", "workload", "writers", "model", "order", "comparing", "watching")
+MODEL_SIDE = (
+    "plan/plan",
+    "plan/statements",
+    "plan/lane",
+    "plan/workload",
+    "writers/writers",
+    "oracle/model",
+    "oracle/order",
+    "oracle/comparing",
+    "oracle/watching",
+)
 SMALL = 40
 
 
 def imported(module: str) -> set[str]:
-    """Modules that a file of this folder imports, those of this folder followed."""
+    """Modules that a file below this folder imports, those below this folder followed."""
     found: set[str] = set()
     for node in ast.walk(ast.parse((HERE / f"{module}.py").read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    own = {name.split(".")[2] for name in found if name.startswith("tests.torture.")}
+    own = {own for name in found if (own := is_own(name)) is not None}
     return found.union(*(imported(name) for name in own))
+
+
+def is_own(name: str) -> str | None:
+    """The file below this folder in which a name is, which may be that of the module itself."""
+    parts = name.removeprefix("tests.torture.").split(".") if name.startswith("tests.torture.") else []
+    there = ("/".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next((module for module in there if (HERE / f"{module}.py").is_file()), None)
 
 
 @pytest.mark.parametrize("module", MODEL_SIDE)

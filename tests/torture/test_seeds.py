@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.fixtures.postgres import MAJORS, bin_dir
-from tests.torture.deeds_shapes import SHAPE_DEEDS
-from tests.torture.faults import KINDS
-from tests.torture.plan import Plan
+from tests.torture.faults.faults import KINDS
+from tests.torture.plan.deeds_shapes import SHAPE_DEEDS
+from tests.torture.plan.plan import Plan
+from tests.torture.plan.workload import make
 from tests.torture.rig import Rig
 from tests.torture.seeds import Outcome, run
-from tests.torture.workload import make
 
 SEEDS = (75, 29, 31)
 """One with catch-up, one plain, one with DDL; each kind of fault at its place is in test_fault_points.py."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from pipeline.cli import app
-from pipeline.config import Config
+from pipeline.cli.main import app
+from pipeline.config.settings import Config
 from tests.benchmarks.parts import GROUPS, PARTS
 from tests.fixtures import process_diagram
 

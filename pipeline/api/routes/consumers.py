@@ -1,0 +1,195 @@
+"""Consumers over HTTP: a thin layer over the SQL functions, one transaction a request."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, LiteralString
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from psycopg.rows import dict_row, scalar_row
+from starlette.exceptions import HTTPException
+
+from pipeline.api.database import AsyncConnection, Database, TheDatabase, TheWakeups
+from pipeline.api.long_poll import Client, until_found, watched
+from pipeline.api.models import (
+    MAX_SEQ,
+    NAME,
+    Ack,
+    Advance,
+    Consumer,
+    Consumers,
+    DeadLetters,
+    Extend,
+    Items,
+    Letters,
+    Nack,
+    NewConsumer,
+    Position,
+    Receive,
+    Reset,
+    Settled,
+)
+from pipeline.api.problems import documented
+from pipeline.readers.consumer_status import statement
+
+router = APIRouter(prefix="/v1/consumers", tags=["consumers"], responses=documented(422))
+
+Name = Annotated[str, Path(pattern=NAME, description="the consumer's name", examples=["mailer"])]
+_NAMED = documented(404)
+_SETTLING = documented(404, 409)
+
+
+@router.post("", status_code=201, response_model=Consumer, summary="Create a consumer", responses=documented(409, 410))
+async def create(body: NewConsumer, database: TheDatabase, response: Response) -> dict[str, Any]:
+    """It receives what comes into the log from then on, or from `start`."""
+    found = await _change(database, "create_consumer", body.name, **body.model_dump(exclude={"name"}))
+    response.headers["Location"] = f"/v1/consumers/{body.name}"
+    return found
+
+
+@router.get("", response_model=Consumers, summary="List consumers")
+async def everyone(database: TheDatabase) -> dict[str, Any]:
+    """All of them by name, and where each stands."""
+    return {"data": await database.rows(statement("standing"), {"name": None})}
+
+
+@router.get("/{name}", response_model=Consumer, summary="Show a consumer", responses=_NAMED)
+async def one(name: Name, database: TheDatabase) -> dict[str, Any]:
+    """Its settings and where it stands."""
+    found = await database.rows(statement("standing"), {"name": name})
+    if not found:
+        raise HTTPException(404, f'consumer "{name}" does not exist; GET /v1/consumers lists those that do')
+    return found[0]
+
+
+@router.delete("/{name}", response_model=Consumer, summary="Delete a consumer", responses=_NAMED)
+async def delete(name: Name, database: TheDatabase) -> dict[str, Any]:
+    """It is gone with what it has not acknowledged; the log stays. Answers what it was."""
+    return await _change(database, "drop_consumer", name)
+
+
+@router.post("/{name}/pause", response_model=Consumer, summary="Pause a consumer", responses=_NAMED)
+async def pause(name: Name, database: TheDatabase) -> dict[str, Any]:
+    """Nothing more is handed out; what changes is still kept for it. What is out can be settled."""
+    return await _change(database, "pause_consumer", name)
+
+
+@router.post("/{name}/resume", response_model=Consumer, summary="Resume a consumer", responses=_NAMED)
+async def resume(name: Name, database: TheDatabase) -> dict[str, Any]:
+    """The opposite of pause."""
+    return await _change(database, "resume_consumer", name)
+
+
+@router.post("/{name}/reset", response_model=Consumer, summary="Reset a consumer", responses=documented(404, 409, 410))
+async def reset(name: Name, database: TheDatabase, body: Reset | None = None) -> dict[str, Any]:
+    """It begins anew at `start`. What it had not acknowledged is forgotten, late acknowledgements settle nothing."""
+    return await _change(database, "reset_consumer", name, start=(body or Reset()).start)
+
+
+@router.post("/{name}/receive", response_model=Items, summary="Receive items", responses=_SETTLING)
+async def receive(
+    name: Name, request: Request, database: TheDatabase, wakeups: TheWakeups, body: Receive | None = None
+) -> Response:
+    """The oldest items that are not out, for a records consumer. With `wait` the answer comes when there is one.
+
+    Acknowledge each by its `ack_id` within `visibility` seconds, or it is handed out again.
+    """
+    wanted = body or Receive()
+    with wakeups.of_consumer(name) as bell:
+        async with watched(request, bell) as client:
+
+            async def look() -> list[str] | None:
+                return await _hand_out(database, client, name, wanted)
+
+            async def due() -> float | None:
+                found = await database.rows(statement("next_visible"), {"name": name})
+                seconds: float | None = found[0]["seconds"]
+                return seconds
+
+            items = await until_found(bell, wanted.wait, look, due)
+    return json_list(items or [])
+
+
+@router.post("/{name}/ack", response_model=Settled, summary="Acknowledge items", responses=_SETTLING)
+async def ack(name: Name, body: Ack, database: TheDatabase) -> dict[str, Any]:
+    """They do not come again, unless their row has changed meanwhile."""
+    return await _one(database, "ack_records", name=name, ack_ids=body.ack_ids)
+
+
+@router.post("/{name}/nack", response_model=Settled, summary="Refuse items", responses=_SETTLING)
+async def nack(name: Name, body: Nack, database: TheDatabase) -> dict[str, Any]:
+    """They come again after `delay`, or are dead letters when they were delivered `max_deliveries` times."""
+    return await _one(database, "nack_records", name=name, ack_ids=body.ack_ids, delay=body.delay)
+
+
+@router.post("/{name}/extend", response_model=Settled, summary="Keep items longer", responses=_SETTLING)
+async def extend(name: Name, body: Extend, database: TheDatabase) -> dict[str, Any]:
+    """They are not handed out again before `visibility` seconds from now."""
+    return await _one(database, "extend_records", name=name, ack_ids=body.ack_ids, visibility=body.visibility)
+
+
+@router.post("/{name}/advance", response_model=Position, summary="Move a cursor", responses=_SETTLING)
+async def advance(name: Name, body: Advance, database: TheDatabase) -> dict[str, Any]:
+    """Everything up to `seq` is done with; a cursor never moves back by this. Answers where it stands."""
+    return await _one(database, "move_cursor", name=name, seq=body.seq)
+
+
+@router.get("/{name}/dead-letters", response_model=DeadLetters, summary="List dead letters", responses=_SETTLING)
+async def dead_letters(
+    name: Name,
+    database: TheDatabase,
+    after: Annotated[int, Query(ge=0, le=MAX_SEQ, description="only those with a larger seq")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Response:
+    """Items that were delivered too often, as they were then, by seq."""
+    found = await database.rows(statement("dead_letters"), {"name": name, "after": after, "limit": limit})
+    return json_list([row["letter"] for row in found])
+
+
+@router.post("/{name}/dead-letters/retry", response_model=Settled, summary="Retry dead letters", responses=_SETTLING)
+async def retry(name: Name, database: TheDatabase, body: Letters | None = None) -> dict[str, Any]:
+    """They are back in the queue, with no deliveries counted."""
+    return await _one(database, "retry_dead", name=name, seqs=(body or Letters()).seqs)
+
+
+@router.post(
+    "/{name}/dead-letters/discard", response_model=Settled, summary="Discard dead letters", responses=_SETTLING
+)
+async def discard(name: Name, database: TheDatabase, body: Letters | None = None) -> dict[str, Any]:
+    """They are gone."""
+    return await _one(database, "discard_dead", name=name, seqs=(body or Letters()).seqs)
+
+
+def json_list(texts: list[str]) -> Response:
+    """`{"data": […]}` of values that Postgres has made JSON of; they are not parsed, so no digit is lost."""
+    return Response(f'{{"data":[{",".join(texts)}]}}', media_type="application/json")
+
+
+async def _hand_out(database: Database, client: Client, name: str, wanted: Receive) -> list[str] | None:
+    """Items for a client that is still there; when it went meanwhile, they were never handed out."""
+    client.require_there()
+    parameters = {"name": name, "max": wanted.max, "visibility": wanted.visibility}
+    async with database.transaction() as connection, connection.cursor(row_factory=scalar_row) as cursor:
+        await cursor.execute(statement("receive_records"), parameters)
+        items = await cursor.fetchall()
+        client.require_there()
+    return items or None
+
+
+async def _change(database: Database, change: LiteralString, name: str, **arguments: Any) -> dict[str, Any]:
+    """Call a function; the consumer as it is then, or as it was when it is gone."""
+    async with database.transaction() as connection:
+        before = await _standing(connection, name)
+        await connection.execute(statement(change), {"name": name, **arguments})
+        return await _standing(connection, name) or before or {}
+
+
+async def _standing(connection: AsyncConnection, name: str) -> dict[str, Any] | None:
+    async with connection.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(statement("standing"), {"name": name})
+        found: dict[str, Any] | None = await cursor.fetchone()
+        return found
+
+
+async def _one(database: Database, call: LiteralString, **arguments: Any) -> dict[str, Any]:
+    found = await database.rows(statement(call), arguments)
+    return found[0]

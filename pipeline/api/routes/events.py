@@ -1,0 +1,193 @@
+"""The log over HTTP: a page of events after a seq, or as soon as there are some."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from psycopg import AsyncServerCursor
+from psycopg.rows import dict_row
+from starlette.exceptions import HTTPException
+
+from pipeline.api.database import AsyncConnection, Database, TheDatabase, TheWakeups
+from pipeline.api.long_poll import MAX_SECONDS, until_found, watched
+from pipeline.api.models import MAX_SEQ, NAME, Events
+from pipeline.api.problems import documented
+from pipeline.config import patterns
+from pipeline.readers.consumer_status import statement
+from pipeline.readers.cursor.feed import Filter
+
+NDJSON = "application/x-ndjson"
+MAX_BYTES = 8_000_000
+"""A page ends after so many characters; a single event may be larger."""
+_SPAN = 10_000
+"""Events that one statement passes over in search of those that match."""
+_SEARCH_SECONDS = 2.0
+_FIRST_ROWS = 10
+_PATTERNS = r"^\s*[^.,\x00]*\.[^.,\x00]+(\s*,\s*[^.,\x00]*\.[^.,\x00]+)*\s*$"
+
+router = APIRouter(prefix="/v1/events", tags=["events"], responses=documented(422))
+
+
+@dataclass
+class _Reading:
+    """One request's way through the log. `after` is None until it is known where to begin."""
+
+    table: str
+    limit: int
+    after: int | None
+    tables: list[str] | None
+    consumer: str | None
+    events: list[str] = field(default_factory=list)
+    wanted: Filter = field(default_factory=Filter)
+    unfinished: bool = False
+
+    @property
+    def filtered(self) -> bool:
+        return bool(self.tables or self.wanted.tables or self.wanted.actions)
+
+
+@router.get(
+    "",
+    summary="Read events",
+    response_model=Events,
+    responses={**documented(404, 409, 410), 200: {"content": {NDJSON: {"schema": {"type": "string"}}}}},
+)
+async def read(
+    request: Request,
+    database: TheDatabase,
+    wakeups: TheWakeups,
+    after: Annotated[
+        int | None, Query(ge=0, le=MAX_SEQ, description="only events with a larger seq; default: all that are kept")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="at most so many")] = 100,
+    wait: Annotated[
+        float, Query(ge=0, le=MAX_SECONDS, allow_inf_nan=False, description="seconds to wait for the first one")
+    ] = 0,
+    tables: Annotated[
+        str | None,
+        Query(max_length=4000, pattern=_PATTERNS, description="`schema.table`, comma separated, `*` matches anything"),
+    ] = None,
+    consumer: Annotated[
+        str | None, Query(pattern=NAME, description="a cursor: from its position, with its tables and actions")
+    ] = None,
+) -> Response:
+    """In order of seq; nothing with a smaller seq ever appears later. `Accept: application/x-ndjson`: an event a line.
+
+    Go on with `after` = `last_seq`, which NDJSON has in the header `Last-Seq`. It can grow while `data` is empty: then
+    what was passed did not match. Reading moves no cursor; `advance` does.
+    """
+    likes = patterns.likes(part.strip() for part in tables.split(",")) if tables else None
+    reading = _Reading(request.app.state.events_table, limit, after, likes, consumer)
+    with wakeups.of_events(*([consumer] if consumer else [])) as bell:
+        async with watched(request, bell) as client:
+
+            async def look() -> list[str] | None:
+                client.require_there()
+                return await _look(database, reading)
+
+            async def due() -> float | None:
+                return 0.0 if reading.unfinished else None
+
+            await until_found(bell, wait, look, due)
+    return _answer(request, reading)
+
+
+async def _look(database: Database, reading: _Reading) -> list[str] | None:
+    """Read on until something matches, the head is reached, or this has taken long enough."""
+    until = time.monotonic() + _SEARCH_SECONDS
+    goes_on = True
+    while goes_on and time.monotonic() < until:
+        async with database.transaction() as connection:
+            goes_on = await _begin(connection, reading) and await _read_on(connection, reading)
+    reading.unfinished = goes_on
+    return reading.events or None
+
+
+async def _begin(connection: AsyncConnection, reading: _Reading) -> bool:
+    """Where to read and for whom; False while its consumer is paused."""
+    if reading.consumer is None:
+        if reading.after is None:
+            reading.after = await _dropped_below(connection, reading) - 1
+        return True
+    found = await _row(connection, "find_reader", {"name": reading.consumer})
+    if found is None:
+        raise HTTPException(404, f'consumer "{reading.consumer}" does not exist; POST /v1/consumers makes one')
+    if found["kind"] != "cursor":
+        raise HTTPException(409, f'consumer "{reading.consumer}" is no cursor; POST …/receive hands out its items')
+    reading.wanted = Filter(tuple(found["tables"]), tuple(found["actions"]))
+    if reading.after is None:
+        reading.after = found["position"]
+    return bool(found["state"] == "active")
+
+
+async def _read_on(connection: AsyncConnection, reading: _Reading) -> bool:
+    """The next part of the log; whether there may be more to find."""
+    after = reading.after or 0
+    span = {"after": after, "span": _SPAN if reading.filtered else reading.limit}
+    bound = await _row(connection, "bound_read", span)
+    upto = bound["upto"] if bound else None
+    if upto is not None:
+        await _fetch(connection, reading, after, upto)
+    below = await _dropped_below(connection, reading)  # after the read: who drops says so before
+    if after + 1 < below:
+        raise HTTPException(410, _expired(reading, below))
+    return upto is not None and not reading.events
+
+
+async def _fetch(connection: AsyncConnection, reading: _Reading, after: int, upto: int) -> None:
+    parameters = {
+        "after": after,
+        "upto": upto,
+        "tables": reading.tables,
+        "likes": patterns.likes(reading.wanted.tables) or None,
+        "actions": list(reading.wanted.actions) or None,
+        "limit": reading.limit,
+    }
+    size, last, ask = 0, upto, _FIRST_ROWS
+    async with connection.cursor("events") as cursor:
+        await cursor.execute(statement("read_events"), parameters)
+        while rows := await cursor.fetchmany(ask):
+            reading.events += [event for _, event in rows]
+            size += sum(len(event) for _, event in rows)
+            if len(reading.events) >= reading.limit or size >= MAX_BYTES:
+                last = rows[-1][0]
+                await _finish_seq(cursor, reading, last)
+                break
+            ask = max(1, min(4 * ask, (MAX_BYTES - size) * len(reading.events) // size))  # by their mean size
+    reading.after = last
+
+
+async def _finish_seq(cursor: AsyncServerCursor[Any], reading: _Reading, seq: int) -> None:
+    """A table from before may have one seq several times: who reads on after it must have had them all."""
+    while (row := await cursor.fetchone()) is not None and row[0] == seq:
+        reading.events.append(row[1])
+
+
+async def _dropped_below(connection: AsyncConnection, reading: _Reading) -> int:
+    found = await _row(connection, "dropped_below", {"table": reading.table})
+    return int(found["dropped_below"]) if found else 1
+
+
+async def _row(connection: AsyncConnection, name: str, parameters: dict[str, Any]) -> dict[str, Any] | None:
+    async with connection.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(statement(name), parameters)
+        return await cursor.fetchone()
+
+
+def _expired(reading: _Reading, below: int) -> str:
+    dropped = f"the events up to seq {below - 1} were dropped by retention"
+    if reading.consumer is not None:
+        return f'{dropped}; reset consumer "{reading.consumer}" to read on from what is left'
+    return f"{dropped}; read on with after={below - 1}, or without after"
+
+
+def _answer(request: Request, reading: _Reading) -> Response:
+    """The events as Postgres has printed them: they are not parsed, so no digit is lost."""
+    headers = {"Last-Seq": str(reading.after or 0), "Vary": "Accept"}
+    if NDJSON in request.headers.get("accept", ""):
+        return Response("".join(f"{event}\n" for event in reading.events), media_type=NDJSON, headers=headers)
+    text = f'{{"data":[{",".join(reading.events)}],"last_seq":{reading.after or 0}}}'
+    return Response(text, media_type="application/json", headers=headers)

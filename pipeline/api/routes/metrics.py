@@ -1,0 +1,177 @@
+"""The status as Prometheus metrics, all named `pipeline_*`. Nothing is counted in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pipeline.api import lag_metrics
+from pipeline.capture.catchup.plan import Part
+from pipeline.log.tables import KnownTable
+from pipeline.operate.exports import Exports
+from pipeline.operate.lag.slots import SlotLag
+from pipeline.operate.retention import Retention
+from pipeline.operate.status import Status
+from pipeline.readers.consumer_status import Standing
+
+_GAUGES: dict[str, tuple[str, str]] = {
+    "source_lsn_bytes": ("source_lsn", "How far the source has written, in bytes of WAL."),
+    "confirmed_lsn_bytes": ("confirmed_lsn", "Up to where the slot is confirmed."),
+    "staged_lsn_bytes": ("staged_lsn", "Up to where changes are staged."),
+    "shuffled_lsn_bytes": ("shuffled_lsn", "The last transaction in the events table."),
+    "slot_retained_bytes": ("retained_bytes", "WAL that the source keeps for the slot."),
+    "last_seq": ("last_seq", "Newest seq in the events table."),
+    "open_transaction_changes": ("open_changes", "Changes staged of a transaction that has not ended yet."),
+}
+_COUNTERS: dict[str, tuple[str, str]] = {
+    "staged_changes": ("staged_changes", "Changes staged since the first start."),
+    "staged_transactions": ("staged_transactions", "Transactions staged since the first start."),
+    "events": ("events", "Events written since the first start."),
+}
+
+
+def render(status: Status) -> bytes:
+    """The exposition format of a status."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Snapshot(status))
+    return generate_latest(registry)
+
+
+class _Snapshot(Collector):
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric of the snapshot; those without a value are left out."""
+        values = {**vars(self._status.progress), **vars(self._status)}
+        for name, (attribute, text) in _GAUGES.items():
+            if values[attribute] is not None:
+                yield GaugeMetricFamily(f"pipeline_{name}", text, value=values[attribute])
+        for name, (attribute, text) in _COUNTERS.items():
+            yield CounterMetricFamily(f"pipeline_{name}", text, value=values[attribute])
+        yield from lag_metrics.collect(self._status)
+        role_up = GaugeMetricFamily("pipeline_role_running", "1 while the role is held and running.", labels=["role"])
+        for role in self._status.roles:
+            role_up.add_metric([role.role], float(role.held and role.state == "running"))
+        yield role_up
+        yield GaugeMetricFamily("pipeline_ready", "1 while replicating.", value=float(not self._status.reasons))
+        yield GaugeMetricFamily(
+            "pipeline_tables_not_captured", "Tables not captured in full.", value=len(self._status.not_captured)
+        )
+        yield GaugeMetricFamily(
+            "pipeline_tables_rewritten",
+            "Tables rewritten without events, unsettled.",
+            value=len(self._status.rewritten),
+        )
+        if self._status.exports:
+            yield from _exports(self._status.exports)
+        if self._status.retention:
+            yield from _retention(self._status.retention)
+        yield from _slots(self._status.slots)
+        yield from _parts(self._status.catchup)
+        yield from _tables(self._status.events_tables)
+        yield from _consumers(self._status.consumers)
+        yield from _dead_letters(self._status.dead_letters)
+
+
+def _slots(found: Sequence[SlotLag]) -> Iterator[Metric]:
+    """How far each slot of ours is behind what the source writes."""
+    lag = GaugeMetricFamily(
+        "pipeline_slot_lag_bytes", "WAL that the source has written and the slot has not confirmed.", labels=["slot"]
+    )
+    for slot in found:
+        if slot.lag_bytes is not None:
+            lag.add_metric([slot.name], float(slot.lag_bytes))
+    if lag.samples:
+        yield lag
+
+
+def _parts(found: Sequence[Part]) -> Iterator[Metric]:
+    """The plan of a catch-up: 0 parts when none is going on."""
+    yield GaugeMetricFamily("pipeline_catchup_parts", "Parts in which a backlog is read now.", value=len(found))
+    for name, attribute, text in (
+        ("position_lsn_bytes", "position", "Up to where the part is staged."),
+        ("left_bytes", "left_bytes", "WAL of the part that is not staged yet; the last part has no end."),
+        ("reached", "reached", "1 when everything before the part is staged."),
+    ):
+        family = GaugeMetricFamily(f"pipeline_catchup_part_{name}", text, labels=["worker"])
+        for part in found:
+            if (value := getattr(part, attribute)) is not None:
+                family.add_metric([str(part.worker)], float(value))
+        if family.samples:
+            yield family
+
+
+def _tables(found: Sequence[KnownTable]) -> Iterator[Metric]:
+    """How far each events table is, and how many events it got."""
+    newest = GaugeMetricFamily("pipeline_events_table_last_seq", "Newest seq of an events table.", labels=["table"])
+    events = CounterMetricFamily("pipeline_events_table_events", "Events written to it.", labels=["table"])
+    for each in found:
+        newest.add_metric([each.name], float(each.last_seq or 0))
+        events.add_metric([each.name], float(each.events))
+    yield newest
+    yield events
+
+
+def _consumers(found: Sequence[Standing]) -> Iterator[Metric]:
+    """A value for each consumer, where it has one of its kind. Counts stop at 100 000."""
+    for name, attribute, text in (
+        ("pending", "pending", "Items that wait to be received."),
+        ("in_flight", "in_flight", "Items that are out and neither acknowledged nor expired."),
+        ("dead", "dead", "Items that were delivered too often."),
+        ("oldest_pending_seconds", "oldest_pending_seconds", "Age of the change that has waited longest."),
+        ("position_seq", "position", "Cursor: the last seq acknowledged; records: the seq after which it began."),
+        ("lag_seqs", "lag", "Seqs from where the consumer has come in the log to the newest."),
+    ):
+        family = GaugeMetricFamily(f"pipeline_consumer_{name}", text, labels=["consumer"])
+        for each in found:
+            if (value := getattr(each, attribute)) is not None:
+                family.add_metric([each.name], float(value))
+        if family.samples:
+            yield family
+
+
+def _dead_letters(counts: Mapping[str, int]) -> Iterator[Metric]:
+    """Nothing in a database of a version that had none."""
+    family = GaugeMetricFamily(
+        "pipeline_dead_letters", "Changes that could not be written, by what became of them.", labels=["state"]
+    )
+    for state, number in counts.items():
+        family.add_metric([state], float(number))
+    if family.samples:
+        yield family
+
+
+def _exports(now: Exports) -> Iterator[Metric]:
+    """Those of which there is something to say: nothing where nothing was ever exported."""
+    success = now.last_success.timestamp() if now.last_success else None
+    failed = None if now.last_run is None else float(now.last_run.state == "failed")
+    for name, text, value in (
+        ("exported_seq", "Everything up to this seq is in the lake.", now.exported_seq),
+        ("behind_seqs", "Seqs from the last exported to the newest.", now.behind_seqs),
+        ("last_success_timestamp_seconds", "When the last export that ended well did.", success),
+        ("failed", "1 when the last export run failed.", failed),
+    ):
+        if value is not None:
+            yield GaugeMetricFamily(f"pipeline_export_{name}", text, value=value)
+
+
+def _retention(now: Retention) -> Iterator[Metric]:
+    """What was dropped, how large the log is, and whether something holds it back."""
+    oldest = now.oldest_at.timestamp() if now.oldest_at else None
+    for name, text, value in (
+        ("dropped_below_seq", "Every event with a smaller seq was dropped.", now.dropped_below),
+        ("log_bytes", "What the events table takes on disk.", now.bytes or None),
+        ("oldest_timestamp_seconds", "When the oldest event of the log arrived.", oldest),
+    ):
+        if value is not None:
+            yield GaugeMetricFamily(f"pipeline_retention_{name}", text, value=value)
+    held = GaugeMetricFamily(
+        "pipeline_retention_held", "What keeps events that are old enough.", labels=["kind", "name"]
+    )
+    for holder in now.held_by:
+        held.add_metric([holder.kind, holder.name], 1.0)
+    yield held

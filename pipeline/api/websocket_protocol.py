@@ -1,0 +1,96 @@
+"""uvicorn's WebSocket connection, patient with clients that read slowly, and rid of those that are gone."""
+
+from __future__ import annotations
+
+import socket
+from asyncio.transports import BaseTransport
+from typing import Any
+
+from uvicorn._types import ASGISendEvent
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from pipeline.readers.cursor.frames import MAX_CLIENT_FRAME, NOT_TEXT
+
+PING_SECONDS = 20.0
+"""How often a client is pinged."""
+LINGER_SECONDS = 2.0
+"""After a close, what the client has not taken by then is thrown away."""
+_GONE = 8
+"""So many repetitions without any answer, a minute of them, and the peer's machine or network is gone."""
+_UNANSWERED = range(2, 4)
+"""tcpi_retransmits and tcpi_probes in Linux's struct tcp_info: both begin anew with whatever the peer's kernel says."""
+
+
+class PatientWebSocket(WebSocketsSansIOProtocol):
+    """A pong that waits behind unread data closes nothing; a peer whose kernel has fallen silent is given up."""
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        super().connection_made(transport)
+        if (line := transport.get_extra_info("socket")) is not None and line.family != socket.AF_UNIX:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send_keepalive_ping(self) -> None:
+        if self._peer_is_gone():
+            self.transport.abort()
+        elif self.writable.is_set():
+            super().send_keepalive_ping()
+        else:  # it has enough to read
+            self.schedule_ping()
+
+    def handle_ping(self) -> None:
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.conn.data_to_send()  # who pings without reading gets no answers to store here
+
+    def send_receive_event_to_app(self) -> None:
+        if self.curr_msg_data_type == "text" and not _is_utf8(self.frames):
+            self.frames = []
+            self.conn.fail(NOT_TEXT, "text is UTF-8")
+            self.handle_parser_exception()
+            return
+        super().send_receive_event_to_app()
+
+    async def send(self, message: ASGISendEvent) -> None:
+        await self.writable.wait()
+        if self.close_sent:  # a broken frame has ended it while the application was about to speak
+            raise ClientDisconnected
+        await super().send(message)
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self._linger()
+
+    async def run_asgi(self) -> None:
+        await super().run_asgi()
+        self._linger()
+
+    def _linger(self) -> None:
+        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+    def _peer_is_gone(self) -> bool:
+        line = self.transport.get_extra_info("socket")
+        if line is None or line.family == socket.AF_UNIX or not hasattr(socket, "TCP_INFO"):
+            return False
+        said = line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)
+        return any(said[place] >= _GONE for place in _UNANSWERED)
+
+
+SETTINGS: dict[str, Any] = {
+    "ws": PatientWebSocket,
+    "ws_max_size": MAX_CLIENT_FRAME,
+    "ws_ping_interval": PING_SECONDS,
+    "ws_ping_timeout": None,
+    "ws_per_message_deflate": False,
+}
+"""For uvicorn.Config. Without a compressor each client costs little memory, and frames of all clients are alike."""
+
+
+def _is_utf8(frames: list[bytes]) -> bool:
+    try:
+        b"".join(frames).decode()
+    except UnicodeDecodeError:
+        return False
+    return True

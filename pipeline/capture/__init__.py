@@ -1,0 +1,3 @@
+"""Source WAL to staged rows."""
+
+from __future__ import annotations

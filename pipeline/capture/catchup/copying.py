@@ -1,0 +1,84 @@
+"""Copies of the slot: made and fast-forwarded on the connection that then reads them, gone when that ends."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import psycopg
+
+from pipeline.capture.replication.stream import ReplicationStream
+from pipeline.capture.source import slot as slots
+from pipeline.errors import ReplicationError, SlotMissing
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+from pipeline.wal import lsn
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A temporary copy of a slot. `begins_at`: it sends what commits there or later.
+
+    `catalog_xmin`: of the slot that was copied. All transactions before it had ended at the position up to which that
+    one was confirmed.
+    """
+
+    name: str
+    begins_at: int
+    catalog_xmin: str
+
+
+def copy(stream: ReplicationStream, anchor: str, name: str, target: int) -> Copied:
+    """Make it on the stream's connection, to send what commits at `target` or later, or after what `anchor` confirmed.
+
+    Takes its time: the source reads all WAL in between. Raises the error that says why not.
+    """
+    stream.query("set statement_timeout = 0")
+    stream.query(f"select pg_catalog.pg_copy_logical_replication_slot('{anchor}', '{name}', true)")
+    found = stream.query(sql("capture.catchup", "copied_slot").format(name=name))
+    if len(found) != 2 or found[0] is None or found[1] is None:
+        raise SlotMissing(f'slot "{name}" is gone though it was just made')
+    begins_at = int(found[1])
+    if target > begins_at:
+        begins_at = target
+        for _ in range(2):  # the first moves what is sent, the second what has to be read for it (postgres-facts.md 23)
+            stream.query(f"select pg_catalog.pg_replication_slot_advance('{name}', '{lsn.show(target)}')")
+    return Copied(name, begins_at, found[0])
+
+
+def remove_leftover(source: Connection, name: str) -> None:
+    """End whoever still reads a copy of this name, and the copy with it."""
+    slot = slots.find(source, name)
+    if slot is None:
+        return
+    slots.evict(source, slot)
+    if slots.find(source, name) is not None:
+        slots.drop(source, name)
+
+
+def follow(source: Connection, anchor: str, commit_lsn: int, position: int) -> None:
+    """Let the source forget what is staged durably, without sending it. Nobody may read the slot.
+
+    The last transaction with rows, at `commit_lsn`, comes again so that it can be compared; where it is forgotten
+    already, the slot goes on to `position`. Where that fails the slot stays where it is, which costs time later: what
+    it sends again is passed over.
+    """
+    slot = slots.find(source, anchor)
+    if slot is None or slot.confirmed_lsn is None:
+        return
+    target = commit_lsn if commit_lsn > slot.confirmed_lsn else position
+    if target <= slot.confirmed_lsn:
+        return
+    try:
+        slots.evict(source, slot)
+        with source.transaction():
+            source.execute("set local statement_timeout = 0")
+            for _ in range(2):
+                source.execute(sql("capture.catchup", "advance_slot"), {"slot": anchor, "target": lsn.show(target)})
+    except (ReplicationError, psycopg.DatabaseError) as error:
+        if source.broken:
+            raise
+        why = connections.one_line(error) if isinstance(error, psycopg.Error) else str(error)
+        logger.warning('slot "%s" stays behind: %s', anchor, why, extra={"action": "catchup.slot_behind"})

@@ -1,0 +1,119 @@
+"""The process that stages one part of a backlog, with a temporary copy of the slot."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import Sequence
+
+from setproctitle import setproctitle
+
+from pipeline import logs
+from pipeline.capture.catchup import copying, plan_reader, store
+from pipeline.capture.catchup.part_registry import PartBook
+from pipeline.capture.catchup.plan import Part
+from pipeline.capture.catchup.worker import PartWorker
+from pipeline.capture.replication.stream import ReplicationStream
+from pipeline.capture.source import slot as slots
+from pipeline.capture.source import sources
+from pipeline.capture.source.sources import Source
+from pipeline.config import settings
+from pipeline.config.settings import Config
+from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+from pipeline.process.child import RETRY
+from pipeline.process.signals import Stop, in_loop, in_thread, live_with_parent, read_settings
+from pipeline.staging.writer import Writer, connect_writer
+
+logger = logging.getLogger(__name__)
+
+RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced)
+"""Errors after which a part is begun again; with every other it is left to worker 0, which meets the same in order."""
+
+COMMAND = (sys.executable, "-m", "pipeline.capture.catchup.helper")
+"""For where there is no nursery."""
+
+
+def task(config: Config, publications: Sequence[str], worker: int) -> str:
+    """What `main` reads: one line."""
+    return json.dumps({"settings": config.to_json(), "publications": publications, "worker": worker})
+
+
+def main() -> int:
+    """Do the `task` that is the first line of standard input; returns the exit status."""
+    if (given := read_settings()) is None:
+        return RETRY
+    asked = json.loads(given)
+    worker, publications = asked["worker"], asked["publications"]
+    config = settings.from_json(asked["settings"])
+    setproctitle(f"pipeline: catch-up {worker}")
+    logs.setup(config.log_level, config.log_format, f"catch-up {worker}")
+    stop = Stop(ignore_interrupt=True)
+    live_with_parent()
+    try:
+        asyncio.run(_stage(config, worker, publications, stop))
+    except PipelineError as error:
+        logger.warning("%s", error, extra={"action": "catchup.failed"})
+        return RETRY if isinstance(error, RETRIED) else error.exit_code
+    except Exception:
+        logger.exception("unexpected error", extra={"action": "catchup.failed"})
+        return RETRY
+    return 0
+
+
+async def _stage(config: Config, worker: int, publications: Sequence[str], stop: Stop) -> None:
+    name = f"pipeline catch-up {worker}"
+    with (
+        connections.connect(config.source, "source", name=name) as source,
+        store.connect(config.database, name) as pipeline,
+    ):
+        stored = sources.find(pipeline, config.source_id)
+        part = _part(pipeline, stored, worker)
+        if stored is None or part is None or part.complete:
+            return
+        stream = ReplicationStream(config.source, stored.id, worker)
+        try:
+            async with await connect_writer(config.database) as staging:
+                writer = await Writer.claim(staging, stored.id, worker)
+                await _copy_and_stage(stream, writer, source, pipeline, stored, part, publications, stop)
+        except connections.GONE as error:
+            where, what = (config.source, "source") if source.broken else (config.database, "pipeline database")
+            raise connections.unavailable(where, what, error) from error
+        finally:
+            stream.close()
+
+
+def _part(pipeline: Connection, stored: Source | None, worker: int) -> Part | None:
+    parts = plan_reader.read(pipeline, stored.id) if stored else []
+    return next((part for part in parts if part.worker == worker), None)
+
+
+async def _copy_and_stage(
+    stream: ReplicationStream,
+    writer: Writer,
+    source: Connection,
+    pipeline: Connection,
+    stored: Source,
+    part: Part,
+    publications: Sequence[str],
+    stop: Stop,
+) -> None:
+    """From the last transaction that is staged, which comes again so that it can be compared."""
+    name = slots.part_name(stored.slot, part.worker)
+    copying.remove_leftover(source, name)
+    copied = await in_thread(copying.copy, stream, stored.slot, name, writer.commit_lsn or writer.position)
+    if stop:
+        return
+    stream.start(name, copied.begins_at, publications)
+    book = PartBook(source, pipeline, stored, publications, part.worker, name)
+    worker = PartWorker(stream, writer, book, part.until_lsn, copied.catalog_xmin)
+    stop.then(in_loop(worker.stop))
+    logger.info("streaming", extra={"action": "catchup.streaming", "slot": name})
+    await worker.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

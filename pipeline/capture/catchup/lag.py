@@ -1,0 +1,67 @@
+"""How far behind the first slot is, and how many slots may read what it has not read yet."""
+
+from __future__ import annotations
+
+import logging
+
+import psycopg
+
+from pipeline.capture.catchup import limits
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+
+logger = logging.getLogger(__name__)
+
+
+class Lag:
+    """Asks the source; one thread at a time. Says once what is in the way, and again after the lag was gone."""
+
+    def __init__(self, config: Config, source: Connection, stored: Source) -> None:
+        self._config = config
+        self._source = source
+        self._stored = stored
+        self._cores = limits.cores()
+        self._said: str | None = None
+        self.most_helpers = (
+            0 if config.catchup_bytes is None else limits.wanted(config.catchup_max_slots, self._cores) - 1
+        )
+        """Beside the first slot's worker, for a plan that an earlier process has made."""
+
+    def behind(self, position: int) -> tuple[int, int] | None:
+        """Where the source's WAL ends, and how many bytes that is ahead; None when it is not too far, or not known."""
+        threshold = self._config.catchup_bytes
+        if threshold is None:
+            return None
+        try:
+            row = self._source.execute(sql("capture.catchup", "wal_end")).fetchone()
+        except psycopg.errors.InFailedSqlTransaction:  # somebody else's, which ends by itself
+            return None
+        assert row is not None  # noqa: S101  a query without a table
+        if row[0] - position > threshold:
+            return row[0], row[0] - position
+        self._said = None
+        return None
+
+    def slots(self, pipeline: Connection, position: int) -> int:
+        """How many slots may read what comes after `position`; says why, when they are fewer than wanted."""
+        if connections.value(
+            pipeline, sql("capture.catchup", "is_carried"), {"source": self._stored.id, "position": position}
+        ):
+            self._say("catching up with one slot: the source may still send transactions of the epoch before")
+            return 1
+        allowed = limits.allowed(
+            limits.room(self._source), self._stored.slot, self._config.catchup_max_slots, self._cores
+        )
+        fewer = (
+            allowed.held_by
+            and f"catching up with {'one slot' if allowed.slots == 1 else f'{allowed.slots} slots'}: {allowed.held_by}"
+        )
+        self._say(fewer or limits.beyond_cores(self._config.catchup_max_slots, self._cores))
+        return allowed.slots
+
+    def _say(self, reason: str | None) -> None:
+        if reason is not None and reason != self._said:
+            logger.warning("%s", reason, extra={"action": "catchup.limited"})
+        self._said = reason or self._said

@@ -1,0 +1,64 @@
+"""Copies of the slot that no part of a backlog needs any more: what a killed server left at the source."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Collection
+
+import psycopg
+
+from pipeline.capture.catchup import plan_reader
+from pipeline.capture.source import slot as slots
+from pipeline.capture.source import sources
+from pipeline.capture.source.slot import Slot
+from pipeline.errors import ReplicationError, SlotMissing
+from pipeline.postgres import connections, role_locks
+from pipeline.postgres.connections import Connection
+
+logger = logging.getLogger(__name__)
+
+
+def find(source: Connection, anchor: str, working: Collection[int] = ()) -> list[Slot]:
+    """Slots of this database named as copies of `anchor`, but for those of the workers that are at work."""
+    known = {slots.part_name(anchor, worker) for worker in working}
+    return [
+        slot
+        for slot in slots.parts(source, anchor)
+        if slot.database == source.info.dbname and slot.plugin == "pgoutput" and slot.name not in known
+    ]
+
+
+def at_work(pipeline: Connection, source_id: uuid.UUID | None) -> set[int]:
+    """The workers whose slots a running server is using, as far as the pipeline database knows."""
+    stored = sources.find_in_any(pipeline, source_id)
+    if stored is None or role_locks.server_of(pipeline, "replication") is None:
+        return set()
+    return {part.worker for part in plan_reader.read(pipeline, stored.id) if part.worker}
+
+
+def remove(source: Connection, anchor: str, working: Collection[int] = ()) -> list[str]:
+    """Remove what `find` finds, after ending whoever reads it; only the holder of the replication role may.
+
+    What cannot be removed is left with a warning: catching up goes on without that slot. Returns what was removed.
+    """
+    removed = []
+    for slot in find(source, anchor, working):
+        try:
+            _remove(source, slot)
+        except (ReplicationError, psycopg.errors.InsufficientPrivilege) as error:
+            why = connections.one_line(error) if isinstance(error, psycopg.Error) else str(error)
+            logger.warning('slot "%s" is left over: %s', slot.name, why, extra={"action": "catchup.orphan_kept"})
+            continue
+        logger.info('slot "%s" was left over, and is removed', slot.name, extra={"action": "catchup.orphan_removed"})
+        removed.append(slot.name)
+    return removed
+
+
+def _remove(source: Connection, slot: Slot) -> None:
+    """A temporary one goes with its session."""
+    slots.evict(source, slot)
+    try:
+        slots.drop(source, slot.name)
+    except SlotMissing:
+        return

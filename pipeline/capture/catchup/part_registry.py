@@ -1,0 +1,127 @@
+"""Relations in a part of a backlog whose beginning others are still reading: which of them may be used already.
+
+The history of relations is made in the order of the stream, so a part's worker must not add to it before all parts
+before its own are staged. But most tables are not altered while a backlog comes together: for those the newest form
+holds throughout, and waiting would be for nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from pipeline.capture.replication.relation_registry import RelationBook
+from pipeline.capture.replication.replay import Replay
+from pipeline.capture.replication.staged_relation import StagedRelation
+from pipeline.capture.schema_history import versions
+from pipeline.capture.schema_history.continuity import first_form, next_form
+from pipeline.capture.schema_history.versions import Known, TableForm
+from pipeline.capture.source import slot as slots
+from pipeline.capture.source.sources import Source
+from pipeline.errors import SlotMissing
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+from pipeline.staging import progress
+from pipeline.wal.messages import LogicalMessage, Relation
+
+_AFTER_ALL = 2**63, 0
+"""A place after every name that a column has had."""
+
+
+class PartBook(RelationBook):
+    """The book of a part's worker. `admit` until the part is reached, then a new one, used as worker 0 uses its own."""
+
+    def __init__(
+        self,
+        source: Connection,
+        pipeline: Connection,
+        stored: Source,
+        publications: Sequence[str],
+        worker: int,
+        slot: str,
+        described: Iterable[int] = (),
+    ) -> None:
+        """`slot`: the copy that is read. `described`: oids of relations that have come in this session already."""
+        super().__init__(source, pipeline, stored, publications, slot, described)
+        self._worker = worker
+
+    def replay(self, asked_for: int) -> Replay:
+        """What the copy sends again when it was asked to start at `asked_for`."""
+        slot = slots.find(self._source, self._slot)
+        staged = progress.staged(self._pipeline, self._stored.id, self._worker)
+        if slot is None or staged is None:
+            raise SlotMissing(f'slot "{self._slot}" does not exist any more')
+        return Replay(staged, max(slot.confirmed_lsn or 0, asked_for))
+
+    def again(self, described: Iterable[int]) -> PartBook:
+        """With the history as it is now."""
+        return PartBook(
+            self._source, self._pipeline, self._stored, self._publications, self._worker, self._slot, described
+        )
+
+    def admit(self, message: Relation | LogicalMessage, xid: int | None, catalog_xmin: str) -> StagedRelation | None:
+        """The newest form, when nothing can have changed since the slot's catalog_xmin was this; else None.
+
+        Where the history has none, this one holds from the anchor's position on.
+        """
+        if isinstance(message, LogicalMessage):
+            return self._admit_prefix(message)
+        if self._asked(self._source, "being_changed", {"oids": [message.oid]}):
+            return None
+        with self._pipeline.transaction():
+            before = versions.find(self._pipeline, self._stored.id, self._stored.epoch, (message.oid, ""))
+            now = self._look_up(message, xid, before, again=False)
+            if self.changed([message.oid], catalog_xmin):  # after it was read
+                return None
+            if before is None:
+                since = self._anchor()
+                form = first_form(now.form, since)
+                number = versions.record(
+                    self._pipeline, self._stored.id, self._stored.epoch, form, since, now.fingerprint
+                )
+                return StagedRelation(number, form)
+        form, found = next_form(before.form, before.fingerprint, now.form, now.fingerprint, _AFTER_ALL)
+        return None if found or not _is_same(form, before.form) else StagedRelation(before.id, before.form)
+
+    def _admit_prefix(self, message: LogicalMessage) -> StagedRelation:
+        """A prefix has one form for ever."""
+        form = versions.message_form(message.prefix)
+        with self._pipeline.transaction():
+            before = versions.find(self._pipeline, self._stored.id, self._stored.epoch, versions.identity(form))
+            if before is None:
+                number = versions.record(self._pipeline, self._stored.id, self._stored.epoch, form, self._anchor())
+                before = Known(number, form)
+        return StagedRelation(before.id, before.form)
+
+    def changed(self, oids: Collection[int], catalog_xmin: str) -> bool:
+        """Whether something of these tables may have changed since the slot's catalog_xmin was this."""
+        values = {"oids": list(oids), "publications": list(self._publications), "catalog_xmin": catalog_xmin}
+        return self._asked(self._source, "changed_since", values)
+
+    def is_reached(self) -> bool:
+        """Whether everything before this part is staged."""
+        return reached(self._pipeline, self._stored.id, self._worker)[0]
+
+    def _anchor(self) -> tuple[int, int]:
+        """A place before all that the anchor has not staged yet."""
+        return reached(self._pipeline, self._stored.id, self._worker)[1], 0
+
+    @staticmethod
+    def _asked(connection: Connection, name: str, values: dict[str, object]) -> bool:
+        return bool(connections.value(connection, sql("capture.catchup", name), values))
+
+
+def _is_same(form: TableForm, before: TableForm) -> bool:
+    """Without memberships no updates are published, and the names of columns begin anew with each description."""
+    return form == before or (not form.memberships and _bare(form) == _bare(before))
+
+
+def _bare(form: TableForm) -> TableForm:
+    return replace(form, columns=tuple(replace(column, names=()) for column in form.columns))
+
+
+def reached(connection: Connection, source_id: uuid.UUID, worker: int) -> tuple[bool, int]:
+    """Whether everything before this worker's part is staged, and worker 0's position."""
+    row = connection.execute(sql("capture.catchup", "is_reached"), {"source": source_id, "worker": worker}).fetchone()
+    return (False, 0) if row is None else (row[0], row[1])

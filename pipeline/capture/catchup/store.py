@@ -1,0 +1,84 @@
+"""Changes of the plan in the pipeline database. No rows of it: no catch-up is going on, and worker 0 does all."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from itertools import pairwise
+
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from pipeline.capture.catchup.plan import Part
+from pipeline.errors import Fenced
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+from pipeline.staging.writer import Writer
+
+IDLE_SECONDS = 15
+"""A transaction in which nothing is said for so long is its worker's no more: the process is frozen, or cut off."""
+
+
+def connect(dsn: str, name: str) -> Connection:
+    """A connection of a catch-up to the pipeline database: nobody waits for ever for what it has locked.
+
+    Raises Unavailable.
+    """
+    connection = connections.connect(dsn, "pipeline database", name=name)
+    connection.execute(f"set idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'".encode())
+    return connection
+
+
+def add(connection: Connection, source_id: uuid.UUID, generation: int, parts: Sequence[Part]) -> None:
+    """Store a plan, all parts but the anchor's, with the progress of their workers, durably.
+
+    `generation`: of the writer that is worker 0. Raises Fenced, having stored nothing, when it is that no longer, or
+    when there is a plan.
+    """
+    values = {
+        "source": source_id,
+        "generation": generation,
+        "workers": [part.worker for part in parts],
+        "from": [part.from_lsn for part in parts],
+        "until": [part.until_lsn for part in parts],
+    }
+    with connection.transaction():
+        connection.execute("set local synchronous_commit = on")
+        stored = connection.execute(sql("capture.catchup", "add_parts"), values)
+        if stored.rowcount != len(parts):
+            raise Fenced(f"another replication worker has taken over source {source_id}; no catch-up is begun")
+
+
+async def absorb(
+    connection: AsyncConnection[TupleRow], source_id: uuid.UUID, part: int, generation: int, own_generation: int
+) -> None:
+    """What a part's worker has staged becomes worker 0's, durably, and the part is no more.
+
+    `generation` and `own_generation`: of the writers that are its worker and worker 0, both claimed before. Worker 0
+    has to be claimed anew. Raises Fenced, having changed nothing, when they are that no longer.
+    """
+    values = {"source": source_id, "worker": part, "generation": generation, "own_generation": own_generation}
+    async with connection.transaction():
+        await connection.execute("set local synchronous_commit = on")
+        # Before any row of it: the shuffler locks rows in another order.
+        await connection.execute("lock table pipeline.segments in share row exclusive mode")
+        absorbed = await connection.execute(sql("capture.catchup", "absorb_part"), values)
+        if absorbed.rowcount != 1:
+            raise Fenced(f"another replication worker has taken over source {source_id}; part {part} is left to it")
+
+
+async def abandon(connection: AsyncConnection[TupleRow], source_id: uuid.UUID, parts: Sequence[Part]) -> None:
+    """End a plan that nobody can finish: what is staged without a gap becomes worker 0's, the rest is void.
+
+    `parts` begin with the anchor's. No worker may run; one that wakes up later is fenced.
+    """
+    whole = True
+    for before, part in pairwise(parts):
+        whole = whole and before.complete
+        other = await Writer.claim(connection, source_id, part.worker)
+        if whole:
+            own = await Writer.claim(connection, source_id)
+            await absorb(connection, source_id, part.worker, other.generation, own.generation)
+        else:
+            values = {"source": source_id, "worker": part.worker}
+            await connection.execute(sql("capture.catchup", "discard_part"), values)

@@ -1,0 +1,109 @@
+"""The worker of one part: a replication worker that waits where it would need to know what came before."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from pipeline.capture.catchup.part_registry import PartBook
+from pipeline.capture.replication.stream import ReplicationStream
+from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker
+from pipeline.errors import Unavailable
+from pipeline.process.signals import in_thread
+from pipeline.staging.writer import Writer
+from pipeline.wal.messages import LogicalMessage, Message, Relation
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.2
+"""Between two looks whether the part is reached, while something waits for it."""
+
+
+class PartWorker(ReplicationWorker):
+    """Stages a part: until all parts before it are staged, only tables that nobody has altered meanwhile.
+
+    At the first change of another it stages what is whole and waits; once the part is reached it goes on as worker 0
+    does.
+    """
+
+    def __init__(
+        self, stream: ReplicationStream, writer: Writer, book: PartBook, until: int | None, catalog_xmin: str
+    ) -> None:
+        """`catalog_xmin`: of the slot when it was copied."""
+        super().__init__(stream, writer, book, until)
+        self._part_book = book
+        self._open = until is None
+        self._catalog_xmin = catalog_xmin
+        self._reached = False
+        self._waiting = False
+        self._admitted: set[int] = set()
+
+    async def _learn(self, message: Message, since: tuple[int, int] | None = None) -> None:
+        while not self._reached and self._must_ask(message):
+            if await self._admit(message):
+                return
+            await self._wait(message)
+        await super()._learn(message, since)
+        if isinstance(message, Relation):
+            self._admitted.add(message.oid)
+
+    def _must_ask(self, message: Message) -> bool:
+        if isinstance(message, LogicalMessage):
+            return not self._tagger.knows_prefix(message)
+        return isinstance(message, Relation)
+
+    async def _admit(self, message: Message) -> bool:
+        assert isinstance(message, Relation | LogicalMessage)  # noqa: S101  _must_ask
+        async with self._asking:
+            staged = await in_thread(self._part_book.admit, message, self._tagger.batch.xid, self._catalog_xmin)
+        if staged is None:
+            return False
+        if isinstance(message, Relation):
+            self._admitted.add(message.oid)
+            self._tagger.learn(message, staged)
+        else:
+            self._tagger.learn(message.prefix, staged)
+            self._tagger.feed(message)
+        self._waiting = False
+        return True
+
+    async def _wait(self, message: Message) -> None:
+        """Until it is time to look again, or the part is reached."""
+        await self._look_whether_reached()
+        if self._reached:
+            return
+        if not self._waiting:
+            oid = message.oid if isinstance(message, Relation) else 0
+            logger.info(
+                "a table was altered in the backlog: waiting for the parts before",
+                extra={"action": "catchup.waiting", "relation": oid},
+            )
+        self._waiting = True
+        self._pump.wake()
+        await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look_whether_reached(self) -> None:
+        async with self._asking:
+            if not self._reached and await in_thread(self._part_book.is_reached):
+                self._part_book = await in_thread(self._part_book.again, self._admitted)
+                self._book = self._part_book
+                self._reached, self._waiting = True, False
+                logger.info("reached", extra={"action": "catchup.reached"})
+
+    def _ready(self) -> bool:
+        return super()._ready() or (self._waiting and self._tagger.batch.has_whole)
+
+    async def _watch_source(self) -> None:
+        """Worker 0 looks for what the stream does not say, and so do we once the part is reached."""
+        while not self._reached:
+            await asyncio.sleep(WATCH_SECONDS)
+            await self._look_whether_reached()
+            if not self._reached and self._open:
+                await self._require_unchanged()
+        await super()._watch_source()
+
+    async def _require_unchanged(self) -> None:
+        async with self._asking:
+            changed = await in_thread(self._part_book.changed, self._admitted, self._catalog_xmin)
+        if changed:  # from here on each of them is asked about again
+            raise Unavailable("a table was altered while its changes were read ahead; the part is begun again")

@@ -1,0 +1,97 @@
+"""The helper processes of a catch-up: one a part, started, restarted with backoff, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from pipeline.capture.catchup.plan import Part
+from pipeline.process.child import POLL, Child, Launch
+
+logger = logging.getLogger(__name__)
+
+END_SECONDS = 20.0
+"""A helper that was told to end gets so long."""
+
+
+class Crew:
+    """Knows processes, not what they do. Everything but `end` and `end_all` returns at once."""
+
+    def __init__(self, launch: Launch, task: Callable[[int], str]) -> None:
+        """`task` gives the first line of standard input of a part's helper."""
+        self._launch = launch
+        self._task = task
+        self._children: dict[int, Child] = {}
+        self._left: set[int] = set()
+
+    def begin(self) -> None:
+        """A new plan: parts that were left are others now."""
+        self._left.clear()
+
+    def look_after(self, parts: Sequence[Part], most: int) -> None:
+        """Call it every POLL: start what is missing, at most so many at once."""
+        for worker, child in self._children.items():
+            self._look_at(worker, child)
+        wanted = [part.worker for part in parts if not part.complete and part.worker not in self._left]
+        for worker in wanted:
+            child = self._children.setdefault(worker, self._child(worker))
+            if child.process is None and time.monotonic() >= child.restart_at and self._running < most:
+                child.start()
+
+    @property
+    def _running(self) -> int:
+        return sum(child.process is not None for child in self._children.values())
+
+    def _child(self, worker: int) -> Child:
+        return Child(f"catch-up {worker}", self._launch, self._task(worker))
+
+    def _look_at(self, worker: int, child: Child) -> None:
+        code = child.ended()
+        if code is None:
+            return
+        if worker in self._left or code == 0:
+            child.forget()
+            child.restart_at = time.monotonic() + 1.0
+        elif not child.start_again(code):
+            child.forget()
+            self._left.add(worker)
+            logger.warning(
+                "part %s of the backlog is left to the first slot", worker, extra={"action": "catchup.part_left"}
+            )
+
+    def at_work(self, worker: int) -> bool:
+        """Whether its helper runs."""
+        child = self._children.get(worker)
+        return child is not None and child.lives
+
+    def leave(self, worker: int) -> None:
+        """Start none for this part any more."""
+        self._left.add(worker)
+
+    def retire_all(self) -> None:
+        """Tell all to stage what is whole, and to end."""
+        for worker, child in self._children.items():
+            self._left.add(worker)
+            child.retire(END_SECONDS)
+
+    async def end(self, worker: int) -> None:
+        """Until this one has staged what is whole and ended."""
+        self._left.add(worker)
+        if (child := self._children.get(worker)) is not None:
+            await _ended([child])
+
+    async def end_all(self) -> None:
+        """Until all have."""
+        self.retire_all()
+        await _ended(list(self._children.values()))
+        self._children.clear()
+
+
+async def _ended(children: Sequence[Child]) -> None:
+    for child in children:
+        while child.lives:
+            child.retire(END_SECONDS)
+            await asyncio.sleep(POLL / 2)
+        child.forget()

@@ -1,0 +1,165 @@
+"""Staging rows as they come together, each with its place: commit_lsn, commit_idx and ordinal. Does no IO."""
+
+from __future__ import annotations
+
+from orjson import dumps
+
+from pipeline.capture.replication.idle_rule import IdleRule
+from pipeline.capture.replication.staged_relation import StagedRelation
+from pipeline.errors import DecodeError
+from pipeline.staging.rows import change_head, row, transaction_head
+from pipeline.staging.writer import Batch
+from pipeline.wal.messages import Begin, Commit
+from pipeline.wal.tuples import Written
+
+
+class BatchBuilder:
+    """Counts the changes of the open transaction and collects their rows, until `take` hands them over.
+
+    `idle` is told where transactions begin and end.
+    """
+
+    def __init__(self, idle: IdleRule) -> None:
+        self._tell_begin, self._tell_commit, self._tell_taken = idle.begin, idle.commit, idle.take
+        self._rows: list[bytes] = []
+        self._first_lsn = 0
+        self._last_lsn = 0
+        self._transactions = 0
+        self._whole: Commit | None = None
+        self._taken_in_part = False
+        self._begin: Begin | None = None
+        self._open_lsn = -1
+        """-1 outside of a transaction."""
+        self._head = b""
+        self._idx = 0
+        self._ordinal = 0
+        self._annotations: bytes | None = None
+        self.size = 0
+        """Bytes of rows not taken yet."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a Begin has come whose Commit has not."""
+        return self._begin is not None
+
+    @property
+    def unfinished(self) -> tuple[Begin, int] | None:
+        """The open transaction, and how many changes of it have come; None when none is open."""
+        return None if self._begin is None else (self._begin, self._idx)
+
+    @property
+    def has_whole(self) -> bool:
+        """Whether a whole transaction waits to be taken."""
+        return self._whole is not None
+
+    @property
+    def commit_lsn(self) -> int:
+        """Of the open transaction, else of the last one; 0 before the first."""
+        return self._begin.final_lsn if self._begin else self._last_lsn
+
+    @property
+    def next_place(self) -> tuple[int, int]:
+        """commit_lsn and commit_idx that the next change will have."""
+        return self.commit_lsn, self._idx
+
+    @property
+    def xid(self) -> int | None:
+        """Of the open transaction."""
+        return self._begin.xid if self._begin else None
+
+    def begin(self, message: Begin) -> None:
+        """A transaction opens. Raises PartEnded when it is another worker's."""
+        if self._begin is not None:
+            raise DecodeError(f"Begin {message.final_lsn} inside of transaction {self._begin.final_lsn}")
+        lsn = message.final_lsn
+        self._tell_begin(lsn)
+        self._begin = message
+        self._open_lsn = lsn
+        self._head = transaction_head(lsn)
+        self._idx = 0
+        self._annotations = None
+
+    def commit(self, message: Commit) -> None:
+        """The open transaction is whole."""
+        if message.commit_lsn != self._open_lsn:
+            raise DecodeError(f"Commit {message.commit_lsn} does not match its Begin")
+        self._tell_commit()
+        self._whole = message
+        self._transactions += 1
+        self._begin = None
+        self._open_lsn = -1
+
+    def annotate(self, annotations: bytes | None) -> None:
+        """What follows in the open transaction has these annotations; that is a change that makes no row."""
+        self._annotations = annotations
+        self._idx += 1
+
+    def add(
+        self,
+        relation: StagedRelation,
+        action: bytes,
+        encoded: Written,
+        changes: bytes | None = None,
+        previous_pk: bytes | None = None,
+    ) -> None:
+        """The next change of the open transaction."""
+        pk, record, exact, unchanged = encoded
+        lsn, of_action = relation.head_of
+        change = relation.head if lsn == self._open_lsn and of_action is action else self._change(relation, action)
+        annotations = self._annotations
+        if changes is None and exact is None and unchanged is None and annotations is None:  # so no previous_pk either
+            staged = row(self._head, self._idx, self._ordinal, change, pk, record)
+        else:
+            rest = (changes, exact, dumps(unchanged) if unchanged else None, annotations, previous_pk)
+            staged = row(self._head, self._idx, self._ordinal, change, pk, record, rest)
+        if not self._rows:
+            self._first_lsn = self._open_lsn
+        self._last_lsn = self._open_lsn
+        self._rows.append(staged)
+        self.size += len(staged)
+        self._idx += 1
+        self._ordinal += 1
+
+    def take_back(self, changes: int) -> None:
+        """Forget so many, the last that were added, none of them a truncation or taken yet: they are added again."""
+        for _ in range(changes):
+            self.size -= len(self._rows.pop())
+        self._idx -= changes
+        self._ordinal -= changes
+
+    def take(self) -> Batch | None:
+        """Everything that has come together, the beginning of an open transaction included; None when there is nothing.
+
+        A batch may lack rows: transactions of which nothing is staged still move the position, and what was taken in
+        part may have nothing more to come than its end.
+        """
+        if not self._rows and self._whole is None:
+            return None
+        whole = self._whole
+        ends_staged = self._taken_in_part and whole is not None
+        self._taken_in_part = self._begin is not None and self._last_lsn == self._open_lsn
+        batch = Batch(
+            rows=self._rows,
+            first_lsn=self._first_lsn,
+            last_lsn=self._last_lsn,
+            first_ordinal=self._ordinal - len(self._rows),
+            transactions=self._transactions,
+            position=whole.end_lsn if whole else None,
+            commit_lsn=whole.commit_lsn if whole else None,
+            committed_at=whole.committed_at if whole else None,
+            open_lsn=self._begin.final_lsn if self._begin else None,
+            open_changes=self._idx if self._begin else 0,
+            ends_staged=ends_staged,
+        )
+        self._rows, self._whole, self._transactions, self.size = [], None, 0, 0
+        self._tell_taken()
+        return batch
+
+    def _change(self, relation: StagedRelation, action: bytes) -> bytes:
+        """What rows of this relation and action share in the open transaction."""
+        begin = self._begin
+        if begin is None:
+            raise DecodeError("a change outside of a transaction")
+        relation.head_of = begin.final_lsn, action
+        relation.head = change_head(relation.id, begin.xid, begin.committed_at, action)
+        return relation.head

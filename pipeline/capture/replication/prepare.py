@@ -1,0 +1,262 @@
+"""Before the stream starts: which source this is, its publications, its slot. Refuses before it changes anything."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pipeline.capture.replication.stream import PROTOCOL_OPTIONS, ReplicationStream, SystemIdentity
+from pipeline.capture.source import publication_ledger, sources
+from pipeline.capture.source import slot as slots
+from pipeline.capture.source import timeline as history
+from pipeline.capture.source.publications import Publications, Publisher
+from pipeline.capture.source.sources import Epoch, Source
+from pipeline.capture.source.timeline import ADOPT
+from pipeline.config.settings import Config
+from pipeline.errors import PublicationChanged, SourceChanged, SourceUnfit
+from pipeline.log import tables
+from pipeline.log.table import EventsTable
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+from pipeline.staging import writer
+
+MIN_VERSION = 140000
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that the stream needs to start."""
+
+    source: Source
+    publications: Publications
+
+
+def require_fit(source: Connection) -> None:
+    """Raises SourceUnfit when this server cannot be a source: wal_level, version, rights, or a standby."""
+    version, wal_level, may_replicate, user, standby = settings(source)
+    if version < MIN_VERSION:
+        raise SourceUnfit(f"the source runs Postgres {version // 10000}, and 14 or newer is needed; upgrade it")
+    if standby:
+        raise SourceUnfit("the source is a standby; point PIPELINE_SOURCE_DSN at its primary")
+    if wal_level != "logical":
+        raise SourceUnfit(
+            f"the source has wal_level = {wal_level}; set wal_level = logical in its configuration and restart it"
+        )
+    if not may_replicate:
+        raise SourceUnfit(f'user "{user}" may not replicate from the source; run: alter role "{user}" with replication')
+
+
+def settings(source: Connection) -> tuple[int, str, bool, str, bool]:
+    """Version, wal_level, whether this user may replicate, its name, and whether the server is a standby."""
+    row = source.execute(sql("capture.replication", "source_settings")).fetchone()
+    assert row is not None  # noqa: S101  the role we are
+    version, wal_level, may_replicate, user, standby = row
+    return version, wal_level, may_replicate, user, standby
+
+
+def shares_database(source: Connection, pipeline: Connection) -> bool:
+    """Whether both connections lead to one database of one cluster."""
+    query = sql("capture.replication", "database_identity")
+    return source.execute(query).fetchone() == pipeline.execute(query).fetchone()
+
+
+def publisher(config: Config, source: Connection, pipeline: Connection | None) -> Publisher:
+    """The publisher of these settings; knows our own tables when they could be mistaken for the source's."""
+    own: list[EventsTable] = []
+    if pipeline is not None and shares_database(source, pipeline):
+        own = tables.with_known(pipeline, config.events_tables)
+    return Publisher(source, config.publication, config.tables, own)
+
+
+def refuse_unfit(
+    config: Config, source: Connection, pipeline: Connection, identity: SystemIdentity | None = None
+) -> None:
+    """Everything that can be wrong with source, publication and slot, found without changing anything.
+
+    The pipeline database may be one that was never migrated. `identity`: see `checks`.
+    """
+    require_fit(source)
+    stored = sources.find_in_any(pipeline, config.source_id)
+    slots.find_ours(source, config.slot, stored.id if stored else None)
+    for check in checks(config, source, pipeline, stored, identity).values() if stored else ():
+        check()
+    require_slot(config, source, pipeline, stored.id if stored else None)
+    publisher(config, source, None).require_possible()
+
+
+def checks(
+    config: Config, source: Connection, pipeline: Connection, stored: Source, identity: SystemIdentity | None = None
+) -> dict[str, Callable[[], None]]:
+    """What must hold for our positions to go on, in this order; each raises a SourceChanged. They change nothing.
+
+    Without an `identity` from IDENTIFY_SYSTEM the ordinary connection is asked. Another server may be running.
+    """
+    position = writer.stored_position(pipeline, stored.id)
+    if position is None:
+        return {}
+    now = history.identity(source)  # after the position: a worker may be moving both
+    if identity is not None:
+        now = replace(identity, flushed=now.flushed)
+    return {
+        "history": lambda: history.require_continued(stored, now, position, partial(_fetch_history, config)),
+        "settings": lambda: _require_same_settings(config, stored),
+        "slot": lambda: require_slot(config, source, pipeline, stored.id),
+        "publication": lambda: require_published(source, pipeline, stored),
+    }
+
+
+def require_slot(config: Config, source: Connection, pipeline: Connection, source_id: uuid.UUID | None) -> None:
+    """Raises SlotLost when the slot does not hold all that we have not stored."""
+    slot = slots.find(source, config.slot)  # first: a worker stores a position before it confirms it
+    position = writer.stored_position(pipeline, source_id) if source_id else None
+    slots.require_whole(config.slot, slot, position, history.identity(source).flushed)
+
+
+def _fetch_history(config: Config, timeline: int) -> str:
+    stream = ReplicationStream(config.source, uuid.uuid4())
+    try:
+        return stream.timeline_history(timeline)
+    finally:
+        stream.close()
+
+
+def _require_same_settings(config: Config, stored: Source) -> None:
+    if stored.slot != config.slot:
+        raise SourceChanged(
+            f'positions are stored for slot "{stored.slot}", not "{config.slot}": set PIPELINE_SLOT={stored.slot}; '
+            f"or {ADOPT} with the other"
+        )
+    used = list(publication_ledger.known(stored))
+    if used and config.publication not in used:
+        raise SourceChanged(
+            f'positions are stored for publication "{used[0]}", not "{config.publication}": '
+            f"set PIPELINE_PUBLICATION={used[0]}; or {ADOPT} with the other"
+        )
+    for name, value in PROTOCOL_OPTIONS.items():
+        if stored.options.get(name, value) != value:
+            raise SourceChanged(
+                f"positions are stored for a stream with {name} {stored.options[name]}, and this version of the server "
+                f"asks for {value}: run the version that stored them; or {ADOPT}"
+            )
+
+
+def require_published(source: Connection, pipeline: Connection, stored: Source) -> None:
+    """Raises PublicationChanged when publications in use publish less than when we last looked."""
+    if _less(source, stored) is None:
+        return
+    with sources.publishing(pipeline, source):  # perhaps our own publisher was half-way
+        fresh = sources.find(pipeline, stored.id)
+        if fresh is not None and (less := _less(source, fresh)):
+            raise _published_less(source, pipeline, fresh, less)
+
+
+def _less(source: Connection, stored: Source) -> str | None:
+    known = publication_ledger.known(stored)
+    return publication_ledger.difference(source, known, publication_ledger.read(source, list(known)))
+
+
+def require_still_published(source: Connection, pipeline: Connection, source_id: uuid.UUID) -> None:
+    """`require_published` while the worker runs, every few seconds: one query at each side when nothing has changed.
+
+    What is published more than before is stored.
+    """
+    stored = sources.find(pipeline, source_id)
+    if stored is None or publication_ledger.read(source, list(stored.published)) == publication_ledger.from_json(
+        stored.published
+    ):
+        return
+    with sources.publishing(pipeline, source):
+        stored = sources.find(pipeline, source_id) or stored
+        try:
+            publication_ledger.ledger(source, pipeline, source_id, stored.published).look(list(stored.published))
+        except PublicationChanged as error:
+            raise _published_less(source, pipeline, stored, str(error)) from error
+
+
+def _published_less(source: Connection, pipeline: Connection, stored: Source, less: str) -> PublicationChanged:
+    position = writer.stored_position(pipeline, stored.id)
+    return PublicationChanged(f"{less}; {slots.gap(position, history.identity(source).flushed)}")
+
+
+def prepare(
+    config: Config, source: Connection, pipeline: Connection, identity: SystemIdentity, source_id: uuid.UUID
+) -> Prepared:
+    """Find or make source (a new one gets `source_id`), publications and slot, in this order.
+
+    Raises the ReplicationError that says why not.
+    """
+    refuse_unfit(config, source, pipeline, identity)
+    stored = sources.find(pipeline, config.source_id)
+    if stored is None:
+        stored = described(Source(source_id, 0, "", "", ""), config, source, identity)
+        sources.add(pipeline, stored)
+    elif writer.stored_position(pipeline, stored.id) is None:  # nothing depends yet on what it was
+        stored = described(stored, config, source, identity)
+        sources.change(pipeline, stored)
+    elif stored.timeline != identity.timeline:
+        sources.store_timeline(pipeline, stored.id, identity.timeline)
+    publications = publish(config, source, pipeline, stored)
+    _ensure_slot(config, source, pipeline, replace(stored, timeline=identity.timeline))
+    return Prepared(stored, publications)
+
+
+def described(known: Source, config: Config, source: Connection, identity: SystemIdentity) -> Source:
+    """The source as it is and as we are about to replicate from it, under a known id and epoch."""
+    return replace(
+        known,
+        system_identifier=identity.system_identifier,
+        database_name=identity.database,
+        timeline=identity.timeline,
+        slot=config.slot,
+        options={**PROTOCOL_OPTIONS, "server_version": source.info.server_version},
+    )
+
+
+def publish(config: Config, source: Connection, pipeline: Connection, stored: Source) -> Publications:
+    """Make publications or bring them up to date, and store what they publish."""
+    with sources.publishing(pipeline, source):
+        fresh = sources.find(pipeline, stored.id) or stored
+        ledger = publication_ledger.ledger(source, pipeline, stored.id, fresh.published)
+        publications = publisher(config, source, pipeline).ensure(fresh.publications, ledger)
+        for name, oid in publications.made.items():
+            sources.add_publication(pipeline, stored.id, name, oid)
+    return publications
+
+
+def publish_new_tables(config: Config, source: Connection, pipeline: Connection) -> None:
+    """Bring publications that we made up to date with the tables there are; others are left alone.
+
+    Raises PublicationChanged when somebody else has taken something out.
+    """
+    with sources.publishing(pipeline, source):
+        stored = sources.find(pipeline, config.source_id)
+        if stored is not None and config.publication in stored.publications:
+            ledger = publication_ledger.ledger(source, pipeline, stored.id, stored.published)
+            publisher(config, source, pipeline).refresh(ledger)
+
+
+def _ensure_slot(config: Config, source: Connection, pipeline: Connection, stored: Source) -> None:
+    slot = slots.find(source, config.slot)
+    if slot is None:
+        start = slots.create(source, config.slot)
+    else:
+        slots.evict(source, slot)
+        require_slot(config, source, pipeline, stored.id)
+        slot = slots.find(source, config.slot)
+        start = (slot.confirmed_lsn or 0) if slot else 0
+    writer.begin(pipeline, stored.id, stored.epoch, start)
+    if stored.epoch == 0:
+        first = Epoch(stored.id, 0, stored.system_identifier, stored.timeline, start, None, 0, "first start")
+        sources.begin_epoch(pipeline, first)
+
+
+def connect(config: Config, *, name: str) -> tuple[Connection, Connection]:
+    """Ordinary connections to source and pipeline database, in this order."""
+    source = connections.connect(config.source, "source", name=name)
+    try:
+        return source, connections.connect(config.database, "pipeline database", name=name)
+    except BaseException:
+        source.close()
+        raise

@@ -1,0 +1,190 @@
+"""Relations as rows are encoded by them: what the source says, completed and kept in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from pipeline.capture.replication import prepare
+from pipeline.capture.replication.replay import Replay
+from pipeline.capture.replication.staged_relation import StagedRelation
+from pipeline.capture.schema_history import baselines, introspection, rewrites, versions
+from pipeline.capture.schema_history.continuity import Rewrite, first_form, next_form
+from pipeline.capture.schema_history.fingerprint import Fingerprint
+from pipeline.capture.schema_history.introspection import Description
+from pipeline.capture.schema_history.versions import Known, TableForm
+from pipeline.capture.source import slot as slots
+from pipeline.capture.source import sources
+from pipeline.capture.source.sources import Source
+from pipeline.errors import SlotMissing
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+from pipeline.staging import progress
+from pipeline.wal.messages import LogicalMessage, Relation
+
+LOOK_AT = 50
+"""Tables that `look` compares with what is known of them, at most: relations that come meanwhile wait for it."""
+
+
+class RelationBook:
+    """Talks to both databases; one thread at a time."""
+
+    def __init__(
+        self,
+        source: Connection,
+        pipeline: Connection,
+        stored: Source,
+        publications: Sequence[str] = (),
+        slot: str | None = None,
+        described: Iterable[int] = (),
+    ) -> None:
+        """`publications`: those that are replicated. `slot`: that which is read, when it is a copy of the source's.
+
+        `described`: oids of relations that have come in this session already.
+        """
+        self._source = source
+        self._source.execute("set search_path = ''")  # names of types come out qualified
+        self._pipeline = pipeline
+        self._stored = stored
+        self._slot = slot or stored.slot
+        self._publications = publications
+        found = sources.find(pipeline, stored.id)
+        self._made = list(found.publications.values()) if found else []
+        self._known = versions.latest(pipeline, stored.id, stored.epoch)
+        self._described = set(described)
+        self._versions: dict[int, str] = {}
+        self._renamed: dict[int, tuple[TableForm, int]] = {}
+
+    def describe(
+        self, message: Relation | LogicalMessage, since: tuple[int, int], xid: int | None = None, changed: int = 0
+    ) -> StagedRelation:
+        """Look a relation up and record it when its form is new.
+
+        `xid`: of the transaction at `since`, None when it is not known. `changed`: commit_lsn of the last transaction
+        with rows of the relation as it was described before.
+        """
+        key = (message.oid, "") if isinstance(message, Relation) else (versions.MESSAGE_OID, message.prefix)
+        if key in self._known:
+            return self._describe(message, since, xid, changed)
+        with self._pipeline.transaction():  # who reads another part of a backlog may have met it first
+            found = versions.find(self._pipeline, self._stored.id, self._stored.epoch, key)
+            if found is not None:
+                self._known[key] = found
+            return self._describe(message, since, xid, changed)
+
+    def require_still_published(self) -> None:
+        """Raises PublicationChanged when somebody has narrowed a publication that we use."""
+        prepare.require_still_published(self._source, self._pipeline, self._stored.id)
+
+    def replay(self, asked_for: int) -> Replay:
+        """What the slot sends again when it was asked to start at `asked_for`."""
+        slot = slots.find(self._source, self._slot)
+        staged = progress.staged(self._pipeline, self._stored.id)
+        if slot is None or staged is None:
+            raise SlotMissing(f'slot "{self._slot}" does not exist any more')
+        from_lsn = max(slot.confirmed_lsn or 0, asked_for)
+        carried = sources.carried(self._pipeline, self._stored.id, from_lsn)
+        return Replay(staged, from_lsn, carried)
+
+    def look(self, last_change: Callable[[int], int]) -> None:
+        """Find what the stream does not say, or not yet: rewritten tables, and other names of schemas and roots.
+
+        `last_change`: `Tagger.last_change`, which may settle what was in doubt.
+        """
+        for (oid, _), known in self._known.items():
+            read = known.fingerprint
+            if read is not None and not read.settled and last_change(oid) > read.read_at:
+                self._settle(known, read)
+        oids = [oid for oid, _ in self._known if oid != versions.MESSAGE_OID]
+        seen = connections.rows(
+            self._source, versions.Seen, sql("capture.replication", "look_at_tables"), {"oids": oids}
+        )
+        changed = [table for table in seen if self._versions.get(table.oid) != table.version]
+        for table in changed[:LOOK_AT]:
+            self._look_for_rewrites(self._known[table.oid, ""])
+            self._versions[table.oid] = table.version
+        for table in seen:
+            now = table.renamed(self._known[table.oid, ""].form)
+            if now == self._known[table.oid, ""].form:
+                self._renamed.pop(table.oid, None)
+            elif table.oid not in self._renamed or self._renamed[table.oid][0] != now:
+                self._renamed[table.oid] = now, table.read_at
+
+    def _settle(self, known: Known, read: Fingerprint) -> None:
+        read = read.settle()
+        versions.store_fingerprint(self._pipeline, known.id, read)
+        self._known[versions.identity(known.form)] = replace(known, fingerprint=read)
+
+    @property
+    def has_renamed(self) -> bool:
+        """Whether `rename` has something to do at some place."""
+        return bool(self._renamed)
+
+    def rename(self, place: tuple[int, int]) -> dict[int, StagedRelation]:
+        """By oid, what `look` has found under another name, where the stream has passed where it was found."""
+        due = [oid for oid, (_, read_at) in self._renamed.items() if read_at < place[0]]
+        found = {}
+        for oid in due:
+            known = self._known[oid, ""]
+            form, _ = next_form(known.form, None, self._renamed.pop(oid)[0], None, place)
+            found[oid] = self._remember(form, known.fingerprint, place, [])
+        return found
+
+    def _look_for_rewrites(self, known: Known) -> None:
+        if known.fingerprint is None or (now := introspection.look(self._source, known, self._slot)) is None:
+            return
+        settled = known.fingerprint.settle()  # what is in doubt is decided by the next description
+        _, found = next_form(known.form, settled, now.form, now.fingerprint, (0, 0))
+        if found and not rewrites.is_empty(self._source, known.form.relation_oid):
+            rewrites.record(self._pipeline, self._stored.id, self._stored.epoch, known.form, found, None)
+
+    def _describe(
+        self, message: Relation | LogicalMessage, since: tuple[int, int], xid: int | None, changed: int
+    ) -> StagedRelation:
+        if isinstance(message, LogicalMessage):
+            return self._remember(versions.message_form(message.prefix), None, since, [])
+        before = self._known.get((message.oid, ""))
+        if before and before.fingerprint and changed > before.fingerprint.read_at:
+            before = replace(before, fingerprint=before.fingerprint.settle())
+        again = message.oid in self._described
+        self._described.add(message.oid)
+        now = self._look_up(message, xid, before, again=again)
+        if before is None:
+            return self._remember(first_form(now.form, since), now.fingerprint, since, [])
+        form, found = next_form(before.form, before.fingerprint, now.form, now.fingerprint, since)
+        return self._remember(form, now.fingerprint, since, found)
+
+    def _look_up(self, message: Relation, xid: int | None, before: Known | None, *, again: bool) -> Description:
+        """In the catalog as it is now. `before`: what the history has; without it, what was published serves."""
+        return introspection.describe(
+            self._source,
+            message,
+            self._slot,
+            self._publications,
+            xid,
+            before or self._published(message.oid),
+            again=again,
+            made=self._made,
+        )
+
+    def _published(self, oid: int) -> Known | None:
+        """For the first change: the table as it was when it was published."""
+        form = baselines.find(self._pipeline, self._stored.id, self._stored.epoch, oid)
+        return Known(0, form) if form else None
+
+    def _remember(
+        self, form: TableForm, read: Fingerprint | None, since: tuple[int, int], found: list[Rewrite]
+    ) -> StagedRelation:
+        key = versions.identity(form)
+        before = self._known.get(key)
+        with self._pipeline.transaction():
+            if before is None or before.form != form:
+                number = versions.record(self._pipeline, self._stored.id, self._stored.epoch, form, since, read)
+            else:
+                number = before.id
+                if read is not None and read != before.fingerprint:
+                    versions.store_fingerprint(self._pipeline, number, read)
+            if found and not rewrites.is_empty(self._source, form.relation_oid):
+                rewrites.record(self._pipeline, self._stored.id, self._stored.epoch, form, found, since)
+        self._known[key] = Known(number, form, read)
+        return StagedRelation(number, form)

@@ -1,0 +1,159 @@
+"""What the slot sends again, from what it has confirmed to what we have stored, is checked and left out. Pure.
+
+A source that was restored to an earlier state and has written past our position since looks like the one we know: its
+cluster and timeline are the same. Only what it sends tells: the last transaction that we staged must come again with
+the same commit time, and between it and our position there must be nothing for us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import Enum
+
+from pipeline.capture.replication.tagger import ANNOTATION_CLEAR, ANNOTATION_SET
+from pipeline.capture.source.timeline import ADOPT
+from pipeline.errors import DecodeError, HistoryDiverged
+from pipeline.staging.progress import Staged
+from pipeline.wal import lsn, pgoutput
+from pipeline.wal.messages import Begin, Keepalive, LogicalMessage
+
+_HEADER = pgoutput.XLOG_HEADER
+_BEGIN, _COMMIT, _RELATION, _MESSAGE = b"BCRM"
+_ROWS = frozenset(b"IUDT")
+_NOTHING = frozenset(b"YO")
+
+
+class _Open(Enum):
+    NONE = "no transaction"
+    KNOWN = "the log has it"
+    UNDECIDED = "nothing for us has come of it yet"
+
+
+class Replay:
+    """Takes messages until the first that is new. Until `verified`, nothing may be stored or confirmed.
+
+    Transactions of earlier epochs, which the log has, may be `carried`: commit_lsn and commit time in µs since 2000.
+    """
+
+    def __init__(self, staged: Staged, from_lsn: int, carried: Collection[tuple[int, int]] = ()) -> None:
+        """`from_lsn`: the slot sends the transactions whose commit record begins there or later."""
+        self.from_lsn = from_lsn
+        self._staged = staged
+        self._carried = carried
+        self._last_carried = max(carried, default=(-1, 0))[0]
+        self._owed = from_lsn <= staged.commit_lsn
+        self._open = _Open.NONE
+        self._begin: Begin | None = None
+        self.verified = from_lsn >= staged.position
+        """Everything before our position came as we have it."""
+        self.over = self.verified and not self._carried
+        """What comes next is new."""
+        self.new_from = staged.position
+        """When `over`: of the first transaction that is new, or where the source was when there was none."""
+        self.relations: dict[bytes, bytes] = {}
+        """The last Relation message of each relation: the source sends it once a session."""
+        self.heard = 0
+        """Up to where the source has sent everything, as its last keepalive outside of a transaction says."""
+        self.asked = False
+        """Whether it has asked for an answer since `pass_over` was called."""
+        self._held: list[bytes] = []
+
+    def pass_over(self, messages: list[bytes]) -> list[bytes]:
+        """Take what the log has; returns what is new, with which the replay is over. Raises HistoryDiverged."""
+        self.asked = False
+        for place, data in enumerate(messages):
+            if data[0] == pgoutput.KEEPALIVE:
+                self._keepalive(pgoutput.decode_keepalive(data))
+                if self.over:
+                    return messages[place + 1 :]
+            elif data[0] == pgoutput.XLOG_DATA and not self._take(data):
+                return [*self._held, *messages[place:]]
+        return []
+
+    def _keepalive(self, keepalive: Keepalive) -> None:
+        self.asked = self.asked or keepalive.reply_requested
+        if self._open is _Open.NONE:  # inside of one, wal_end is its own commit (postgres-facts.md 8)
+            self.heard = keepalive.wal_end
+            self._idle(keepalive.wal_end)
+
+    def _take(self, data: bytes) -> bool:
+        kind = data[_HEADER]
+        if kind == _BEGIN:
+            return self._take_begin(data)
+        if kind == _COMMIT:
+            self._open = _Open.NONE
+            self._held.clear()
+        elif kind == _RELATION:
+            self.relations[data[_HEADER + 1 : _HEADER + 5]] = data
+        elif kind in _ROWS or (kind == _MESSAGE and self._has_row(data)):
+            return self._take_row()
+        elif kind not in _NOTHING and kind != _MESSAGE:
+            raise DecodeError(f"unknown replication message type {chr(kind)!r}")
+        return True
+
+    def _idle(self, wal_end: int) -> None:
+        """The source has sent everything before `wal_end`."""
+        if self._owed and wal_end > self._staged.commit_lsn:
+            raise self._absent()
+        self.verified = self.verified or wal_end >= self._staged.position
+        if self.verified and wal_end > self._last_carried:
+            self._end(wal_end)
+
+    def _take_begin(self, data: bytes) -> bool:
+        begin = self._begin = pgoutput.decode_begin(data, _HEADER + 1)
+        final = begin.final_lsn
+        if self._owed and final > self._staged.commit_lsn:
+            raise self._absent()
+        self.verified = self.verified or final >= self._staged.position
+        if self._is_known(begin):
+            self._open = _Open.KNOWN
+            return True
+        if self.verified and final > self._last_carried:
+            self._end(final)
+            return False
+        self._open = _Open.UNDECIDED
+        self._held.append(data)
+        return True
+
+    def _is_known(self, begin: Begin) -> bool:
+        if (begin.final_lsn, begin.committed_at) in self._carried:
+            return True
+        if begin.final_lsn == self._staged.commit_lsn:
+            if begin.committed_at != self._staged.committed_at:
+                raise self._diverged("has another commit time there than when we staged it")
+            self._owed = False
+        return begin.final_lsn <= self._staged.commit_lsn
+
+    def _take_row(self) -> bool:
+        if self._open is _Open.NONE or self._begin is None:
+            raise DecodeError("a change outside of a transaction")
+        if self._open is _Open.KNOWN:
+            return True
+        if not self.verified:
+            raise self._diverged(f"has a transaction {lsn.show(self._begin.final_lsn)} that we never saw")
+        self._end(self._begin.final_lsn)
+        return False
+
+    def _has_row(self, data: bytes) -> bool:
+        message = pgoutput.decode(data, _HEADER)
+        if not isinstance(message, LogicalMessage) or not message.transactional:
+            return False
+        if message.prefix not in ANNOTATION_SET and message.prefix != ANNOTATION_CLEAR:
+            return True
+        if self._open is _Open.UNDECIDED:
+            self._held.append(data)
+        return False
+
+    def _end(self, at: int) -> None:
+        self.over = True
+        self.new_from = at
+
+    def _absent(self) -> HistoryDiverged:
+        return self._diverged("does not have it")
+
+    def _diverged(self, what: str) -> HistoryDiverged:
+        stored, last, since = map(lsn.show, (self._staged.position, self._staged.commit_lsn, self.from_lsn))
+        return HistoryDiverged(
+            f"we have stored up to {stored}, and transaction {last} last; the source, asked again from {since} on, "
+            f"{what}: it was restored to an earlier state and has written another history since; {ADOPT}"
+        )

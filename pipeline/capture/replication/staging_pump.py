@@ -1,0 +1,130 @@
+"""What has come is staged, made durable and confirmed: the worker's writing task."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from pipeline.capture.replication.batch_builder import BatchBuilder
+from pipeline.capture.replication.feedback import Feedback
+from pipeline.capture.replication.idle_rule import CONFIRM_EVERY, PACE, IdleRule
+from pipeline.capture.replication.stopwatch import Stopwatch
+from pipeline.staging.writer import Writer
+from pipeline.wal import lsn
+
+logger = logging.getLogger(__name__)
+
+BUFFER_BYTES = 8_000_000
+"""Rows of this size stop the reading until staging has caught up: what bounds the worker's memory."""
+BUSY_PACE = 0.012
+"""Seconds between two staging commits, at least, when many rows come: small transactions share one; else PACE."""
+BUSY_ROWS = 100
+"""Rows of a batch from which on many come."""
+
+
+class StagingPump:
+    """Stages what `batch` has collected when it is `ready`; else lets the position move on, as the idle rule says."""
+
+    def __init__(
+        self, batch: BatchBuilder, writer: Writer, idle: IdleRule, feedback: Feedback, ready: Callable[[], bool]
+    ) -> None:
+        """`ready`: whether what has come together should be staged now."""
+        self._batch = batch
+        self._writer = writer
+        self._idle = idle
+        self._feedback = feedback
+        self._ready = ready
+        self._work = asyncio.Event()
+        self._space = asyncio.Event()
+        self._begun = asyncio.Event()
+        self._stopping = False
+        self.blocked = Stopwatch()
+        """How long `room` has waited."""
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._work.set()
+
+    def offer(self) -> None:
+        """Wake it when there is something to stage."""
+        if self._ready():
+            self._work.set()
+
+    def begin(self) -> None:
+        """From now on something may be stored."""
+        self._begun.set()
+
+    def stop(self) -> None:
+        """`run` returns when what is whole is staged and confirmed."""
+        self._stopping = True
+        self._begun.set()
+        self._work.set()
+
+    async def room(self) -> None:
+        """Wait until more may come."""
+        while self._batch.size >= BUFFER_BYTES:
+            self._space.clear()
+            with self.blocked:
+                await self._space.wait()
+
+    async def run(self) -> None:
+        """From `begin` until `stop`."""
+        confirm_at = 0.0
+        await self._begun.wait()
+        if not self._idle.resumed:
+            return
+        while not (self._stopping and not self._batch.has_whole):
+            _require_going_on()
+            await self._wait_for_work()
+            if self._ready() or (self._stopping and self._batch.has_whole):
+                started = time.monotonic()
+                rows = await self._stage(durable=started >= confirm_at)
+                if started >= confirm_at:
+                    confirm_at = started + CONFIRM_EVERY
+                pace = PACE if rows < BUSY_ROWS else BUSY_PACE
+                await asyncio.sleep(max(0.0, pace - (time.monotonic() - started)))
+            elif (position := self._idle.due(time.monotonic())) is not None:
+                await self._store(position)
+        if (position := self._idle.due_at_end()) is not None:
+            await self._store(position)
+        logger.info("drained", extra={"action": "replication.drained", "confirmed": lsn.show(self._idle.confirmed)})
+
+    async def _wait_for_work(self) -> None:
+        self._work.clear()
+        if self._ready() or self._stopping:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CONFIRM_EVERY):
+                await self._work.wait()
+
+    async def _stage(self, *, durable: bool) -> int:
+        """Stage what has come together; returns how many rows that were."""
+        batch = self._batch.take()
+        if batch is None:
+            return 0
+        self._space.set()
+        if batch.is_idle:
+            self._idle.stage(batch.position or 0, empty=True)
+            return 0
+        await self._writer.append(batch, durable=durable)
+        self._idle.stage(self._writer.position)
+        if durable:
+            self._feedback.confirm(self._writer.position)
+        logger.debug("staged", extra={"action": "replication.staged", "rows": len(batch.rows)})
+        return len(batch.rows)
+
+    async def _store(self, position: int) -> None:
+        """Make what was staged durable, and move on past WAL that holds nothing for us."""
+        await self._writer.store_position(position)
+        self._idle.stage(self._writer.position)
+        self._feedback.confirm(self._writer.position)
+
+
+def _require_going_on() -> None:
+    """Python before 3.12 forgets a cancellation that comes together with what was waited for (wait_for, gh-86296)."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

@@ -1,0 +1,272 @@
+"""The replication connection: the only code that speaks on its socket.
+
+Source: the Postgres manual, "Streaming Replication Protocol".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import OperationalError, errors, pq
+from psycopg.conninfo import conninfo_to_dict
+
+from pipeline.capture.replication.stopwatch import Stopwatch
+from pipeline.config.settings import describe
+from pipeline.errors import (
+    PublicationMissing,
+    ReplicationError,
+    SlotInUse,
+    SlotMissing,
+    SlotUnusable,
+    SourceUnfit,
+    Unsendable,
+)
+from pipeline.postgres import connections
+from pipeline.wal import lsn, pgoutput
+from pipeline.wal.encoding import SESSION_SETTINGS
+
+logger = logging.getLogger(__name__)
+
+PROTOCOL_OPTIONS = {"proto_version": "1", "messages": "true"}
+"""What commit_idx depends on besides the publications: a change is a deliberate step."""
+
+NAME_PREFIX = "pipeline "
+"""How the names begin under which the source shows our walsenders."""
+SENDER_TIMEOUT = 60
+"""wal_sender_timeout of our connection in seconds; after 1.5 times as long without a word the source counts as gone."""
+ASK_AFTER = 20
+"""Seconds without a word after which it is asked for one: of a source that writes no WAL it has nothing to say."""
+GATHER = 0.003
+"""Seconds to let more come together when messages come faster than this: waking up for each would cost more."""
+_NEW_SLOT = "`pipeline sources adopt` goes on without what is missing; if it finds nothing to do, delete the slot first"
+_EPOCH_2000 = 946_684_800
+_BEYOND_THE_DATA = ("08", "25", "28", "40", "53", "57", "58", "XX001", "XX002")
+"""SQLSTATEs of what is no fault of the change that was to be sent."""
+_COPY_BOTH = pq.ExecStatus.COPY_BOTH
+_BY_SQLSTATE: dict[str, type[ReplicationError]] = {
+    "55006": SlotInUse,
+    "42704": SlotMissing,
+    "55000": SlotUnusable,
+    "42501": SourceUnfit,
+}
+
+
+@dataclass(frozen=True)
+class SystemIdentity:
+    """What IDENTIFY_SYSTEM says of the source."""
+
+    system_identifier: str
+    timeline: int
+    flushed: int
+    database: str
+
+
+class ReplicationStream:
+    """One walsender's stream. Open, `identify`, `start`, then `read` until it raises; always `close`."""
+
+    def __init__(self, dsn: str, source_id: uuid.UUID, part: int = 0) -> None:
+        """Connect, under a name that says whose it is; `part`: of a backlog, 0 for the worker that is always there.
+
+        Raises Unavailable, or SourceUnfit where replication connections are refused.
+        """
+        self._dsn = dsn
+        try:  # not PGconn.connect: it keeps every other thread from running until the source has answered
+            self._session = psycopg.connect(_conninfo(dsn, application_name(source_id, part)), autocommit=True)
+        except OperationalError as error:
+            if "must be superuser or replication role" in str(error) or "REPLICATION attribute" in str(error):
+                raise SourceUnfit(
+                    f"user of {describe(dsn)} may not replicate; run: alter role … with replication"
+                ) from error
+            raise connections.unavailable(dsn, "source", error) from error
+        self._connection = self._session.pgconn
+        self._connection.notice_handler = self._notice
+        self._readable = asyncio.Event()
+        self._skipped_publication: str | None = None
+        self._heard_at = time.monotonic()
+        self._gone_after = 1.5 * SENDER_TIMEOUT
+        self._end: Exception | None = None
+        self.starved = Stopwatch()
+        """What `read` waits for the source."""
+        self.asked_for = 0
+        """The position that `start` was given."""
+        self.idle = True
+        """Whether all there was has been read."""
+
+    def identify(self) -> SystemIdentity:
+        """Which cluster and database this is."""
+        result = self._command("IDENTIFY_SYSTEM")
+        values = [(result.get_value(0, column) or b"").decode() for column in range(4)]
+        return SystemIdentity(values[0], int(values[1]), lsn.parse(values[2]), values[3])
+
+    def timeline_history(self, timeline: int) -> str:
+        """The timelines before this one and where each ended, a line each; none before the first."""
+        if timeline <= 1:
+            return ""
+        return (self._command(f"TIMELINE_HISTORY {timeline}").get_value(0, 1) or b"").decode()
+
+    def query(self, command: str) -> list[str | None]:
+        """The first row of what an SQL statement returns, if it returns rows. Only before `start`.
+
+        When it fails, temporary slots that were made on this connection are gone.
+        """
+        result = self._connection.exec_(command.encode())
+        if result.status == pq.ExecStatus.COMMAND_OK:
+            return []
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            raise self._error(result)
+        values = [result.get_value(0, column) for column in range(result.nfields)]
+        return [None if value is None else value.decode() for value in values]
+
+    def start(self, slot: str, position: int, publications: Sequence[str]) -> None:
+        """Begin to stream transactions that end after `position`; 0: after what the slot has confirmed.
+
+        Raises the ReplicationError that says why not.
+        """
+        self.asked_for = position
+        names = ",".join('"' + name.replace('"', '""') + '"' for name in publications)
+        options = {**PROTOCOL_OPTIONS, "publication_names": names}
+        settings = ", ".join(f"\"{name}\" '{value.replace(chr(39), chr(39) * 2)}'" for name, value in options.items())
+        self._command(f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn.show(position)} ({settings})', expect=_COPY_BOTH)
+        self._connection.nonblocking = 1
+        asyncio.get_running_loop().add_reader(self._connection.socket, self._readable.set)
+
+    async def read(self, limit: int = 500, empty: Callable[[], None] = lambda: None) -> list[bytes]:
+        """The next messages, at least one and at most `limit`, each with its type byte (`w` or `k`).
+
+        `empty` is called when there is none, before more is waited for.
+        """
+        while not (messages := self._take(limit)):
+            empty()
+            self._readable.clear()
+            with self.starved:
+                if time.monotonic() - self._heard_at < GATHER:
+                    await asyncio.sleep(GATHER)
+                await self._readable.wait()
+        self._heard_at = time.monotonic()
+        return messages
+
+    def require_alive(self) -> None:
+        """Raises Unavailable when the source has not said a word for so long that it must be gone."""
+        if (silence := self.starved.now) > self._gone_after:
+            raise connections.unavailable(self._dsn, "source", OperationalError(f"no word from it for {silence:.0f} s"))
+
+    def send_status(self, received: int, confirmed: int, staged: int = 0) -> None:
+        """Tell the source how far we are; never blocks. `confirmed` lets it forget what came before.
+
+        It shows the others as write_lsn and replay_lsn in pg_stat_replication, and does nothing about them.
+        """
+        if self._end is not None:
+            return
+        clock = int((time.time() - _EPOCH_2000) * 1_000_000)
+        try:
+            written, ask = max(received, confirmed), self.starved.now > ASK_AFTER
+            status = pgoutput.encode_status(written, confirmed, clock, applied=staged, ask=ask)
+            self._connection.put_copy_data(status)
+            self._connection.flush()
+        except OperationalError as error:
+            raise connections.unavailable(self._dsn, "source", error) from error
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._connection.status == pq.ConnStatus.OK and self._connection.socket >= 0:
+            try:
+                asyncio.get_running_loop().remove_reader(self._connection.socket)
+            except RuntimeError:  # no loop any more: nothing to remove
+                logger.debug("closed outside of the loop", extra={"action": "replication.closed"})
+        self._session.close()
+
+    def _take(self, limit: int) -> list[bytes]:
+        messages = self._received(limit) if self._end is None else []
+        if self._skipped_publication:
+            raise PublicationMissing(self._skipped_publication)
+        if self._end is not None and not messages:  # what came before it counts
+            raise self._end
+        return messages
+
+    def _received(self, limit: int) -> list[bytes]:
+        messages: list[bytes] = []
+        take = self._connection.get_copy_data
+        asked = False
+        self.idle = False
+        try:
+            while len(messages) < limit:
+                size, data = take(1)
+                if size > 0:
+                    messages.append(bytes(data))
+                    asked = False
+                elif size < 0:
+                    self._end = self._ending()
+                    break
+                elif asked:
+                    self.idle = True
+                    break
+                else:
+                    self._connection.consume_input()
+                    asked = True
+        except OperationalError as error:
+            raise connections.unavailable(self._dsn, "source", error) from error
+        return messages
+
+    def _ending(self) -> Exception:
+        result = self._connection.get_result()
+        if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
+            return connections.unavailable(self._dsn, "source", OperationalError("it ended the replication stream"))
+        error = self._error(result)
+        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+        if type(error) is not ReplicationError or state.startswith(_BEYOND_THE_DATA):
+            return error
+        where = (result.error_field(pq.DiagnosticField.CONTEXT) or b"").decode("utf-8", "replace")
+        return Unsendable("; ".join([str(error), *where.splitlines()]), _text(result), state)
+
+    def _command(self, command: str, expect: pq.ExecStatus = pq.ExecStatus.TUPLES_OK) -> pq.abc.PGresult:
+        result = self._connection.exec_(command.encode())
+        if result.status != expect:
+            raise self._error(result)
+        return result
+
+    def _error(self, result: pq.abc.PGresult) -> Exception:
+        text = _text(result) or "; ".join(self._connection.get_error_message().splitlines())
+        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+        if state == errors.UndefinedObject.sqlstate and "publication" in text:
+            return PublicationMissing(f"{text} where the slot still has to send changes; {_NEW_SLOT}")
+        if state in _BY_SQLSTATE:
+            return _BY_SQLSTATE[state](f"the source refuses: {text}")
+        if state.startswith(("57", "53", "08")) or not state:
+            return connections.unavailable(self._dsn, "source", OperationalError(text))
+        return ReplicationError(f"the source stopped the stream: {text} (SQLSTATE {state})")
+
+    def _notice(self, result: pq.abc.PGresult) -> None:
+        text = _text(result)
+        logger.warning("source says: %s", text, extra={"action": "replication.notice"})
+        # 18 skips the rows of a publication that was recreated, and says so only here (pgoutput.c, LoadPublications).
+        if "skipped loading publication" in text:
+            self._skipped_publication = (
+                f"{text}: it did not exist at this point of the WAL, so the source leaves changes out; {_NEW_SLOT}"
+            )
+
+
+def _text(result: pq.abc.PGresult) -> str:
+    return (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
+
+
+def application_name(source_id: uuid.UUID, part: int = 0) -> str:
+    """What the source shows as our walsender's name: no worker of another pipeline database has the same."""
+    return f"{NAME_PREFIX}{source_id}{f' part {part}' if part else ''}"
+
+
+def _conninfo(dsn: str, name: str) -> str:
+    given = str(conninfo_to_dict(dsn).get("options") or "")
+    settings = {**SESSION_SETTINGS, "wal_sender_timeout": f"{SENDER_TIMEOUT}s"}
+    ours = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    return connections.conninfo(
+        dsn,
+        replication="database",
+        application_name=name,
+        options=f"{given} {ours}".strip(),
+    )

@@ -1,0 +1,160 @@
+"""The stream's messages as staging rows, each tagged with (commit_lsn, commit_idx). Keeps state, does no IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from struct import Struct
+
+from pipeline.capture.replication.batch_builder import BatchBuilder
+from pipeline.capture.replication.idle_rule import IdleRule
+from pipeline.capture.replication.staged_relation import StagedRelation
+from pipeline.errors import DecodeError
+from pipeline.wal import encoding, pgoutput
+from pipeline.wal.messages import (
+    Begin,
+    Commit,
+    Delete,
+    Insert,
+    LogicalMessage,
+    Message,
+    Origin,
+    Relation,
+    Truncate,
+    Type,
+    Update,
+)
+
+_u32 = Struct(">I").unpack_from
+_BEGIN, _COMMIT = ord("B"), ord("C")
+_NEW_ROWS = {ord("I"): b"insert", ord("U"): b"update"}
+
+ANNOTATION_SET = frozenset({"pipeline:annotations", "sequin:transaction_annotations.set"})
+ANNOTATION_CLEAR = "sequin:transaction_annotations.clear"
+
+
+class Tagger:
+    """Turns each change that pgoutput sends into a staging row of its `batch`.
+
+    `learn` is told of Relation messages and of message prefixes by the worker, which looks them up first; `feed`
+    takes everything else. `idle` is told where transactions begin and end.
+    """
+
+    def __init__(self, idle: IdleRule | None = None) -> None:
+        self._relations: dict[int, StagedRelation] = {}
+        self._prefixes: dict[str, StagedRelation] = {}
+        self.batch = BatchBuilder(idle or IdleRule())
+        """The rows that have come together, and the transaction that is open."""
+        self._begin, self._add, self._commit = self.batch.begin, self.batch.add, self.batch.commit
+        self._handlers: dict[type, Callable[..., None]] = {
+            Insert: self._insert,
+            Update: self._update,
+            Delete: self._delete,
+            Begin: self._begin,
+            Commit: self._commit,
+            Truncate: self._truncate,
+            LogicalMessage: self._message,
+            Origin: self._ignore,
+            Type: self._ignore,
+            Relation: self._unlearned,
+        }
+
+    def last_change(self, relation: int) -> int:
+        """commit_lsn of the last transaction with rows of this relation since it was learned; 0 when there is none."""
+        staged = self._relations.get(relation)
+        return max(staged.head_of[0], 0) if staged else 0
+
+    def feed(self, message: Message) -> None:
+        """Take a message. Raises DecodeError for what cannot follow what came before."""
+        self._handlers[type(message)](message)
+
+    def feed_bytes(self, data: bytes, at: int) -> None:
+        """`feed` the message in `data` from `at` on; new rows without an old one, the most there is, in one pass."""
+        kind = data[at]
+        if kind == _BEGIN:
+            self._begin(pgoutput.decode_begin(data, at + 1))
+            return
+        if kind == _COMMIT:
+            self._commit(pgoutput.decode_commit(data, at + 1))
+            return
+        action = _NEW_ROWS.get(kind)
+        if action is not None and data[at + 5 : at + 6] == b"N":
+            relation = self._relations.get(_u32(data, at + 1)[0])
+            encoded = relation.encode_tuple(data, at + 6) if relation else None
+            if relation and encoded:
+                self._add(relation, action, encoded)
+                return
+        self.feed(pgoutput.decode(data, at))
+
+    def feed_all(self, messages: Iterable[bytes], at: int) -> None:
+        """`feed_bytes` of each."""
+        for data in messages:
+            self.feed_bytes(data, at)
+
+    def learn(self, relation: Relation | str, staged: StagedRelation) -> None:
+        """Rows of this relation, or messages of this prefix, are encoded so from now on."""
+        if isinstance(relation, str):
+            self._prefixes[relation] = staged
+        else:
+            self._relations[relation.oid] = staged
+
+    def rename(self, oid: int, staged: StagedRelation) -> None:
+        """Rows of this relation, where it is known, are of this form from now on."""
+        if oid in self._relations:
+            self._relations[oid] = staged
+
+    def knows_prefix(self, message: LogicalMessage) -> bool:
+        """Whether `feed` can take this message without `learn` first."""
+        return (
+            not message.transactional
+            or message.prefix in self._prefixes
+            or message.prefix in ANNOTATION_SET
+            or message.prefix == ANNOTATION_CLEAR
+        )
+
+    def _insert(self, message: Insert) -> None:
+        relation = self._relation(message.relation)
+        self._add(relation, b"insert", relation.encoder.encode(message.new))
+
+    def _update(self, message: Update) -> None:
+        relation = self._relation(message.relation)
+        encoder = relation.encoder
+        # A bare key too: one that is TOASTed and was left alone is there and not in the new row.
+        old = relation.known_of(message.old, full=message.old_is_full)
+        changes = None if message.old is None else encoder.changes(message.old, message.new, full=message.old_is_full)
+        encoded = encoder.encode(message.new, old)
+        previous = encoder.key_of(message.old) if message.old is not None and not message.old_is_full else None
+        self._add(relation, b"update", encoded, changes, previous if previous != encoded.record_pk else None)
+
+    def _delete(self, message: Delete) -> None:
+        relation = self._relation(message.relation)
+        encode = relation.encoder.encode if message.old_is_full else relation.encoder.encode_present
+        self._add(relation, b"delete", encode(message.old))
+
+    def _truncate(self, message: Truncate) -> None:
+        for oid in message.relations:
+            relation = self._relation(oid)
+            self._add(relation, b"truncate", encoding.Encoded(b"", b"{}", None, None))
+
+    def _message(self, message: LogicalMessage) -> None:
+        if not message.transactional:
+            return
+        if message.prefix in ANNOTATION_SET:
+            self.batch.annotate(encoding.transaction_annotations(message.content))
+        elif message.prefix == ANNOTATION_CLEAR:
+            self.batch.annotate(None)
+        else:
+            record = encoding.message_record(message.content)
+            encoded = encoding.Encoded(b"", record, None, None)
+            self._add(self._prefixes[message.prefix], b"message", encoded)
+
+    def _ignore(self, message: Message) -> None:
+        """Says nothing that rows need."""
+
+    def _unlearned(self, message: Relation) -> None:
+        raise DecodeError(f"relation {message.oid} was fed before it was learned")
+
+    def _relation(self, oid: int) -> StagedRelation:
+        try:
+            return self._relations[oid]
+        except KeyError:
+            raise DecodeError(f"a change of relation {oid}, which the source has not described") from None

@@ -1,0 +1,127 @@
+"""A table as the source's catalog has it now, with how certain it is that it was so for an earlier change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import Cursor
+from psycopg.rows import dict_row
+
+from pipeline.capture.schema_history.fingerprint import ColumnPrint, Fingerprint
+from pipeline.postgres.connections import Connection, sql
+
+_DROPPED_MEANWHILE = 3
+
+
+@dataclass(frozen=True)
+class CatalogColumn:
+    """A row of pg_attribute. `settled`: older than all that the slot may still send.
+
+    `generated`, `version`, `missing` and `filled`: see ColumnPrint and attgenerated.
+    """
+
+    attnum: int
+    name: str
+    type_oid: int
+    type_modifier: int
+    dropped: bool = False
+    generated: str = ""
+    version: str = ""
+    missing: bool = False
+    filled: bool = False
+    settled: bool = True
+
+
+@dataclass(frozen=True)
+class CatalogTable:
+    """What was read in one snapshot. `table_*` is the partition root, or the same as `relation_*`.
+
+    What is `…_later` was altered after the transaction of the change that is described; what is `…settled` was so for
+    it already. `primary_key`: attnums. `column_order`: names as the root has them. `root_keys`: columns of each unique
+    index of the root. `memberships`: by what updates are published, and whether that was there before the transaction.
+    """
+
+    relation_schema: str
+    relation_name: str
+    replica_identity: str
+    table_oid: int
+    table_schema: str
+    table_name: str
+    columns: tuple[CatalogColumn, ...]
+    file: int = 0
+    file_settled: bool = True
+    altered_later: bool = False
+    root_later: bool = False
+    schema_later: bool = False
+    column_list: bool = False
+    publication_settled: bool = True
+    column_order: tuple[str, ...] = ()
+    primary_key: tuple[int, ...] = ()
+    primary_later: bool = False
+    root_keys: tuple[tuple[str, ...], ...] = ()
+    memberships: tuple[tuple[int, bool], ...] = ()
+    read_at: int = 0
+
+    @property
+    def live(self) -> list[CatalogColumn]:
+        """Its columns without those that were dropped."""
+        return [column for column in self.columns if not column.dropped]
+
+    def fingerprint(self, attnums: Collection[int | None]) -> Fingerprint:
+        """Of these columns."""
+        columns = {
+            column.attnum: ColumnPrint(column.version, column.settled, column.missing, column.filled)
+            for column in self.columns
+            if column.attnum in attnums
+        }
+        return Fingerprint(self.file, self.file_settled, self.read_at, columns)
+
+
+def read(
+    source: Connection,
+    oid: int,
+    slot: str,
+    publications: Sequence[str] = (),
+    xid: int | None = None,
+    made: Sequence[int] = (),
+) -> CatalogTable | None:
+    """None when it is gone. `xid`: of the transaction of the change, None when unknown.
+
+    `publications`: of which memberships are told; `made`: oids of those of them that have no column lists.
+    """
+    values = {"oid": oid, "slot": slot, "publications": list(publications), "xid": xid, "made": list(made)}
+    with source.cursor(row_factory=dict_row) as cursor:
+        row = _read(cursor, values)
+    return None if row is None else _table(row)
+
+
+def type_names(source: Connection, oids: Iterable[int]) -> dict[int, tuple[str, int]]:
+    """Name and base type of each that is there, by oid."""
+    rows = source.execute(sql("capture.schema_history", "describe_types"), {"oids": list(oids)}).fetchall()
+    return {oid: (name, base_oid) for oid, name, base_oid in rows}
+
+
+def _read(
+    cursor: Cursor[dict[str, Any]], values: dict[str, Any], again: int = _DROPPED_MEANWHILE
+) -> dict[str, Any] | None:
+    try:
+        return cursor.execute(sql("capture.schema_history", "describe_table"), values).fetchone()
+    except psycopg.errors.InternalError_:  # it was there for the snapshot, and gone for a function in it
+        if not again:
+            raise
+        return _read(cursor, values, again - 1)
+
+
+def _table(row: dict[str, Any]) -> CatalogTable:
+    """The query names its columns as the fields are; lists without anything are NULL."""
+    lists = {
+        "columns": tuple(CatalogColumn(**column) for column in row["columns"]),
+        "column_order": tuple(row["column_order"] or ()),
+        "primary_key": tuple(row["primary_key"] or ()),
+        "root_keys": tuple(tuple(key) for key in row["root_keys"] or ()),
+        "memberships": tuple((oid, older) for oid, older in row["memberships"] or ()),
+    }
+    return CatalogTable(**{**row, **lists})

@@ -1,0 +1,107 @@
+"""Which columns are the key of a table, and in which order, told by their numbers: names change. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline.capture.schema_history.catalog_table import CatalogTable
+from pipeline.capture.schema_history.versions import TableForm
+from pipeline.wal.messages import Relation
+
+DEFAULT, FULL = "d", "f"
+
+
+def key_columns(
+    relation: Relation,
+    attnums: Sequence[int | None],
+    table: CatalogTable | None,
+    past: TableForm | None,
+    root_oid: int,
+    *,
+    moved: bool,
+) -> tuple[str, ...]:
+    """The replica identity, with FULL the primary key, in column order of the root; empty when it is not published.
+
+    `attnums`: of the message's columns. `table`: as the catalog has it, None when it is gone. `past`: the form before,
+    which wins where the catalog has `moved` on, and for the order where the catalog no longer knows the root.
+    """
+    names = [column.name for column in relation.columns]
+    past_key = _renamed(past, relation, attnums) if past else []
+    if relation.replica_identity != FULL:
+        key = [column.name for column in relation.columns if column.key]
+    else:
+        key = _primary(table, past, relation, attnums, past_key, moved=moved)
+    if root_oid == relation.oid:
+        order = names
+    elif table is not None and root_oid == table.table_oid:
+        order = _in_root(table, names, attnums)
+    else:
+        order = [*past_key, *(name for name in names if name not in past_key)]
+    return tuple(sorted(key, key=order.index))
+
+
+def _primary(
+    table: CatalogTable | None,
+    past: TableForm | None,
+    relation: Relation,
+    attnums: Sequence[int | None],
+    past_key: list[str],
+    *,
+    moved: bool,
+) -> list[str]:
+    """What is beside FULL: the catalog's, if it was there for the change; else that of the form before."""
+    names = [column.name for column in relation.columns]
+    kept = past is not None and set(names).issuperset(past_key)
+    if table is not None and table.primary_later and not _made_anew(table, relation, attnums):
+        return past_key if kept and past and past.replica_identity in (DEFAULT, FULL) else []
+    if table is not None and table.primary_key:
+        for numbers in attnums, _by_name(relation, table):
+            found = [name for name, attnum in zip(names, numbers, strict=True) if attnum in table.primary_key]
+            if len(found) == len(table.primary_key):
+                return found
+    # It was dropped since, or a column of it is not published; or all of the table is gone.
+    before = (FULL,) if table is not None else (DEFAULT, FULL)
+    return past_key if moved and kept and past and past.replica_identity in before else []
+
+
+def _made_anew(table: CatalogTable, relation: Relation, attnums: Sequence[int | None]) -> bool:
+    """Whether the key is later only because a column of it has another type since: the constraint came with that."""
+    now = {column.attnum: (column.type_oid, column.type_modifier) for column in table.columns}
+    return any(
+        attnum in table.primary_key and now[attnum] != (column.type_oid, column.type_modifier)
+        for column, attnum in zip(relation.columns, attnums, strict=True)
+    )
+
+
+def _by_name(relation: Relation, table: CatalogTable) -> list[int | None]:
+    """For columns altered since the slot's catalog_xmin, as by a new key: their names, where their order agrees too.
+
+    The source sends columns in the order of their numbers, so two that have swapped their names are told.
+    """
+    live = {(column.name, column.type_oid): column.attnum for column in table.live}
+    found = [live.get((column.name, column.type_oid)) for column in relation.columns]
+    known = [attnum for attnum in found if attnum is not None]
+    return found if known == sorted(known) else [None] * len(found)
+
+
+def _renamed(past: TableForm, relation: Relation, attnums: Sequence[int | None]) -> list[str]:
+    """The key of before, under the names that its columns have in the message."""
+    names = [column.name for column in relation.columns]
+    if not any(attnums) and len(past.columns) == len(names):  # the table is gone, but may have been renamed only
+        by_place = {column.name: name for column, name in zip(past.columns, names, strict=True)}
+        found = [by_place[name] for name in past.key_columns if name in by_place]
+        if {*found} == {column.name for column in relation.columns if column.key}:
+            return found
+    now = {attnum: name for attnum, name in zip(attnums, names, strict=True) if attnum is not None}
+    numbers = {column.name: column.attnum for column in past.columns}
+    return [now.get(numbers.get(name) or 0, name) for name in past.key_columns]
+
+
+def _in_root(table: CatalogTable, names: Sequence[str], attnums: Sequence[int | None]) -> list[str]:
+    """The message's columns as the root orders them: a partition may have them in another order."""
+    now = {column.attnum: column.name for column in table.columns}
+    place = {name: position for position, name in enumerate(table.column_order)}
+    placed = [
+        (place.get(now.get(attnum or 0, name), len(place)), name) for name, attnum in zip(names, attnums, strict=True)
+    ]
+    return [name for _, name in sorted(placed, key=lambda it: it[0])]

@@ -1,0 +1,197 @@
+"""What publications publish, as we last saw it and as it is now: where it became less, changes are missing.
+
+pgoutput asks the catalog as it was when a change was written. A publication that publishes less leaves changes out
+without a word, and one that was dropped and recreated counts as absent for all before (postgres-facts.md 1, 4).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pipeline.capture.schema_history import baselines, introspection
+from pipeline.capture.source import sources
+from pipeline.capture.source.sources import Source
+from pipeline.errors import PublicationChanged
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+
+Members = dict[str, list[Any]]
+"""By the oid of table or schema: [oid of the membership, schema, table or ""]."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """One publication with its members.
+
+    A membership gets another oid when it is dropped and added again, and when its filter or columns change.
+    """
+
+    name: str
+    oid: int
+    actions: list[str]
+    all_tables: bool
+    via_root: bool
+    generated: str | None
+    tables: Members
+    schemas: Members
+
+
+def read(source: Connection, names: Sequence[str]) -> dict[str, Published]:
+    """These publications as they are now; those that do not exist are left out."""
+    found = connections.rows(source, Published, _query(source), {"publications": list(names)})
+    return {publication.name: publication for publication in found}
+
+
+def _query(source: Connection) -> Any:
+    name = "publications" if source.info.server_version >= 150000 else "publications_14"
+    return sql("capture.source", name)
+
+
+def to_json(published: dict[str, Published]) -> dict[str, Any]:
+    """For `pipeline.sources.published`."""
+    return {name: vars(publication) for name, publication in published.items()}
+
+
+def from_json(stored: dict[str, Any]) -> dict[str, Published]:
+    """What `to_json` made."""
+    return {name: Published(**publication) for name, publication in stored.items()}
+
+
+def known(stored: Source) -> dict[str, Published]:
+    """What is stored of the publications in use. Of those that we made, an older version stored the oid alone."""
+    made = {name: Published(name, oid, [], False, False, None, {}, {}) for name, oid in stored.publications.items()}
+    return from_json(stored.published) or made
+
+
+def recreated(stored: dict[str, Published], now: dict[str, Published]) -> str | None:
+    """Which publication is gone or another one of its name; None when there is none."""
+    for name, before in stored.items():
+        if name not in now:
+            return f'publication "{name}" was dropped'
+        if now[name].oid != before.oid:
+            return f'publication "{name}" was dropped and recreated'
+    return None
+
+
+def narrowed(stored: dict[str, Published], now: dict[str, Published], dropped: Collection[int]) -> str | None:
+    """Where less is published than before; None when nowhere. `dropped`: tables and schemas that are no more."""
+    for name, before in stored.items():
+        if name in now and (less := _less(before, now[name], dropped)):
+            return f'publication "{name}" {less}'
+    return None
+
+
+def _less(before: Published, now: Published, dropped: Collection[int]) -> str | None:
+    if left_out := [action for action in before.actions if action not in now.actions]:
+        return f"no longer publishes {', '.join(left_out)}"
+    if before.via_root != now.via_root:
+        return "has another publish_via_partition_root than before"
+    if before.all_tables and not now.all_tables:
+        return "is no longer for all tables"
+    if before.generated == "s" and now.generated != "s":
+        return "no longer publishes generated columns"
+    return _lost("table", before.tables, now.tables, dropped) or _lost("schema", before.schemas, now.schemas, dropped)
+
+
+def _lost(kind: str, before: Members, now: Members, dropped: Collection[int]) -> str | None:
+    for oid, (member, *names) in before.items():
+        name = ".".join(filter(None, names))
+        if int(oid) in dropped:
+            continue
+        if oid not in now:
+            return f"no longer has {kind} {name}"
+        if now[oid][0] != member:
+            return f"lost {kind} {name}, which was added again, or publishes other rows or columns of it"
+    return None
+
+
+def dropped(source: Connection, stored: dict[str, Published]) -> set[int]:
+    """Tables and schemas of these publications that do not exist any more."""
+    members = [int(oid) for publication in stored.values() for oid in (*publication.tables, *publication.schemas)]
+    return {row[0] for row in source.execute(sql("capture.source", "dropped_members"), {"oids": members}).fetchall()}
+
+
+def difference(source: Connection, stored: dict[str, Published], now: dict[str, Published]) -> str | None:
+    """What is missing of what was published, in words; None when all is there. More than before is no difference."""
+    if stored == now:
+        return None
+    return recreated(stored, now) or narrowed(stored, now, dropped(source, stored))
+
+
+class Ledger:
+    """What is stored of the publications in use, kept in step with what we do to them. Only inside of `publishing`.
+
+    A membership is forgotten before we drop it and stored after we added it, so that a change of ours, wherever it is
+    interrupted, never looks like one of somebody else's; and what somebody else drops is not stored as dropped.
+    """
+
+    def __init__(
+        self,
+        source: Connection,
+        stored: dict[str, Published],
+        keep: Callable[[dict[str, Published]], None],
+        made: Callable[[str, int], None],
+        joining: Callable[[Sequence[int]], None] = lambda _: None,
+    ) -> None:
+        """`keep` stores what is published; `made` stores name and oid of a publication that is about to be ours.
+
+        `joining` is told of tables that are about to be published and of which the stream will not tell all.
+        """
+        self._source = source
+        self._keep = keep
+        self.stored = stored
+        self.made = made
+        self.joining = joining
+
+    def look(self, names: Sequence[str]) -> dict[str, Published]:
+        """The publications as they are now. Raises PublicationChanged where they publish less than is stored."""
+        now = read(self._source, [*names, *self.stored])
+        if less := difference(self._source, self.stored, now):
+            raise PublicationChanged(less)
+        self._store({name: now[name] for name in names if name in now})
+        return self.stored
+
+    def forget(self, publication: str, tables: Collection[int]) -> None:
+        """These tables are about to be dropped from it."""
+        known = self.stored[publication]
+        rest = {oid: member for oid, member in known.tables.items() if int(oid) not in tables}
+        self._store({**self.stored, publication: replace(known, tables=rest)})
+
+    def added(self, publication: str, tables: Collection[int]) -> None:
+        """These tables were added to it."""
+        now = read(self._source, [publication])
+        known = self.stored[publication]
+        found = now[publication].tables if publication in now else {}
+        new = {oid: member for oid, member in found.items() if int(oid) in tables}
+        self._store({**self.stored, publication: replace(known, tables={**known.tables, **new})})
+
+    def _store(self, published: dict[str, Published]) -> None:
+        if published != self.stored:
+            self._keep(published)
+            self.stored = published
+
+
+def ledger(source: Connection, pipeline: Connection, source_id: uuid.UUID, stored: dict[str, Any]) -> Ledger:
+    """The ledger of a source in the pipeline database; `stored` as read inside of `publishing`."""
+    return Ledger(
+        source,
+        from_json(stored),
+        lambda published: sources.store_published(pipeline, source_id, to_json(published)),
+        lambda name, oid: sources.add_publication(pipeline, source_id, name, oid),
+        lambda oids: _describe(source, pipeline, source_id, oids),
+    )
+
+
+def _describe(source: Connection, pipeline: Connection, source_id: uuid.UUID, oids: Sequence[int]) -> None:
+    """Record roots and keys as they are: a worker that is behind may find others, or none, and cannot know."""
+    stored = sources.find(pipeline, source_id)
+    if stored is None:
+        return
+    made = stored.publications
+    for oid in baselines.unknown(pipeline, source_id, stored.epoch, oids):
+        found = introspection.present(source, oid, stored.slot, list(made), list(made.values()))
+        if found is not None:
+            baselines.record(pipeline, source_id, stored.epoch, found)

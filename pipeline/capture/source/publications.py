@@ -1,0 +1,239 @@
+"""Publications that cannot make a user's statement fail: keyed tables in one, of keyless ones only inserts.
+
+A publication of updates and deletes makes both *fail* on a table without a replica identity (CheckCmdReplicaIdentity),
+so such a table is never in one that has them. Publications that we did not make are used as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import psycopg
+from psycopg import sql as pgsql
+
+from pipeline.capture.source import publishable_tables as source_tables
+from pipeline.capture.source.publication_ledger import Ledger, Published, read
+from pipeline.capture.source.publishable_tables import Table, TableName
+from pipeline.config import patterns
+from pipeline.errors import PublicationMissing
+from pipeline.log.table import EventsTable
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+
+logger = logging.getLogger(__name__)
+
+KEYLESS_SUFFIX = "_keyless"
+_PUBLISH = {"": "insert, update, delete, truncate", KEYLESS_SUFFIX: "insert, truncate"}
+_WITH_GENERATED = pgsql.SQL("alter publication {} set (publish_generated_columns = stored)")
+_NOT_OWNED = "this user does not own it, or may not use its schema"
+_AT_ONCE = 500
+"""Tables in one statement: each is locked until it commits, and locks are counted."""
+
+
+@dataclass(frozen=True)
+class Publications:
+    """What is published under which names. `made`: those we own, name to oid. `missing`: table to the reason why."""
+
+    names: tuple[str, ...]
+    made: dict[str, int] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+class _AnotherTable(Exception):
+    """A table was renamed, or dropped and made anew, since it was looked up: its name says another one now."""
+
+
+class Publisher:
+    """Keeps the publications of a source in step with its tables."""
+
+    def __init__(
+        self,
+        source: Connection,
+        publication: str,
+        patterns: Sequence[str],
+        own_tables: Sequence[EventsTable] = (),
+    ) -> None:
+        """`patterns`: PIPELINE_TABLES. `own_tables`: events tables, when source and pipeline share one database."""
+        self._source = source
+        self._name = publication
+        self._patterns = tuple(patterns)
+        self._own_tables = own_tables
+
+    def ensure(self, made: dict[str, int], ledger: Ledger) -> Publications:
+        """Make what is missing and bring it up to date. `made`: the publications we are known to own.
+
+        Raises PublicationMissing when there is none and no right to create one, and PublicationChanged when those in
+        use publish less than the ledger says.
+        """
+        existing = self._existing()
+        if self._name in existing and existing[self._name] != made.get(self._name):
+            ledger.look([self._name])
+            return Publications((self._name,), {}, self.missing(made))
+        ledger.look(list(ledger.stored))
+        owned = {}
+        for suffix, actions in _PUBLISH.items():
+            name = self._name + suffix
+            owned[name] = existing[name] if name in existing else self._create(name, actions, ledger)
+        return Publications(tuple(owned), owned, self.refresh(ledger))
+
+    def require_possible(self) -> None:
+        """Raises PublicationMissing when there is no publication and no right to create one; changes nothing."""
+        if self._name not in self._existing() and not (
+            connections.value(self._source, "select has_database_privilege(current_database(), 'create')")
+        ):
+            raise self._missing("permission denied for database " + self._source.info.dbname)
+
+    def missing(self, made: dict[str, int]) -> dict[str, str]:
+        """Tables that match but are not captured in full, and why; changes nothing."""
+        if self._name not in self._existing():  # before the first start there is nothing to leave out
+            return {}
+        reason = f'publication "{self._name}" was not made by this server and does not have it'
+        if self._name in made:
+            reason = "it is in no publication yet: this user may have to own it"
+        tables = self.tables()
+        left_out = {str(table): reason for table in self._uncovered(tables)}
+        for table in tables if self._name in made else []:
+            if table.lacks_key and str(table) not in left_out:
+                left_out[str(table)] = (
+                    "only inserts and truncates: it has no replica identity that can be published (add a primary key)"
+                )
+        return left_out
+
+    def refresh(self, ledger: Ledger) -> dict[str, str]:
+        """Add tables that have come, move those whose key came or went; returns what cannot be published, and why.
+
+        Raises PublicationChanged, having changed nothing, when somebody took a table out: putting it back would hide
+        that changes of it are missing. Adds come first, so that a table which moves is never in neither.
+        """
+        names = [self._name + suffix for suffix in _PUBLISH]
+        published = self._with_generated(ledger.look(names), ledger)
+        tables = self.tables()
+        missing = {str(table): _NOT_OWNED for table in self._uncovered(tables) if not table.owned}
+        gone: dict[str, dict[int, TableName]] = {}
+        for suffix in _PUBLISH:
+            name = self._name + suffix
+            if name not in published:
+                continue
+            wanted = {table.oid: table for table in tables if table.keyed == (suffix == "")}
+            known = {int(oid): TableName(*member[1:]) for oid, member in published[name].tables.items()}
+            gone[name] = {oid: table for oid, table in known.items() if oid not in wanted}
+            new = {t.oid: t.table_name for t in wanted.values() if t.oid not in known and t.owned}
+            if new:
+                ledger.joining([table.oid for table in wanted.values() if table.oid in new and table.tells_less])
+                missing |= self._alter(name, "add", new)
+                ledger.added(name, list(new))
+        for name, leaving in gone.items():
+            if leaving:
+                ledger.forget(name, list(leaving))
+                missing |= self._alter(name, "drop", leaving)
+        return missing
+
+    def _with_generated(self, published: dict[str, Published], ledger: Ledger) -> dict[str, Published]:
+        """From 18 on with stored generated columns; of one table in both publications they must be published alike."""
+        late = [name for name, publication in published.items() if publication.generated not in (None, "s")]
+        if not late:
+            return published
+        with self._source.transaction():
+            for name in late:
+                self._source.execute(_WITH_GENERATED.format(pgsql.Identifier(name)))
+        return ledger.look(list(published))
+
+    def _uncovered(self, tables: Sequence[Table]) -> list[Table]:
+        published = read(self._source, [self._name + suffix for suffix in _PUBLISH])
+        return source_tables.uncovered(tables, published.values())
+
+    def _existing(self) -> dict[str, int]:
+        names = [self._name + suffix for suffix in _PUBLISH]
+        rows = self._source.execute(
+            "select pubname::text, oid::bigint from pg_publication where pubname = any(%s)", (names,)
+        ).fetchall()
+        return dict(rows)
+
+    def _create(self, name: str, actions: str, ledger: Ledger) -> int:
+        try:
+            with self._source.transaction():
+                statement = pgsql.SQL("create publication {} with (publish = {})")
+                self._source.execute(statement.format(pgsql.Identifier(name), pgsql.Literal(actions)))
+                if self._source.info.server_version >= 180000:
+                    self._source.execute(_WITH_GENERATED.format(pgsql.Identifier(name)))
+                oid = self._existing()[name]
+                ledger.made(name, oid)  # before it is there: never one of ours that we take for somebody else's
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise self._missing(connections.one_line(error)) from error
+        logger.info("publication created", extra={"action": "publication.created", "publication": name})
+        return oid
+
+    def _missing(self, cause: str) -> PublicationMissing:
+        return PublicationMissing(
+            f'publication "{self._name}" does not exist and this user may not create it ({cause}); '
+            f"let an owner of the tables run: create publication {self._name} for table …"
+        )
+
+    def tables(self) -> list[Table]:
+        """Every table that is wanted, its partitions beside it."""
+        return [table for table in source_tables.read(self._source, self._name) if self._wants(table)]
+
+    def unpublishable(self) -> dict[str, list[str]]:
+        """What matches and can never be replicated: names by kind."""
+        found: dict[str, list[str]] = {}
+        for name, kind in source_tables.unpublishable(self._source):
+            if self._matches([name]):
+                found.setdefault(kind, []).append(name)
+        return found
+
+    def _wants(self, table: Table) -> bool:
+        own = {"public.wal_events", "public.consumer_records", *map(str, self._own_tables)}
+        if self._own_tables and (table.schema == "pipeline" or not own.isdisjoint(table.names)):
+            return False
+        return self._matches(table.names)
+
+    def _matches(self, names: Iterable[str]) -> bool:
+        return any(patterns.matches(self._patterns, name) for name in names)
+
+    def _alter(self, publication: str, verb: str, tables: dict[int, TableName]) -> dict[str, str]:
+        """`tables`: by oid. Returns for which it did not work, and why."""
+        missing: dict[str, str] = {}
+        for first in range(0, len(tables), _AT_ONCE):
+            some = dict(list(tables.items())[first : first + _AT_ONCE])
+            try:
+                self._run(publication, verb, some)
+            except (psycopg.Error, _AnotherTable):  # one of them: find out which, and do the rest
+                missing |= self._one_by_one(publication, verb, some)
+        return missing
+
+    def _one_by_one(self, publication: str, verb: str, tables: dict[int, TableName]) -> dict[str, str]:
+        missing = {}
+        for oid, table in tables.items():
+            try:
+                self._run(publication, verb, {oid: table})
+            except psycopg.OperationalError:
+                raise
+            except (psycopg.Error, _AnotherTable) as error:
+                missing[str(table)] = connections.one_line(error)
+        return missing
+
+    def _members(self, publication: str) -> set[int]:
+        rows = self._source.execute(sql("capture.source", "member_tables"), {"publication": publication}).fetchall()
+        return {oid for (oid,) in rows}
+
+    def _run(self, publication: str, verb: str, tables: dict[int, TableName]) -> None:
+        # ONLY: without it the children of a table come along, and a child has no key of its own.
+        listed = pgsql.SQL(", ").join(pgsql.SQL("only {}").format(table.identifier) for table in tables.values())
+        with self._source.transaction(), connections.lock_timeout(self._source, "2s"):
+            before = self._members(publication)
+            self._source.execute(
+                pgsql.SQL("alter publication {} {} table {}").format(
+                    pgsql.Identifier(publication), pgsql.SQL("add" if verb == "add" else "drop"), listed
+                )
+            )
+            wanted = before | tables.keys() if verb == "add" else before - tables.keys()
+            if self._members(publication) != wanted:
+                raise _AnotherTable("another table has its name now; the next look finds both")
+        for table in tables.values():
+            logger.info(
+                "table %s publication",
+                "added to" if verb == "add" else "dropped from",
+                extra={"action": f"publication.{verb}", "table": str(table), "publication": publication},
+            )

@@ -1,0 +1,195 @@
+"""The replication slot at the source: look, create, refuse, drop. Over an ordinary connection."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+
+import psycopg
+
+from pipeline.capture.replication.stream import application_name
+from pipeline.errors import ConfigError, SlotExists, SlotInUse, SlotLost, SlotMissing, SlotUnusable, SourceUnfit
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+from pipeline.wal import lsn
+
+EVICT_MILLISECONDS = 5_000
+"""A walsender of an earlier worker gets so long to end."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A logical slot as pg_replication_slots shows it; LSNs as integers.
+
+    `retained_bytes`: WAL the source keeps for it. `holder`: application_name of the program that reads it.
+    """
+
+    name: str
+    plugin: str
+    database: str
+    two_phase: bool
+    temporary: bool
+    active_pid: int | None
+    holder: str | None
+    restart_lsn: lsn.Shown | None
+    confirmed_lsn: lsn.Shown | None
+    wal_status: str | None
+    retained_bytes: int | None
+
+    @property
+    def invalidated(self) -> bool:
+        """The source has removed WAL that it still needed: it cannot be read any more."""
+        return self.wal_status == "lost" or self.restart_lsn is None or self.confirmed_lsn is None
+
+
+def find(connection: Connection, name: str) -> Slot | None:
+    """The slot of this name, whichever database it belongs to."""
+    return next((slot for slot in all_slots(connection) if slot.name == name), None)
+
+
+def find_ours(connection: Connection, name: str, source_id: uuid.UUID | None) -> Slot | None:
+    """The slot of this name, when it is there. Raises SlotUnusable and SlotInUse as `require_ours`, `require_free`."""
+    slot = find(connection, name)
+    if slot is not None:
+        require_ours(slot, connection.info.dbname)
+        require_free(slot, source_id)
+    return slot
+
+
+def all_slots(connection: Connection) -> list[Slot]:
+    """Every logical slot of the cluster."""
+    return connections.rows(connection, Slot, sql("capture.source", "slots"))
+
+
+def part_name(anchor: str, worker: int) -> str:
+    """The name of the temporary copy that stages one part of a backlog."""
+    return f"{anchor}_part_{worker}"
+
+
+def parts(connection: Connection, anchor: str) -> list[Slot]:
+    """The copies of this slot that catching up has made, also those that a killed server left behind."""
+    return [slot for slot in all_slots(connection) if is_part(slot.name, anchor)]
+
+
+def is_part(name: str, anchor: str) -> bool:
+    """Whether this is a name that `part_name` makes."""
+    return re.fullmatch(re.escape(anchor) + r"_part_[1-9]\d*", name) is not None
+
+
+def create(connection: Connection, name: str) -> int:
+    """Make the slot; returns the LSN from which it streams. Waits for transactions that are running now.
+
+    Raises SlotExists, ConfigError for a name that Postgres refuses, and SourceUnfit when privileges, wal_level or free
+    slots are missing.
+    """
+    try:
+        row = connection.execute(sql("capture.source", "create_slot"), {"name": name}).fetchone()
+    except psycopg.errors.DuplicateObject as error:
+        raise SlotExists(f'slot "{name}" exists already; choose another name, or delete it first') from error
+    except psycopg.errors.InvalidName as error:
+        raise ConfigError(f"{connections.one_line(error)}; use lower case letters, digits and _") from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise _not_permitted(connection, f'create slot "{name}"', error) from error
+    except psycopg.errors.ObjectNotInPrerequisiteState as error:
+        raise SourceUnfit(
+            f'cannot create slot "{name}": {connections.one_line(error)}; set it at the source and restart it'
+        ) from error
+    except psycopg.errors.ConfigurationLimitExceeded as error:
+        raise SourceUnfit(
+            f'cannot create slot "{name}": {connections.one_line(error)}; '
+            "raise max_replication_slots or drop an unused slot"
+        ) from error
+    assert row is not None  # noqa: S101  a function call
+    return lsn.parse(row[0])
+
+
+def drop(connection: Connection, name: str) -> None:
+    """Remove the slot. Raises SlotMissing, or SlotInUse with the pid that reads it."""
+    try:
+        connection.execute("select pg_drop_replication_slot(%s)", (name,))
+    except psycopg.errors.UndefinedObject as error:
+        raise SlotMissing(f'slot "{name}" does not exist; `pipeline slots list` shows those that do') from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise _not_permitted(connection, f'drop slot "{name}"', error) from error
+    except psycopg.errors.ObjectInUse as error:
+        raise SlotInUse(f"{connections.one_line(error)}; stop that program first") from error
+
+
+def require_ours(slot: Slot, database: str) -> None:
+    """Raises SlotUnusable for a slot that was made for something else."""
+    name = f'slot "{slot.name}"'
+    remedy = "choose another PIPELINE_SLOT, or drop this one"
+    if slot.plugin != "pgoutput":
+        raise SlotUnusable(f"{name} uses the plugin {slot.plugin}, not pgoutput; {remedy}")
+    if slot.database != database:
+        raise SlotUnusable(f"{name} is of database {slot.database}, not {database}; {remedy}")
+    if slot.two_phase:
+        raise SlotUnusable(f"{name} was made with two_phase, which sends transactions before they commit; {remedy}")
+    if slot.temporary:
+        raise SlotUnusable(f"{name} is temporary, and will be gone with its session; {remedy}")
+
+
+def require_whole(name: str, slot: Slot | None, position: int | None, written: int) -> None:
+    """Raises SlotLost when the slot does not hold everything from `position` on.
+
+    `position` is what we have stored, None at first start; `written` is how far the source is now.
+    """
+    if slot is None:
+        if position is not None:
+            cause = "it was dropped, or did not come along to this server"
+            raise SlotLost(f'slot "{name}" does not exist, but {_stored(position)}: {cause}; {gap(position, written)}')
+        return
+    if slot.invalidated:
+        kept = f", but {_stored(position)}" if position is not None else ""
+        cause = f"the source removed WAL it still needed{kept}"
+        raise SlotLost(f'slot "{name}" has been invalidated: {cause}; {gap(position, written)}')
+    confirmed = slot.confirmed_lsn or 0
+    if position is not None and confirmed > position:
+        raise SlotLost(
+            f'slot "{name}" was confirmed up to {lsn.show(confirmed)} by somebody else, or dropped and recreated, but '
+            f"{_stored(position)}; {gap(position, confirmed)}"
+        )
+
+
+def _stored(position: int) -> str:
+    return f"we have stored up to {lsn.show(position)}"
+
+
+def gap(position: int | None, until: int) -> str:
+    """What is missing, and what to do about it."""
+    if position is None:
+        return "drop it with `pipeline slots delete`, and a new one is made"
+    return (
+        f"changes from {lsn.show(position)} to {lsn.show(max(position, until))} are not in the log; "
+        "`pipeline sources adopt` goes on with this gap"
+    )
+
+
+def require_free(slot: Slot, source_id: uuid.UUID | None) -> None:
+    """Raises SlotInUse when anybody but a worker of this source reads the slot; None: the source is new."""
+    ours = source_id is not None and slot.holder == application_name(source_id)
+    if slot.active_pid is not None and not ours:
+        raise SlotInUse(
+            f'slot "{slot.name}" is in use by pid {slot.active_pid}'
+            + (f" ({slot.holder})" if slot.holder else "")
+            + "; stop that program, or choose another PIPELINE_SLOT"
+        )
+
+
+def evict(connection: Connection, slot: Slot) -> None:
+    """End the walsender that an earlier worker of ours left behind. Only the holder of the replication role may.
+
+    Waits until it is gone: until then it may still confirm what it hears. Raises SlotInUse when it does not go.
+    """
+    if slot.active_pid is None:
+        return
+    if not (
+        connections.value(connection, "select pg_terminate_backend(%s, %s)", (slot.active_pid, EVICT_MILLISECONDS))
+    ):
+        raise SlotInUse(f'slot "{slot.name}" is still read by pid {slot.active_pid}, which does not end; end it')
+
+
+def _not_permitted(connection: Connection, what: str, error: psycopg.Error) -> SourceUnfit:
+    user = connection.info.user
+    return SourceUnfit(f'cannot {what}: {connections.one_line(error)}; run: alter role "{user}" with replication')

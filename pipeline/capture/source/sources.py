@@ -1,0 +1,157 @@
+"""The source we replicate from: one row of `pipeline.sources`, made at first start, and the epochs of its history."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from pipeline.errors import ConfigError, Unavailable
+from pipeline.postgres import connections, migrations, role_locks
+from pipeline.postgres.connections import Connection, sql
+
+PUBLISHING_SECONDS = 30.0
+"""How long to wait while another session changes publications; it needs some seconds at most."""
+_PUBLISHING, _PUBLISHING_THERE = "publications", "publications at the source"
+"""Two names: both may be one database."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source as stored. `publications`: those that we made, name to oid. `timeline`: None until known.
+
+    `published`: what the publications in use published when we last looked, as `replication/published.py` writes it.
+    """
+
+    id: uuid.UUID
+    epoch: int
+    system_identifier: str
+    database_name: str
+    slot: str
+    publications: dict[str, int] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    timeline: int | None = None
+    published: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One history of a source. LSNs compare only inside of it.
+
+    `previous_position` and `after_seq` are how far the epoch before was staged, and the log's last seq of it;
+    `after_seqs` has that of each events table.
+    """
+
+    source: uuid.UUID
+    epoch: int
+    system_identifier: str
+    timeline: int | None
+    from_lsn: int
+    previous_position: int | None
+    after_seq: int
+    reason: str
+    after_seqs: dict[str, int] = field(default_factory=dict)
+
+
+def find(connection: Connection, source_id: uuid.UUID | None) -> Source | None:
+    """The source with this id, or the only one; None when there is none yet.
+
+    Raises ConfigError when several are stored and no id says which.
+    """
+    found = connections.rows(connection, Source, sql("capture.source", "find_sources"), {"id": source_id})
+    if len(found) > 1:
+        ids = ", ".join(str(source.id) for source in found)
+        raise ConfigError(f"the pipeline database has {len(found)} sources; set PIPELINE_SOURCE_ID to one of {ids}")
+    return found[0] if found else None
+
+
+def find_in_any(connection: Connection, source_id: uuid.UUID | None) -> Source | None:
+    """The same of a pipeline database that may never have been migrated: None then."""
+    return find(connection, source_id) if migrations.current_revision(connection) else None
+
+
+def add(connection: Connection, source: Source) -> None:
+    """Store a new source."""
+    connection.execute(sql("capture.source", "add_source"), _values(source))
+
+
+def change(connection: Connection, source: Source) -> None:
+    """Store another history of a known source: everything but its id may be new."""
+    connection.execute(sql("capture.source", "change_source"), _values(source))
+
+
+def _values(source: Source) -> dict[str, Any]:
+    return {name: Jsonb(value) if isinstance(value, dict) else value for name, value in vars(source).items()}
+
+
+def add_publication(connection: Connection, source_id: uuid.UUID, name: str, oid: int) -> None:
+    """Remember that we made this publication: only such ones do we ever change."""
+    connection.execute(sql("capture.source", "add_publication"), {"id": source_id, "publication": Jsonb({name: oid})})
+
+
+def store_timeline(connection: Connection, source_id: uuid.UUID, timeline: int) -> None:
+    """The source goes on in this timeline."""
+    connection.execute("update pipeline.sources set timeline = %s where id = %s", (timeline, source_id))
+
+
+def store_published(connection: Connection, source_id: uuid.UUID, published: dict[str, Any]) -> None:
+    """What is published from now on. Only inside of `publishing`."""
+    connection.execute("update pipeline.sources set published = %s where id = %s", (Jsonb(published), source_id))
+
+
+@contextmanager
+def publishing(connection: Connection, source: Connection) -> Iterator[None]:
+    """Held while publications and what is stored of them change, so that nobody compares them half-way.
+
+    Held in both databases: a statement of one who has died, or has lost it here, may still be at work at the source. A
+    holder that is frozen loses it, as a role does. Raises Unavailable when it is not to be had for long.
+    """
+    with _held(connection, _PUBLISHING), _held(source, _PUBLISHING_THERE):
+        yield
+
+
+@contextmanager
+def _held(connection: Connection, name: str) -> Iterator[None]:
+    deadline = time.monotonic() + PUBLISHING_SECONDS
+    while not role_locks.try_acquire(connection, name):
+        if time.monotonic() > deadline:
+            raise Unavailable("another session is changing publications all the time; it is tried again")
+        time.sleep(0.05)
+    try:
+        yield
+    finally:
+        if not connection.closed:
+            connection.execute(sql("capture.source", "unlock_role"), {"role": name})
+
+
+def begin_epoch(connection: Connection, epoch: Epoch) -> None:
+    """Record from where on a history was followed, and why; keeps the record that is there."""
+    connection.execute(sql("capture.source", "begin_epoch"), {**vars(epoch), "after_seqs": Jsonb(epoch.after_seqs)})
+
+
+def epochs(connection: Connection, source_id: uuid.UUID) -> list[tuple[int, dict[str, int]]]:
+    """Number and `after_seqs` of every epoch, the newest first."""
+    return connection.execute(sql("capture.source", "epochs"), {"source": source_id}).fetchall()
+
+
+def carry(connection: Connection, source_id: uuid.UUID, transactions: Iterable[tuple[int, int]]) -> None:
+    """Remember transactions that the log has from earlier epochs: commit_lsn and commit time in µs since 2000."""
+    connection.execute("delete from pipeline.carried_transactions where source_id = %s", (source_id,))
+    values = [
+        {"source": source_id, "commit_lsn": commit_lsn, "committed_at": committed_at}
+        for commit_lsn, committed_at in transactions
+    ]
+    with connection.cursor() as cursor:
+        cursor.executemany(sql("capture.source", "carry_transaction"), values)
+
+
+def carried(connection: Connection, source_id: uuid.UUID, from_lsn: int) -> frozenset[tuple[int, int]]:
+    """Those of them that a slot confirmed up to `from_lsn` may send again; forgets the others."""
+    values = {"source": source_id, "from_lsn": from_lsn}
+    connection.execute(sql("capture.source", "forget_carried"), values)
+    return frozenset(connection.execute(sql("capture.source", "carried_transactions"), values).fetchall())

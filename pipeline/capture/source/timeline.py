@@ -1,0 +1,78 @@
+"""Is this the source we know, and does its history go through our position? Pure but for the questions it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pipeline.capture.replication.stream import SystemIdentity
+from pipeline.capture.source.sources import Source
+from pipeline.errors import HistoryDiverged, ReplicationError
+from pipeline.postgres.connections import Connection, sql
+from pipeline.wal import lsn
+
+ADOPT = "`pipeline sources adopt` goes on in a new epoch"
+"""The remedy where positions cannot go on."""
+
+
+def identity(source: Connection) -> SystemIdentity:
+    """What IDENTIFY_SYSTEM says, over an ordinary connection."""
+    row = source.execute(sql("capture.source", "identity")).fetchone()
+    assert row is not None  # noqa: S101  a query without a table
+    return SystemIdentity(*row)
+
+
+def switch_point(timeline_history: str, timeline: int) -> int | None:
+    """Where a timeline ended in the history of a later one, as TIMELINE_HISTORY gives it; None: no ancestor of it."""
+    for line in timeline_history.splitlines():
+        fields = line.split("\t")
+        if fields[0].strip() == str(timeline) and len(fields) > 1:
+            return lsn.parse(fields[1].strip())
+    return None
+
+
+def require_continued(
+    stored: Source, identity: SystemIdentity, position: int | None, fetch_history: Callable[[int], str]
+) -> None:
+    """Raises HistoryDiverged when positions are stored that are not in this source's history.
+
+    `fetch_history` gives the history of a timeline; it is asked only when that is not the one we know.
+    """
+    if position is None:
+        return
+    known = (stored.system_identifier, stored.database_name)
+    if known != (identity.system_identifier, identity.database):
+        raise HistoryDiverged(
+            f"the source is database {identity.database} of cluster {identity.system_identifier}, but positions are "
+            f"stored for {stored.database_name} of {stored.system_identifier}, and LSNs of the two do not compare: "
+            f"point PIPELINE_SOURCE_DSN back; or, if it replaces the other, {ADOPT}"
+        )
+    if stored.timeline is not None and identity.timeline != stored.timeline:
+        _require_ancestor(stored.timeline, identity.timeline, position, fetch_history)
+    if identity.flushed < position:
+        raise HistoryDiverged(
+            f"the source has written WAL only up to {lsn.show(identity.flushed)}, but we have stored up to "
+            f"{lsn.show(position)}: it was restored to an earlier state, and what came after is in the log, not in its "
+            f"history; {ADOPT}"
+        )
+
+
+def _require_ancestor(before: int, now: int, position: int, fetch_history: Callable[[int], str]) -> None:
+    end = None
+    if now > before:
+        try:
+            end = switch_point(fetch_history(now), before)
+        except ReplicationError as error:
+            raise HistoryDiverged(
+                f"the source went from timeline {before} to {now}, and cannot say where ({error}): whether our "
+                f"position {lsn.show(position)} is in its history is not known; {ADOPT}"
+            ) from error
+    if end is None:
+        raise HistoryDiverged(
+            f"the source is in timeline {now}, and timeline {before}, of which we have stored up to "
+            f"{lsn.show(position)}, is not in its history; {ADOPT}"
+        )
+    if end < position:
+        raise HistoryDiverged(
+            f"the source forked into timeline {now} at {lsn.show(end)}, before our position {lsn.show(position)}: what "
+            f"the log has from {lsn.show(end)} to {lsn.show(position)} is not in its history; {ADOPT}"
+        )

@@ -1,0 +1,3 @@
+"""The `pipeline` command."""
+
+from __future__ import annotations

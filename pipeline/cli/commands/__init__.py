@@ -1,0 +1,3 @@
+"""Groups of commands, one module each; `pipeline.cli.main` puts them together."""
+
+from __future__ import annotations

@@ -1,0 +1,185 @@
+"""`pipeline consumers`: make, look at and change consumers, in the pipeline database; no server is needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, LiteralString
+
+import typer
+
+from pipeline.cli.commands.context import Json, connected, output
+
+if TYPE_CHECKING:
+    from pipeline.postgres.connections import Connection
+    from pipeline.readers.consumer_status import Standing
+
+app = typer.Typer(help="Consumers: queues of changed rows, and positions in the log.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The consumer's name.", show_default=False)]
+Listed = Annotated[str | None, typer.Option(help="Comma separated; default: all.")]
+START = "now, beginning, or a seq after which to begin."
+
+
+@app.command("list")
+def consumers_list(context: typer.Context, as_json: Json = False) -> int:
+    """Each consumer with what waits for it, what is out, and how far it is behind."""
+    from pipeline.cli.render import consumers as consumer_report
+    from pipeline.readers import consumer_status
+
+    with _connected(context) as connection:
+        found = consumer_status.find(connection)
+    output({"data": found}, as_json, lambda: consumer_report.consumers(found))
+    return 0
+
+
+@app.command("create")
+def consumers_create(
+    context: typer.Context,
+    name: Name,
+    kind: Annotated[str, typer.Option(help="records (a queue) or cursor (a position).")] = "records",
+    tables: Listed = None,
+    actions: Listed = None,
+    start: Annotated[str, typer.Option(help=START)] = "now",
+    group_by: Annotated[str | None, typer.Option(help="Columns; one item of a group is out at a time.")] = None,
+    visibility: Annotated[float, typer.Option(help="Seconds until an item comes again.")] = 30.0,
+    max_deliveries: Annotated[int | None, typer.Option(help="Then it is a dead letter. Default: never")] = None,
+    max_unacknowledged: Annotated[int | None, typer.Option(help="Items out at a time. Default: any number")] = None,
+    as_json: Json = False,
+) -> int:
+    """Make a consumer."""
+    given: dict[str, Any] = {
+        "kind": kind,
+        "tables": _split(tables) or [],
+        "actions": _split(actions) or [],
+        "start": start,
+        "group_by": _split(group_by),
+        "visibility": visibility,
+        "max_deliveries": max_deliveries,
+        "max_unacknowledged": max_unacknowledged,
+    }
+    return _change(context, "create_consumer", "created", name, as_json, **given)
+
+
+@app.command("show")
+def consumers_show(context: typer.Context, name: Name, as_json: Json = False) -> int:
+    """One consumer: its settings and where it stands."""
+    with _connected(context) as connection:
+        found = _found(connection, name)
+    _show(found, as_json)
+    return 0
+
+
+@app.command("delete")
+def consumers_delete(context: typer.Context, name: Name, as_json: Json = False) -> int:
+    """Forget a consumer, with what it has not acknowledged. The log stays."""
+    return _change(context, "drop_consumer", "deleted", name, as_json)
+
+
+@app.command("pause")
+def consumers_pause(context: typer.Context, name: Name, as_json: Json = False) -> int:
+    """Hand out nothing more to it; what changes is still kept for it."""
+    return _change(context, "pause_consumer", "paused", name, as_json)
+
+
+@app.command("resume")
+def consumers_resume(context: typer.Context, name: Name, as_json: Json = False) -> int:
+    """Hand out again."""
+    return _change(context, "resume_consumer", "resumed", name, as_json)
+
+
+@app.command("reset")
+def consumers_reset(
+    context: typer.Context,
+    name: Name,
+    start: Annotated[str, typer.Option(help=START)] = "beginning",
+    as_json: Json = False,
+) -> int:
+    """Begin anew at another place of the log; what it has not acknowledged is forgotten."""
+    return _change(context, "reset_consumer", "reset", name, as_json, start=start)
+
+
+@app.command("dead-letters")
+def consumers_dead_letters(
+    context: typer.Context,
+    name: Name,
+    retry: Annotated[bool, typer.Option("--retry", help="Put them back into the queue.")] = False,
+    discard: Annotated[bool, typer.Option("--discard", help="Forget them.")] = False,
+    seqs: Annotated[list[int] | None, typer.Option("--seq", help="Only this one; can be repeated.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show so many.")] = 100,
+    as_json: Json = False,
+) -> int:
+    """Items that were delivered too often: look at them, put them back, or forget them."""
+    from pipeline.cli.render import consumers as consumer_report
+    from pipeline.errors import ConfigError
+    from pipeline.readers import consumer_status
+
+    if retry and discard:
+        raise ConfigError("--retry and --discard exclude each other: give one")
+    if seqs and not (retry or discard):
+        raise ConfigError("--seq says which letters to --retry or to --discard: give one of them")
+    with _connected(context) as connection:
+        if retry or discard:
+            count = consumer_status.call(
+                connection, "retry_dead" if retry else "discard_dead", name=name, seqs=seqs or None
+            )
+            done = "put back" if retry else "discarded"
+            output({"count": count}, as_json, lambda: print(f"{count} dead letters of {name} {done}"))
+            return 0
+        found = consumer_status.dead_letters(connection, name, limit)
+    if as_json:  # as Postgres has printed them: no digit is lost
+        print(f'{{"data": [{", ".join(letter["letter"] for letter in found)}]}}')
+    else:
+        consumer_report.dead_letters(name, found)
+    return 0
+
+
+def _change(context: typer.Context, change: LiteralString, done: str, name: str, as_json: bool, **given: Any) -> int:
+    """Call a function and say so; with JSON the consumer as it is then, or was when it is gone."""
+    from pipeline.readers import consumer_status
+
+    with _connected(context) as connection, connection.transaction():
+        before = consumer_status.find(connection, name)
+        consumer_status.call(connection, change, name=name, **given)
+        found = (consumer_status.find(connection, name) or before)[0]
+    if as_json:
+        output(found, True, lambda: None)
+    else:
+        print(f"consumer {json.dumps(name)} {done}")
+    return 0
+
+
+def _found(connection: Connection, name: str) -> Standing:
+    from pipeline.errors import UnknownConsumer
+    from pipeline.readers import consumer_status
+
+    if found := consumer_status.find(connection, name):
+        return found[0]
+    raise UnknownConsumer(f'there is no consumer "{name}"; `pipeline consumers list` shows those that are')
+
+
+def _show(found: Standing, as_json: bool) -> None:
+    from pipeline.cli.render import consumers as consumer_report
+
+    output(found, as_json, lambda: consumer_report.consumer(found))
+
+
+@contextmanager
+def _connected(context: typer.Context) -> Iterator[Connection]:
+    """What an SQL function refuses is said as it says it."""
+    import psycopg
+
+    from pipeline.readers import refusals
+
+    with connected(context, "consumers") as (_, connection):
+        try:
+            yield connection
+        except psycopg.Error as error:
+            if (refusal := refusals.refusal(error)) is None:
+                raise
+            raise refusal from error
+
+
+def _split(given: str | None) -> list[str] | None:
+    return None if given is None else [part.strip() for part in given.split(",") if part.strip()]

@@ -1,0 +1,70 @@
+"""What every command does: load its settings, print its result."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipeline import logs
+from pipeline.operate import json_values
+
+if TYPE_CHECKING:
+    from pipeline.config.settings import Config
+    from pipeline.postgres.connections import Connection
+
+logger = logging.getLogger(__name__)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def load(context: typer.Context, role: str) -> Config:
+    """The settings of this call; log lines name `role`. Raises ConfigError."""
+    config: Config = context.obj()
+    logs.setup(config.log_level, config.log_format, role)
+    from pipeline.config import settings
+
+    for name in settings.unknown_variables():
+        logger.warning(
+            "%s is no setting; docs/reference/settings.md lists them", name, extra={"action": "config.unknown"}
+        )
+    return config
+
+
+@contextmanager
+def resolved(config: Config) -> Iterator[Config]:
+    """These settings for a command that needs no source: with the pipeline database's DSN given, no other is asked for.
+
+    An embedded Postgres that is there and does not run is started for the time being.
+    """
+    from pipeline.postgres import databases
+
+    if config.database_dsn is not None:
+        config = config.with_databases("", config.database)
+    with databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as found:
+        yield found
+
+
+@contextmanager
+def connected(context: typer.Context, command: str) -> Iterator[tuple[Config, Connection]]:
+    """A command's way to the pipeline database at this version's revision. Raises SchemaError, Unavailable."""
+    from pipeline.postgres import connections, migrations
+
+    with (
+        resolved(load(context, command)) as config,
+        connections.connect(config.database, "pipeline database", name=f"pipeline {command}") as connection,
+    ):
+        migrations.require_head(connection)
+        yield config, connection
+
+
+def output(value: Any, as_json: bool, show: Callable[[], None]) -> None:
+    """The value, of which dataclasses may be a part, as JSON; or what `show` prints for people."""
+    if as_json:
+        print(json.dumps(json_values.as_json(value), indent=2))
+    else:
+        show()

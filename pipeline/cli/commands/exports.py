@@ -1,0 +1,104 @@
+"""`pipeline export`: bring the log into the lake, and look at what is there."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipeline.cli.commands.context import Json, connected, load, output, resolved
+from pipeline.operate import json_values
+
+app = typer.Typer(help="The lake: the log as Parquet files, brought up to date by Spark.", no_args_is_help=True)
+
+Limit = Annotated[int, typer.Option(min=1, help="How many of the newest.")]
+
+
+@app.command("run")
+def export_run(context: typer.Context, as_json: Json = False) -> int:
+    """Export what is new, now; shows how far it is. Exit 1 with the reason when it fails. --json: an event a line."""
+    from pipeline.cli.render import export_progress
+    from pipeline.exports import job
+
+    with resolved(load(context, "export")) as config, _stoppable() as stopped:
+        if as_json:
+            found = job.export(config, "command", _print_event, stopped)
+            if found.run is None:
+                _print_event({"event": "done", "exported_upto": found.exported_upto, "rows": 0})
+            return 0
+        with export_progress.shown() as told:
+            found = job.export(config, "command", told, stopped)
+        export_progress.outcome(found)
+    return 0
+
+
+@app.command("list")
+def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20) -> int:
+    """The newest ranges, and the newest runs with why they ended."""
+    from pipeline.cli.render import exports as export_report
+    from pipeline.exports import ledger
+
+    with connected(context, "export") as (_, connection):
+        exports, runs = ledger.exports(connection, limit), ledger.runs(connection, limit)
+    values = {"data": exports, "runs": runs}
+    output(values, as_json, lambda: export_report.exports(exports, runs))
+    return 0
+
+
+@app.command("show")
+def export_show(
+    context: typer.Context, number: Annotated[int, typer.Argument(metavar="ID", min=1)], as_json: Json = False
+) -> int:
+    """One range with its files."""
+    from pipeline.cli.render import exports as export_report
+    from pipeline.exports import ledger
+
+    with connected(context, "export") as (_, connection):
+        found, files = ledger.export(connection, number)
+    values = json_values.as_json(found) | {"files": files}
+    output(values, as_json, lambda: export_report.export(found, files))
+    return 0
+
+
+@app.command("state")
+def export_state(
+    context: typer.Context,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="schema.table")],
+    as_of: Annotated[int, typer.Option(min=0, help="The last seq that counts.")],
+    directory: Annotated[Path | None, typer.Option("--output", help="A new folder for it.")] = None,
+    as_json: Json = False,
+) -> int:
+    """A table as it was after a seq, from the lake. --json: an event a line."""
+    from pipeline.cli.render import export_progress
+    from pipeline.exports import job
+
+    with resolved(load(context, "export")) as config, _stoppable() as stopped:
+        if as_json:
+            job.state(config, table, as_of, directory, _print_event, stopped)
+            return 0
+        with export_progress.shown() as told:
+            last = job.state(config, table, as_of, directory, told, stopped)
+        export_progress.state(table, as_of, last)
+    return 0
+
+
+def _print_event(event: Any) -> None:
+    print(json.dumps(event), flush=True)
+
+
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], bool]]:
+    """SIGINT and SIGTERM end the script in its own time; what it has written stays consistent either way."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

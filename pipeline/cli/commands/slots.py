@@ -1,0 +1,77 @@
+"""`pipeline slots`: the replication slots at the source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Annotated, Any
+
+import typer
+
+from pipeline.cli.commands.context import Json, load, output
+
+app = typer.Typer(help="The replication slots at the source.", no_args_is_help=True)
+
+
+Orphans = Annotated[
+    bool, typer.Option("--orphans", help="Only copies of our slot that no part of a backlog needs any more.")
+]
+
+
+@app.command("list")
+def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans = False) -> int:
+    """Logical slots of the source, who reads them, and the WAL they hold back."""
+    from pipeline.capture.source import slot
+    from pipeline.cli.render import status
+
+    found = _orphans(context) if orphans else _with_source(context, slot.all_slots)
+    none = "no slot was left over" if orphans else "no logical slots at the source"
+    output({"data": found}, as_json, lambda: status.slots(found, none))
+    return 0
+
+
+@app.command("create")
+def slots_create(context: typer.Context, name: Annotated[str | None, typer.Argument()] = None) -> int:
+    """Create a slot (default: PIPELINE_SLOT); changes committed from now on wait for it."""
+    from pipeline.capture.source import slot
+    from pipeline.wal import lsn
+
+    chosen = name or load(context, "slots").slot
+    start = _with_source(context, lambda source: slot.create(source, chosen))
+    print(f'slot "{chosen}" created; it streams from {lsn.show(start)}')
+    return 0
+
+
+@app.command("delete")
+def slots_delete(context: typer.Context, name: str) -> int:
+    """Remove a slot; the source forgets what nobody else needs."""
+    from pipeline.capture.source import slot
+
+    _with_source(context, lambda source: slot.drop(source, name))
+    print(f'slot "{name}" deleted')
+    return 0
+
+
+def _orphans(context: typer.Context) -> list[Any]:
+    """Needs the pipeline database too, which knows the parts that are being read."""
+    from pipeline.capture.catchup import orphans
+    from pipeline.postgres import connections, databases
+
+    with (
+        databases.resolved(load(context, "slots"), start=False) as config,
+        connections.connect(config.source, "source", name="pipeline slots") as source,
+        connections.connect(config.database, "pipeline database", name="pipeline slots") as pipeline,
+    ):
+        return orphans.find(source, config.slot, orphans.at_work(pipeline, config.source_id))
+
+
+def _with_source(context: typer.Context, act: Callable[[Any], Any]) -> Any:
+    """Needs no pipeline database: with the source's DSN alone it is not asked for."""
+    from pipeline.postgres import connections, databases
+
+    given = load(context, "slots")
+    with (
+        nullcontext(given) if given.source_dsn else databases.resolved(given, start=False) as config,
+        connections.connect(config.source, "source", name="pipeline slots") as source,
+    ):
+        return act(source)

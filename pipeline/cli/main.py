@@ -1,0 +1,206 @@
+"""The command line: parse arguments, call one function per command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from setproctitle import setproctitle
+
+from pipeline import logs
+from pipeline.cli import flags
+from pipeline.cli.commands import consumers, dead_letters, exports, retention, routes, slots, sources
+from pipeline.cli.commands.context import Json, load, output
+from pipeline.config import settings
+from pipeline.errors import PipelineError
+from pipeline.operate import json_values
+
+app = typer.Typer(
+    name="pipeline",
+    help="Every committed change of a Postgres database as a row of sequin_events: in commit order, exactly once.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for name, group in (
+    ("slots", slots.app),
+    ("sources", sources.app),
+    ("routes", routes.app),
+    ("consumers", consumers.app),
+    ("dead-letters", dead_letters.app),
+    ("export", exports.app),
+):
+    app.add_typer(group, name=name)
+app.command()(retention.retention)
+
+
+class Role(StrEnum):
+    """What `serve --only` takes."""
+
+    REPLICATION = "replication"
+    SHUFFLE = "shuffle"
+    SCHEDULE = "schedule"
+    API = "api"
+
+
+Only = Annotated[Role | None, typer.Option("--only", help="Run this role alone.")]
+
+Reader = Annotated[str | None, typer.Option(help="Make this role, or bring it up to date: it may read the events.")]
+Accept = Annotated[list[str] | None, typer.Option(help="Name of a finding to take for a warning, if it is an error.")]
+
+
+@app.callback()
+@flags.taken
+def options(
+    context: typer.Context,
+    config: Annotated[Path | None, typer.Option(help="Settings file, instead of ./pipeline.toml.")] = None,
+    **given: Any,
+) -> None:
+    """Every flag is also a PIPELINE_ variable and a key of pipeline.toml; flags win, then the environment."""
+    context.obj = partial(settings.load, config, **given)
+
+
+@app.command()
+def serve(context: typer.Context, only: Only = None) -> int:
+    """Migrate, then replicate until stopped. Ctrl-C drains; a second Ctrl-C leaves at once."""
+    from pipeline.server import serve as server
+
+    return server.serve(load(context, "serve"), only.value if only else None)
+
+
+@app.command()
+def migrate(context: typer.Context, reader: Reader = None) -> int:
+    """Bring the pipeline database to the newest revision; with --reader, a role for SQL readers too."""
+    from pipeline.operate.preflight import legacy_log
+    from pipeline.postgres import connections, databases, migrations
+
+    with databases.resolved(load(context, "migrate")) as config:
+        before = migrations.current(config.database)
+        migrations.upgrade(config.database, config.events_table)
+        with connections.connect(config.database, "pipeline database", name="pipeline migrate") as connection:
+            legacy_log.ensure(config, connection)
+        after = migrations.current(config.database)
+        print(f"pipeline database: {before or 'empty'} → {after}" if before != after else f"already at {after}")
+        if reader is not None:
+            from pipeline.operate.repair import reader_role
+
+            print("\n".join(reader_role.ensure(config, reader)))
+    return 0
+
+
+@app.command()
+def status(context: typer.Context, as_json: Json = False) -> int:
+    """Positions, lag, counts, rates, roles, and what is not captured. Exit 1 when it is not replicating."""
+    from pipeline.cli.render import status as report
+    from pipeline.operate import status as operation
+    from pipeline.postgres import databases
+
+    with databases.resolved(load(context, "status"), start=False) as config:
+        now = operation.collect(config)
+    output(now.to_json(), as_json, lambda: report.status(now))
+    return 1 if now.reasons else 0
+
+
+@app.command()
+def check(context: typer.Context, as_json: Json = False, accept: Accept = None) -> int:
+    """Look at both databases before the first start: what is wrong, and what to do. Changes nothing."""
+    from pipeline.cli.render import status as report
+    from pipeline.operate.preflight import check as operation
+
+    findings = operation.run(load(context, "check"), frozenset(accept or ()))
+    output({"data": findings}, as_json, lambda: report.findings(findings))
+    return 1 if any(finding.level == "error" for finding in findings) else 0
+
+
+@app.command()
+def verify(
+    context: typer.Context,
+    as_json: Json = False,
+    from_seq: Annotated[int, typer.Option(min=1, help="Read from this seq on.")] = 1,
+    range_rows: Annotated[int, typer.Option("--range", min=1, help="Rows one statement reads.")] = 500_000,
+) -> int:
+    """Check the log: order, whole transactions, nothing twice or missing. Exit 1 names the rows that break a rule."""
+    from pipeline.cli.render import verify as report
+    from pipeline.operate.verify import verify as operation
+    from pipeline.postgres import databases
+
+    config = load(context, "verify")
+    with (
+        databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as config,
+        report.verifying() as on_range,
+    ):
+        found = operation.run(config, from_seq, range_rows, on_range)
+    output({"ok": found.ok, **json_values.as_json(found)}, as_json, lambda: report.verification(found))
+    return 0 if found.ok else 1
+
+
+@app.command()
+def demo(
+    seconds: Annotated[float, typer.Option(min=1, max=600, help="How long the writers write.")] = 15.0,
+    data_dir: Annotated[Path | None, typer.Option(help="A data directory of its own. Default: .pipeline/demo")] = None,
+) -> int:
+    """A shop's writers on an embedded Postgres, shown live; then every change is checked against their own record."""
+    from pipeline import demo as show
+
+    logs.setup("warning", "auto", "demo")
+    return show.run(seconds, data_dir or Path(".pipeline") / "demo")
+
+
+def main() -> int:
+    """Run a command; 0 done, 1 failed or a difference found, 2 wrong use or setting, 130 interrupted."""
+    setproctitle(" ".join(["pipeline", *_without_secrets(sys.argv[1:])]))
+    try:
+        with _plain_errors():
+            status = int(app(standalone_mode=False) or 0)
+            sys.stdout.flush()
+            return status
+    except PipelineError as error:
+        print(f"pipeline: {error}", file=sys.stderr)
+        return error.exit_code
+    except typer.TyperException as error:  # without a command, the message is the help
+        message = error.format_message()
+        print(
+            message if "\n" in message else f"pipeline: {message} `pipeline --help` shows what there is.",
+            file=sys.stderr,
+        )
+        return 2
+    except typer.Abort:
+        return 130
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """One plain line also for what a database or the system refuses where nobody expected it."""
+    try:
+        yield
+    except BrokenPipeError:  # whoever reads our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise PipelineError("the output is closed; read all of it") from None
+    except OSError as error:
+        where = error.filename or "the system"
+        raise PipelineError(f"{where}: {error.strerror or error}; put that right and try again") from error
+    except Exception as error:
+        from pipeline.readers import refusals
+
+        if (refusal := refusals.of_command(error)) is None:
+            raise
+        raise refusal from error
+
+
+def _without_secrets(arguments: list[str]) -> list[str]:
+    """The command line as others may see it."""
+    shown = list(arguments)
+    for place, argument in enumerate(arguments):
+        flag, equals, _ = argument.partition("=")
+        if flag in flags.SECRET_FLAGS and equals:
+            shown[place] = f"{flag}=***"
+        elif argument in flags.SECRET_FLAGS and place + 1 < len(shown):
+            shown[place + 1] = "***"
+    return shown

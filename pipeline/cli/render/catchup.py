@@ -1,0 +1,42 @@
+"""What people read of a catch-up: the parts of the backlog, who reads them and how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from pipeline.capture.catchup.plan import Part
+from pipeline.capture.source import slot
+from pipeline.operate import formatting
+from pipeline.operate.lag.slots import SlotLag
+
+
+def standing(anchor: str, parts: Sequence[Part], slots: Sequence[SlotLag]) -> Table:
+    """For `status`: one line a part, in the order of the WAL."""
+    lags = {slot.name: slot for slot in slots}
+    columns = ("catching up by", "from", "until", "staged", "left", "slot is behind", "")
+    names = [slot.part_name(anchor, part.worker) if part.worker else anchor for part in parts]
+    return formatting.table(
+        columns, (_line(name, part, lags.get(name)) for name, part in zip(names, parts, strict=True))
+    )
+
+
+def _line(name: str, part: Part, lag: SlotLag | None) -> list[object]:
+    return [
+        name,
+        formatting.position(part.from_lsn),
+        "whatever comes" if part.until_lsn is None else formatting.position(part.until_lsn),
+        formatting.position(part.position),
+        formatting.size(part.left_bytes),
+        formatting.size(lag.lag_bytes if lag else None),
+        formatting.dim(_state(part, lag)),
+    ]
+
+
+def _state(part: Part, lag: SlotLag | None) -> str:
+    if part.complete:
+        return "all staged" if part.reached else "all staged, waits for those before it"
+    if lag is None or not lag.active:
+        return "nobody reads it now"
+    return "next in order" if part.reached else "reads ahead"

@@ -1,0 +1,79 @@
+"""What people read of consumers: where each stands, its settings, its dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.operate import formatting
+from pipeline.readers.consumer_status import Standing
+
+_STYLES = {"active": "green", "paused": "yellow"}
+_MOST = 100_000
+"""Counts stop there."""
+
+
+def standing(found: Sequence[Standing]) -> Table:
+    """For `status` and `list`: a line each."""
+    columns = ("consumer", "kind", "state", "pending", "in flight", "dead", "oldest", "position", "lag", "reader")
+    return formatting.table(columns, map(_line, found))
+
+
+def _line(each: Standing) -> list[object]:
+    return [
+        each.name,
+        each.kind,
+        Text(each.state, _STYLES.get(each.state, "")),
+        _count(each.pending),
+        _count(each.in_flight),
+        Text(_count(each.dead), "bold red" if each.dead else ""),
+        None if each.oldest_pending_seconds is None else formatting.ago(each.oldest_pending_seconds),
+        each.position,
+        formatting.count(each.lag, "seq"),
+        each.reader or None,
+    ]
+
+
+def consumers(found: Sequence[Standing]) -> None:
+    """All of them."""
+    formatting.show(standing(found) if found else "there are no consumers; `pipeline consumers create NAME` makes one")
+
+
+def consumer(found: Standing) -> None:
+    """One with its settings."""
+    settings = (
+        ("tables", ", ".join(found.tables) or "all"),
+        ("actions", ", ".join(found.actions) or "all"),
+        ("group by", ", ".join(found.group_by or ()) or "the key"),
+        ("visibility", f"{found.visibility:g} s"),
+        ("max deliveries", formatting.whole(found.max_deliveries)),
+        ("max unacknowledged", formatting.whole(found.max_unacknowledged)),
+        ("created", found.created_at),
+    )
+    formatting.show(
+        standing([found]), formatting.table(("", ""), ((formatting.dim(label), value) for label, value in settings))
+    )
+
+
+def dead_letters(name: str, found: Sequence[dict[str, Any]]) -> None:
+    """Which they are; what is in them is for --json."""
+    columns = ("seq", "table", "key", "action", "deliveries", "committed")
+    rows = (
+        (
+            letter["seq"],
+            f"{letter['source_table_schema']}.{letter['source_table_name']}",
+            letter["record_pk"],
+            letter["action"],
+            letter["deliveries"],
+            letter["committed_at"],
+        )
+        for letter in found
+    )
+    formatting.show(formatting.table(columns, rows) if found else f"{name} has no dead letters")
+
+
+def _count(number: int | None) -> str:
+    return f"{_MOST:,} or more" if number is not None and number >= _MOST else formatting.whole(number)

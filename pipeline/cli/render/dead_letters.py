@@ -1,0 +1,54 @@
+"""What `pipeline dead-letters` and `status` print of dead letters, and of a source that cannot send a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.table import Table
+
+from pipeline.log.dead_letters import Letter
+from pipeline.operate import formatting
+from pipeline.operate.repair.retry_dead_letters import Outcome
+
+
+def letters(found: Sequence[Letter]) -> None:
+    """Each with its place, cause and state."""
+    columns = ("id", "state", "table", "action", "key", "place", "attempts", "cause")
+    formatting.show(formatting.table(columns, map(_line, found)) if found else "no dead letters")
+
+
+def _line(each: Letter) -> list[object]:
+    return [
+        each.id,
+        each.state,
+        each.table,
+        each.action,
+        each.record_pk or None,
+        f"({formatting.position(each.commit_lsn)}, {each.commit_idx})",
+        each.attempts,
+        f"{each.cause} ({each.sqlstate})",
+    ]
+
+
+def retried(outcome: Outcome) -> None:
+    """What came of it, or who will do it."""
+    console = formatting.console()
+    done = len(outcome.letters) - outcome.waiting - outcome.failed
+    if not outcome.letters:
+        console.print("no dead letters are parked")
+    if done:
+        console.print(f"{formatting.count(done, 'dead letter')} written at the head of the log")
+    if outcome.failed:
+        console.print(f"{formatting.count(outcome.failed, 'dead letter')} failed again and stay parked")
+        letters([each for each in outcome.letters if each.state == "parked"])
+    if outcome.waiting:
+        who = (
+            f"the shuffler of {outcome.server} is at it" if outcome.server else "the next `pipeline serve` writes them"
+        )
+        console.print(f"{formatting.count(outcome.waiting, 'dead letter')} noted: {who}")
+
+
+def standing(counts: Mapping[str, int]) -> Table:
+    """One line of `status`."""
+    shown = ", ".join(f"{number:,} {state}" for state, number in counts.items() if number)
+    return formatting.table(("", "", ""), [("dead letters", shown, "`pipeline dead-letters list` shows them")])

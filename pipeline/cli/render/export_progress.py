@@ -1,0 +1,153 @@
+"""A running export for people: a bar on a terminal, a line now and then anywhere else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from pipeline.exports.child import Event, Told
+from pipeline.exports.job import Outcome
+from pipeline.operate import formatting
+
+_PLAIN_EVERY = 2.0
+_DULL = frozenset({"event", "reason"})
+
+
+class Progress:
+    """Where a run is, from its events. `rows`: exported so far; `part`: of the seqs there are to export, 0 to 1."""
+
+    def __init__(self) -> None:
+        self.doing = "starting Spark"
+        self.rows = 0
+        self.part = 0.0
+        self.headline = ""
+        self._after = self._upto = self._before = 0
+        self._began: float | None = None
+        self._folding = False
+
+    def take(self, event: Event) -> None:
+        """The next event; sorts I do not know are shown as they are."""
+        known = getattr(self, f"_on_{event['event']}", None)
+        if known:
+            known(event)
+        else:
+            self.doing = " ".join([str(event["event"]), *(f"{k} {v}" for k, v in event.items() if k not in _DULL)])
+
+    @property
+    def rate(self) -> float:
+        """Rows a second since Spark was there."""
+        return self.rows / max(time.monotonic() - self._began, 0.001) if self._began else 0.0
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until the end at the pace so far; None when it is too early to say."""
+        if self._began is None or self.part <= 0.0:
+            return None
+        return (time.monotonic() - self._began) * (1 - self.part) / self.part
+
+    def line(self) -> str:
+        """Where it is, in one line."""
+        parts = [self.doing]
+        if self.rows and not self._folding:
+            parts += [formatting.count(self.rows, "row"), f"{self.rate:,.0f} rows/s"]
+        if self.remaining is not None and self.part < 1.0:
+            parts.append(f"{formatting.lasted(self.remaining)} left")
+        return ", ".join(parts)
+
+    def _on_begins(self, event: Event) -> None:
+        if "dataset" in event:
+            self.headline = f"writing {event['dataset']} as of seq {event['seq']} to {event['output']}"
+            return
+        self._after, self._upto = event["after_seq"], event["upto_seq"]
+        ranges = formatting.count(event["ranges"], "range")
+        self.headline = f"exporting seq {self._after + 1} to {self._upto} in {ranges}"
+        if not event["ranges"]:
+            self.headline = f"making current states of what is exported up to seq {self._after}"
+
+    def _on_spark(self, _event: Event) -> None:
+        self._began = time.monotonic()
+        self.doing = "Spark is there"
+
+    def _on_progress(self, event: Event) -> None:
+        self.doing = f"range {event['range']} of {event['ranges']}"
+        self.rows = self._before + event["done"]
+        width = (event["upto_seq"] - event["after_seq"]) * event["done"] / max(1, event["rows"])
+        self._reach(event["after_seq"] + width)
+
+    def _on_committed(self, event: Event) -> None:
+        self.doing = f"range {event['range']} of {event['ranges']} is in the lake up to seq {event['upto_seq']}"
+        self.rows = self._before = event["rows"]
+        self._reach(event["upto_seq"])
+
+    def _on_state(self, event: Event) -> None:
+        self._folding = True
+        made = f"{formatting.count(event['rows'], 'row')}, {event['rewritten']} of {event['buckets']} buckets anew"
+        self.doing = f"{event['dataset']} as of seq {event['seq']}: {made}"
+
+    def _on_done(self, _event: Event) -> None:
+        self.doing, self.part = "done", 1.0
+
+    def _on_failed(self, _event: Event) -> None:
+        self.doing = "failed"
+
+    def _reach(self, seq: float) -> None:
+        self.part = min(1.0, (seq - self._after) / max(1, self._upto - self._after))
+
+
+@contextmanager
+def shown() -> Iterator[Told]:
+    """Give each event to the function this yields."""
+    console = formatting.console()
+    progress = Progress()
+    if not console.is_terminal:
+        yield _plain(console, progress)
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[pace]}"), TimeRemainingColumn()
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(progress.doing, total=1.0, pace="")
+
+        def tell(event: Event) -> None:
+            progress.take(event)
+            if event["event"] == "begins":
+                console.print(progress.headline)
+            pace = f"{formatting.count(progress.rows, 'row')}, {progress.rate:,.0f} rows/s" if progress.rows else ""
+            bar.update(task, description=progress.doing, completed=progress.part, pace=pace)
+
+        yield tell
+
+
+def outcome(found: Outcome) -> None:
+    """What a run came to."""
+    if found.run is None:
+        print(f"nothing is new: everything up to seq {found.exported_upto} is in the lake")
+        return
+    moved = f"{formatting.count(found.rows, 'event')} in {formatting.lasted(found.seconds)}"
+    print(f"run {found.run}: {moved}, everything up to seq {found.exported_upto} is in the lake")
+
+
+def state(table: str, as_of: int, last: Event) -> None:
+    """What `export state` came to."""
+    rows = formatting.count(int(last.get("rows", 0)), "row")
+    print(f"{table} as of seq {as_of}: {rows} in {last.get('output', '-')}")
+
+
+def _plain(console: Console, progress: Progress) -> Told:
+    due, before = 0.0, ""
+
+    def tell(event: Event) -> None:
+        nonlocal due, before
+        progress.take(event)
+        if event["event"] == "begins":
+            console.print(progress.headline)
+        elif event["event"] not in ("progress", "done", "failed") or time.monotonic() >= due:
+            line = progress.line()
+            if line != before:
+                due, before = time.monotonic() + _PLAIN_EVERY, line
+                console.print(line)
+
+    return tell

@@ -1,0 +1,43 @@
+"""What people read of lag: a line each stage, then what limits and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.operate import formatting
+from pipeline.operate.lag.model import Lag, Limit
+
+
+def explained(found: Lag) -> Iterator[Table]:
+    """For `status`."""
+    if found.stages:
+        yield formatting.table(("lag", "position", "behind the source", "", "of it here", ""), _stages(found))
+    limits = enumerate(found.limits)
+    yield formatting.table(
+        ("", ""), ((formatting.dim("also" if place else "limited by"), _text(limit)) for place, limit in limits)
+    )
+
+
+def _stages(found: Lag) -> Iterator[tuple[str, ...]]:
+    yield "written", formatting.position(found.written_lsn), "", "", "", ""
+    for stage in found.stages:
+        yield (
+            stage.stage + (f" by {stage.reader}" if stage.reader and stage.stage == "consumed" else ""),
+            formatting.position(stage.lsn),
+            *_amount(stage.behind_bytes, stage.behind_seconds),
+            *_amount(stage.own_bytes, stage.own_seconds),
+        )
+
+
+def _amount(size: int, seconds: float | None) -> tuple[str, str]:
+    if not size and not seconds:
+        return "-", ""
+    return formatting.size(size), "?" if seconds is None else formatting.lasted(seconds)
+
+
+def _text(limit: Limit) -> Text:
+    text = Text(limit.text, "green" if limit.part == "nothing" else "yellow")
+    return text.append(f"\n→ {limit.remedy}", "") if limit.remedy else text

@@ -1,0 +1,65 @@
+"""What people read of retention: what is kept, what would go, what holds it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.config import durations
+from pipeline.operate import formatting
+from pipeline.operate.retention import Outcome, Retention
+
+
+def standing(now: Retention) -> Table:
+    """For `status`, and for a dry run."""
+    return formatting.facts(_facts(now))
+
+
+def _facts(now: Retention) -> Iterator[tuple[object, object, object]]:
+    setting = "events stay for ever" if now.keep == durations.NONE else f"older than {now.keep} goes"
+    below = f"everything below seq {now.dropped_below} was dropped" if now.dropped_at else "nothing was dropped yet"
+    yield "retention", setting, below
+    if now.first_seq is not None and now.oldest_at is not None:
+        yield (
+            "kept",
+            f"from seq {now.first_seq}",
+            f"{formatting.since(now.oldest_at)} old, {formatting.size(now.bytes)}",
+        )
+    yield from _held(now, "by")
+    for other in now.beside:
+        kept = "nothing" if other.first_seq is None else f"from seq {other.first_seq}"
+        yield "kept", kept, f"{other.events_table}, {formatting.size(other.bytes)}"
+        yield from _held(other, other.events_table)
+
+
+def _held(now: Retention, by: str) -> Iterator[tuple[object, object, object]]:
+    for holder in now.held_by:
+        yield Text("held back", "yellow"), by, Text(str(holder))
+
+
+def dry_run(now: Retention) -> None:
+    """What would go, what holds it back, and when more is old enough."""
+    would = [
+        line for each in (now, *now.beside) for line in _would_go(each, f" of {each.events_table}" * bool(now.beside))
+    ]
+    due = [f"the next is old enough at {formatting.moment(now.due)}"] if now.due else []
+    formatting.show(standing(now), "\n".join([*(would or ["nothing would go now"]), *due]))
+
+
+def _would_go(now: Retention, of: str) -> Iterator[str]:
+    if now.droppable:
+        yield f"would drop {formatting.count(len(now.droppable), 'partition')}{of}: {', '.join(now.droppable)}"
+    if now.trim_from is not None:
+        yield f"would delete events{of} older than {now.keep} row by row, from seq {now.trim_from} on"
+
+
+def outcome(found: Outcome, now: Retention) -> None:
+    """What a run has dropped, and how it stands."""
+    console = formatting.console()
+    dropped = (
+        f"{formatting.count(found.partitions, 'partition')}, {formatting.count(found.rows, 'row')} of others dropped"
+    )
+    console.print(dropped if found.partitions or found.rows else "nothing was dropped")
+    console.print(standing(now))

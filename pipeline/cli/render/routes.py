@@ -1,0 +1,65 @@
+"""What people read of routes: which hold, the events tables, and when routes changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.log.tables import KnownTable
+from pipeline.operate import formatting
+from pipeline.operate.routes import Held, Routing
+
+
+def routing(now: Routing) -> None:
+    """What holds, what is in the tables, what held before."""
+    if now.in_force is None:
+        formatting.show("nothing was moved yet: routes hold from the first start on")
+        return
+    others = "the settings of this call are others: they hold from the next start on"
+    formatting.show(
+        formatting.table(("", "tables", "actions", "events table"), _in_force(now.in_force)),
+        standing(now.tables),
+        formatting.table(("since", "epoch", "after", "routes", "default", "first seqs"), map(_change, now.history)),
+        Text(others, "yellow") if now.pending else None,
+    )
+
+
+def standing(found: Sequence[KnownTable]) -> Table:
+    """Every events table, for `status` too."""
+    return formatting.table(
+        ("events table", "newest seq", "events", "written"),
+        ((each.name, formatting.whole(each.last_seq), f"{each.events:,}", _written(each)) for each in found),
+    )
+
+
+def _written(table: KnownTable) -> Text:
+    if not table.present:
+        return Text("is no longer there", "bold red")
+    if table.last_seq is None or table.updated_at is None:
+        return formatting.dim("never")
+    return formatting.dim(f"{formatting.since(table.updated_at)} ago")
+
+
+def _in_force(held: Held) -> Iterator[tuple[object, ...]]:
+    for number, route in enumerate(held.routes, 1):
+        yield formatting.dim(f"route {number}"), _all(route["tables"]), _all(route["actions"]), route["events_table"]
+    yield formatting.dim("default"), "all others" if held.routes else "all", "", held.events_table
+
+
+def _change(held: Held) -> list[object]:
+    first = ", ".join(f"{name} {seq}" for name, seq in sorted(held.first_seqs.items()))
+    return [
+        held.since,
+        held.epoch,
+        formatting.position(held.after_lsn),
+        formatting.count(len(held.routes), "route"),
+        held.events_table,
+        formatting.dim(first),
+    ]
+
+
+def _all(patterns: Any) -> str:
+    return ", ".join(patterns) or "all"

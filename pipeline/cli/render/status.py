@@ -1,0 +1,192 @@
+"""What the commands print for people: aligned columns, coloured on a terminal, plain in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.capture.schema_history.rewrites import Rewritten
+from pipeline.capture.source.slot import Slot
+from pipeline.cli.render import catchup as catchup_report
+from pipeline.cli.render import consumers as consumer_report
+from pipeline.cli.render import dead_letters as letter_report
+from pipeline.cli.render import exports as export_report
+from pipeline.cli.render import lag as lag_report
+from pipeline.cli.render import retention as retention_report
+from pipeline.cli.render import routes
+from pipeline.operate import formatting
+from pipeline.operate.preflight.findings import Finding
+from pipeline.operate.sources import KnownSource
+from pipeline.operate.status import Progress, Status
+from pipeline.postgres.role_locks import RoleState
+
+_STATE_STYLES = {"running": "green", "starting": "yellow", "waiting": "yellow", "failed": "bold red"}
+
+
+def status(now: Status) -> None:
+    """Whether it replicates, and if not why; positions, lag, rates, roles, tables that are not captured."""
+    if now.revision is None:
+        formatting.show(_headline(now))
+    else:
+        formatting.show(_headline(now), formatting.facts(_facts(now)), *_of_the_log(now))
+
+
+def _of_the_log(now: Status) -> Iterator[Table]:
+    """What there is to say beside the positions."""
+    if now.lag:
+        yield from lag_report.explained(now.lag)
+    if now.catchup:
+        yield catchup_report.standing(now.slot or "", now.catchup, now.slots)
+    if len(now.events_tables) > 1:
+        yield routes.standing(now.events_tables)
+    yield from _of_readers(now)
+    if now.roles:
+        yield formatting.table(("role", "state", "holder", "pid", "since", "reason"), map(_role, now.roles))
+    if now.not_captured:
+        tables = sorted(now.not_captured.items())
+        yield formatting.table(("not captured", "why"), ((Text(name, "yellow"), reason) for name, reason in tables))
+    if now.rewritten:
+        yield _rewritten(now.rewritten)
+
+
+def _of_readers(now: Status) -> Iterator[Table]:
+    if now.exports:
+        yield export_report.standing(now.exports)
+    if now.retention:
+        yield retention_report.standing(now.retention)
+    if now.consumers:
+        yield consumer_report.standing(now.consumers)
+    if any(now.dead_letters.values()):
+        yield letter_report.standing(now.dead_letters)
+
+
+def findings(found: Sequence[Finding]) -> None:
+    """One line a finding, its remedy below; then the verdict."""
+    errors = sum(finding.level == "error" for finding in found)
+    warnings = sum(finding.level == "warning" for finding in found)
+    verdict = "ready for `pipeline serve`" if not errors else "not ready for `pipeline serve`"
+    verdict = f"{verdict}: {formatting.count(errors, 'error')}, {formatting.count(warnings, 'warning')}"
+    formatting.show(Group(formatting.table(("", "", ""), map(_finding, found)), Text(verdict, "bold")))
+
+
+def _finding(finding: Finding) -> tuple[Text, str, Text]:
+    text = Text(finding.text)
+    if finding.remedy:
+        text.append(f"\n→ {finding.remedy}", "bold" if finding.level == "error" else "")
+    return Text(finding.level, formatting.LEVEL_STYLES[finding.level]), finding.name, text
+
+
+def slots(found: Sequence[Slot], none: str) -> None:
+    """Each slot with what reads it and what it holds back; `none` when there is none."""
+    columns = ("slot", "database", "plugin", "read by", "confirmed", "holds back", "WAL")
+    formatting.show(formatting.table(columns, map(_slot, found)) if found else none)
+
+
+def _slot(slot: Slot) -> list[object]:
+    reader = "nobody" if slot.active_pid is None else f"{slot.holder or 'a program'} (pid {slot.active_pid})"
+    return [
+        slot.name,
+        slot.database,
+        slot.plugin + (", two-phase" if slot.two_phase else "") + (", temporary" if slot.temporary else ""),
+        reader,
+        formatting.position(slot.confirmed_lsn),
+        formatting.size(slot.retained_bytes),
+        Text(slot.wal_status or "-", "bold red" if slot.wal_status == "lost" else ""),
+    ]
+
+
+def sources(found: Sequence[KnownSource]) -> None:
+    """Each source with its epoch and position."""
+    columns = ("source", "epoch", "database", "cluster", "timeline", "slot", "publications", "position", "since")
+    formatting.show(
+        formatting.table(columns, map(_source, found)) if found else "no source has been replicated from yet"
+    )
+
+
+def _source(source: KnownSource) -> list[object]:
+    return [
+        source.id,
+        source.epoch,
+        source.database,
+        source.cluster,
+        source.timeline,
+        source.slot,
+        ", ".join(source.publications),
+        formatting.position(source.position),
+        source.since,
+    ]
+
+
+def rewrites(found: Sequence[Rewritten]) -> None:
+    """Each rewritten table with its columns and the remedy."""
+    formatting.show(_rewritten(found) if found else "no table was rewritten without events, or all are settled")
+
+
+def _rewritten(found: Sequence[Rewritten]) -> Table:
+    columns = ("rewritten without events", "columns", "after", "what to do")
+    lines = ((Text(each.table, "yellow"), each.why, formatting.position(each.from_lsn), each.remedy) for each in found)
+    return formatting.table(columns, lines)
+
+
+def _headline(now: Status) -> Text:
+    if not now.reasons:
+        return Text("replicating", "bold green")
+    reasons = "".join(f"\n  {reason}" for reason in now.reasons)
+    return Text.assemble(("not replicating", "bold red"), reasons)
+
+
+def _facts(now: Status) -> Iterator[tuple[str, object, str]]:
+    progress = now.progress
+    yield "source", now.database or None, f"slot {now.slot}" + _held_back(now)
+    yield "written", formatting.position(now.source_lsn), "the source has written up to here"
+    yield "confirmed", formatting.position(now.confirmed_lsn), "the source may forget what is before" + _behind(now)
+    yield "staged", formatting.position(progress.staged_lsn), _staged(progress)
+    yield "shuffled", formatting.position(progress.shuffled_lsn), _shuffled(progress)
+    yield "lag", _lag(now), "" if now.lag_bytes is None else formatting.size(now.lag_bytes)
+    events, changes = progress.events_per_second, progress.changes_per_second
+    yield "rates", _rate(events, "event"), _rate(changes, "change") + " staged"
+
+
+def _role(role: RoleState) -> list[object]:
+    state = role.state if role.held or role.state in ("failed", "stopped") else "not running"
+    styled = Text(state, _STATE_STYLES.get(state, "red"))
+    return [role.role, styled, role.server, role.pid, formatting.since(role.since), role.reason or ""]
+
+
+def _held_back(now: Status) -> str:
+    return (
+        f" holds back {formatting.size(now.retained_bytes)} of WAL"
+        if now.retained_bytes is not None
+        else " does not exist"
+    )
+
+
+def _behind(now: Status) -> str:
+    lags = [slot.lag_bytes for slot in now.slots if slot.name == now.slot]
+    return f"; the slot is {formatting.size(lags[0])} behind" if lags and lags[0] is not None else ""
+
+
+def _staged(progress: Progress) -> str:
+    transactions = formatting.count(progress.staged_transactions, "transaction")
+    text = f"{formatting.count(progress.staged_changes, 'change')} in {transactions}"
+    if progress.open_changes:
+        text += f", and {progress.open_changes:,} of one that has not ended"
+    return text
+
+
+def _shuffled(progress: Progress) -> str:
+    newest = f", newest seq {progress.last_seq}" if progress.last_seq else ""
+    return f"{formatting.count(progress.events, 'event')} in the log{newest}"
+
+
+def _lag(now: Status) -> str | None:
+    if not now.lag_seconds:
+        return None if now.lag_seconds is None else "none"
+    return f"{now.lag_seconds:,.1f} s"
+
+
+def _rate(rate: float | None, noun: str) -> str:
+    return "-" if rate is None else f"{rate:,.0f} {noun}s/s"

@@ -1,0 +1,86 @@
+"""What people read of `verify`: how far it has come, each check, the rows that break it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.operate import formatting
+from pipeline.operate.verify.violations import Check, Fault, Verification
+
+
+@contextmanager
+def verifying() -> Iterator[Callable[[int, int, int], None]]:
+    """Shows on a terminal how far `verify` has read; gone when it is done. Standard output stays for the result."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("verifying", total=None)
+
+        def show(first: int, reached: int, last: int) -> None:
+            bar.update(task, description=f"seq {reached:,}", total=last - first + 1, completed=reached - first + 1)
+
+        yield show
+
+
+def verification(found: Verification) -> None:
+    """One line a check, the rows that break it below; then the verdict."""
+    if not found.checks:
+        formatting.show("nothing to verify: no source has been replicated yet")
+        return
+    checks = formatting.table(("", "", "", ""), map(_checked, found.checks))
+    formatting.show(checks, *(_faults(check) for check in found.checks if check.faults), Group(*_verdict(found)))
+
+
+def _verdict(found: Verification) -> Iterator[Text]:
+    rate = found.rows / found.seconds if found.seconds else 0
+    verdict = (
+        "as it must be" if found.ok else f"{formatting.count(sum(check.broken for check in found.checks), 'fault')}"
+    )
+    read = f"{formatting.count(found.rows, 'row')} in {formatting.count(found.transactions, 'transaction')}"
+    where = f"from seq {found.first_seq} to {found.last_seq}" if found.rows else "without rows"
+    yield Text(f"{found.events_table} {where}: {verdict}", "bold")
+    yield formatting.dim(f"{read}, {found.seconds:,.1f} s, {rate:,.0f} rows/s")
+    if found.tables:
+        yield Text(f"with all events tables that were ever written: {', '.join(found.tables)}")
+    if found.unplaced:
+        yield Text(f"{formatting.count(found.unplaced, 'row')} without a position, from before a migration, left out")
+
+
+def _checked(check: Check) -> tuple[Text, str, str, Text]:
+    level, state = "ok", "ok"
+    if check.broken:
+        level, state = "error", "broken"
+    elif check.not_checked and not check.checked:
+        level, state = "warning", "not checked"
+    note = check.rule + (f"; not checked: {check.not_checked}" if check.not_checked else "")
+    return (
+        Text(state, formatting.LEVEL_STYLES[level]),
+        check.name,
+        formatting.count(check.checked, check.noun),
+        formatting.dim(note),
+    )
+
+
+def _faults(check: Check) -> Table:
+    columns = (check.name, "epoch", "commit_lsn", "idx", "table", "wrong", "expected")
+    table = formatting.table(columns, map(_fault, check.faults))
+    if check.broken > len(check.faults):
+        table.add_row(Text(f"and {check.broken - len(check.faults):,} more", "bold"))
+    return table
+
+
+def _fault(fault: Fault) -> list[object]:
+    return [
+        None if fault.seq is None else f"seq {fault.seq}",
+        fault.source_epoch,
+        fault.commit_lsn,
+        fault.commit_idx,
+        fault.table,
+        Text(fault.wrong, "bold red"),
+        fault.expected,
+    ]

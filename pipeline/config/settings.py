@@ -1,0 +1,232 @@
+"""All settings: flag > environment > pipeline.toml > default, validated once into one frozen object."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from pipeline.config import durations, sizes
+from pipeline.config import file as config_file
+from pipeline.config import routes as routing
+from pipeline.config.values import (
+    EXPORT_SCHEDULE,
+    Dsn,
+    EventsTableName,
+    Master,
+    MaxSlots,
+    OptionalPath,
+    OptionalSecret,
+    Origins,
+    Publication,
+    Retention,
+    Routes,
+    Schedule,
+    Slot,
+    TablePatterns,
+    Threshold,
+)
+from pipeline.errors import ConfigError
+
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+
+
+class Config(BaseSettings):
+    """One field per setting; the environment variable is the field's name in upper case after `PIPELINE_`.
+
+    DSNs are secrets: `repr` and every message leave their value out.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="PIPELINE_", frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    source_dsn: Dsn = Field(None, description="database to replicate from; embedded when not set")
+    database_dsn: Dsn = Field(None, description="database for the events; embedded when not set")
+    source_id: uuid.UUID | None = Field(
+        None, description="UUID for source_database_id of the events; made at first start"
+    )
+    data_dir: Path = Field(Path(".pipeline"), description="embedded Postgres, exports, logs of jobs")
+    slot: Slot = Field("pipeline", description="replication slot")
+    publication: Publication = Field("pipeline", description="publication of the keyed tables")
+    tables: TablePatterns = Field((), description="`schema.table` list, `*` matches anything; empty means all")
+    events_table: EventsTableName = Field("public.sequin_events", description="the default events table")
+    routes: Routes = Field(
+        (), description="JSON list: tables, actions, events_table of what goes elsewhere; the first match decides"
+    )
+    retention: Retention = Field(
+        durations.NONE, description="age at which events are dropped: 7d, 12h, 30m, 45s, or none"
+    )
+    on_poison: Literal["stop", "park"] = Field(
+        "stop", description="a change that cannot be written: stop, or park it as a dead letter and go on"
+    )
+    catchup_threshold: Threshold = Field(
+        "1GB", description="WAL that the source is ahead by when more slots are opened: bytes, 64MB, 1GB, or off"
+    )
+    catchup_interval: float = Field(1.0, ge=0.05, le=60, description="seconds between two looks at the lag")
+    catchup_max_slots: MaxSlots = Field(
+        None, description="slots that read at once; default one less than the host has cores, at most 4"
+    )
+    export_dir: OptionalPath = Field(
+        None, description="the lake: a local or mounted folder; default <data_dir>/exports"
+    )
+    export_schedule: Schedule = Field(EXPORT_SCHEDULE, description="when to export: cron of five fields in UTC, or off")
+    export_timeout: int = Field(3600, ge=1, description="seconds that one export run may take")
+    spark_master: Master = Field("local[*]", description="where Spark runs: local[N], spark://…, yarn, k8s://…")
+    http_host: str = Field("127.0.0.1", min_length=1, description="address of the HTTP API")
+    http_port: int = Field(12312, ge=1, le=65535, description="port of the HTTP API")
+    http_certificate: OptionalPath = Field(None, description="PEM file with the certificate chain; HTTPS when set")
+    http_key: OptionalPath = Field(None, description="PEM file with the certificate's key, without a passphrase")
+    http_origins: Origins = Field(
+        (), description="pages of these origins (`https://host:port`) may use the API beside its own"
+    )
+    api_token: OptionalSecret = Field(None, description="bearer token wanted by every endpoint but health")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="lowest level to log: debug, info, warning or error"
+    )
+    log_format: Literal["auto", "text", "json"] = Field(
+        "auto", description="text, json or auto: text on a terminal, else json"
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags and file come in through `load`, so only they and the environment are sources."""
+        return init_settings, env_settings
+
+    @model_validator(mode="after")
+    def _public_address_needs_token(self) -> Config:
+        if self.http_host not in LOOPBACK and self.api_token is None:
+            raise ValueError(
+                f"PIPELINE_HTTP_HOST {self.http_host} is reachable from outside this machine: "
+                "set PIPELINE_API_TOKEN, or use 127.0.0.1"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _certificate_has_its_key(self) -> Config:
+        if self.http_certificate is None and self.http_key is not None:
+            raise ValueError("PIPELINE_HTTP_KEY is set without PIPELINE_HTTP_CERTIFICATE: set both, or neither")
+        if self.http_certificate is not None and self.http_key is None:
+            raise ValueError("PIPELINE_HTTP_CERTIFICATE is set without PIPELINE_HTTP_KEY: set both, or neither")
+        return self
+
+    def with_databases(self, source_dsn: str, database_dsn: str) -> Config:
+        """The same settings with both databases named, as the roles need them."""
+        return self.model_copy(update={"source_dsn": SecretStr(source_dsn), "database_dsn": SecretStr(database_dsn)})
+
+    @property
+    def exports(self) -> Path:
+        """The folder of the lake."""
+        return (self.export_dir or self.data_dir / "exports").expanduser().absolute()
+
+    @property
+    def events_tables(self) -> tuple[str, ...]:
+        """Every events table of these settings once, the default one first."""
+        return tuple(dict.fromkeys([self.events_table, *(route.events_table for route in self.routes)]))
+
+    @property
+    def retention_seconds(self) -> float | None:
+        """How long events are kept; None for ever."""
+        return durations.parse(self.retention)
+
+    @property
+    def catchup_bytes(self) -> int | None:
+        """The lag in bytes above which more slots are opened; None: never."""
+        return sizes.parse(self.catchup_threshold)
+
+    @property
+    def source(self) -> str:
+        """libpq connection string of the source. Raises ConfigError while none is resolved."""
+        return _resolved("PIPELINE_SOURCE_DSN", self.source_dsn)
+
+    @property
+    def database(self) -> str:
+        """libpq connection string of the pipeline database. Raises ConfigError while none is resolved."""
+        return _resolved("PIPELINE_DATABASE_DSN", self.database_dsn)
+
+    def to_json(self) -> str:
+        """All settings with their secrets, for a child process's standard input and nothing else."""
+        values = self.model_dump(mode="json", exclude_none=True)
+        for name in SECRETS:
+            if (secret := getattr(self, name)) is not None:
+                values[name] = secret.get_secret_value()
+        return json.dumps(values)
+
+
+SECRETS = tuple(name for name, field in Config.model_fields.items() if SecretStr in get_args(field.annotation))
+"""The settings whose values are shown to nobody."""
+
+
+def variable(setting: str) -> str:
+    """The environment variable of a setting."""
+    return f"PIPELINE_{setting.upper()}"
+
+
+def from_json(text: str) -> Config:
+    """What `to_json` wrote; the environment plays no part."""
+    return Config.model_construct(**Config.__pydantic_validator__.validate_python(json.loads(text)).__dict__)
+
+
+def load(file: Path | None = None, **flags: Any) -> Config:
+    """Settings from flags (None: not given), the environment and `file` (default: pipeline.toml when it is there).
+
+    Raises ConfigError that names each wrong setting and what was expected; values are never quoted from a DSN.
+    """
+    from_file = config_file.read(file, list(Config.model_fields))
+    given = {name: value for name, value in flags.items() if value is not None}
+    for name, value in from_file.items():
+        if variable(name) not in os.environ:
+            given.setdefault(name, value)
+    try:
+        return Config(**given)
+    except ValidationError as error:
+        raise ConfigError("; ".join(_explain(part) for part in error.errors())) from None
+
+
+def unknown_variables() -> list[str]:
+    """PIPELINE_ variables of the environment that are no setting, perhaps for a typing error."""
+    known = {variable(name) for name in Config.model_fields}
+    return sorted(
+        name
+        for name in os.environ
+        if name.startswith("PIPELINE_") and not name.startswith("PIPELINE_TEST_") and name not in known
+    )
+
+
+def describe(dsn: str) -> str:
+    """Where a DSN points, for messages: user, host, port and database, never a password."""
+    parts = conninfo_to_dict(dsn)
+    shown = {k: str(v) for k in ("host", "hostaddr", "port", "user", "dbname", "service") if (v := parts.get(k))}
+    return make_conninfo(**shown) if shown else "libpq's defaults"
+
+
+def _explain(part: Any) -> str:
+    message = str(part["msg"]).removeprefix("Value error, ")
+    if not part["loc"]:
+        return message
+    name = str(part["loc"][0])
+    if name == "routes":
+        return routing.explain(part["loc"], part["type"], message)
+    if part["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, Config.model_fields, 1, 0.5)
+        known = f"did you mean {near[0]}?" if near else f"there are: {', '.join(Config.model_fields)}"
+        return f"unknown setting {name!r} in the configuration file; {known}"
+    return f"{variable(name)}: {message[0].lower()}{message[1:]}"
+
+
+def _resolved(name: str, value: SecretStr | None) -> str:
+    if value is None:
+        raise ConfigError(f"{name} is not set and no embedded Postgres is running; start `pipeline serve`, or set it")
+    return value.get_secret_value()

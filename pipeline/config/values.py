@@ -1,0 +1,136 @@
+"""What values of settings must be like, by subject; the texts say what was expected and never quote a DSN."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic_settings import NoDecode
+
+from pipeline.config import cron, durations, routes, sizes
+from pipeline.config.routes import Route
+
+EXPORT_SCHEDULE = "*/5 * * * *"
+_DSN_FORMS = "a libpq URI (postgresql://user@host/db) or key=value pairs (host=… dbname=…)"
+_MASTERS = r"local(\[[^\]]+\])?|local-cluster\[[^\]]+\]|spark://\S+|yarn|k8s://\S+"
+
+
+def _dsn(value: SecretStr | None) -> SecretStr | None:
+    if value is None or not value.get_secret_value().strip():
+        return None
+    try:
+        parts = conninfo_to_dict(value.get_secret_value())
+    except ProgrammingError:  # its text may quote the password
+        raise ValueError(f"expected {_DSN_FORMS}") from None
+    if _splits_wrongly(value.get_secret_value()) or not re.fullmatch(r"[\d, ]*", str(parts.get("port") or "")):
+        raise ValueError(
+            f"expected {_DSN_FORMS}; in a URI, characters such as @ and / of a password must be "
+            "percent-encoded (@ as %40)"
+        )
+    return value
+
+
+def _splits_wrongly(dsn: str) -> bool:
+    """Whether libpq would take a part of a URI's password for the host, port or database, and print it."""
+    scheme, separator, rest = dsn.partition("://")
+    if not separator or "=" in scheme:
+        return False
+    before_query = rest.partition("?")[0]
+    return before_query.count("@") > 1 or "@" in before_query.partition("/")[2]
+
+
+def _slot(value: str) -> str:
+    if re.search(r"_part_[1-9]\d*$", value):
+        raise ValueError(f"{value!r} is a name for a part of a backlog, and would be removed; choose another")
+    return value
+
+
+def _listed(expected: str) -> Callable[[Any], tuple[Any, ...]]:
+    """A list, or its parts as a flag and the environment have them: separated by commas."""
+
+    def split(value: Any) -> tuple[Any, ...]:
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"expected a list of {expected}")
+        return tuple(value)
+
+    return split
+
+
+def _qualified(value: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in value:
+        if not re.fullmatch(r"[^.]+\.[^.]+", pattern):
+            raise ValueError(f"expected `schema.table`, where * matches anything, not {pattern!r}")
+    return value
+
+
+def _origins(value: tuple[str, ...]) -> tuple[str, ...]:
+    for origin in value:
+        if not re.fullmatch(r"https?://[^\s/?#@*,]+", origin, re.IGNORECASE):
+            raise ValueError(f"expected https://host or http://host:port, without a path, not {origin!r}")
+    return tuple(origin.lower() for origin in value)
+
+
+def _text_of_number(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _threshold(value: str) -> str:
+    value = value.strip()
+    value = sizes.OFF if value.lower() == sizes.OFF else value
+    sizes.parse(value)
+    return value
+
+
+def _retention(value: str) -> str:
+    value = value.strip().lower() or durations.NONE
+    durations.parse(value)
+    return value
+
+
+def _schedule(value: str) -> str:
+    value = value.strip()
+    if value.lower() == cron.OFF:
+        return cron.OFF
+    if value != EXPORT_SCHEDULE:  # the scheduler is not imported for nothing
+        cron.parse(value)
+    return value
+
+
+def _master(value: str) -> str:
+    if not re.fullmatch(_MASTERS, value):
+        raise ValueError(f"expected local[*], local[4], spark://host:7077, yarn or k8s://…, not {value!r}")
+    return value
+
+
+def _none_when_blank(value: Any) -> Any:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+Dsn = Annotated[SecretStr | None, AfterValidator(_dsn)]
+Slot = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,63}$"), AfterValidator(_slot)]
+Publication = Annotated[str, Field(pattern=r"^[^\s\"',]{1,54}$")]
+TablePatterns = Annotated[
+    tuple[str, ...],
+    NoDecode,
+    BeforeValidator(_listed("`schema.table`, where * matches anything")),
+    AfterValidator(_qualified),
+]
+EventsTableName = Annotated[str, AfterValidator(routes.events_table_name)]
+Routes = Annotated[tuple[Route, ...], NoDecode, BeforeValidator(routes.parse)]
+Retention = Annotated[str, AfterValidator(_retention)]
+Threshold = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_threshold)]
+MaxSlots = Annotated[Annotated[int, Field(ge=1, le=64)] | None, BeforeValidator(_none_when_blank)]
+Schedule = Annotated[str, AfterValidator(_schedule)]
+Master = Annotated[str, AfterValidator(_master)]
+OptionalPath = Annotated[Path | None, BeforeValidator(_none_when_blank)]
+OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_when_blank)]
+Origins = Annotated[
+    tuple[str, ...], NoDecode, BeforeValidator(_listed("`https://host:port`")), AfterValidator(_origins)
+]

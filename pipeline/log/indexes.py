@@ -1,0 +1,90 @@
+"""Indexes that an events table from before lacks, made beside readers and writers, who wait for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.connections import sql as statement
+
+SEQ = ("seq",)
+"""What every reader reads by."""
+HISTORY = ("source_database_id", "source_table_oid", "record_pk", "seq")
+"""The history of a row."""
+
+
+@dataclass(frozen=True)
+class _Index:
+    """An index of a table or partition, or that it has none: then `index_oid` is None. Names are quoted already."""
+
+    table_oid: int
+    table_name: str
+    is_root: bool
+    divided: bool
+    index_oid: int | None
+    index_name: str | None
+    valid: bool | None
+    attached_to: int | None
+
+
+def is_there(connection: Connection, oid: int, columns: Sequence[str]) -> bool:
+    """Whether a table has a usable index that begins with these columns."""
+    return any(each.is_root and each.valid for each in _indexes(connection, oid, columns))
+
+
+def build(connection: Connection, oid: int, columns: Sequence[str]) -> None:
+    """Make the index, concurrently, unless it is there. Whoever is interrupted, the next call goes on.
+
+    The connection must be in autocommit mode and outside of a transaction; nobody else may build at the same time.
+    """
+    found = _indexes(connection, oid, columns)
+    root = found[0]
+    if root.valid:
+        return
+    if not root.divided:
+        _build_one(connection, found, root.table_name, columns)
+        return
+    if root.index_oid is None:
+        connection.execute(_create("create index on only", root.table_name, columns))
+        found = _indexes(connection, oid, columns)
+        root = found[0]
+    for partition in {each.table_name: None for each in found if not each.is_root}:
+        _attach(connection, oid, root, partition, columns)
+
+
+def _attach(connection: Connection, oid: int, root: _Index, partition: str, columns: Sequence[str]) -> None:
+    own = [each for each in _indexes(connection, oid, columns) if each.table_name == partition]
+    if any(each.attached_to == root.index_oid for each in own):
+        return
+    if not any(each.valid and each.attached_to is None for each in own):
+        _build_one(connection, own, partition, columns)
+        own = [each for each in _indexes(connection, oid, columns) if each.table_name == partition]
+    made = next(each for each in own if each.valid and each.attached_to is None)
+    attach = sql.SQL("alter index {} attach partition {}")
+    connection.execute(attach.format(_name(root.index_name), _name(made.index_name)))
+
+
+def _build_one(connection: Connection, known: Sequence[_Index], table: str, columns: Sequence[str]) -> None:
+    for each in known:
+        if each.table_name == table and each.valid is False:  # somebody's attempt that was interrupted
+            connection.execute(sql.SQL("drop index concurrently if exists {}").format(_name(each.index_name)))
+    connection.execute(_create("create index concurrently on", table, columns))
+
+
+def _create(command: str, table: str, columns: Sequence[str]) -> sql.Composed:
+    named = sql.SQL(", ").join(sql.Identifier(column) for column in columns)
+    return sql.SQL("{} {} ({})").format(_name(command), _name(table), named)
+
+
+def _name(text: str | None) -> sql.SQL:
+    """As it stands: the server has quoted it."""
+    return sql.SQL(text or "")
+
+
+def _indexes(connection: Connection, oid: int, columns: Sequence[str]) -> list[_Index]:
+    values = {"oid": oid, "columns": list(columns)}
+    return connections.rows(connection, _Index, statement("log", "list_indexes"), values)

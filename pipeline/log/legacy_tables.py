@@ -1,0 +1,316 @@
+"""An events table from before commit_lsn is brought to the columns of today; its rows stay as they are, byte for byte.
+
+Everything happens in one short transaction: whoever is interrupted has changed nothing. What no other session may
+meanwhile do is wait for us for long, so locks are tried for moments, a few times.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import sql
+
+from pipeline.errors import SchemaError
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, one_line
+from pipeline.postgres.connections import sql as statement
+
+if TYPE_CHECKING:
+    from pipeline.log.table import EventsTable
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS, PATIENCE, PAUSE = 5, "2s", 1.0
+"""How often a lock is tried and for how long; seconds in between, in which whoever queued behind us goes on."""
+FENCE = "one_writer_since_migration"
+"""A constraint that every new row meets which we write, and none that an older server writes: it stops with an error
+instead of putting rows among ours."""
+RECENTLY = 300
+"""Seconds since the newest row arrived after which nobody else seems to write."""
+REQUIRED: Mapping[str, str] = {
+    "seq": "bigint",
+    "source_database_id": "uuid",
+    "source_table_oid": "bigint",
+    "source_table_schema": "text",
+    "source_table_name": "text",
+    "record_pk": "text",
+    "record": "jsonb",
+    "changes": "jsonb",
+    "action": "text",
+    "committed_at": "timestamp with time zone",
+    "inserted_at": "timestamp with time zone",
+}
+"""Columns that an events table of any age has."""
+ADDED: Mapping[str, str] = {
+    "source_epoch": "integer",
+    "commit_lsn": "bigint",
+    "commit_idx": "integer",
+    "xid": "bigint",
+    "exact": "jsonb",
+    "unchanged_columns": "text[]",
+    "transaction_annotations": "jsonb",
+    "metadata": "jsonb",
+}
+"""Columns that have come since, and what they are."""
+_OFTEN_NULL = ("changes", "exact", "unchanged_columns", "transaction_annotations", "metadata")
+_SYNONYMS = {"character varying": "text"}
+_KINDS = {
+    "v": "a view",
+    "m": "a materialized view",
+    "f": "a foreign table",
+    "S": "a sequence",
+    "i": "an index",
+    "I": "an index",
+    "c": "a type",
+}
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: str
+    type: str
+    not_null: bool
+    filled: bool
+    identity: bool
+    sequence: int | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there is under the name of an events table. `kind`: as pg_class.relkind has it."""
+
+    oid: int
+    kind: str
+    owner: str
+    me: str
+    owned: bool
+    may_create: bool
+    divided_by: str | None
+    has_default: bool
+    fenced: bool
+    columns: Mapping[str, _Column] = field(default_factory=dict)
+    numbered: bool = False
+
+    @property
+    def lacks(self) -> list[str]:
+        """Columns of today that it lacks."""
+        return [name for name in ADDED if name not in self.columns]
+
+    @property
+    def is_current(self) -> bool:
+        """Nothing is to be done."""
+        return not self.lacks and self.numbered
+
+
+def look(connection: Connection, table: EventsTable) -> Found | None:
+    """What is under that name; None when nothing is. Changes nothing, locks nothing."""
+    values = {"table": table.identifier.as_string(connection), "fence": FENCE}
+    found = connections.one(connection, Found, statement("log", "describe_table"), values)
+    if found is None:
+        return None
+    rows = connections.rows(connection, _Column, statement("log", "list_columns"), {"oid": found.oid})
+    columns = {row.name: row for row in rows}
+    sequence = connections.value(
+        connection, "select to_regclass(%s)::oid::bigint", [table.sequence.as_string(connection)]
+    )
+    seq = columns.get("seq")
+    numbered = bool(seq and not seq.identity and sequence is not None and seq.sequence == sequence)
+    return Found(**{**vars(found), "columns": columns, "numbered": numbered})
+
+
+def refuse_unfit(found: Found, table: EventsTable) -> None:
+    """Raises SchemaError for what is no events table, or cannot be made one by this user. Changes nothing."""
+    if found.kind not in ("r", "p"):
+        raise SchemaError(
+            f"{table} is {_KINDS.get(found.kind, 'no table')}, not an events table; "
+            "name another in PIPELINE_EVENTS_TABLE, or rename that one"
+        )
+    wrong = list(_wrong(found))
+    if wrong:
+        raise SchemaError(
+            f"{table} is there and is not an events table that this server can write: {'; '.join(wrong)}; "
+            "put that right, or name another in PIPELINE_EVENTS_TABLE"
+        )
+    if found.is_current:
+        return
+    if not found.owned:
+        raise SchemaError(
+            f'{table} is from an older version and belongs to "{found.owner}", so user "{found.me}" cannot migrate it; '
+            f'run as a superuser or as {found.owner}: grant "{found.owner}" to "{found.me}"'
+        )
+    if not found.may_create:
+        raise SchemaError(
+            f'user "{found.me}" may not make a sequence beside {table}; run as its owner: '
+            f'grant create on schema "{table.schema}" to "{found.me}"'
+        )
+
+
+def _wrong(found: Found) -> Iterator[str]:
+    """What keeps rows of ours out of it, in plain words."""
+    columns = found.columns
+    missing = [name for name in REQUIRED if name not in columns]
+    if missing:
+        yield f"it has no column {', '.join(missing)}"
+    for column in columns.values():
+        yield from _wrong_column(column)
+    by = found.divided_by
+    if by and not by.startswith(("RANGE (seq)", "RANGE (committed_at)", "HASH")) and not found.has_default:
+        yield f"it is partitioned by {by} without a default partition, so events may find no place in it"
+
+
+def _wrong_column(column: _Column) -> Iterator[str]:
+    expected = REQUIRED.get(column.name, ADDED.get(column.name))
+    if expected is None:
+        if column.not_null and not column.filled:
+            yield f"column {column.name} is not null and has no default"
+        return
+    if _SYNONYMS.get(column.type, column.type) != expected:
+        yield f"column {column.name} is {column.type} where {expected} is expected"
+    if column.name in _OFTEN_NULL and column.not_null:
+        yield f"column {column.name} is not null, and events leave it out"
+
+
+def migrate(connection: Connection, table: EventsTable) -> bool:
+    """Bring a table that is from before to the columns of today; False when there is nothing to do.
+
+    Raises SchemaError for what is no events table, for one of another owner, and when sessions hold it for too long.
+    """
+    found = look(connection, table)
+    if found is None:
+        return False
+    refuse_unfit(found, table)
+    if found.is_current:
+        return False
+    _warn_of_writers(connection, table)
+    for _ in range(ATTEMPTS):
+        try:
+            with connection.transaction(), connections.lock_timeout(connection, PATIENCE):
+                _change(connection, table)
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+            holders = _holders(connection, found)
+            time.sleep(PAUSE)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise SchemaError(
+                f"{table} cannot be migrated: {one_line(error)}; grant that, or run as a superuser"
+            ) from error
+        else:
+            logger.info(
+                "events table migrated: its rows stay as they are, new ones get the next seqs",
+                extra={"action": "events.migrated", "table": str(table), "columns": ", ".join(found.lacks)},
+            )
+            return True
+    raise SchemaError(
+        f"{table} is from an older version and must be migrated, but is held by {holders}; "
+        "let those transactions end (select pg_terminate_backend(pid) ends a session), and start again"
+    )
+
+
+def seconds_since_newest(connection: Connection, table: EventsTable) -> float | None:
+    """How long ago the row with the highest seq arrived; None in an empty table."""
+    query = sql.SQL(statement("log", "newest_arrival")).format(events=table.identifier)
+    row = connection.execute(query).fetchone()
+    return None if row is None or row[0] is None else float(row[0])
+
+
+def _warn_of_writers(connection: Connection, table: EventsTable) -> None:
+    ago = seconds_since_newest(connection, table)
+    if ago is not None and ago < RECENTLY:
+        logger.warning(
+            "%s got a row %.0f s ago: whatever wrote it must be stopped, and its rows are refused from now on (%s)",
+            table,
+            max(0.0, ago),
+            FENCE,
+            extra={"action": "events.other_writer"},
+        )
+
+
+def _change(connection: Connection, table: EventsTable) -> None:
+    connection.execute(sql.SQL("lock table {} in access exclusive mode").format(table.identifier))
+    found = look(connection, table)
+    if found is None or found.is_current:
+        return
+    refuse_unfit(found, table)
+    changes: list[sql.Composable] = [
+        sql.SQL("add column {} {}").format(
+            sql.Identifier(name), sql.SQL(ADDED[name] + (" not null default 0" if name == "source_epoch" else ""))
+        )
+        for name in found.lacks
+    ]
+    if not found.fenced:
+        check = sql.SQL("add constraint {} check (commit_lsn is not null) not valid")
+        changes.append(check.format(sql.Identifier(FENCE)))
+    if not found.columns["inserted_at"].filled:
+        changes.append(sql.SQL("alter column inserted_at set default now()"))
+    if changes:
+        connection.execute(sql.SQL("alter table {} {}").format(table.identifier, sql.SQL(", ").join(changes)))
+    if not found.numbered:
+        _number(connection, table, found)
+
+
+def _number(connection: Connection, table: EventsTable, found: Found) -> None:
+    """seq gets a sequence of its own, by the name that the shuffler knows, above every seq there is."""
+    names: dict[str, sql.Composable] = {
+        "table": table.identifier,
+        "sequence": table.sequence,
+        "name": sql.Literal(table.sequence.as_string(connection)),
+        "column": sql.Identifier(table.schema, table.name, "seq"),
+        "owner": sql.Identifier(found.owner),
+    }
+    seq = found.columns["seq"]
+    taken = _last_value(connection, seq.sequence)
+    if seq.identity:
+        connection.execute(sql.SQL("alter table {table} alter column seq drop identity").format(**names))
+    taken = max(taken, _make_sequence(connection, table, found, names))
+    row = connection.execute(sql.SQL("select max(seq) from {table}").format(**names)).fetchone()
+    last = max(taken, (row[0] or 0) if row else 0)
+    for command in (
+        "alter sequence {sequence} as bigint increment by 1 minvalue 1 no maxvalue no cycle",
+        "alter sequence {sequence} owner to {owner}",
+        "alter table {table} alter column seq set default nextval({name}::regclass)",
+        "alter sequence {sequence} owned by {column}",
+    ):
+        connection.execute(sql.SQL(command).format(**names))
+    setval = sql.SQL("select setval({name}::regclass, {last}, {called})")
+    connection.execute(setval.format(**names, last=sql.Literal(max(last, 1)), called=sql.Literal(last > 0)))
+
+
+def _make_sequence(
+    connection: Connection, table: EventsTable, found: Found, names: Mapping[str, sql.Composable]
+) -> int:
+    """The sequence, unless there is one that nobody else uses; returns the last number it gave out, 0 for none."""
+    values = {"name": table.sequence.as_string(connection), "table": found.oid}
+    row = connection.execute(statement("log", "describe_sequence"), values).fetchone()
+    if row is None:
+        connection.execute(sql.SQL("create sequence {sequence}").format(**names))
+        return 0
+    oid, kind, of_others = row
+    if kind != "S" or of_others:
+        what = "a sequence that another column uses" if kind == "S" else _KINDS.get(kind, "a table")
+        raise SchemaError(
+            f"{table} cannot be migrated: its sequence is to be {table.sequence_name}, and that is {what}; rename it"
+        )
+    return _last_value(connection, oid)
+
+
+def _last_value(connection: Connection, sequence: int | None) -> int:
+    if sequence is None:
+        return 0
+    return int(
+        connections.value(connection, "select coalesce(pg_sequence_last_value(%s::oid::regclass), 0)", [sequence])
+    )
+
+
+def _holders(connection: Connection, found: Found) -> str:
+    """Who holds it, by what can be seen."""
+    rows = connection.execute(statement("log", "find_holders"), {"oid": found.oid}).fetchall()
+    shown = [
+        f"{application or 'a program'} (pid {pid}, user {user}"
+        + (f", in a transaction since {since:%Y-%m-%d %H:%M:%S})" if since else ")")
+        for pid, user, application, since in rows
+    ]
+    return ", ".join(shown[:5]) or "a session that this user cannot see"

@@ -1,0 +1,33 @@
+"""The log read backwards: which transactions of an epoch it ends with."""
+
+from __future__ import annotations
+
+import uuid
+
+from psycopg import sql
+
+from pipeline.log.table import EventsTable
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.connections import sql as statement
+
+_FETCH = 5_000
+
+
+def transactions_since(
+    connection: Connection, table: EventsTable, source: uuid.UUID, epoch: int, from_lsn: int, upto_seq: int
+) -> set[tuple[int, int]]:
+    """An epoch's last transactions with commit_lsn >= `from_lsn`: commit_lsn and commit time in µs since 2000.
+
+    `upto_seq` is the epoch's last seq, or a later one of no other epoch. Reads no further back than it must, since seq
+    is in commit order.
+    """
+    found: set[tuple[int, int]] = set()
+    query = sql.SQL(statement("log", "newest_first")).format(events=table.identifier)
+    with connection.transaction(), connection.cursor("newest_first") as cursor:
+        cursor.itersize = _FETCH
+        cursor.execute(query, {"source": source, "upto": upto_seq})
+        for of_epoch, commit_lsn, committed_at in cursor:
+            if of_epoch != epoch or commit_lsn is None or commit_lsn < from_lsn:
+                break
+            found.add((commit_lsn, committed_at))
+    return found

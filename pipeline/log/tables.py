@@ -1,0 +1,36 @@
+"""The events tables that were ever written: the default one, and those that routes send changes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from pipeline.log.table import EventsTable
+from pipeline.postgres import connections, migrations
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.connections import sql as statement
+
+
+@dataclass(frozen=True)
+class KnownTable:
+    """One of them. `events`: how many the shuffler has added. `present`: whether it still is there."""
+
+    name: str
+    last_seq: int | None
+    events: int
+    updated_at: datetime | None
+    present: bool
+
+
+def known(connection: Connection) -> list[KnownTable]:
+    """All of them by name; none in a database that was never migrated."""
+    if migrations.current_revision(connection) is None:
+        return []
+    return connections.rows(connection, KnownTable, statement("log", "known_tables"))
+
+
+def with_known(connection: Connection, named: Iterable[str]) -> list[EventsTable]:
+    """These first, then all others that were ever written and are there."""
+    others = [table.name for table in known(connection) if table.present]
+    return [EventsTable.parse(name) for name in dict.fromkeys([*named, *others])]

@@ -1,0 +1,74 @@
+"""Where the exports stand: when the next run is, how the last one ended, how far the lake is behind the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pipeline.config import cron
+from pipeline.config.settings import Config
+from pipeline.errors import ExportFailed
+from pipeline.exports import extra, job, ledger, window
+from pipeline.exports.ledger import Run
+from pipeline.exports.window import Window
+from pipeline.postgres.connections import Connection
+
+
+@dataclass(frozen=True)
+class Exports:
+    """`off`: why no run is scheduled; None when runs are. `exported_seq` is None while there is no lake.
+
+    `problem`: why the next run could not begin, as far as can be seen from here.
+    `without_state`: `schema.table` of those with no key, whose changes are exported and whose current state is not.
+    """
+
+    schedule: str
+    directory: str
+    off: str | None = None
+    next_run: datetime | None = None
+    last_run: Run | None = None
+    last_success: datetime | None = None
+    exported_seq: int | None = None
+    behind_seqs: int | None = None
+    problem: str | None = None
+    without_state: list[str] = field(default_factory=list)
+
+
+def read(config: Config, connection: Connection) -> Exports:
+    """The exports now."""
+    off = why_off(config)
+    seen, problem = _look(config, connection)
+    last = ledger.runs(connection, 1)
+    done = ledger.runs(connection, 1, "done")
+    used = seen.known or not off
+    return Exports(
+        schedule=config.export_schedule,
+        directory=str(config.exports),
+        off=off,
+        next_run=None if off else window.next_run(config.export_schedule, datetime.now(UTC)),
+        last_run=last[0] if last else None,
+        last_success=done[0].finished_at if done else None,
+        exported_seq=seen.exported_upto if seen.known else None,
+        behind_seqs=seen.behind if used and seen.head else None,
+        problem=None if off else problem,
+        without_state=ledger.keyless_tables(connection) if used else [],
+    )
+
+
+def why_off(config: Config) -> str | None:
+    """Why this server schedules no exports; None when it does."""
+    if config.export_schedule == cron.OFF:
+        return "PIPELINE_EXPORT_SCHEDULE is off"
+    if extra.missing():
+        return f"the spark extra is not installed; {extra.REMEDY}"
+    return None
+
+
+def _look(config: Config, connection: Connection) -> tuple[Window, str | None]:
+    seen = Window()
+    try:
+        seen = ledger.look(connection, config)
+        job.require_lake(config, seen)
+    except ExportFailed as error:
+        return seen, str(error)
+    return seen, None

@@ -1,0 +1,3 @@
+"""Lag by stage, and what limits each."""
+
+from __future__ import annotations

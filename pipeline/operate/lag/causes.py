@@ -1,0 +1,178 @@
+"""What limits: which part keeps changes out of the log, in plain words, with its remedy. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pipeline.operate import formatting
+from pipeline.operate.lag import model, reader_causes
+from pipeline.operate.lag.facts import Facts, Session
+from pipeline.operate.lag.model import Limit, Part, Stage
+
+_FRESH = 5.0
+"""Seconds for which what the worker has said of itself holds."""
+_MOSTLY = 0.5
+_START = "start `pipeline serve`, and see its log"
+_UP_TO_DATE = Limit("nothing", "nothing: it is up to date")
+
+
+def not_begun(reasons: Sequence[str]) -> Limit:
+    """Before the first position is stored."""
+    return Limit("worker", "; ".join(reasons) or "nothing has been staged yet", _START)
+
+
+def limits(facts: Facts, stages: Sequence[Stage]) -> list[Limit]:
+    """The parts that keep changes waiting: those of the log by the time they cost, then its readers; never empty."""
+    by_name = {stage.stage: stage for stage in stages}
+    late = (by_name["staged"].behind_seconds or 0.0, by_name["shuffled"].own_seconds or 0.0)
+    found = [
+        (late[0], _before_staging(facts, by_name)),
+        (late[1], _shuffle(facts, by_name["shuffled"])),
+    ]
+    of_the_log = [limit for _, limit in sorted(found, key=lambda each: -each[0]) if limit is not None]
+    return [*of_the_log, *reader_causes.limits(facts, by_name)] or [_UP_TO_DATE]
+
+
+def _before_staging(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
+    if down := _down(facts, "worker", "replication"):
+        return down
+    if not model.is_late(stages["staged"].behind_seconds):
+        return None
+    return (
+        _silent(facts, "worker", "worker")
+        or _unread(facts)
+        or _locked(facts, "staging", "staging")
+        or _busy(facts)
+        or _slowest(facts, stages)
+    )
+
+
+def _down(facts: Facts, part: Part, role: str) -> Limit | None:
+    """A role that does not run, or says why it waits."""
+    reason = next((reason for reason in facts.reasons if reason.startswith(role)), None)
+    if reason is None:
+        return None
+    stopped = reason.endswith(("is not running", "has never run"))
+    return Limit(part, reason, _START if stopped else "see what it says; it is tried again all the time")
+
+
+def _silent(facts: Facts, part: Part, name: str) -> Limit | None:
+    session = facts.sessions.get(name)
+    if session is None or session.silent < model.LATE_SECONDS:
+        return None
+    what = "replication worker" if name == "worker" else "shuffler"
+    return Limit(
+        part,
+        f"the {what} has not said a word for {formatting.ago(session.silent)}: its process is stopped, or gets no CPU",
+        "see what its machine is at; a running server kills such a process and starts another",
+    )
+
+
+def _unread(facts: Facts) -> Limit | None:
+    if facts.at.sender is not None:
+        return None
+    return Limit("worker", "nobody reads the slot: the worker is connecting, or was cut off", "see the server's log")
+
+
+def _locked(facts: Facts, part: Part, name: str) -> Limit | None:
+    session: Session | None = facts.sessions.get(name)
+    if session is None or session.blocker is None:
+        return None
+    since = (
+        ""
+        if session.blocker_seconds is None
+        else f", whose transaction is {formatting.ago(session.blocker_seconds)} old"
+    )
+    who = f"pid {session.blocker} ({session.blocked_by or 'unnamed'})"
+    return Limit(
+        part,
+        f"{'staging' if part == 'staging' else 'the shuffler'} waits for a lock in the pipeline database that {who} "
+        f"holds{since}",
+        f"end that transaction: select pg_terminate_backend({session.blocker})",
+    )
+
+
+def _busy(facts: Facts) -> Limit | None:
+    """What waits for the worker piles up at the source; so this is asked before it is looked where most waits."""
+    moved = facts.moved
+    if moved.starved is None or moved.blocked is None or moved.load_age is None or moved.load_age > _FRESH:
+        return None
+    if moved.starved >= _MOSTLY:
+        return None
+    if moved.blocked >= _MOSTLY:
+        return _slow_staging(f"the worker waited for it {moved.blocked:.0%} of the last seconds")
+    return Limit(
+        "worker",
+        f"the worker: the source had more for it {1 - moved.starved:.0%} of the last seconds, and staging took "
+        "what came; it uses its CPU to the full",
+        "a faster core, or one that it need not share; fewer columns or tables in the publication",
+    )
+
+
+def _slow_staging(why: str) -> Limit:
+    return Limit(
+        "staging",
+        f"staging: the pipeline database takes rows slower than they come; {why}",
+        "see what that server waits for: its disk, its CPU, a synchronous standby",
+    )
+
+
+def _slowest(facts: Facts, stages: Mapping[str, Stage]) -> Limit:
+    """The worker is there and has time: then it is the part of the way on which most time passes."""
+    shares = {name: stages[name].own_seconds or 0.0 for name in ("decoded", "received", "staged") if name in stages}
+    slowest = max(shares, key=lambda name: shares[name])
+    if slowest == "staged":
+        return _slow_staging("what the worker has received waits to be stored")
+    sending = facts.moved.sending if (facts.moved.load_age or _FRESH) < _FRESH else None
+    blocked = facts.at.wait_event == "WalSenderWriteData"
+    # A walsender that passes over WAL with nothing for us is ahead of what it has to send: that is decoding.
+    unreceived = slowest == "received" and not model.is_late(shares["decoded"])
+    if unreceived or (blocked if sending is None else sending >= _MOSTLY):
+        waits = f"; its walsender (pid {facts.at.sender}) waits to send on" if blocked else ""
+        return Limit(
+            "network",
+            "the network: the source has sent what the worker, which waits for it, has not received" + waits,
+            "see the connection between source and worker: bandwidth, loss, a proxy in between",
+        )
+    return _decoding(facts)
+
+
+def _decoding(facts: Facts) -> Limit:
+    pid = facts.at.sender
+    if facts.at.wait_event == "WaitForStandbyConfirmation":
+        return Limit(
+            "decoding",
+            f"decoding: the walsender (pid {pid}) waits until the standbys of synchronized_standby_slots have the WAL",
+            "see to those standbys, or take them out of synchronized_standby_slots",
+        )
+    if facts.spilled:
+        return Limit(
+            "decoding",
+            f"decoding: the walsender (pid {pid}) is behind, with transactions so large that it spilled "
+            f"{formatting.size(facts.spilled)} of them to the source's disk in the last minute",
+            "raise logical_decoding_work_mem at the source, or write less in one transaction",
+        )
+    return Limit(
+        "decoding",
+        f"decoding: the walsender (pid {pid}) is behind what the source writes, or at a large transaction",
+        "see whether it has a core of the source for itself; changes of tables that are not published cost it, too",
+    )
+
+
+def _shuffle(facts: Facts, stage: Stage) -> Limit | None:
+    waits = facts.moved.watermark < facts.moved.complete
+    if down := _down(facts, "shuffle", "shuffle"):
+        stopped = down.remedy == _START
+        remedy = _START if stopped else "remove the cause: it goes on by itself; or set PIPELINE_ON_POISON=park"
+        return Limit("shuffle", down.text, remedy)
+    if not waits or not model.is_late(stage.own_seconds):
+        return None
+    return (
+        _silent(facts, "shuffle", "shuffle")
+        or _locked(facts, "shuffle", "shuffle")
+        or Limit(
+            "shuffle",
+            "the shuffle: changes are staged faster than they are moved to the events tables",
+            "see what the pipeline database waits for: its disk, its CPU, indexes and triggers on the events table",
+        )
+    )

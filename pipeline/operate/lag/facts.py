@@ -1,0 +1,178 @@
+"""What status and lag ask of both databases. The source first: what moves meanwhile is late for nobody."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.rows import dict_row
+
+from pipeline.capture.replication import lag_sampler, prepare
+from pipeline.capture.source import slot as slots
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
+from pipeline.operate.exports import Exports
+from pipeline.operate.lag import slots as slot_lags
+from pipeline.operate.lag.lsn_times import Around
+from pipeline.operate.lag.slots import SlotLag
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class AtSource:
+    """LSNs as integers, `read_at` by the source's clock; `sent` to `staged` are None where we may not see them.
+
+    `sender`: pid of the walsender that reads the slot. `sampled`: somebody stores what the source writes when.
+    """
+
+    written: int
+    read_at: datetime
+    restart: int | None = None
+    confirmed: int | None = None
+    sender: int | None = None
+    wait_event: str | None = None
+    sent: int | None = None
+    received: int | None = None
+    staged: int | None = None
+    spilled_bytes: int | None = None
+    sampled: bool = False
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The oldest transaction at the source that has written; `prepared` is its name when it is a prepared one."""
+
+    pid: int | None
+    prepared: str | None
+    application: str | None
+    username: str | None
+    database: str | None
+    state: str | None
+    began: datetime
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Look:
+    """The source at one moment. `not_captured`: tables that match and are not captured in full, and why."""
+
+    at: AtSource
+    holder: Holder | None
+    slots: list[SlotLag]
+    not_captured: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Positions of the pipeline database; the shares (0 to 1) are of time in the seconds before `load_age`."""
+
+    source_id: uuid.UUID
+    epoch: int
+    staged: int
+    complete: int
+    watermark: int
+    moved: int | None = None
+    starved: float | None = None
+    blocked: float | None = None
+    sending: float | None = None
+    load_age: float | None = None
+
+
+@dataclass(frozen=True)
+class Session:
+    """One that stages or shuffles (`worker`, `staging`, `shuffle`). `silent`: seconds without a word of its client."""
+
+    name: str
+    pid: int
+    silent: float
+    blocker: int | None
+    blocked_by: str | None
+    blocker_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A consumer, or the lake, that has something to take: its first event, and how many seqs there are from there."""
+
+    name: str
+    kind: str
+    paused: bool
+    unread: bool
+    seqs: int
+    commit_lsn: int | None
+    committed_at: datetime
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All of it. `around`: what is known of the time at which an LSN was written; `spilled`: bytes in a minute.
+
+    `reasons`: why the roles do not run, as `status` says it.
+    """
+
+    at: AtSource
+    moved: Moved
+    holder: Holder | None = None
+    sessions: Mapping[str, Session] = field(default_factory=dict)
+    readers: list[Reader] = field(default_factory=list)
+    around: Mapping[int, Around] = field(default_factory=dict)
+    spilled: int = 0
+    reasons: tuple[str, ...] = ()
+    exports: Exports | None = None
+
+
+def look(config: Config, connection: Connection, stored: Source | None) -> Look:
+    """The source now, over one connection. Raises Unavailable."""
+    values: dict[str, Any] = {"slot": config.slot, "sampler": lag_sampler.session_name(stored.id) if stored else None}
+    with connections.connect(config.source, "source", name="pipeline status") as source:
+        try:
+            missing = prepare.publisher(config, source, connection).missing(stored.publications if stored else {})
+            holder = connections.rows(source, Holder, sql("operate.lag", "lag_holder"))
+            found = [slot for slot in slots.all_slots(source) if slot.database == source.info.dbname]
+            anchor = next((slot for slot in found if slot.name == config.slot), None)
+            values["sender"] = anchor.active_pid if anchor else None
+            with source.cursor(row_factory=dict_row) as cursor:  # after the slots: none is beyond this end of WAL
+                row = cursor.execute(sql("operate.lag", "lag_source"), values).fetchone() or {}
+        except psycopg.OperationalError as error:
+            raise connections.unavailable(config.source, "source", error) from error
+    restart, confirmed = (anchor.restart_lsn, anchor.confirmed_lsn) if anchor else (None, None)
+    at = AtSource(**row, restart=restart, confirmed=confirmed, sender=values["sender"])
+    return Look(at, holder[0] if holder else None, slot_lags.of(found, config.slot, at.written), missing)
+
+
+def sessions(connection: Connection, source_id: uuid.UUID) -> dict[str, Session]:
+    """By name; those that there are."""
+    return {
+        found.name: found
+        for found in connections.rows(connection, Session, sql("operate.lag", "lag_sessions"), {"source": source_id})
+    }
+
+
+def readers(connection: Connection, directory: str, exported: int | None) -> list[Reader]:
+    """Those that have something to take. `exported`: up to which seq the lake in `directory` is; None: leave it out."""
+    return connections.rows(
+        connection, Reader, sql("operate.lag", "lag_consumers"), {"directory": directory, "exported": exported}
+    )
+
+
+def around(connection: Connection, of: Moved, lsns: Iterable[int]) -> dict[int, Around]:
+    """What is known of the times at which these LSNs were written."""
+    values = {"source": of.source_id, "epoch": of.epoch, "lsns": list(lsns)}
+    return {
+        found.asked: found for found in connections.rows(connection, Around, sql("operate.lag", "lag_written"), values)
+    }
+
+
+def spilled(connection: Connection, of: Moved, at: AtSource) -> int:
+    """Bytes that decoding has spilled at the source in about the last minute."""
+    values = {"source": of.source_id, "epoch": of.epoch, "read_at": at.read_at}
+    before = connections.value(connection, sql("operate.lag", "lag_spilled"), values)
+    return 0 if before is None else max(0, (at.spilled_bytes or 0) - before)

@@ -1,0 +1,86 @@
+"""Lag explained: how far each stage is behind the source, in bytes and seconds, and what limits it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, get_args
+
+from pipeline.postgres.role_locks import BEAT_SECONDS
+from pipeline.wal import lsn
+
+Part = Literal[
+    "source",
+    "worker",
+    "decoding",
+    "network",
+    "staging",
+    "shuffle",
+    "consumer",
+    "export",
+    "transaction",
+    "nothing",
+]
+"""What can limit, in the order in which changes pass it; `transaction`: an open one makes the source keep WAL."""
+
+PARTS: tuple[Part, ...] = get_args(Part)
+LATE_SECONDS = 2 * BEAT_SECONDS
+"""What arrives within so many seconds is not late: looks and reports are a second apart, beats two."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How far a stage is: every transaction that commits before `lsn` is past it.
+
+    `behind_bytes` is the source's WAL after that, `behind_seconds` the age of the oldest of it (None: not known);
+    `own_bytes` and `own_seconds` are what this stage adds to the one before. `reader`: whose position it is.
+    """
+
+    stage: str
+    lsn: lsn.Shown
+    behind_bytes: int
+    behind_seconds: float | None
+    own_bytes: int
+    own_seconds: float | None
+    reader: str | None = None
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A part that keeps changes waiting: what about it, and what to do."""
+
+    part: Part
+    text: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Lag:
+    """`stages` in the order in which changes pass them; empty where the source does not answer.
+
+    `limits`: what keeps changes waiting, the first being what limits; never empty.
+    """
+
+    limits: list[Limit]
+    written_lsn: lsn.Shown | None = None
+    stages: list[Stage] = field(default_factory=list)
+
+    JSON: ClassVar = ("written_lsn", "stages", "limited_by", "also")
+
+    def stage(self, name: str) -> Stage | None:
+        """The stage of this name, if there is one."""
+        return next((stage for stage in self.stages if stage.stage == name), None)
+
+    @property
+    def limited_by(self) -> Limit:
+        """What limits."""
+        return self.limits[0]
+
+    @property
+    def also(self) -> list[Limit]:
+        """What else keeps changes waiting."""
+        return self.limits[1:]
+
+
+def is_late(seconds: float | None) -> bool:
+    """Whether that is more than looking at it takes; what is not known is not late."""
+    return seconds is not None and seconds >= LATE_SECONDS

@@ -1,0 +1,117 @@
+"""What limits beside the way into the log: its readers, and what makes the source keep WAL. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+
+from pipeline.exports import window
+from pipeline.operate import formatting
+from pipeline.operate.lag import lsn_times
+from pipeline.operate.lag.facts import AtSource, Facts, Holder, Reader
+from pipeline.operate.lag.model import Limit, Stage, is_late
+
+HELD_BYTES = 16_000_000
+"""So much WAL a slot keeps anyway: it gives WAL back by whole segments, and not at every commit."""
+
+
+def limits(facts: Facts, stages: Mapping[str, Stage]) -> Iterator[Limit]:
+    """Those of the readers that are late by themselves, then a transaction that holds WAL."""
+    for limit in (_consumer(facts, stages), _export(facts, stages.get("exported")), _transaction(facts)):
+        if limit is not None:
+            yield limit
+
+
+def held_beyond(at: AtSource) -> list[int]:
+    """The LSN before which a transaction has begun that keeps WAL, as a list; none when the source keeps little.
+
+    The slot's own restart_lsn does not tell: it lies at the last record of running transactions before the begin.
+    """
+    if at.restart is None or at.confirmed is None or at.confirmed - at.restart < HELD_BYTES:
+        return []
+    return [at.confirmed - HELD_BYTES]
+
+
+def _consumer(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
+    """The one that is farthest behind, of those that are late or paused."""
+    waiting = [each for each in facts.readers if each.kind != "lake"]
+    stage = stages.get("consumed")
+    if stage is None or not is_late(stage.own_seconds):
+        waiting = [each for each in waiting if each.paused]
+    if not waiting:
+        return None
+    first = min(waiting, key=lambda each: each.committed_at)
+    age = formatting.lasted((facts.at.read_at - first.committed_at).total_seconds())
+    text = (
+        f'consumer "{first.name}" is farthest behind: the first of {formatting.count(first.seqs, "seq")} is {age} old'
+    )
+    others = f"; {len(waiting) - 1} more are behind" if len(waiting) > 1 else ""
+    return Limit("consumer", text + _state(first) + others, _remedy(first))
+
+
+def _state(reader: Reader) -> str:
+    if reader.paused:
+        return "; it is paused"
+    return "; nobody reads it" if reader.kind == "cursor" and reader.unread else ""
+
+
+def _remedy(reader: Reader) -> str:
+    if reader.paused:
+        return f"`pipeline consumers resume {reader.name}`"
+    return f"see to its client; one that is not needed any more: `pipeline consumers delete {reader.name}`"
+
+
+def _export(facts: Facts, stage: Stage | None) -> Limit | None:
+    exports = facts.exports
+    if stage is None or stage.reader is None or exports is None or stage.own_seconds is None:
+        return None
+    failed = exports.last_run is not None and exports.last_run.state == "failed"
+    if not failed and stage.own_seconds < 2 * _between_runs(exports.schedule):
+        return None
+    text = f"exports: the first event that the lake lacks is {formatting.lasted(stage.behind_seconds)} old"
+    why = exports.problem or (exports.last_run.reason if failed and exports.last_run else None)
+    return Limit(
+        "export", text + (f"; {why}" if why else ""), "see `pipeline export list`, and the log of the last run"
+    )
+
+
+def _between_runs(schedule: str) -> float:
+    first = window.next_run(schedule, datetime.now(UTC))
+    second = window.next_run(schedule, first + timedelta(seconds=1)) if first else None
+    if first is None or second is None:
+        return 0.0
+    return (second - first).total_seconds()
+
+
+def _transaction(facts: Facts) -> Limit | None:
+    """What makes the source keep WAL although we have confirmed it."""
+    at, holder = facts.at, facts.holder
+    beyond = held_beyond(at)
+    if holder is None or not beyond:
+        return None
+    written = lsn_times.written_at(facts.around.get(beyond[0]), at.written, at.read_at, sampled=at.sampled)
+    if written is not None and holder.began > written:  # it began later: the slot just has not moved on yet
+        return None
+    kept = formatting.size((at.confirmed or 0) - (at.restart or 0))
+    return Limit(
+        "transaction",
+        f"{_who(holder)}: nothing is late because of it, but the source keeps {kept} of WAL for the slot until it ends",
+        _end(holder),
+    )
+
+
+def _who(holder: Holder) -> str:
+    age = formatting.ago(holder.seconds)
+    if holder.prepared is not None:
+        return f'transaction "{holder.prepared}" of {holder.username} in {holder.database} was prepared {age} ago'
+    state = "" if holder.state in (None, "active") else f", {holder.state}"
+    name = holder.application or "unnamed"
+    return (
+        f"pid {holder.pid} ({name}, {holder.username} in {holder.database}{state}) has been in a transaction for {age}"
+    )
+
+
+def _end(holder: Holder) -> str:
+    if holder.prepared is None:
+        return f"let it end, or end it: select pg_terminate_backend({holder.pid})"
+    return f"in {holder.database}: commit prepared '{holder.prepared}', or rollback prepared '{holder.prepared}'"

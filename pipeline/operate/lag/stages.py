@@ -1,0 +1,104 @@
+"""How far each stage is behind the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from pipeline.config.settings import Config
+from pipeline.operate.exports import Exports
+from pipeline.operate.lag import causes, lsn_times, reader_causes
+from pipeline.operate.lag import facts as lag_facts
+from pipeline.operate.lag.facts import AtSource, Facts, Look, Moved
+from pipeline.operate.lag.model import Lag, Stage
+from pipeline.postgres.connections import Connection
+
+
+def measure(
+    config: Config,
+    connection: Connection,
+    look: Look,
+    moved: Moved | None,
+    reasons: Sequence[str],
+    exports: Exports | None,
+    *,
+    consumers: bool,
+) -> Lag:
+    """The lag at the moment of that look. `reasons`: why the roles do not run; `consumers`: whether there are any."""
+    at = look.at
+    if moved is None:
+        return Lag([causes.not_begun(reasons)], at.written)
+    found = positions(at, moved)
+    exported = exports.exported_seq if exports and not exports.off else None
+    facts = Facts(
+        at=at,
+        moved=moved,
+        holder=look.holder,
+        sessions=lag_facts.sessions(connection, moved.source_id),
+        readers=lag_facts.readers(connection, str(config.exports), exported),
+        around=lag_facts.around(connection, moved, [*found.values(), *reader_causes.held_beyond(at)]),
+        spilled=lag_facts.spilled(connection, moved, at),
+        reasons=tuple(reasons),
+        exports=exports,
+    )
+    stages = [*_log_stages(facts, found)]
+    shuffled = stages[-1]
+    if consumers:
+        stages.append(_taken(facts, shuffled, "consumed", lake=False))
+    if exported is not None:
+        stages.append(_taken(facts, shuffled, "exported", lake=True))
+    return Lag(causes.limits(facts, stages), at.written, stages)
+
+
+def positions(at: AtSource, moved: Moved) -> dict[str, int]:
+    """Of each stage by name; one at which nothing waits is where the stage before it is."""
+    staged = max(moved.staged, at.staged or 0)
+    waits = moved.watermark < moved.complete
+    shuffled = max(moved.watermark, moved.moved or 0) if waits else staged
+    found = {"shuffled": min(shuffled, staged), "staged": staged}
+    sent, received = (at.sent, at.received) if at.sender is not None else (staged, staged)
+    if sent is not None and received is not None:
+        found["received"] = max(received, staged)
+        found["decoded"] = max(sent, found["received"])
+    order = ("decoded", "received", "staged", "shuffled")
+    return {name: min(found[name], at.written) for name in order if name in found}
+
+
+def _log_stages(facts: Facts, positions: dict[str, int]) -> Iterator[Stage]:
+    before: Stage | None = None
+    for name, position in positions.items():
+        before = _stage(facts, before, name, position, _late(facts, position))
+        yield before
+
+
+def _late(facts: Facts, position: int) -> float | None:
+    at = facts.at
+    if position >= at.written:
+        return 0.0
+    written = lsn_times.written_at(facts.around.get(position), at.written, at.read_at, sampled=at.sampled)
+    return None if written is None else _seconds(at.read_at, written)
+
+
+def _taken(facts: Facts, shuffled: Stage, name: str, *, lake: bool) -> Stage:
+    """The stage of those who read the log: where the one is that is farthest behind."""
+    waiting = [each for each in facts.readers if (each.kind == "lake") == lake]
+    first = min(waiting, key=lambda each: each.committed_at, default=None)
+    if first is None:
+        return _stage(facts, shuffled, name, shuffled.lsn, shuffled.behind_seconds)
+    known = first.commit_lsn is not None and first.epoch == facts.moved.epoch
+    position = min(first.commit_lsn or 0, shuffled.lsn) if known else 0
+    late = max(_seconds(facts.at.read_at, first.committed_at), shuffled.behind_seconds or 0.0)
+    return replace(_stage(facts, shuffled, name, position, late), reader=first.name)
+
+
+def _stage(facts: Facts, before: Stage | None, name: str, position: int, late: float | None) -> Stage:
+    behind = max(0, facts.at.written - position)
+    own = late
+    if late is not None and before is not None:
+        own = None if before.behind_seconds is None else round(max(0.0, late - before.behind_seconds), 1)
+    return Stage(name, position, behind, late, max(0, behind - (before.behind_bytes if before else 0)), own)
+
+
+def _seconds(now: datetime, then: datetime) -> float:
+    return round(max(0.0, (now - then).total_seconds()), 1)

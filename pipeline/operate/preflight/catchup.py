@@ -1,0 +1,46 @@
+"""The preflight's part on catching up: whether more slots could be opened if the worker fell behind now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipeline.capture.catchup import limits
+from pipeline.capture.source import slot as slots
+from pipeline.config.settings import Config
+from pipeline.operate import formatting
+from pipeline.operate.preflight.findings import Finding, Findings
+from pipeline.postgres.connections import Connection
+
+NAME = "catch-up"
+
+
+def run(config: Config, source: Connection) -> Findings:
+    """How many slots could read a backlog, and what stands in the way. Never an error: one slot always gets there."""
+    threshold, setting, cores = config.catchup_bytes, config.catchup_max_slots, limits.cores()
+    if threshold is None:
+        yield Finding("ok", NAME, "off: a backlog is read by one slot, however large it is")
+        return
+    found = limits.allowed(_room(config, source), config.slot, setting, cores)
+    if found.held_by is None or limits.wanted(setting, cores) == 1:
+        readers = "one slot" if found.slots == 1 else f"{found.slots} slots at once"
+        yield Finding("ok", NAME, f"a backlog of more than {formatting.size(threshold)} is read by {readers}")
+    else:
+        why, _, remedy = found.held_by.partition("; ")
+        yield Finding(
+            "warning", NAME, f"a backlog can be read by {formatting.count(found.slots, 'slot')}: {why}", remedy
+        )
+    if (beyond := limits.beyond_cores(setting, cores)) is not None:
+        text, _, remedy = beyond.partition("; ")
+        yield Finding("warning", NAME, text, remedy)
+
+
+def _room(config: Config, source: Connection) -> limits.Room:
+    """What is free beside what the anchor takes, whether it runs or not; what its parts take now counts as free."""
+    room, parts = limits.room(source), slots.parts(source, config.slot)
+    anchor = slots.find(source, config.slot)
+    read = sum(part.active_pid is not None for part in parts)
+    return replace(
+        room,
+        free_slots=room.free_slots + len(parts) - (anchor is None),
+        free_senders=room.free_senders + read - (anchor is None or anchor.active_pid is None),
+    )

@@ -1,0 +1,175 @@
+"""The preflight: looks at both databases as `serve` will find them, and changes nothing in either."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from pipeline.capture.replication import prepare
+from pipeline.capture.source import sources
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config, describe
+from pipeline.errors import PipelineError
+from pipeline.log.table import EventsTable
+from pipeline.operate.preflight import exports, legacy_log, routes, stops
+from pipeline.operate.preflight import source as check_source
+from pipeline.operate.preflight.findings import Finding as Finding
+from pipeline.operate.preflight.findings import Findings, guarded, of_error
+from pipeline.postgres import connections, databases, migrations
+from pipeline.postgres.connections import Connection, sql
+
+NEWEST = 18
+"""The newest major version that is tested."""
+
+
+@dataclass(frozen=True)
+class _Server:
+    version: int
+    shown_version: str
+    read_only: bool
+    standby: bool
+    encoding: str
+    database: str
+
+
+def run(config: Config, accepted: Collection[str] = ()) -> list[Finding]:
+    """Every finding, in the order in which to read them. An error named in `accepted` becomes a warning."""
+    found: list[Finding] = []
+    with ExitStack() as stack:
+        source = _open(stack, config, "source", found)
+        pipeline = _open(stack, config, "pipeline database", found)
+        if pipeline is not None:
+            found += guarded("pipeline database", lambda: _pipeline(config, pipeline))
+        known = _known(config, pipeline, found)
+        if source is not None:
+            found += guarded("source", lambda: _server("source", _facts(source)))
+            found += check_source.run(config, _dsn(config, "source") or "", source, pipeline, known)
+        if source is not None and pipeline is not None:
+            found += guarded("same database", lambda: _same(source, pipeline))
+    found += guarded("export", lambda: exports.run(config))
+    return [_accept(finding, accepted) for finding in found]
+
+
+def _accept(finding: Finding, accepted: Collection[str]) -> Finding:
+    return replace(finding, level="warning") if finding.level == "error" and finding.name in accepted else finding
+
+
+def _open(stack: ExitStack, config: Config, what: str, found: list[Finding]) -> Connection | None:
+    """A connection of `stack`, with what there is to say about making one."""
+    try:
+        dsn = _dsn(config, what)
+        if dsn is None:
+            text = f"no DSN is set: `pipeline serve` will run an embedded Postgres under {config.data_dir}"
+            found.append(Finding("ok", what, text))
+            return None
+        connection = stack.enter_context(connections.connect(dsn, what, name="pipeline check"))
+        found.append(Finding("ok", what, f"answers at {describe(dsn)}"))
+        found += guarded("pooler", lambda: _pooler(stack, dsn, what, connection))
+        return connection
+    except PipelineError as error:
+        found.append(of_error(what, error))
+        return None
+
+
+def _dsn(config: Config, what: str) -> str | None:
+    """The database's DSN, of the embedded Postgres when it runs; None when nothing is there yet."""
+    given, name = config.database_dsn, databases.PIPELINE
+    if what == "source":
+        given, name = config.source_dsn, databases.SOURCE
+    if given is not None:
+        return given.get_secret_value()
+    server = databases.embedded_server(config)
+    return server.dsn(name) if server.running() else None
+
+
+def _pooler(stack: ExitStack, dsn: str, what: str, first: Connection) -> Findings:
+    """A pooler gives out process numbers of its own, and between transactions it gives one process to two sessions."""
+    announced, pid = first.info.backend_pid, _backend_pid(first)
+    second = stack.enter_context(connections.connect(dsn, what, name="pipeline check"))
+    with second.transaction():
+        shared = _backend_pid(second) == pid
+    finding = pooler(what, announced != pid, shared or _backend_pid(first) != pid)
+    if finding:
+        yield finding
+
+
+def pooler(what: str, in_between: bool, shared: bool) -> Finding | None:
+    """`in_between`: the server is not who answered. `shared`: one server process served two sessions at a time."""
+    remedy = f"connect to the server of the {what} itself, past pgbouncer or its like"
+    if shared:
+        return Finding("error", "pooler", f"a pooler shares the {what}'s sessions: locks and replication break", remedy)
+    if in_between:
+        return Finding("warning", "pooler", f"a pooler or proxy is in front of the {what}", remedy)
+    return None
+
+
+def _backend_pid(connection: Connection) -> int:
+    return int(connections.value(connection, sql("operate.preflight", "backend_pid"), default=0))
+
+
+def _facts(connection: Connection) -> _Server:
+    facts = connections.one(connection, _Server, sql("operate.preflight", "server_facts"))
+    assert facts is not None  # noqa: S101  the database we are in
+    return facts
+
+
+def _server(what: str, facts: _Server) -> Findings:
+    major = facts.version // 10000
+    name = f"{what} version"
+    if facts.version < prepare.MIN_VERSION:
+        yield Finding("error", name, f"Postgres {facts.shown_version}, and 14 or newer is needed", "upgrade it")
+    elif major > NEWEST:
+        yield Finding("warning", name, f"Postgres {facts.shown_version} is newer than what is tested ({NEWEST})")
+    else:
+        yield Finding("ok", name, f"Postgres {facts.shown_version}")
+    if what == "source" and facts.encoding == "SQL_ASCII":
+        text = f"database {facts.database} is SQL_ASCII: a value that is not UTF-8 would stop the stream for good"
+        yield Finding("warning", "source encoding", text, "store UTF-8 only, or move to a database encoded in UTF8")
+
+
+def _pipeline(config: Config, connection: Connection) -> Findings:
+    facts = _facts(connection)
+    yield from _server("pipeline database", facts)
+    if facts.encoding != "UTF8":
+        text = f"database {facts.database} is encoded in {facts.encoding}, which cannot hold every text"
+        remedy = "create the pipeline database with encoding 'UTF8' template template0"
+        yield Finding("error", "pipeline database encoding", text, remedy)
+    if facts.read_only:
+        text = f"database {facts.database} is a standby" if facts.standby else f"database {facts.database} is read-only"
+        yield Finding("error", "pipeline database", text, "point PIPELINE_DATABASE_DSN at one that can be written")
+    yield from guarded("pipeline schema", lambda: _schema(connection))
+    yield from guarded("events table", lambda: legacy_log.check(connection, EventsTable.parse(config.events_table)))
+    yield from guarded("routes", lambda: routes.run(config, connection))
+    yield from guarded("dead letters", lambda: stops.findings(config, connection))
+
+
+def _schema(connection: Connection) -> Findings:
+    migrations.refuse_unfit(connection)
+    revision, newest = migrations.current_revision(connection), migrations.head()
+    if revision == newest:
+        text = f"at revision {revision}, the newest"
+    elif revision is None:
+        text = f"not there yet; `pipeline serve` will make it (revision {newest}), and this user may"
+    else:
+        text = f"at revision {revision}; `pipeline serve` will bring it to {newest}"
+    yield Finding("ok", "pipeline schema", text)
+
+
+def _known(config: Config, pipeline: Connection | None, found: list[Finding]) -> Source | None:
+    """What the pipeline database remembers of the source; nothing when it was never migrated."""
+    if pipeline is None or any(finding.name == "pipeline schema" and finding.level == "error" for finding in found):
+        return None
+    try:
+        return sources.find_in_any(pipeline, config.source_id)
+    except PipelineError as error:
+        found.append(of_error("pipeline schema", error))
+        return None
+
+
+def _same(source: Connection, pipeline: Connection) -> Findings:
+    if prepare.shares_database(source, pipeline):
+        text = "source and pipeline database are one: the log's own writes are decoded too, and its tables left out"
+        yield Finding(
+            "warning", "same database", text, "give the pipeline a database of its own, on this server or another"
+        )

@@ -1,0 +1,54 @@
+"""The preflight of exports: which Java, which folder. A server runs without them, so nothing here is an error."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pipeline.config.settings import Config
+from pipeline.errors import ExportFailed
+from pipeline.exports import extra, java
+from pipeline.operate.exports import why_off
+from pipeline.operate.preflight.findings import Finding, Findings
+
+_ELSEWHERE = "name another PIPELINE_EXPORT_DIR"
+
+
+def run(config: Config) -> Findings:
+    """Findings `export` and `java`; changes nothing."""
+    if extra.missing():
+        yield Finding("ok", "export", "off: the spark extra is not installed", extra.REMEDY)
+        return
+    yield _folder(config)
+    try:
+        found = java.find(os.environ)
+    except ExportFailed as error:
+        text, _, remedy = str(error).partition("; ")
+        yield Finding("warning", "java", text, remedy)
+    else:
+        yield Finding("ok", "java", f"Java {found.version} of {found.origin} ({found.executable}) runs Spark")
+
+
+def _folder(config: Config) -> Finding:
+    path = config.exports
+    try:
+        wrong = _unfit(path)
+    except OSError as error:
+        wrong = error.strerror or str(error)
+    if wrong:
+        return Finding("warning", "export", f"{path}: {wrong}", f"put that right, or {_ELSEWHERE}")
+    off = why_off(config)
+    when = f"only by `pipeline export run` ({off})" if off else f"at {config.export_schedule} (UTC)"
+    return Finding("ok", "export", f"to {path} {when}, Spark at {config.spark_master}")
+
+
+def _unfit(path: Path) -> str | None:
+    """Why the folder cannot become a lake, or go on being one."""
+    if path.is_dir() and not (path / "manifest.json").exists():
+        others = sorted(entry.name for entry in path.iterdir() if entry.name != ".staging")
+        if others:
+            return f"it holds {others[0]}, which is not ours"
+    nearest = next(parent for parent in (path, *path.parents) if parent.exists())
+    if not nearest.is_dir():
+        return f"{nearest} is a file"
+    return None if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} cannot be written to"

@@ -1,0 +1,50 @@
+"""What a preflight finds: one thing, how bad it is, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import psycopg
+
+from pipeline.errors import PipelineError
+from pipeline.postgres import connections
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`name` is stable; `remedy` is empty when there is nothing to do. An error means that `serve` would not work."""
+
+    level: Literal["ok", "warning", "error"]
+    name: str
+    text: str
+    remedy: str = ""
+
+
+Findings = Iterator[Finding]
+
+
+def of_error(name: str, error: PipelineError) -> Finding:
+    """An error's line, split before its remedy."""
+    text, separator, remedy = str(error).rpartition("; ")
+    return Finding("error", name, text, remedy) if separator else Finding("error", name, remedy)
+
+
+def guarded(name: str, look: Callable[[], Iterable[Finding]]) -> Findings:
+    """What `look` finds; an error that it raises is a finding of this name."""
+    try:
+        yield from look()
+    except PipelineError as error:
+        yield of_error(name, error)
+    except psycopg.Error as error:
+        yield Finding(
+            "error", name, f"cannot be looked at: {connections.one_line(error)}", "put that right and check again"
+        )
+
+
+def some(names: Iterable[object], most: int = 5) -> str:
+    """The first names of a list, and how many more there are."""
+    listed = [str(name) for name in names]
+    more = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,82 @@
+"""Events tables from before: migrated by `pipeline migrate`, and what the preflight says of them."""
+
+from __future__ import annotations
+
+from psycopg.sql import Identifier
+
+from pipeline.capture.source import sources
+from pipeline.config.settings import Config
+from pipeline.log import legacy_tables
+from pipeline.log.table import EventsTable
+from pipeline.operate.preflight.findings import Finding, Findings
+from pipeline.postgres.connections import Connection, sql
+from pipeline.shuffle import routes
+
+NEARLY = 0.8
+"""Of what a column can count to, from which on it is said that it ends."""
+
+
+def ensure(config: Config, connection: Connection) -> None:
+    """The events tables of these settings are there, and of today's columns. Raises SchemaError when they cannot be."""
+    stored = sources.find(connection, config.source_id)
+    routes.prepare(connection, stored.id if stored else None, EventsTable.parse(config.events_table), config.routes)
+
+
+def check(
+    connection: Connection, table: EventsTable, name: str = "events table", setting: str = "PIPELINE_EVENTS_TABLE"
+) -> Findings:
+    """Whether events can be written to it, or it can be made; findings of this name, `setting` being what names it.
+
+    Raises SchemaError for what is there and is no events table.
+    """
+    found = legacy_tables.look(connection, table)
+    if found is None:
+        yield _to_be_made(connection, table, name, setting)
+        return
+    legacy_tables.refuse_unfit(found, table)
+    if not found.is_current:
+        text = f"{table} is from an older version: `pipeline serve` will migrate it; its rows stay as they are"
+        yield Finding("ok", name, text)
+        yield from _other_writer(connection, table, name)
+    elif not found.owned and found.divided_by:
+        yield Finding("error", name, f"this user may not write {table}", f"let this user own {table}")
+    else:
+        yield Finding("ok", name, f"{table} is there")
+    yield from _exhausted(connection, table, found.oid, name)
+
+
+def _to_be_made(connection: Connection, table: EventsTable, name: str, setting: str) -> Finding:
+    schema = Identifier(table.schema).as_string(connection)
+    row = connection.execute(sql("operate.preflight", "events_schema"), {"schema": schema}).fetchone()
+    assert row is not None  # noqa: S101  a query without a table
+    present, may_create, user = row
+    if not present:
+        text = f"{table} cannot be made: schema {table.schema} does not exist"
+        return Finding("error", name, text, f"create schema {schema}, or correct {setting}")
+    if not may_create:
+        remedy = f'grant create on schema {schema} to "{user}"'
+        return Finding("error", name, f'user "{user}" may not make {table}', remedy)
+    return Finding("ok", name, f"{table} will be made")
+
+
+def _other_writer(connection: Connection, table: EventsTable, name: str) -> Findings:
+    ago = legacy_tables.seconds_since_newest(connection, table)
+    if ago is not None and ago < legacy_tables.RECENTLY:
+        text = f"{table} got a row {max(0.0, ago):.0f} s ago: another server seems to write it"
+        remedy = "stop that one first: once the table is migrated its rows are refused"
+        yield Finding("warning", name, text, remedy)
+
+
+def _exhausted(connection: Connection, table: EventsTable, oid: int, name: str) -> Findings:
+    """Columns beside ours that are counted up with each row, such as `id serial`: at their end no row can be added."""
+    for column, kind, last, most in connection.execute(
+        sql("operate.preflight", "counted_columns"), {"oid": oid}
+    ).fetchall():
+        if last < NEARLY * most:
+            continue
+        text = f"column {column} of {table} is {kind} and at {last:,} of {most:,}: then no event can be written"
+        quoted = table.identifier.as_string(connection)
+        remedy = (
+            f"alter table {quoted} alter column {column} type bigint, which writes the table anew, or drop that column"
+        )
+        yield Finding("warning", name, text, remedy)

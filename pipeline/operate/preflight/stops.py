@@ -1,0 +1,28 @@
+"""What `check` says of changes that are not in the log: where the source stops, and dead letters that are parked."""
+
+from __future__ import annotations
+
+from pipeline.capture.source import blocked_transactions, sources
+from pipeline.config.settings import Config
+from pipeline.log import dead_letters
+from pipeline.operate import formatting
+from pipeline.operate.preflight.findings import Finding, Findings
+from pipeline.postgres.connections import Connection
+from pipeline.wal import lsn
+
+
+def findings(config: Config, connection: Connection) -> Findings:
+    """Nothing where all is in the log, or nothing was ever replicated."""
+    stored = sources.find_in_any(connection, config.source_id)
+    if stored is None:
+        return
+    stop = blocked_transactions.current(connection, stored.id)
+    if stop is not None:
+        at = lsn.show(stop.commit_lsn)
+        text = f"cannot send the transaction that commits at {at}: {stop.cause} (SQLSTATE {stop.sqlstate})"
+        remedy = f"remove the cause, or run `{blocked_transactions.SKIP} {at}` to go on without it"
+        yield Finding("error", "source stops", text, remedy)
+    parked = dead_letters.counts(connection)["parked"]
+    if parked:
+        text = f"{formatting.count(parked, 'change')} could not be written to the log"
+        yield Finding("warning", "dead letters", text, "see `pipeline dead-letters list`, then retry or discard them")

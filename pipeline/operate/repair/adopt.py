@@ -1,0 +1,283 @@
+"""A new epoch, begun on purpose: the source's history restarted, or changes are missing and it is to go on without.
+
+Every step before the last can be repeated, and the last is one transaction: wherever this stops, it can be run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from pipeline.capture.catchup import plan_reader, store
+from pipeline.capture.replication import prepare
+from pipeline.capture.replication.relation_registry import RelationBook
+from pipeline.capture.replication.stream import ReplicationStream, SystemIdentity
+from pipeline.capture.source import publication_ledger, sources
+from pipeline.capture.source import slot as slots
+from pipeline.capture.source.publications import KEYLESS_SUFFIX, Publications
+from pipeline.capture.source.slot import Slot
+from pipeline.capture.source.sources import Epoch, Source
+from pipeline.config.settings import Config
+from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SourceChanged, SourceUnfit
+from pipeline.log import recent_transactions, tables
+from pipeline.log import table as events
+from pipeline.log.table import EventsTable
+from pipeline.postgres import migrations, role_locks
+from pipeline.postgres.connections import Connection
+from pipeline.shuffle import watermark
+from pipeline.shuffle.worker import Shuffler
+from pipeline.staging import progress, segments
+from pipeline.staging.progress import Staged
+from pipeline.staging.writer import Writer, connect_writer
+from pipeline.wal import lsn
+
+ROLES = ("serve", "replication", "shuffle")
+"""What a running server holds, and what must be free."""
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """What was done, LSNs as integers. `left_at`: how far the epoch before was staged.
+
+    The new one begins at `starts_at`; with the slot that was there, `kept_slot`, `carried` transactions that it may
+    send again are known to be in the log.
+    """
+
+    epoch: int
+    reasons: list[str]
+    left_at: int
+    starts_at: int
+    kept_slot: bool
+    carried: int
+
+    def lines(self) -> list[str]:
+        """For people: why, what was done, and what is not in the log."""
+        at = lsn.show(self.starts_at)
+        shown = [
+            *self.reasons,
+            f"epoch {self.epoch} begins at {at}; the one before was left at {lsn.show(self.left_at)}",
+        ]
+        if self.kept_slot and self.starts_at <= self.left_at:
+            shown.append(
+                f"the slot was kept: it sends everything from {at} on, and what the log has is not taken twice"
+            )
+        elif self.kept_slot:
+            shown.append(f"the slot was kept; changes from {lsn.show(self.left_at)} to {at} are not in the log")
+        else:
+            shown.append(f"a new slot was made; changes that the log lacks from before {at} are not in it")
+        return shown
+
+
+def adopt(config: Config) -> Adopted | None:
+    """Begin a new epoch at the source as it is now; None, having changed nothing, when our positions can go on.
+
+    Raises PipelineError when a server runs, and whatever keeps the source from being replicated from.
+    """
+    source, pipeline = prepare.connect(config, name="pipeline adopt")
+    with source, pipeline:
+        migrations.require_head(pipeline)
+        stored = sources.find(pipeline, config.source_id)
+        staged = progress.staged(pipeline, stored.id) if stored else None
+        if stored is None or staged is None:
+            raise SourceUnfit("no source has been replicated from yet; start `pipeline serve`")
+        with _alone(pipeline):
+            return _Adoption(config, source, pipeline, stored, staged).run()
+
+
+@contextmanager
+def _alone(pipeline: Connection) -> Iterator[None]:
+    """Hold all that a server holds, so that none begins; used all the time, or a standby would take us for frozen."""
+    for role in ROLES:
+        if not role_locks.try_acquire(pipeline, role):
+            holder = role_locks.states(pipeline).get(role)
+            who = f"{holder.server}, pid {holder.pid}" if holder else "another server"
+            raise PipelineError(f"a server is running ({role} is held by {who}); stop it first")
+    with role_locks.beating(pipeline, lambda _: None):  # who uses the connection for more than this hears of its end
+        yield
+
+
+class _Adoption:
+    def __init__(
+        self, config: Config, source: Connection, pipeline: Connection, stored: Source, staged: Staged
+    ) -> None:
+        self._config = config
+        self._source = source
+        self._pipeline = pipeline
+        self._stored = stored
+        self._staged = staged
+        self._table = EventsTable.parse(config.events_table)
+
+    def run(self) -> Adopted | None:
+        prepare.require_fit(self._source)
+        slot = slots.find_ours(self._source, self._config.slot, self._stored.id)
+        if slot is not None:
+            slots.evict(self._source, slot)
+        stream = ReplicationStream(self._config.source, self._stored.id)
+        try:
+            identity = stream.identify()
+            reasons = self._differences(identity) or asyncio.run(self._replay_differs(stream))
+        finally:
+            stream.close()
+        if not reasons:
+            return None
+        asyncio.run(self._rest())
+        return self._begin(identity, reasons)
+
+    def _differences(self, identity: SystemIdentity) -> list[ReplicationError]:
+        """Every reason why our positions cannot go on."""
+        found: list[ReplicationError] = []
+        for check in prepare.checks(self._config, self._source, self._pipeline, self._stored, identity).values():
+            try:
+                check()
+            except SourceChanged as error:
+                found.append(error)
+        return found
+
+    async def _replay_differs(self, stream: ReplicationStream) -> list[ReplicationError]:
+        """What only the stream tells: whether the slot sends again what we have. Confirms nothing."""
+        replay = RelationBook(self._source, self._pipeline, self._stored).replay(0)
+        try:
+            if not replay.verified:
+                stream.start(self._config.slot, 0, list(publication_ledger.known(self._stored)))
+            while not replay.verified:
+                replay.pass_over(await stream.read())
+                if replay.asked:
+                    stream.send_status(replay.heard, 0)
+        except (SourceChanged, PublicationMissing) as error:
+            return [error]
+        return []
+
+    async def _rest(self) -> None:
+        """Drop what is half staged, and move all that is staged whole: the old epoch comes before the new one."""
+        async with await connect_writer(self._config.database) as staging:
+            await store.abandon(staging, self._stored.id, plan_reader.read(self._pipeline, self._stored.id))
+            await Writer.claim(staging, self._stored.id)
+        self._staged = progress.staged(self._pipeline, self._stored.id) or self._staged
+        config = self._config
+        shuffler = Shuffler(
+            self._pipeline,
+            self._stored.id,
+            self._table,
+            stopping=lambda: False,
+            routes=config.routes,
+            on_poison=config.on_poison,
+        )
+        while shuffler.step() >= 0:
+            continue
+        if shuffler.poison is not None:
+            raise PipelineError(str(shuffler.poison))
+        segments.empty_drained(self._pipeline)
+        if segments.pending(self._pipeline, self._stored.id):
+            raise PipelineError("staging does not come to rest; run `pipeline verify` to see what is wrong")
+
+    def _begin(self, identity: SystemIdentity, reasons: list[ReplicationError]) -> Adopted:
+        with sources.publishing(self._pipeline, self._source):
+            there = publication_ledger.read(self._source, self._names())
+            publications, now = self._publish(identity)
+            slot = slots.find(self._source, self._config.slot)
+            missing = any(isinstance(reason, PublicationMissing) for reason in reasons)
+            keep = slot is not None and not missing and self._sends_all(slot, identity, there, now)
+            start = (slot.confirmed_lsn or 0) if slot is not None and keep else self._new_slot(slot)
+            carried = self._in_the_log(start) if keep else set()
+            stored = replace(
+                prepare.described(self._stored, self._config, self._source, identity),
+                epoch=self._stored.epoch + 1,
+                publications=publications.made,
+                published=publication_ledger.to_json(now),
+            )
+            self._commit(stored, start, carried, "; ".join(map(_cause, reasons)))
+        return Adopted(
+            epoch=stored.epoch,
+            reasons=[_cause(reason) for reason in reasons],
+            left_at=self._staged.position,
+            starts_at=start,
+            kept_slot=keep,
+            carried=len(carried),
+        )
+
+    def _names(self) -> list[str]:
+        return [
+            *publication_ledger.known(self._stored),
+            self._config.publication,
+            self._config.publication + KEYLESS_SUFFIX,
+        ]
+
+    def _publish(self, identity: SystemIdentity) -> tuple[Publications, dict[str, publication_ledger.Published]]:
+        """Bring publications up to date; what they publish is stored only with the epoch."""
+        fresh = sources.find(self._pipeline, self._stored.id) or self._stored
+        made = fresh.publications
+        if identity.system_identifier != fresh.system_identifier:  # pg_upgrade, for one, gives ours other oids
+            there = publication_ledger.read(self._source, list(made))
+            made = {name: publication.oid for name, publication in there.items()}
+        ledger = publication_ledger.Ledger(
+            self._source,
+            {},
+            lambda _: None,
+            lambda name, oid: sources.add_publication(self._pipeline, fresh.id, name, oid),
+        )
+        publisher = prepare.publisher(self._config, self._source, self._pipeline)
+        publications = publisher.ensure(made, ledger)
+        return publications, ledger.stored
+
+    def _sends_all(
+        self,
+        slot: Slot,
+        identity: SystemIdentity,
+        there: dict[str, publication_ledger.Published],
+        now: dict[str, publication_ledger.Published],
+    ) -> bool:
+        """Whether the slot can be read from where it is: each publication must have been there all along."""
+        if slot.invalidated:
+            return False
+        elsewhere = identity.system_identifier != self._stored.system_identifier
+        known = publication_ledger.known(self._stored)
+        return all(
+            name in there and (elsewhere or (name in known and known[name].oid == publication.oid))
+            for name, publication in now.items()
+        )
+
+    def _new_slot(self, slot: Slot | None) -> int:
+        if slot is not None:
+            slots.evict(self._source, slot)
+            slots.drop(self._source, slot.name)
+        return slots.create(self._source, self._config.slot)
+
+    def _in_the_log(self, from_lsn: int) -> set[tuple[int, int]]:
+        """What the log has that the slot may send again, also of a restore before this one."""
+        found: set[tuple[int, int]] = set()
+        for table in tables.with_known(self._pipeline, self._config.events_tables):
+            upto = events.last_seq(self._pipeline, table)
+            for epoch, after_seqs in sources.epochs(self._pipeline, self._stored.id):
+                found |= recent_transactions.transactions_since(
+                    self._pipeline, table, self._stored.id, epoch, from_lsn, upto
+                )
+                upto = after_seqs.get(str(table), 0)
+        return found
+
+    def _commit(self, stored: Source, start: int, carried: set[tuple[int, int]], reason: str) -> None:
+        written = tables.with_known(self._pipeline, self._config.events_tables)
+        after = {str(table): events.last_seq(self._pipeline, table) for table in written}
+        epoch = Epoch(
+            stored.id,
+            stored.epoch,
+            stored.system_identifier,
+            stored.timeline,
+            start,
+            self._staged.position,
+            after[str(self._table)],
+            reason,
+            after,
+        )
+        with self._pipeline.transaction():
+            sources.change(self._pipeline, stored)
+            sources.begin_epoch(self._pipeline, epoch)
+            sources.carry(self._pipeline, stored.id, carried)
+            progress.restart(self._pipeline, stored.id, stored.epoch, start)
+            watermark.restart(self._pipeline, stored.id, stored.epoch)
+
+
+def _cause(reason: ReplicationError) -> str:
+    """Without the remedy, which is what is being done."""
+    return str(reason).partition("; `pipeline sources adopt`")[0]

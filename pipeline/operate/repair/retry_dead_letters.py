@@ -1,0 +1,61 @@
+"""Dead letters as people ask about them: what is to be written again, who does it, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.errors import PipelineError
+from pipeline.log import dead_letters
+from pipeline.log.dead_letters import Letter
+from pipeline.postgres import role_locks
+from pipeline.postgres.connections import Connection
+
+WAIT_SECONDS = 5.0
+"""So long the command waits for what the shuffler makes of it."""
+_POLL = 0.1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of letters that were asked for. `server`: who writes them, None when no server runs."""
+
+    letters: list[Letter]
+    server: str | None
+
+    @property
+    def waiting(self) -> int:
+        """How many nobody has come to yet."""
+        return sum(letter.state == "retrying" for letter in self.letters)
+
+    @property
+    def failed(self) -> int:
+        """How many could not be written again."""
+        return sum(letter.state == "parked" for letter in self.letters)
+
+
+def retry(connection: Connection, ids: Sequence[int] | None) -> Outcome:
+    """Ask for parked letters (None: all) and wait a moment. Raises PipelineError for an id that is not parked."""
+    asked = _known(connection, ids, dead_letters.request_retry(connection, ids), "retried")
+    server = role_locks.server_of(connection, "shuffle")
+    until = time.monotonic() + (WAIT_SECONDS if server else 0)
+    while True:
+        found = Outcome([each for each in dead_letters.find(connection, None) if each.id in asked], server)
+        if not found.waiting or time.monotonic() >= until:
+            return found
+        time.sleep(_POLL)
+
+
+def discard(connection: Connection, ids: Sequence[int] | None) -> int:
+    """Give parked letters up (None: all); returns how many. Raises PipelineError for an id that is not parked."""
+    return len(_known(connection, ids, dead_letters.discard(connection, ids), "discarded"))
+
+
+def _known(connection: Connection, ids: Sequence[int] | None, done: Sequence[int], what: str) -> set[int]:
+    states = {each.id: each.state for each in dead_letters.find(connection, None)} if ids else {}
+    wrong = [f"{each} is {states.get(each, 'not there')}" for each in ids or () if each not in done]
+    if wrong:
+        others = f"; the other {len(done)} will be {what}" if done else ""
+        raise PipelineError(f"only parked dead letters can be {what}, and {', '.join(wrong)}{others}")
+    return set(done)

@@ -1,0 +1,65 @@
+"""Passing over a transaction that the source cannot send: which it is, what goes with it, and who does it."""
+
+from __future__ import annotations
+
+import time
+
+from pipeline.capture.source import blocked_transactions, sources
+from pipeline.capture.source.blocked_transactions import Stop
+from pipeline.config.settings import Config
+from pipeline.errors import ConfigError, PipelineError
+from pipeline.postgres import role_locks
+from pipeline.postgres.connections import Connection
+from pipeline.wal import lsn
+
+WAIT_SECONDS = 10.0
+"""So long the command waits for the worker to do it."""
+_POLL = 0.1
+
+
+def find(config: Config, connection: Connection, position: str) -> Stop:
+    """The stop at this commit LSN.
+
+    Raises PipelineError when the source stops elsewhere or nowhere, ConfigError for what is no LSN.
+    """
+    try:
+        wanted = lsn.parse(position)
+    except ValueError as error:
+        raise ConfigError(f"{error}; `pipeline status` names the one to give") from None
+    stored = sources.find(connection, config.source_id)
+    stop = blocked_transactions.current(connection, stored.id) if stored else None
+    if stop is None:
+        raise PipelineError("the source stops at no transaction; there is nothing to skip")
+    if stop.commit_lsn != wanted:
+        raise PipelineError(f"the source stops at {lsn.show(stop.commit_lsn)}, not at {lsn.show(wanted)}")
+    return stop
+
+
+def consequence(stop: Stop) -> str:
+    """What is lost."""
+    known = (
+        f"{stop.changes} of its changes had come, and it may have more" if stop.changes else "it may have any number"
+    )
+    when = f"{stop.committed_at:%Y-%m-%d %H:%M:%S%z}"
+    return (
+        f"The whole transaction that committed at {lsn.show(stop.commit_lsn)} on {when} (xid {stop.xid}) will not be "
+        f"in the log, not even its changes that can be sent: {known}. An event in its place will say so."
+    )
+
+
+def request(config: Config, connection: Connection, stop: Stop) -> str:
+    """Ask for it and wait a moment; returns what has become of it."""
+    stored = sources.find(connection, config.source_id)
+    at = lsn.show(stop.commit_lsn)
+    if stored is None or not blocked_transactions.request(connection, stored.id, stop.commit_lsn):
+        raise PipelineError(f"the source no longer stops at {at}; nothing was changed")
+    server = role_locks.server_of(connection, "replication")
+    until = time.monotonic() + (WAIT_SECONDS if server else 0)
+    while True:
+        now = blocked_transactions.current(connection, stored.id)
+        if now is None or now.commit_lsn != stop.commit_lsn:
+            return f"the transaction at {at} was passed over"
+        if time.monotonic() >= until:
+            who = f"the worker of {server}" if server else "the next `pipeline serve`"
+            return f"noted: {who} passes over the transaction at {at}"
+        time.sleep(_POLL)

@@ -1,0 +1,223 @@
+"""Retention: what of the log may go, who still needs it, and the one way in which it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+
+from pipeline.config.settings import Config
+from pipeline.errors import ConfigError, RetentionBusy
+from pipeline.log import tables
+from pipeline.log.partitions import Partition
+from pipeline.log.retention import delete_rows, drop_partition, policy, preserve_values
+from pipeline.log.retention.policy import Dropped
+from pipeline.log.table import EventsTable
+from pipeline.operate import exports as export_status
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+
+_NOBODY = 2**63 - 1
+_LOCK = 1_817_104_724
+MOMENTS = 2.0
+"""Seconds that a drop may take before somebody is said to hold it."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """What keeps events that are old enough: a consumer, a lake that lacks them, or a session that reads them.
+
+    `position`: up to where it needs nothing any more; None for a session.
+    """
+
+    kind: str
+    name: str
+    position: int | None
+    remedy: str
+
+    def __str__(self) -> str:
+        at = "" if self.position is None else f" is at {self.position}"
+        name = self.name if self.kind == "session" else f'{self.kind} "{self.name}"'
+        return f"{name}{at}; {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How retention stands. `keep`: the setting. `first_seq`, `oldest_at`: of the first event there is.
+
+    `droppable`: whole partitions that would go now; `trim_from`: the seq from which on rows would. `due`: when the next
+    of the rest is old enough. `held_by`: what keeps events that are old enough already.
+    """
+
+    keep: str
+    events_table: str
+    dropped_below: int = 1
+    dropped_at: datetime | None = None
+    first_seq: int | None = None
+    oldest_at: datetime | None = None
+    bytes: int = 0
+    droppable: list[str] = field(default_factory=list)
+    trim_from: int | None = None
+    due: datetime | None = None
+    held_by: list[Holder] = field(default_factory=list)
+    beside: list[Retention] = field(default_factory=list)
+    """Of the default table: how it stands with each of the others."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run dropped: partitions, and rows of those that stay. `below`: of the default table."""
+
+    partitions: int = 0
+    rows: int = 0
+    below: int = 1
+    waiting: bool = False
+
+
+def read(config: Config, connection: Connection) -> Retention | None:
+    """How it stands now; None where nothing is dropped and nothing ever was."""
+    table = EventsTable.parse(config.events_table)
+    known = policy.dropped(connection, table)
+    keep = config.retention_seconds
+    if keep is None:
+        return Retention(config.retention, str(table), known.below, known.at) if known.at else None
+    try:
+        others = [_read(config, connection, each, keep) for each in _written(config, connection)[1:]]
+        return replace(_read(config, connection, table, keep), beside=others)
+    except psycopg.errors.UndefinedTable:  # not made yet, or just dropped: the next look sees it
+        return None
+
+
+def run(config: Config, stopped: Callable[[], bool]) -> Outcome:
+    """Drop what may go. Raises RetentionBusy while another session is at it, ConfigError without PIPELINE_RETENTION."""
+    keep = config.retention_seconds
+    if keep is None:
+        raise ConfigError("PIPELINE_RETENTION is none: nothing is ever dropped; set it, for instance to 7d")
+    with connections.connect(config.database, "pipeline database", name="pipeline retention") as connection:
+        found = [_run(config, connection, table, keep, stopped) for table in _written(config, connection)]
+    return Outcome(
+        partitions=sum(each.partitions for each in found),
+        rows=sum(each.rows for each in found),
+        below=found[0].below,
+        waiting=any(each.waiting for each in found),
+    )
+
+
+def release_lake(connection: Connection, directory: str) -> None:
+    """Retention waits no longer for exports to this folder. Raises ConfigError for one that is not known."""
+    if connection.execute(sql("operate", "release_lake"), {"directory": directory}).fetchone() is None:
+        raise ConfigError(f"no lake in {directory} holds anything back; `pipeline retention --dry-run` shows what does")
+
+
+def _written(config: Config, connection: Connection) -> list[EventsTable]:
+    """The default table, and all others that events were ever written to."""
+    return tables.with_known(connection, [config.events_table])
+
+
+def _run(
+    config: Config, connection: Connection, table: EventsTable, keep: float, stopped: Callable[[], bool]
+) -> Outcome:
+    with _alone(connection, table):
+        return _drop(config, connection, table, keep, stopped)
+
+
+def _drop(
+    config: Config, connection: Connection, table: EventsTable, keep: float, stopped: Callable[[], bool]
+) -> Outcome:
+    before = policy.dropped(connection, table)
+    gone = 0
+    if before.dropping is not None:
+        if not drop_partition.go_on(connection, table):
+            return Outcome(below=before.below, waiting=True)
+        gone += 1
+    plan = policy.plan(connection, table, keep, _needed_after(config, connection, table))
+    for partition in plan.drops:
+        if not preserve_values.carry(connection, table, partition, stopped):
+            break
+        if stopped() or not _record(config, connection, table, partition):
+            break
+        if not drop_partition.go_on(connection, table):
+            return Outcome(gone, 0, partition.upper, waiting=True)
+        gone += 1
+    rows = delete_rows.trim(connection, table, plan.trim, keep, stopped) if plan.trim else 0
+    return Outcome(gone, rows, policy.dropped(connection, table).below)
+
+
+def _record(config: Config, connection: Connection, table: EventsTable, partition: Partition) -> bool:
+    """Say that it goes; False when meanwhile somebody has come who needs it."""
+    before = policy.dropped(connection, table)
+    policy.record(connection, table, partition.upper, partition)
+    if partition.upper - 1 <= _needed_after(config, connection, table):
+        return True
+    policy.take_back(connection, table, before)
+    return False
+
+
+@contextmanager
+def _alone(connection: Connection, table: EventsTable) -> Iterator[None]:
+    """One session a table; it lets go at the end of the connection, if not before."""
+    values = (_LOCK, str(table))
+    if not (connections.value(connection, "select pg_try_advisory_lock(%s, hashtext(%s))", values)):
+        raise RetentionBusy("retention is at work already; try again when it has ended")
+    yield
+    connection.execute("select pg_advisory_unlock(%s, hashtext(%s))", values)
+
+
+def _read(config: Config, connection: Connection, table: EventsTable, keep: float) -> Retention:
+    holders = _holders(config, connection, table)
+    plan = policy.plan(connection, table, keep, _lowest(holders))
+    known = policy.dropped(connection, table)
+    size = connection.execute(sql("operate", "log_size"), {"table": table.identifier.as_string(connection)}).fetchone()
+    held = [each for each in holders if each.position is not None and each.position < plan.aged_upto]
+    return Retention(
+        keep=config.retention,
+        events_table=str(table),
+        dropped_below=known.below,
+        dropped_at=known.at,
+        first_seq=plan.oldest.seq if plan.oldest else None,
+        oldest_at=plan.oldest.at if plan.oldest else None,
+        bytes=size[0] if size else 0,
+        droppable=[str(each) for each in plan.drops],
+        trim_from=plan.oldest.seq if plan.trim and plan.oldest else None,
+        due=plan.due,
+        held_by=_readers(connection, table, known) + held,
+    )
+
+
+def _needed_after(config: Config, connection: Connection, table: EventsTable) -> int:
+    return _lowest(_holders(config, connection, table))
+
+
+def _lowest(holders: Sequence[Holder]) -> int:
+    return min((each.position for each in holders if each.position is not None), default=_NOBODY)
+
+
+def _holders(config: Config, connection: Connection, table: EventsTable) -> list[Holder]:
+    """Everybody with a position in the table, the lowest first. Consumers and exports follow the default one."""
+    default = str(table) == config.events_table
+    lake = str(config.exports) if default and export_status.why_off(config) is None else None
+    values = {"table": str(table), "default": default, "lake": lake}
+    found = connection.execute(sql("operate", "log_positions"), values).fetchall()
+    return [Holder(kind, name, position, _remedy(kind, name, paused)) for kind, name, paused, position in found]
+
+
+def _readers(connection: Connection, table: EventsTable, known: Dropped) -> list[Holder]:
+    """Who reads a partition that is on its way out; whoever keeps it longer than moments is somebody."""
+    if known.since is None or datetime.now(UTC) - known.since < timedelta(seconds=MOMENTS):
+        return []
+    reader = drop_partition.reader_of(connection, table)
+    if reader is None:
+        unseen = "somebody, or a session that this user may not see (grant it pg_read_all_stats), reads"
+        return [Holder("session", unseen, None, "the drop goes on when that transaction ends")]
+    since = f" reads since {reader.since:%Y-%m-%d %H:%M:%S}" if reader.since else " reads"
+    return [Holder("session", f"{reader}{since}", None, "the drop goes on when its transaction ends")]
+
+
+def _remedy(kind: str, name: str, paused: bool) -> str:
+    if kind == "lake":
+        return f"see why with `pipeline export list`, or do without: `pipeline retention --release-lake {name}`"
+    begun = "resume it, or " if paused else "let it acknowledge what it has read, or "
+    return begun + f"`pipeline consumers reset {name}` or `pipeline consumers delete {name}`"

@@ -1,0 +1,30 @@
+"""The sources that the pipeline database knows, and in which epoch each is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+from pipeline.wal import lsn
+
+
+@dataclass(frozen=True)
+class KnownSource:
+    """A source as it was last connected to. `since`: when its epoch began; `position`: how far it is staged."""
+
+    id: str
+    epoch: int
+    database: str
+    cluster: str
+    timeline: int | None
+    slot: str
+    publications: list[str]
+    position: lsn.Shown | None
+    since: datetime | None
+
+
+def collect(connection: Connection) -> list[KnownSource]:
+    """All of them."""
+    return connections.rows(connection, KnownSource, sql("operate", "known_sources"))

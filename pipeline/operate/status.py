@@ -1,0 +1,220 @@
+"""Where everything stands: positions, lag, counts, rates, roles, and what is not captured. Reads, never writes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from pipeline.capture.catchup import plan_reader as standing_parts
+from pipeline.capture.catchup.plan import Part
+from pipeline.capture.schema_history import rewrites
+from pipeline.capture.schema_history.rewrites import Rewritten
+from pipeline.capture.source import blocked_transactions, sources
+from pipeline.config.settings import Config
+from pipeline.errors import PipelineError
+from pipeline.log import dead_letters, tables
+from pipeline.log.tables import KnownTable
+from pipeline.operate import exports as export_status
+from pipeline.operate import retention
+from pipeline.operate.exports import Exports
+from pipeline.operate.json_values import as_json
+from pipeline.operate.lag import facts, stages
+from pipeline.operate.lag.facts import Look, Moved
+from pipeline.operate.lag.model import Lag, Limit, is_late
+from pipeline.operate.lag.slots import SlotLag
+from pipeline.operate.retention import Retention
+from pipeline.postgres import connections, migrations, role_locks
+from pipeline.postgres.connections import Connection, sql
+from pipeline.readers import consumer_status
+from pipeline.readers.consumer_status import Standing
+from pipeline.wal import lsn
+
+IDLE_BYTES = 1_000_000
+"""A source that is no further ahead of us than this, with nothing staged that waits, counts as caught up."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The counters of the pipeline database. LSNs are integers, None before the first start."""
+
+    staged_lsn: lsn.Shown | None = None
+    open_lsn: lsn.Shown | None = None
+    open_changes: int = 0
+    staged_changes: int = 0
+    staged_transactions: int = 0
+    shuffled_lsn: lsn.Shown | None = None
+    shuffled_at: datetime | None = None
+    unshuffled: bool = False
+    last_seq: int | None = None
+    events: int = 0
+    changes_per_second: float | None = None
+    events_per_second: float | None = None
+    read_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Status:
+    """All there is to say. `reasons`: why it is not replicating; empty when it is. `lag_seconds` 0: caught up."""
+
+    source_id: str | None = None
+    database: str | None = None
+    slot: str | None = None
+    revision: str | None = None
+    source_lsn: lsn.Shown | None = None
+    confirmed_lsn: lsn.Shown | None = None
+    retained_bytes: int | None = None
+    lag_bytes: int | None = None
+    lag_seconds: float | None = None
+    progress: Progress = field(default_factory=Progress)
+    roles: list[role_locks.RoleState] = field(default_factory=list)
+    not_captured: dict[str, str] = field(default_factory=dict)
+    rewritten: list[Rewritten] = field(default_factory=list)
+    events_tables: list[KnownTable] = field(default_factory=list)
+    exports: Exports | None = None
+    retention: Retention | None = None
+    consumers: list[Standing] = field(default_factory=list)
+    dead_letters: dict[str, int] = field(default_factory=dict)
+    slots: list[SlotLag] = field(default_factory=list)
+    catchup: list[Part] = field(default_factory=list)
+    lag: Lag | None = None
+    reasons: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`: the counters beside the rest."""
+        values: dict[str, Any] = as_json(self) | as_json(self.progress)
+        return {name: value for name, value in values.items() if name not in ("progress", "read_at")}
+
+
+def collect(config: Config) -> Status:
+    """The status now. Raises Unavailable only for the pipeline database; a source that is gone is a reason."""
+    with connections.connect(config.database, "pipeline database", name="pipeline status") as connection:
+        now, look, moved = _read(config, connection)
+        if not now.revision:
+            return now
+        found = replace(
+            now,
+            events_tables=tables.known(connection),
+            exports=export_status.read(config, connection),
+            retention=retention.read(config, connection),
+            consumers=consumer_status.find(connection),
+            dead_letters=dead_letters.counts(connection),
+        )
+        return _explained(config, connection, found, look, moved)
+
+
+def _explained(
+    config: Config, connection: Connection, now: Status, look: Look | PipelineError, moved: Moved | None
+) -> Status:
+    """With its lag by stage and what limits it, and `lag_seconds` as that measures it."""
+    if now.source_id is None:
+        return now
+    if isinstance(look, PipelineError):
+        return replace(now, lag=Lag([Limit("source", str(look))]))
+    there = bool(now.consumers)
+    lag = stages.measure(config, connection, look, moved, now.reasons, now.exports, consumers=there)
+    shuffled = lag.stage("shuffled")
+    late = shuffled.behind_seconds if shuffled else None
+    # 0 stays 0: what is just on its way is caught up with.
+    seconds = late if late is not None and (now.lag_seconds or is_late(late)) else now.lag_seconds
+    return replace(now, lag=lag, lag_seconds=seconds)
+
+
+def read(config: Config, connection: Connection) -> Status:
+    """The rest of it, over a connection to the pipeline database; connects to the source meanwhile."""
+    return _read(config, connection)[0]
+
+
+def _read(config: Config, connection: Connection) -> tuple[Status, Look | PipelineError, Moved | None]:
+    """And what all its positions come from: a look at the source, or why there is none, and one at our database."""
+    revision = migrations.current_revision(connection)
+    if revision is None:
+        problem = PipelineError("the pipeline database was never migrated; start `pipeline serve`")
+        return Status(reasons=[str(problem)]), problem, None
+    stored = sources.find(connection, config.source_id)
+    look: Look | PipelineError
+    try:
+        look = facts.look(config, connection, stored)
+    except PipelineError as error:
+        look = error
+    held = list(role_locks.states(connection).values())
+    progress, moved = _progress(connection, stored.id) if stored else (Progress(), None)
+    now = Status(
+        source_id=str(stored.id) if stored else None,
+        database=stored.database_name if stored else None,
+        slot=config.slot,
+        revision=revision,
+        progress=progress,
+        roles=held,
+        rewritten=rewrites.unsettled(connection),
+        catchup=standing_parts.read(connection, stored.id) if stored else [],
+        reasons=why_not(config, connection, held),
+    )
+    return _with_source(now, look, moved), look, moved
+
+
+def _with_source(now: Status, look: Look | PipelineError, moved: Moved | None) -> Status:
+    """With what the source says, and how far all is behind that; or with the reason why it says nothing."""
+    running = not role_reasons(now.roles)
+    if isinstance(look, PipelineError):
+        seconds = _lag_seconds(now.progress, None, running=running)
+        return replace(now, lag_seconds=seconds, reasons=[*now.reasons, str(look)])
+    at = look.at
+    lag = max(0, at.written - stages.positions(at, moved)["shuffled"]) if moved else None
+    return replace(
+        now,
+        source_lsn=at.written,
+        confirmed_lsn=at.confirmed,
+        retained_bytes=None if at.restart is None else at.written - at.restart,
+        not_captured=look.not_captured,
+        slots=look.slots,
+        lag_bytes=lag,
+        lag_seconds=_lag_seconds(now.progress, lag, running=running),
+    )
+
+
+def why_not(config: Config, connection: Connection, held: Sequence[role_locks.RoleState]) -> list[str]:
+    """Why nothing is moved: where the source stops, whatever the worker is at, and the other roles."""
+    stored = sources.find(connection, config.source_id)
+    stop = blocked_transactions.current(connection, stored.id) if stored else None
+    return [f"replication: {stop}", *role_reasons(held, ("shuffle",))] if stop else role_reasons(held)
+
+
+def role_reasons(held: Sequence[role_locks.RoleState], needed: Sequence[str] = ("replication", "shuffle")) -> list[str]:
+    """Why the roles that move data do not, in plain words."""
+    by_name = {role.role: role for role in held}
+    reasons = []
+    for name in needed:
+        role = by_name.get(name)
+        if role is not None and role.held and role.state == "running":
+            continue
+        if role is None:
+            reasons.append(f"{name} has never run")
+        elif role.reason and role.state != "running":
+            reasons.append(f"{name}: {role.reason}")
+        else:
+            reasons.append(f"{name} is {role.state if role.held else 'not running'}")
+    return reasons
+
+
+def _progress(connection: Connection, source_id: uuid.UUID) -> tuple[Progress, Moved | None]:
+    """Of one statement. While a backlog is read in parts, staged is what nothing is missing before."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(sql("operate", "progress"), {"source": source_id}).fetchone()
+    if row is None:
+        return Progress(), None
+    shown, moved = ({each.name: row[each.name] for each in fields(kind)} for kind in (Progress, Moved))
+    return Progress(**shown), Moved(**moved)
+
+
+def _lag_seconds(progress: Progress, lag: int | None, *, running: bool) -> float | None:
+    """0 when caught up; else the age of the newest event, which is the most that can be known."""
+    if running and not progress.unshuffled and lag is not None and lag < IDLE_BYTES:
+        return 0.0
+    if progress.shuffled_at is None or progress.read_at is None:
+        return None
+    return max(0.0, round((progress.read_at - progress.shuffled_at).total_seconds(), 3))

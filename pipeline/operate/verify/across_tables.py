@@ -1,0 +1,93 @@
+"""The events tables of one source taken together: every place of a transaction is in one of them, and in no other."""
+
+from __future__ import annotations
+
+import heapq
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from psycopg import sql
+
+from pipeline.log.retention import policy
+from pipeline.log.table import EventsTable
+from pipeline.operate.verify.violations import Check, Row, of_row
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+
+RANGE_ROWS = 20_000
+"""What one statement reads of a table; no snapshot is held for longer."""
+
+
+class _Place(NamedTuple):
+    """Where a row is in the source's history; compares as such."""
+
+    epoch: int
+    commit_lsn: int
+    commit_idx: int
+    seq: int
+    annotated: bool
+    table_name: str
+    events_table: str
+
+    @property
+    def transaction(self) -> tuple[int, int]:
+        return self.epoch, self.commit_lsn
+
+    def row(self) -> Row:
+        """As `faults` names rows."""
+        return {
+            "seq": self.seq,
+            "source_epoch": self.epoch,
+            "commit_lsn": self.commit_lsn,
+            "commit_idx": self.commit_idx,
+            "table_name": f"{self.table_name} in {self.events_table}",
+        }
+
+
+class Union:
+    """Reads all tables side by side in the order of the source's history, each up to its head."""
+
+    def __init__(self, connection: Connection, source: uuid.UUID, heads: Mapping[EventsTable, int]) -> None:
+        self._connection = connection
+        self._source = source
+        self._heads = heads
+        self._whole_after = (-1, -1)
+        self.check = Check("all tables", "each commit_idx is in one of them, with gaps only for annotations", "row")
+
+    def run(self) -> Check:
+        """What is in two tables, or in none."""
+        before: _Place | None = None
+        for place in heapq.merge(*(self._places(table, head) for table, head in self._heads.items())):
+            self.check.checked += 1
+            self._judge(before, place)
+            before = place
+        return self.check
+
+    def _judge(self, before: _Place | None, place: _Place) -> None:
+        continues = before is not None and before.transaction == place.transaction
+        if before is not None and before[:3] == place[:3]:
+            there = f"seq {before.seq} of {before.events_table}"
+            self.check.add(of_row(place.row(), f"has the position of {there}", "a position of its own"))
+            return
+        if place.transaction <= self._whole_after or place.annotated or (before and continues and before.annotated):
+            return
+        first = before.commit_idx + 1 if before and continues else 0
+        if place.commit_idx > first:
+            wrong = f"commit_idx {first} to {place.commit_idx - 1} of its transaction are in no events table"
+            self.check.add(of_row(place.row(), wrong, f"commit_idx {first} in one of them"))
+
+    def _places(self, table: EventsTable, head: int) -> Iterator[_Place]:
+        query = sql.SQL(connections.sql("operate.verify", "verify_places")).format(events=table.identifier)
+        after = 0
+        while True:
+            values: dict[str, Any] = {"source": self._source, "after": after, "head": head, "limit": RANGE_ROWS}
+            rows = self._connection.execute(query, values).fetchall()
+            dropped = policy.dropped(self._connection, table).below > after + 1
+            if not rows:
+                return
+            if dropped:  # recorded before the first row goes; the first one kept may be inside of its transaction
+                self._whole_after = max(self._whole_after, (rows[0][0], rows[0][1]))
+            for row in rows:
+                yield _Place._make([*row, str(table)])
+            after = rows[-1][3]

@@ -1,0 +1,133 @@
+"""Connections to both databases, the `.sql` reader, and the one place where driver errors become ours."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.resources import files
+from typing import Any, LiteralString, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import TupleRow, class_row
+from psycopg.sql import SQL, Composed
+
+from pipeline.config.settings import describe
+from pipeline.errors import Unavailable
+
+T = TypeVar("T")
+Connection = psycopg.Connection[TupleRow]
+AsyncConnection = psycopg.AsyncConnection[TupleRow]
+Query = LiteralString | bytes | SQL | Composed
+Values = Sequence[Any] | Mapping[str, Any] | None
+CONNECT_TIMEOUT = 10
+"""Seconds to wait for a connection to be accepted."""
+GONE = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
+"""What a driver raises when a connection is no more."""
+_REMEDIES = (
+    (r"could not translate host name|failed to resolve host", "correct the host in {setting}"),
+    (r"Connection refused|No such file or directory|timeout|timed out|No route", "start it, or correct {setting}"),
+    (r"password|authentication", "correct user and password in {setting}, PGPASSWORD or PGPASSFILE"),
+    (r'database ".*" does not exist', "create it, or correct {setting}"),
+    (r'role ".*" does not exist', "create it, or correct {setting}"),
+    (r"no pg_hba.conf entry", "allow it in that server's pg_hba.conf, or correct {setting}"),
+    (r"permission denied for database", "grant connect on it to this user, or correct {setting}"),
+    (r"No space left on device", "free some space on its disk"),
+    (r"closed the connection|shutting down|starting up", "see whether it runs, and what its log says"),
+    (r"too many clients|reserved for roles|connection slots", "end other connections, or raise max_connections there"),
+)
+"""What to do, by libpq's or the server's words."""
+
+
+LIVENESS = {
+    "connect_timeout": CONNECT_TIMEOUT,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""How soon a peer that is gone without a word is noticed, in libpq's terms; what a DSN says itself stays."""
+
+
+@cache
+def sql(package: str, name: str) -> LiteralString:
+    """The statement in `pipeline/<package>/sql/<name>.sql`, read once."""
+    return files(f"pipeline.{package}").joinpath("sql", f"{name}.sql").read_text("utf-8")
+
+
+def conninfo(dsn: str, **ours: str) -> str:
+    """The DSN with our parameters over its own, and with LIVENESS where it says nothing."""
+    given = conninfo_to_dict(dsn)
+    liveness = {name: value for name, value in LIVENESS.items() if name not in given}
+    return make_conninfo(dsn, client_encoding="UTF8", **liveness, **ours)
+
+
+def hang_up(connection: Connection | psycopg.AsyncConnection[TupleRow]) -> None:
+    """From another thread: end a connection that does not answer; who waits for it gets an OperationalError."""
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
+        line.shutdown(socket.SHUT_RDWR)
+
+
+def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> Connection:
+    """An autocommit connection that the server sees as `name`; `what` is the database's role in messages.
+
+    Raises Unavailable with libpq's reason in one line.
+    """
+    try:
+        return psycopg.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
+    except psycopg.OperationalError as error:
+        raise unavailable(dsn, what, error) from error
+
+
+async def connect_async(dsn: str, *, name: str) -> AsyncConnection:
+    """The same for asyncio, but for its errors: psycopg's, which `unavailable` explains."""
+    return await AsyncConnection.connect(conninfo(dsn, application_name=name), autocommit=True)
+
+
+def rows(connection: Connection, shape: type[T], query: Query, values: Values = None) -> list[T]:
+    """All rows of a query, each as `shape`, a class whose parameters are the columns."""
+    with connection.cursor(row_factory=class_row(shape)) as cursor:
+        return cursor.execute(query, values).fetchall()
+
+
+def one(connection: Connection, shape: type[T], query: Query, values: Values = None) -> T | None:
+    """The first row of a query, as `rows` has them; None when there is none."""
+    with connection.cursor(row_factory=class_row(shape)) as cursor:
+        return cursor.execute(query, values).fetchone()
+
+
+def value(connection: Connection, query: Query, values: Values = None, *, default: Any = None) -> Any:
+    """The first column of a query's first row; `default` when there is no row."""
+    row = connection.execute(query, values).fetchone()
+    return row[0] if row else default
+
+
+@contextmanager
+def lock_timeout(connection: Connection, timeout: str) -> Iterator[None]:
+    """In a transaction: statements inside wait no longer than `timeout` ('2s') for a lock, then raise LockNotAvailable.
+
+    Statements behind it wait as they did before; after an error the transaction is at its end anyway.
+    """
+    before = value(connection, "select current_setting('lock_timeout')")
+    connection.execute("select set_config('lock_timeout', %s, true)", (timeout,))
+    yield
+    connection.execute("select set_config('lock_timeout', %s, true)", (before,))
+
+
+def unavailable(dsn: str, what: str, error: BaseException) -> Unavailable:
+    """The error for a database that refused or dropped a connection."""
+    cause = one_line(error)
+    remedy = next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, cause)), "")
+    remedy = remedy.format(setting="PIPELINE_SOURCE_DSN" if what == "source" else "PIPELINE_DATABASE_DSN")
+    return Unavailable(f"{what} ({describe(dsn)}) is not available: {cause}" + (f"; {remedy}" if remedy else ""))
+
+
+def one_line(error: BaseException) -> str:
+    """A driver error's text without line breaks, context or row contents."""
+    if isinstance(error, psycopg.Error) and error.diag.message_primary:
+        return error.diag.message_primary
+    return "; ".join(part.strip() for part in str(error).splitlines() if part.strip()) or type(error).__name__

@@ -1,0 +1,50 @@
+"""Which two databases to use: those of the DSNs, or ones of the embedded Postgres under the data directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pipeline.config.settings import Config
+from pipeline.errors import ConfigError
+from pipeline.postgres.embedded import Server
+
+SOURCE, PIPELINE = "source", "pipeline"
+
+
+def needs_embedded(config: Config) -> bool:
+    """Whether a DSN is missing, so that the embedded Postgres has to stand in."""
+    return config.source_dsn is None or config.database_dsn is None
+
+
+def embedded_server(config: Config) -> Server:
+    """The embedded Postgres of these settings, running or not."""
+    return Server(config.data_dir / "postgres")
+
+
+@contextmanager
+def resolved(config: Config, *, start: bool = True) -> Iterator[Config]:
+    """The settings with both DSNs filled in; the embedded Postgres runs inside the block when one was missing.
+
+    It is stopped afterwards only when this call started it. With `start` false it must be running already:
+    ConfigError says so otherwise. Raises EmbeddedPostgresError when it cannot be started.
+    """
+    if not needs_embedded(config):
+        yield config
+        return
+    server = embedded_server(config)
+    if not start and not server.running():
+        raise ConfigError(
+            f"no DSN is set and the embedded Postgres in {config.data_dir} is not running; "
+            "start `pipeline serve` first, or set PIPELINE_SOURCE_DSN and PIPELINE_DATABASE_DSN"
+        )
+    started = server.start() if start else False
+    try:
+        server.create_databases(SOURCE, PIPELINE)
+        yield config.with_databases(
+            config.source if config.source_dsn else server.dsn(SOURCE),
+            config.database if config.database_dsn else server.dsn(PIPELINE),
+        )
+    finally:
+        if started:
+            server.stop()

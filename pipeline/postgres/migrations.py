@@ -1,0 +1,209 @@
+"""The pipeline database's schema: bring it to head, check that it is there. Alembic does the work.
+
+Alembic and SQLAlchemy are imported only when there is something to migrate: they take as long as all else at start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import psycopg
+
+from pipeline.errors import SchemaError
+from pipeline.postgres import connections
+
+if TYPE_CHECKING:
+    import sqlalchemy
+    from alembic.config import Config as AlembicConfig
+    from sqlalchemy.exc import DBAPIError
+
+SCHEMA = "pipeline"
+LOCK_TIMEOUT = "10s"
+"""How long a migration waits for other migrations and for locks that readers hold."""
+LOCK_KEY = 7_146_290_150_143_411_457
+"""Advisory lock of whoever makes or migrates tables."""
+
+
+def upgrade(dsn: str, events_table: str = "public.sequin_events") -> None:
+    """Bring the pipeline database to the newest revision; does nothing when it is there.
+
+    A table from before under the name of `events_table` is migrated with it; any other is left alone.
+    Safe to run from several processes at once. Raises SchemaError for a revision this code does not know, or when
+    locks are not to be had within LOCK_TIMEOUT; Unavailable when the database does not answer.
+    """
+    if current(dsn) == head():
+        return
+    from alembic import command
+
+    with _migrating(dsn) as alembic:
+        alembic.attributes["events_table"] = events_table
+        command.upgrade(alembic, "head")
+
+
+def downgrade(dsn: str, revision: str) -> None:
+    """Back to `revision` ("base": before the first), dropping what came later with its data."""
+    from alembic import command
+
+    with _migrating(dsn) as alembic:
+        command.downgrade(alembic, revision)
+
+
+def current(dsn: str) -> str | None:
+    """The revision the pipeline database is at; None when it was never migrated."""
+    with connections.connect(dsn, "pipeline database", name="pipeline schema") as connection:
+        return current_revision(connection)
+
+
+def current_revision(connection: connections.Connection) -> str | None:
+    """The same over an open connection."""
+    if not connections.value(connection, "select to_regclass('pipeline.alembic_version') is not null"):
+        return None
+    found: str | None = connections.value(connection, "select version_num from pipeline.alembic_version")
+    return found
+
+
+def require_head(connection: connections.Connection) -> None:
+    """Raises SchemaError unless the pipeline database is at this version's revision, as every command needs it."""
+    revision = current_revision(connection)
+    if revision is None:
+        raise SchemaError(
+            "the pipeline database was never migrated; run `pipeline migrate` first, or start `pipeline serve`"
+        )
+    if revision != head():
+        refuse_unfit(connection)
+        raise SchemaError("the pipeline database is not at the newest revision; run `pipeline migrate` first")
+
+
+def refuse_unfit(connection: connections.Connection) -> None:
+    """Raises SchemaError when `upgrade` would: an unknown revision, or no right to create. Changes nothing."""
+    revision = current_revision(connection)
+    if revision is not None and revision not in _known():
+        raise SchemaError(
+            f"the pipeline database is at revision {revision!r}, which this version of the server does not know; "
+            "run the version that made it, or a newer one"
+        )
+    if revision is None and not _may_create(connection):
+        user, name = connection.info.user, connection.info.dbname
+        raise SchemaError(
+            f'user "{user}" may not create tables in the pipeline database {name}; run there as its owner: '
+            f'grant create on database "{name}" to "{user}", and grant create on schema public to "{user}"'
+        )
+
+
+def head() -> str:
+    """The newest revision this code has."""
+    known = _known()
+    heads = known.keys() - set(known.values())
+    if len(heads) != 1:
+        raise SchemaError(f"{_location()} has {len(heads)} newest migrations instead of one; install the server again")
+    return heads.pop()
+
+
+def engine(dsn: str) -> sqlalchemy.Engine:
+    """SQLAlchemy over psycopg for Alembic; its connections are ours, errors included."""
+    import sqlalchemy
+
+    def connect() -> psycopg.Connection[tuple[object, ...]]:
+        connection = connections.connect(dsn, "pipeline database", name="pipeline migrate")
+        connection.autocommit = False
+        return connection
+
+    return sqlalchemy.create_engine("postgresql+psycopg://", creator=connect, poolclass=sqlalchemy.NullPool)
+
+
+@contextmanager
+def migration_lock(connection: sqlalchemy.Connection) -> Iterator[None]:
+    """Hold the migration lock of this database, with lock_timeout set; makes the schema when it is absent."""
+    import sqlalchemy
+
+    connection.execute(sqlalchemy.text(f"set lock_timeout = '{LOCK_TIMEOUT}'"))
+    connection.execute(sqlalchemy.text(f"select pg_advisory_lock({LOCK_KEY})"))
+    connection.commit()
+    try:
+        connection.execute(sqlalchemy.text(f"create schema if not exists {SCHEMA}"))
+        connection.commit()
+        yield
+        connection.commit()
+    finally:
+        connection.rollback()
+        connection.execute(sqlalchemy.text(f"select pg_advisory_unlock({LOCK_KEY})"))
+        connection.commit()
+
+
+@contextmanager
+def _migrating(dsn: str) -> Iterator[AlembicConfig]:
+    from alembic.util.exc import CommandError
+    from sqlalchemy.exc import DBAPIError
+
+    alembic = _alembic()
+    try:
+        with engine(dsn).connect() as connection:
+            refuse_unfit(cast(connections.Connection, connection.connection.driver_connection))
+            connection.rollback()
+            alembic.attributes["connection"] = connection
+            yield alembic
+    except DBAPIError as error:
+        raise _explained(error) from error
+    except CommandError as error:
+        raise SchemaError(f"migration failed: {error}") from error
+
+
+def _may_create(connection: connections.Connection) -> bool:
+    """Whether this user may make what the first migration makes."""
+    return bool(
+        connections.value(
+            connection,
+            "select has_database_privilege(current_database(), 'create')"
+            " and coalesce(has_schema_privilege(to_regnamespace('public'), 'create'), false)",
+        )
+    )
+
+
+def _known() -> dict[str, str | None]:
+    """Every revision this code has, with the one before it, read off the files that Alembic would import."""
+    files = [path.read_text() for path in (_location() / "versions").glob("*.py")]
+    return {_assigned(text, "revision") or "": _assigned(text, "down_revision") for text in files}
+
+
+def _assigned(text: str, name: str) -> str | None:
+    found = re.search(rf'^{name} = "(\w+)"', text, re.MULTILINE)
+    return found[1] if found else None
+
+
+def _explained(error: DBAPIError) -> SchemaError:
+    cause = error.orig
+    if isinstance(cause, psycopg.errors.LockNotAvailable):
+        return SchemaError(
+            f"a migration waited {LOCK_TIMEOUT} for a lock that another session holds; end that session "
+            "(pg_stat_activity, pg_locks), or try again"
+        )
+    if isinstance(cause, psycopg.errors.InsufficientPrivilege):
+        return SchemaError(
+            f"the pipeline database's user may not create what the server needs: {connections.one_line(cause)}; "
+            "grant create on the database and on schema public"
+        )
+    if isinstance(cause, psycopg.errors.DiskFull):
+        return SchemaError(
+            f"the pipeline database's disk is full: {connections.one_line(cause)}; free some space there"
+        )
+    return SchemaError(
+        f"migration of the pipeline database failed: {connections.one_line(cause or error)}; "
+        "put that right and start again"
+    )
+
+
+def _alembic() -> AlembicConfig:
+    from alembic.config import Config as AlembicConfig
+
+    alembic = AlembicConfig()
+    alembic.set_main_option("script_location", str(_location()).replace("%", "%%"))
+    return alembic
+
+
+def _location() -> Path:
+    shipped = Path(__file__).parents[1] / "_alembic"
+    return shipped if shipped.is_dir() else Path(__file__).parents[2] / "alembic"

@@ -1,0 +1,111 @@
+"""Who holds each role of `serve`: one session-level advisory lock a role, and a row that says how its holder is."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+import psycopg
+
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+
+logger = logging.getLogger(__name__)
+
+BEAT_SECONDS = 2.0
+"""A holder's session is used at least so often, or it counts as frozen after a while."""
+FROZEN_SECONDS = 6.0
+"""So long may the server wait for a holder's next statement before somebody else may take the role."""
+
+State = Literal["starting", "running", "waiting", "stopped", "failed"]
+
+
+@dataclass(frozen=True)
+class RoleState:
+    """How a role was when its holder last said so. `held`: whether a live session holds its lock now."""
+
+    role: str
+    server: str
+    pid: int
+    state: str
+    reason: str | None
+    since: datetime
+    held: bool
+
+
+def try_acquire(connection: Connection, role: str) -> bool:
+    """Take the role for as long as this session lives; False when another session has it.
+
+    A holder that is frozen (its process is stopped, or it was cut off from the network) loses it: its session is ended,
+    so it can write nothing on it when it wakes up. The caller must use its session every BEAT_SECONDS from then on.
+    """
+    return _lock(connection, role) or (_evict_frozen(connection, role) and _lock(connection, role))
+
+
+def _lock(connection: Connection, role: str) -> bool:
+    return bool(connections.value(connection, sql("postgres", "lock_role"), {"role": role}))
+
+
+def _evict_frozen(connection: Connection, role: str) -> bool:
+    try:
+        ended = connection.execute(
+            sql("postgres", "evict_frozen"), {"role": role, "seconds": FROZEN_SECONDS}
+        ).fetchall()
+    except psycopg.errors.InsufficientPrivilege as error:  # it belongs to a user whose sessions we may not end
+        logger.warning("%s is held by a frozen session: %s", role, error, extra={"action": "role.frozen"})
+        return False
+    for pid, gone in ended:
+        logger.warning(
+            "%s was held by a frozen session (pid %s), which %s",
+            role,
+            pid,
+            "was ended" if gone else "does not end",
+            extra={"action": "role.evicted"},
+        )
+    return bool(ended)
+
+
+@contextmanager
+def beating(connection: Connection, lost: Callable[[psycopg.Error], None]) -> Iterator[None]:
+    """Use a session that holds a role, so that nobody takes its holder for frozen; when it fails, `lost` is called.
+
+    From a thread of its own: the session may be used meanwhile.
+    """
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(BEAT_SECONDS):
+            try:
+                connection.execute("select 1")
+            except psycopg.Error as error:
+                if not done.is_set():
+                    lost(error)
+
+    threading.Thread(target=beat, name="beat", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def report(connection: Connection, role: str, server: str, pid: int, state: State, reason: str | None = None) -> None:
+    """Say how the role is. Only its holder may call this."""
+    connection.execute(
+        sql("postgres", "report_role"), {"role": role, "server": server, "pid": pid, "state": state, "reason": reason}
+    )
+
+
+def server_of(connection: Connection, role: str) -> str | None:
+    """The server that holds the role now."""
+    state = states(connection).get(role)
+    return state.server if state and state.held else None
+
+
+def states(connection: Connection) -> dict[str, RoleState]:
+    """Every role that was ever held, by name."""
+    return {row.role: row for row in connections.rows(connection, RoleState, sql("postgres", "role_states"))}

@@ -1,0 +1,179 @@
+"""A child process: started, listened to, killed when frozen, started again with backoff. Knows not what it does."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+RETRY = 75
+"""Exit status of a child that wants to be started again (EX_TEMPFAIL of sysexits.h)."""
+DRAIN_SECONDS = 30.0
+"""All children together have so long to finish after SIGTERM."""
+FROZEN_SECONDS, STARTING_SECONDS = 10.0, 60.0
+"""A child that is not heard from for so long is killed and started again; one that was never heard is still loading."""
+_FIRST_DELAY, _LONGEST_DELAY, _HEALTHY_AFTER = 0.25, 5.0, 2.0
+POLL = 0.1
+"""Seconds between two looks at a child."""
+_HERE = str(Path(__file__).parents[2])
+
+
+class Process(Protocol):
+    """What is needed of a process; a Popen is one."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def send_signal(self, sig: int, /) -> None: ...
+    def kill(self) -> None: ...
+
+
+Launch = Callable[[socket.socket], Process | None]
+"""Begins a process whose standard input is this socket; None when that cannot be done just now."""
+
+
+def program(command: Sequence[str]) -> Launch:
+    """Begins a process that runs this program."""
+    return lambda line: subprocess.Popen(command, stdin=line.fileno(), env=_environment())
+
+
+def be_as_program() -> None:
+    """For a fork of this process: import what a `program` would import, and give its children the same environment."""
+    os.environ.update(_environment())
+    sys.path[0 : not sys.flags.safe_path] = [_HERE]
+
+
+def _environment() -> dict[str, str]:
+    """Ours, but modules come from where ours came from, not from a folder that the server was started in."""
+    paths = [_HERE, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(paths)}
+
+
+class Child:
+    """One process. `process` is None while it does not run; then it may be started from `restart_at` on."""
+
+    def __init__(self, role: str, launch: Launch, settings: str) -> None:
+        """`role`: what log lines call it. `settings`: the first line of its standard input."""
+        self.role = role
+        self._launch = launch
+        self._settings = settings
+        self._delay = _FIRST_DELAY
+        self._started_at = 0.0
+        self.restart_at = 0.0
+        self.retiring = False
+        self._retire_by = 0.0
+        self._line: socket.socket | None = None
+        self._silent_looks = 0
+        self._heard = False
+        self.process: Process | None = None
+
+    def start(self) -> None:
+        """Run it; its standard input says what the settings are, and by ending that we are gone."""
+        self._begin()
+        if self.process is not None:
+            pid = self.process.pid
+            logger.info("started", extra={"action": "serve.started", "child": self.role, "pid": pid})
+
+    def _begin(self) -> None:
+        self._started_at = time.monotonic()
+        self.retiring = False
+        self._silent_looks = 0
+        self._heard = False
+        self._line, theirs = socket.socketpair()
+        with theirs:
+            self.process = self._launch(theirs)
+        if self.process is None:
+            self.forget()
+            return
+        with suppress(BrokenPipeError, ConnectionResetError):  # it is dead already, which the next look finds
+            self._line.sendall(self._settings.encode() + b"\n")
+        self._line.setblocking(False)
+
+    @property
+    def lives(self) -> bool:
+        """Whether it runs."""
+        return self.process is not None and self.process.poll() is None
+
+    def retire(self, seconds: float = DRAIN_SECONDS) -> None:
+        """Tell it to end, once; called again when it has not ended after so long, kill it."""
+        if self.process is None:
+            return
+        if not self.retiring:
+            self.retiring = True
+            self._retire_by = time.monotonic() + seconds
+            self.process.send_signal(signal.SIGTERM)
+        elif time.monotonic() > self._retire_by:
+            self.process.kill()
+
+    def kill(self, seconds: float) -> None:
+        """And wait, so long at most, until it is known to be gone."""
+        if self.process is None:
+            return
+        self.process.kill()
+        give_up = time.monotonic() + seconds
+        while self.process.poll() is None and time.monotonic() < give_up:
+            time.sleep(POLL / 100)
+
+    def ended(self) -> int | None:
+        """Its exit status once it has ended, below 0 for a signal; one that is frozen is killed.
+
+        Call it every POLL; looks are counted, not seconds, since we may have been frozen with it.
+        """
+        if self.process is None:
+            return None
+        self._listen()
+        self._silent_looks += 1
+        if self._silent_looks * POLL > (FROZEN_SECONDS if self._heard else STARTING_SECONDS):
+            logger.error("%s is frozen; killed", self.role, extra={"action": "serve.frozen", "pid": self.process.pid})
+            self._silent_looks = 0
+            self.process.kill()
+        return self.process.poll()
+
+    def _listen(self) -> None:
+        """Take what it has said meanwhile."""
+        if self._line is None:
+            return
+        with suppress(BlockingIOError, ConnectionResetError):
+            while said := self._line.recv(1024):
+                self._silent_looks = 0
+                self._heard = True
+                self._hears(said)
+
+    def _hears(self, said: bytes) -> None:
+        """Any byte says that it lives; for most that is all."""
+
+    def forget(self) -> None:
+        """It has ended."""
+        self.process = None
+        if self._line is not None:
+            self._line.close()
+
+    def start_again(self, code: int) -> bool:
+        """Plan the next start after it has ended so; each failure in a row waits twice as long.
+
+        False, and nothing is planned, when it has ended for good.
+        """
+        if code > 0 and code != RETRY and not self.retiring:
+            return False
+        reason = f"was killed by signal {-code}" if code < 0 else "ended"
+        if self.retiring:
+            reason = "is needed again"
+        if time.monotonic() - self._started_at > _HEALTHY_AFTER:
+            self._delay = _FIRST_DELAY
+        self.forget()
+        self.restart_at = time.monotonic() + self._delay
+        logger.warning(
+            "%s %s; starts again in %.2g s", self.role, reason, self._delay, extra={"action": "serve.restarts"}
+        )
+        self._delay = min(self._delay * 2, _LONGEST_DELAY)
+        return True

@@ -1,0 +1,205 @@
+"""How others have the nursery fork, and what they know of the processes that it has forked."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from pipeline.errors import Unavailable
+from pipeline.process.child import FROZEN_SECONDS, POLL, Child, Process, be_as_program, program
+
+_REAP_SECONDS = 1.0
+"""So long is it waited for once it was killed, so that what it has used is counted as the server's."""
+
+
+class Nursery(Child):
+    """The supervisor's end. When the nursery ends, whatever it has forked is killed: nobody would tell of its end."""
+
+    def __init__(self, run: Callable[[], int], command: Sequence[str]) -> None:
+        """The first is a fork of this process that runs `run`; later ones, when we have threads, run `command`."""
+        super().__init__("nursery", self._fork_here, "")
+        self._run = run
+        self._later = program(command)
+        self._forks = _Forks(self.look)
+
+    def __enter__(self) -> Nursery:
+        """Begin it, while this process has no threads and no connections; nothing is logged of a server yet."""
+        self._begin()
+        self._launch = self._later
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.kill(_REAP_SECONDS)
+        self.forget()
+
+    def _fork_here(self, line: socket.socket) -> Process:
+        if (pid := os.fork()) == 0:
+            if self._line is not None:
+                self._line.close()
+            take_as_standard_input(line.detach())
+            be_as_program()
+            sys.exit(self._run())
+        return _Own(pid)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has imported everything."""
+        return self.process is not None and self._heard
+
+    def fork(self, name: str, line: socket.socket) -> Process | None:
+        """A new process with this standard input, that is to be `name`; None when the nursery is gone, or frozen."""
+        if self.process is None or self._line is None:
+            return None
+        process = self.process
+        forked = self._forks.ask(self._line, name, line, lambda: self.lives)
+        if forked is None:  # should it be forked after all, it finds that its line has ended
+            process.kill()
+        return forked
+
+    def look(self) -> None:
+        """Learn which processes have ended."""
+        lives = self.lives
+        self._listen()
+        if not lives:
+            self._forks.orphan()
+
+    def forget(self) -> None:
+        self._forks.orphan()
+        super().forget()
+
+    def _hears(self, said: bytes) -> None:
+        self._forks.hear(said)
+
+
+class Siblings:
+    """What a forked process has of its nursery: processes that it looks after itself, and that end with it."""
+
+    def __init__(self, line: socket.socket) -> None:
+        """`line`: to the nursery."""
+        line.setblocking(False)
+        self._line = line
+        self._gone = False
+        self._forks = _Forks(self._look)
+
+    def fork(self, name: str, line: socket.socket) -> Process | None:
+        """As of a Nursery. When that is gone, the supervisor is about to end this process too.
+
+        Raises Unavailable when it is not gone and does not answer; then this process should end.
+        """
+        if self._gone:
+            return None
+        forked = self._forks.ask(self._line, name, line, lambda: not self._gone)
+        self._look()
+        if forked is None and not self._gone:  # its answer would be taken for that to another request
+            raise Unavailable(f"no process for {name}: the nursery does not answer")
+        return forked
+
+    def _look(self) -> None:
+        try:
+            while said := self._line.recv(1024):
+                self._forks.hear(said)
+        except BlockingIOError:
+            return
+        except ConnectionResetError:
+            pass
+        self._gone = True
+        self._forks.orphan()
+
+
+class _Forks:
+    """What was asked for over one line to the nursery."""
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        """`look` reads what the nursery has said meanwhile, for `hear`."""
+        self._look = look
+        self._living: dict[int, Forked] = {}
+        self._answer: Forked | None = None
+        self._unfinished = b""
+
+    def ask(
+        self, line: socket.socket, name: str, standard_input: socket.socket, lives: Callable[[], bool]
+    ) -> Forked | None:
+        """The process, as soon as it is forked; None when the nursery ends first, or says nothing for long."""
+        self._answer = None
+        give_up = time.monotonic() + FROZEN_SECONDS
+        try:
+            socket.send_fds(line, [name.encode() + b"\n"], [standard_input.fileno()])
+            while self._answer is None and lives() and time.monotonic() < give_up:
+                select.select([line], [], [], POLL)
+                self._look()
+        except OSError:
+            return None
+        return self._answer
+
+    def hear(self, said: bytes) -> None:
+        *lines, self._unfinished = (self._unfinished + said).split(b"\n")
+        for line in lines:
+            match line.split():
+                case [b"forked", pid]:
+                    self._answer = self._living[int(pid)] = Forked(int(pid), self._look)
+                case [b"ended", pid, status]:
+                    self._living.pop(int(pid)).status = int(status)
+
+    def orphan(self) -> None:
+        """The nursery is gone: nobody would tell of the end of these, so they end now."""
+        for forked in self._living.values():
+            forked.status = -signal.SIGKILL
+            _send(forked.pid, signal.SIGKILL)
+        self._living.clear()
+        self._unfinished = b""
+
+
+class Forked:
+    """A process that was forked. `look` sets its `status` once it has ended."""
+
+    def __init__(self, pid: int, look: Callable[[], None]) -> None:
+        self.pid = pid
+        self.status: int | None = None
+        self._look = look
+
+    def poll(self) -> int | None:
+        """As of a Popen: minus the signal that killed it."""
+        if self.status is None:
+            self._look()
+        return self.status
+
+    def send_signal(self, sig: int, /) -> None:
+        if self.poll() is None:  # asked first: another process may have its number soon
+            _send(self.pid, sig)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class _Own(Forked):
+    """A process that was forked here."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(pid, self._reap)
+
+    def _reap(self) -> None:
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if pid:
+            self.status = os.waitstatus_to_exitcode(status)
+
+
+def _send(pid: int, sig: int) -> None:
+    try:
+        os.kill(pid, sig)
+    except ProcessLookupError:  # it has just ended
+        return
+
+
+def take_as_standard_input(number: int) -> None:
+    """Of this process, instead of what it has."""
+    os.dup2(number, 0)
+    if number != 0:  # as it is where the server was started with none
+        os.close(number)

@@ -1,0 +1,93 @@
+"""Child processes, one a role: started, restarted with backoff, drained in order. Knows nothing of what they do."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from pipeline.process.child import DRAIN_SECONDS, POLL, Child
+from pipeline.process.fork_client import Nursery
+
+logger = logging.getLogger(__name__)
+
+_KILLED_SECONDS = 2.0
+"""What was killed is gone at once; only who says so may be frozen."""
+
+
+class Supervisor:
+    """Runs one child per role until told to stop, or until one ends for good.
+
+    `nursery` forks them; `settings` is written to the standard input of each as one line. `leads` is asked
+    all the time: while it says no, only the roles of `always` run, and the others are told to end.
+    """
+
+    def __init__(
+        self,
+        roles: Sequence[str],
+        nursery: Nursery,
+        settings: str,
+        *,
+        leads: Callable[[], bool],
+        always: Sequence[str] = (),
+    ) -> None:
+        self._nursery = nursery
+        self._children = [Child(role, partial(nursery.fork, role), settings) for role in roles]
+        self._leads = leads
+        self._always = always
+        self._interrupts = 0
+        self._stop = threading.Event()
+        signal.signal(signal.SIGTERM, self._handle)
+        signal.signal(signal.SIGINT, self._handle)
+
+    def run(self) -> int:
+        """Supervise until a signal, or until a child fails for good; drains, then returns the exit status."""
+        status = 0
+        while not self._stop.is_set():
+            leading = self._leads()
+            status = self._look_after(self._nursery)
+            for child in self._children:
+                if leading or child.role in self._always:
+                    status = status or self._look_after(child)
+                else:
+                    child.retire()
+            if status:
+                break
+            self._stop.wait(POLL)
+        logger.info("draining", extra={"action": "serve.draining"})
+        return self._drain() or status
+
+    def _look_after(self, child: Child) -> int:
+        if child.process is None:
+            if time.monotonic() >= child.restart_at and (child is self._nursery or self._nursery.ready):
+                child.start()
+            return 0
+        code = child.ended()
+        if code is None or self._stop.is_set():
+            return 0
+        return 0 if child.start_again(code) else code
+
+    def _drain(self) -> int:
+        """One after the other, in the order of the roles: what an earlier one leaves, a later one still moves."""
+        deadline = time.monotonic() + DRAIN_SECONDS
+        status = 0
+        for child in self._children:
+            child.retire()
+            while child.lives and time.monotonic() < deadline and self._interrupts < 2:
+                time.sleep(POLL / 2)
+            if child.lives:
+                logger.warning("%s did not finish; killed", child.role, extra={"action": "serve.killed"})
+                child.kill(_KILLED_SECONDS)
+                status = 1
+        return status
+
+    def _handle(self, number: int, _frame: object) -> None:
+        if number == signal.SIGINT:
+            self._interrupts += 1
+        if self._interrupts == 1 and number == signal.SIGINT:
+            sys.stderr.write("\nstopping; press Ctrl-C again to leave at once\n")
+        self._stop.set()

@@ -1,0 +1,61 @@
+"""Each consumer and where it stands, and the statements that people change consumers by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, LiteralString
+
+from psycopg.rows import dict_row
+
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+
+statement = partial(sql, "readers")
+"""A statement of this package, by its name."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A row of `pipeline.consumers` with counts, which stop at 100 000; None where they do not apply to its kind.
+
+    `visibility` and `oldest_pending_seconds` are seconds, `lag` is seqs from where it has come to the newest.
+    """
+
+    id: int
+    name: str
+    kind: str
+    tables: list[str]
+    actions: list[str]
+    state: str
+    group_by: list[str] | None
+    visibility: float
+    max_deliveries: int | None
+    max_unacknowledged: int | None
+    position: int
+    reader: str | None
+    reader_since: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    pending: int | None
+    in_flight: int | None
+    dead: int | None
+    oldest_pending_seconds: float | None
+    lag: int
+
+
+def find(connection: Connection, name: str | None = None) -> list[Standing]:
+    """All by name, or the one that is named; empty when there is none."""
+    return connections.rows(connection, Standing, statement("standing"), {"name": name})
+
+
+def call(connection: Connection, named: LiteralString, /, **arguments: Any) -> Any:
+    """Run one of the statements that change a consumer; the value it returns, if it returns one."""
+    return connections.value(connection, statement(named), arguments)
+
+
+def dead_letters(connection: Connection, name: str, limit: int) -> list[dict[str, Any]]:
+    """The oldest dead letters of a consumer by column, `letter` being all of one as JSON text."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(statement("dead_letters"), {"name": name, "after": 0, "limit": limit}).fetchall()

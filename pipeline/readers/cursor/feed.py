@@ -1,0 +1,283 @@
+"""The head of the log, read once for all who follow it; who is behind reads pages until it has caught up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+
+import psycopg
+from psycopg.rows import TupleRow
+
+from pipeline.config import patterns
+from pipeline.errors import Unavailable
+from pipeline.postgres import connections
+from pipeline.readers.cursor.frames import FRAME_BYTES, MAX_EVENTS, Entry
+from pipeline.readers.wakeups import Wakeups
+
+logger = logging.getLogger(__name__)
+
+Connection = psycopg.AsyncConnection[TupleRow]
+Connect = Callable[[], AbstractAsyncContextManager[Connection]]
+"""Lends a connection in a transaction."""
+RING_BYTES = 8_000_000
+"""So much of the newest events is kept, in characters; who is further behind reads pages."""
+PAGE_READERS = 4
+"""Pages that are read at the same time for all who are behind."""
+POLL_SECONDS = 2.0
+"""How often the log is looked at although nothing was heard."""
+_SPAN = 50_000
+"""seqs that one page passes over at most: a filter that wants little keeps no connection for long."""
+_RETRY_SECONDS, _START_SECONDS = 0.5, 10.0
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What a consumer wants: patterns `schema.table` in which `*` matches anything, and actions; empty means all."""
+
+    tables: tuple[str, ...] = ()
+    actions: tuple[str, ...] = ()
+
+    def wants(self, entry: Entry) -> bool:
+        """Whether it wants this event."""
+        return (not self.actions or entry.action in self.actions) and patterns.matches(self.tables, entry.table)
+
+
+EVERYTHING = Filter()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a filter wants of the events after `after`, up to `upto`; `whole`: no transaction goes on after that.
+
+    `dense`: how many to ask for next, so that large events are not read in vain.
+    """
+
+    after: int
+    upto: int
+    entries: list[Entry]
+    whole: bool
+    dense: int = MAX_EVENTS
+    found: dict[Filter, list[Entry]] = field(default_factory=dict, repr=False)
+
+    def of(self, wanted: Filter) -> Batch:
+        """The part that a filter wants; looked for once."""
+        if wanted == EVERYTHING:
+            return self
+        if wanted not in self.found:
+            self.found[wanted] = [entry for entry in self.entries if wanted.wants(entry)]
+        return Batch(self.after, self.upto, self.found[wanted], self.whole)
+
+
+class _Interest:
+    """What those who have the same filter share: where it last found something, and what wakes them."""
+
+    def __init__(self, since: int) -> None:
+        self.newest = since
+        self.users = 0
+        self.changed = asyncio.Event()
+
+    def wake(self) -> None:
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+
+class Follower:
+    """One reader of the feed. `position`: up to there it has everything; moves also over what its filter leaves out."""
+
+    def __init__(self, feed: Feed, wanted: Filter, position: int) -> None:
+        self._feed = feed
+        self._filter = wanted
+        self._position = position
+        self._handed: Batch | None = None
+        self._rows = MAX_EVENTS
+        self._unfinished = False
+
+    @property
+    def position(self) -> int:
+        """Where the last batch ended that was asked for and left again, or the head when nothing came since."""
+        if self._handed is None and not self._unfinished and self._feed.nothing_since(self._filter, self._position):
+            self._position = self._feed.head
+        return self._position
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        """All that comes after `position`, in order, for ever. Holds nothing while the caller is at work."""
+        while True:
+            batch = await self._next()
+            self._handed = batch
+            yield batch
+            self._handed = None
+            self._position = batch.upto
+
+    async def _next(self) -> Batch:
+        while True:
+            position = self.position
+            if (batch := self._feed.kept(self._filter, position)) is not None:
+                self._unfinished = False
+                return batch
+            if position < self._feed.head or self._unfinished:
+                page = await self._feed.page(position, self._filter, self._rows)
+                self._rows = page.dense
+                if page.upto > position or self._unfinished:
+                    self._unfinished = not page.whole  # the feed wakes nobody for the end of what a page has begun
+                    return page
+            await self._feed.wait(self._filter)
+
+
+class Feed:
+    """One per process. Reads the log only while somebody follows it."""
+
+    def __init__(self, dsn: str, wakeups: Wakeups, lend: Connect) -> None:
+        self.head = 0
+        self._dsn = dsn
+        self._wakeups = wakeups
+        self._lend = lend
+        self._ring: deque[Batch] = deque()
+        self._size = 0
+        self._interests: dict[Filter, _Interest] = {}
+        self._tail: asyncio.Task[None] | None = None
+        self._started = asyncio.Event()
+        self._readers = asyncio.Semaphore(PAGE_READERS)
+
+    @asynccontextmanager
+    async def follower(self, wanted: Filter, position: int) -> AsyncIterator[Follower]:
+        """Follow what a filter wants after `position`. Raises Unavailable when the log cannot be read."""
+        if self._tail is None:
+            self._tail = asyncio.create_task(self._run(), name="feed")
+        with self._interest(wanted):
+            try:
+                await asyncio.wait_for(self._started.wait(), _START_SECONDS)
+            except TimeoutError:
+                raise Unavailable("the log cannot be read now; connect again") from None
+            yield Follower(self, wanted, position)
+
+    def nothing_since(self, wanted: Filter, position: int) -> bool:
+        """Whether the filter wants nothing between there and the head, as far as is known without reading."""
+        return self._interests[wanted].newest <= position < self.head
+
+    def kept(self, wanted: Filter, position: int) -> Batch | None:
+        """The next batch after a position, where it is among those that are kept."""
+        if not self._ring or not self._ring[0].after <= position < self.head:
+            return None
+        # Most followers are at the end of what is kept.
+        batch = next(batch for batch in reversed(self._ring) if batch.after <= position)
+        if batch.after < position:
+            batch = Batch(position, batch.upto, [e for e in batch.entries if e.seq > position], batch.whole)
+        return batch.of(wanted)
+
+    async def page(self, after: int, wanted: Filter, rows: int) -> Batch:
+        """Read the next events that a filter wants, a frame of them at most."""
+        async with self._readers, self._lend() as connection:
+            return await read_page(connection, after, wanted, rows)
+
+    async def wait(self, wanted: Filter) -> None:
+        """Until there may be something new for that filter."""
+        await self._interests[wanted].changed.wait()
+
+    @contextmanager
+    def _interest(self, wanted: Filter) -> Iterator[None]:
+        interest = self._interests.setdefault(wanted, _Interest(self.head))
+        interest.users += 1
+        try:
+            yield
+        finally:
+            interest.users -= 1
+            if not interest.users:
+                del self._interests[wanted]
+            if not self._interests:
+                self._stop()
+
+    def _stop(self) -> None:
+        if self._tail is not None:
+            self._tail.cancel()
+        self._tail = None
+        self._started = asyncio.Event()
+        self._ring.clear()
+        self._size = 0
+
+    async def _run(self) -> None:
+        while not self._wakeups.closing:
+            try:
+                async with await _connect(self._dsn) as connection:
+                    await self._read_head(connection)
+            except (psycopg.Error, OSError) as error:
+                lost = connections.unavailable(self._dsn, "pipeline database", error)
+                logger.warning("the log is not read: %s", lost, extra={"action": "feed.lost"})
+            except Exception:
+                logger.exception("the log is not read", extra={"action": "feed.failed"})
+            await asyncio.sleep(_RETRY_SECONDS)
+        self._started.set()  # who has just come is about to hear that the server ends
+
+    async def _read_head(self, connection: Connection) -> None:
+        with self._wakeups.of_events() as bell:
+            if not self._started.is_set():
+                self._begin(await _newest(connection))
+            rows = MAX_EVENTS
+            while not bell.silenced:
+                batch = await read_page(connection, self.head, EVERYTHING, rows)
+                rows = batch.dense
+                if batch.upto > self.head:
+                    self._append(batch)
+                if batch.whole:
+                    await bell.wait(POLL_SECONDS)
+
+    def _begin(self, head: int) -> None:
+        self.head = head
+        for interest in self._interests.values():
+            interest.newest = head
+        self._started.set()
+
+    def _append(self, batch: Batch) -> None:
+        goes_on = bool(self._ring) and not self._ring[-1].whole
+        self._ring.append(batch)
+        self._size += _size(batch)
+        while self._size > RING_BYTES and len(self._ring) > 1:
+            self._size -= _size(self._ring.popleft())
+        self.head = batch.upto
+        for wanted, interest in self._interests.items():
+            if goes_on or batch.of(wanted).entries:
+                interest.newest = batch.upto
+                interest.wake()
+
+
+async def read_page(connection: Connection, after: int, wanted: Filter, rows: int) -> Batch:
+    """The next events after a seq, `rows` and a frame of them at most; `upto` is `after` when there is nothing."""
+    values = {
+        "after": after,
+        "span": _SPAN,
+        "tables": patterns.likes(wanted.tables),
+        "actions": list(wanted.actions),
+        "rows": rows,
+        "bytes": FRAME_BYTES,
+    }
+    read = await (
+        await connection.execute(connections.sql("readers.cursor", "read_page"), values, prepare=True)
+    ).fetchall()
+    head, bound, found = read[0][:3]
+    if bound is None:  # nothing after it
+        return Batch(after, after, [], whole=True)
+    entries = [Entry(*row[3:]) for row in read] if found else []
+    upto = min(head, bound - 1)
+    if found and (found >= rows or len(entries) < found):
+        upto = entries[-1].seq
+    dense = len(entries) if found and len(entries) < found else min(2 * rows, MAX_EVENTS)
+    return Batch(after, upto, entries, upto == head, dense)
+
+
+async def _connect(dsn: str) -> Connection:
+    connection = await connections.connect_async(dsn, name="pipeline feed")
+    for setting in ("set timezone = 'UTC'", "set jit = off"):
+        await connection.execute(setting)
+    return connection
+
+
+async def _newest(connection: Connection) -> int:
+    row = await (await connection.execute("select coalesce(max(seq), 0) from pipeline.events")).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _size(batch: Batch) -> int:
+    return sum(len(entry.event) for entry in batch.entries) + 200 * len(batch.entries)

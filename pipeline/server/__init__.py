@@ -1,0 +1,3 @@
+"""`pipeline serve`: its roles, its schedule, and which of several servers leads."""
+
+from __future__ import annotations

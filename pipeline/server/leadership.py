@@ -1,0 +1,113 @@
+"""Which of several servers on one pipeline database leads: the one whose session holds the lock; others stand by."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+import psycopg
+
+from pipeline.errors import Unavailable
+from pipeline.postgres import connections, role_locks
+from pipeline.postgres.connections import Connection
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT = 3
+ASK_SECONDS = 1.0
+"""How often the database is asked; more often than `roles.BEAT_SECONDS`, or the lead would look frozen."""
+ANSWER_SECONDS = 5.0
+"""Without an answer for so long this server does not lead: another may have taken over."""
+
+
+class Leadership:
+    """Call it to learn whether this server leads now; it takes the lead when nobody has it, or its holder is frozen.
+
+    A lock of a session: when that ends, so does the lead, and the roles, whose own locks are what fences them, are to
+    be stopped before another server's can begin. A thread asks, so that a database that hangs keeps nobody waiting.
+    """
+
+    def __init__(self, dsn: str, name: str, revive: Callable[[], None]) -> None:
+        """`name`: servers of the same name compete. `revive` is called when the database does not answer."""
+        self._dsn = dsn
+        self._name = name
+        self._revive = revive
+        self._connection: Connection | None = None
+        self._leads = False
+        self._asked_at: float | None = None
+        self._told = False
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._keep_asking, name="leadership", daemon=True)
+
+    def __enter__(self) -> Leadership:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end.set()
+        if self._connection is not None:
+            connections.hang_up(self._connection)
+        self._thread.join(ANSWER_SECONDS)
+
+    def __call__(self) -> bool:
+        """Never raises, never waits; without an answer from the database this server does not lead."""
+        asked_at, connection = self._asked_at, self._connection
+        if asked_at is None or time.monotonic() - asked_at < ANSWER_SECONDS:
+            return self._leads
+        if connection is not None:
+            connections.hang_up(connection)
+        return False
+
+    def _keep_asking(self) -> None:
+        while not self._end.is_set():
+            self._asked_at = time.monotonic()
+            try:
+                self._ask(self._connection or self._connect())
+            except (Unavailable, psycopg.Error) as error:
+                self._lose(connections.one_line(error))
+            self._asked_at = None
+            self._end.wait(ASK_SECONDS)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _connect(self) -> Connection:
+        self._connection = connections.connect(
+            self._dsn, "pipeline database", name="pipeline serve", connect_timeout=CONNECT_TIMEOUT
+        )
+        return self._connection
+
+    def _lose(self, reason: str) -> None:
+        if self._leads:
+            logger.warning("lead lost: %s", reason, extra={"action": "serve.lead_lost"})
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._leads, self._told = None, False, False
+        if not self._end.is_set():
+            self._revive()
+
+    def _ask(self, connection: Connection) -> None:
+        if self._leads:
+            connection.execute("select 1")
+            return
+        leads = role_locks.try_acquire(connection, self._name)
+        if leads:
+            role_locks.report(connection, self._name, own_name(), os.getpid(), "running")
+            logger.info("leading", extra={"action": "serve.leading"})
+        elif not self._told:
+            holder = role_locks.states(connection).get(self._name)
+            who = holder.server if holder else "another server"
+            logger.info("standing by: %s leads", who, extra={"action": "serve.standby"})
+        self._leads = leads
+        self._told = True
+
+
+def own_name() -> str:
+    """This server among others: host and the supervisor's pid. For the supervisor itself."""
+    return f"{platform.node()}:{os.getpid()}"

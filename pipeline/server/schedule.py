@@ -1,0 +1,179 @@
+"""The schedule role: what runs when. APScheduler says when, each job says what."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
+from apscheduler.schedulers.background import BackgroundScheduler
+from psycopg.rows import dict_row
+
+from pipeline.capture.replication import prepare
+from pipeline.config import cron
+from pipeline.config.settings import Config
+from pipeline.errors import ExportBusy, ExportStopped, PipelineError, RetentionBusy
+from pipeline.exports import job
+from pipeline.log import indexes, legacy_tables
+from pipeline.log.table import EventsTable
+from pipeline.operate import exports as export_status
+from pipeline.operate import retention as operation
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection, sql
+from pipeline.process.signals import Stop
+
+logger = logging.getLogger(__name__)
+
+SAMPLE_SECONDS = 5
+"""Between two samples of positions and counts, from which rates are made."""
+PUBLISH_SECONDS = 2
+"""Between two looks for tables that have come, or whose key came or went."""
+INDEX_SECONDS = 3600
+"""Between two looks for an index that an events table from before lacks."""
+RETENTION_SECONDS = 60.0
+"""Between two looks for events that are old enough to go, at most; a short retention is looked after more often."""
+
+
+def run(config: Config, connection: Connection, stop: Stop) -> None:
+    """Run the jobs until told to stop. `connection` holds the role; when it breaks, this raises."""
+    ending = threading.Event()
+    scheduler = planned(config, lambda: bool(stop) or ending.is_set())
+    scheduler.start()
+    try:
+        while not stop.wait(1.0):
+            connection.execute("select 1")  # the role is ours only as long as this session lives
+    finally:
+        ending.set()  # a running export ends before the role does
+        scheduler.shutdown(wait=True)
+
+
+def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
+    """The jobs of these settings, not started. None runs twice at a time; of missed times one is made up for.
+
+    `stopped` ends a running export, and a retention between two of its steps.
+    """
+    defaults = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
+    scheduler = BackgroundScheduler(timezone="UTC", job_defaults=defaults)
+    for act, seconds in ((sample, SAMPLE_SECONDS), (publish_new_tables, PUBLISH_SECONDS)):
+        scheduler.add_job(act, "interval", [config], id=act.__name__, seconds=seconds)
+    at_once = datetime.now(UTC)
+    scheduler.add_job(
+        index_history, "interval", [config, stopped], id="indexes", seconds=INDEX_SECONDS, next_run_time=at_once
+    )
+    if (keep := config.retention_seconds) is not None:
+        often = min(RETENTION_SECONDS, max(1.0, keep / 20))
+        # A second one that finds the first at work leaves again.
+        scheduler.add_job(retention, "interval", [config, stopped], id="retention", seconds=often, max_instances=2)
+    if off := export_status.why_off(config):
+        logger.info("exports are off: %s", off, extra={"action": "export.off"})
+    else:
+        scheduler.add_job(export, cron.parse(config.export_schedule), [config, stopped], id="export")
+    scheduler.add_listener(_log_failure, EVENT_JOB_ERROR)
+    return scheduler
+
+
+def sample(config: Config) -> None:
+    """Store positions and counts as they are now."""
+    with connections.connect(config.database, "pipeline database", name="pipeline sample") as connection:
+        connection.execute(sql("server", "add_sample"), {"source": config.source_id, **_at_source(config)})
+
+
+def _at_source(config: Config) -> dict[str, Any]:
+    """How far the source has written and the slot is confirmed; of a source that does not answer, nothing is known."""
+    found: dict[str, Any] | None = None
+    with (
+        suppress(PipelineError, psycopg.OperationalError),
+        connections.connect(config.source, "source", name="pipeline sample") as source,
+        source.cursor(row_factory=dict_row) as cursor,
+    ):
+        found = cursor.execute(sql("server", "source_position"), {"slot": config.slot}).fetchone()
+    return found or {"source_lsn": None, "confirmed_lsn": None}
+
+
+def publish_new_tables(config: Config) -> None:
+    """Bring the publications that we made up to date with the tables there are."""
+    source, pipeline = prepare.connect(config, name="pipeline publish")
+    with source, pipeline:
+        prepare.publish_new_tables(config, source, pipeline)
+
+
+def index_history(config: Config, stopped: Callable[[], bool]) -> None:
+    """Make the index for the history of a row where a table from before lacks it. It may take hours, and is made anew
+    when the server ends meanwhile.
+    """
+    with connections.connect(config.database, "pipeline database", name="pipeline index") as connection:
+        for name in config.events_tables:
+            _index_history(connection, EventsTable.parse(name), stopped)
+
+
+def _index_history(connection: Connection, table: EventsTable, stopped: Callable[[], bool]) -> None:
+    found = legacy_tables.look(connection, table)
+    if found is None or not found.is_current or indexes.is_there(connection, found.oid, indexes.HISTORY):
+        return
+    logger.info("making the index for the history of a row", extra={"action": "index.making", "table": str(table)})
+    try:
+        with _cancelled(connection, stopped):
+            indexes.build(connection, found.oid, indexes.HISTORY)
+    except psycopg.errors.QueryCanceled:
+        return
+    logger.info("the index is there", extra={"action": "index.made", "table": str(table)})
+
+
+@contextmanager
+def _cancelled(connection: Connection, stopped: Callable[[], bool]) -> Iterator[None]:
+    """A statement inside of it is cancelled when we are to stop."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.2):
+            if stopped():
+                connection.cancel()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def export(config: Config, stopped: Callable[[], bool]) -> None:
+    """Bring the lake up to the log, in a process of its own; nothing is started when nothing is new."""
+    try:
+        found = job.export(config, "schedule", lambda _event: None, stopped)
+    except ExportBusy as error:
+        logger.info("%s", error, extra={"action": "export.busy"})
+    except ExportStopped as error:
+        logger.info("%s", error, extra={"action": "export.stopped"})
+    else:
+        if found.rows:
+            values = {"rows": found.rows, "seq": found.exported_upto, "seconds": round(found.seconds, 1)}
+            logger.info("exported", extra={"action": "export.done", "run": found.run, **values})
+
+
+def retention(config: Config, stopped: Callable[[], bool]) -> None:
+    """Drop what is older than PIPELINE_RETENTION and nobody needs."""
+    try:
+        found = operation.run(config, stopped)
+    except RetentionBusy as error:
+        logger.debug("%s", error, extra={"action": "retention.busy"})
+        return
+    if found.partitions or found.rows:
+        values = {"partitions": found.partitions, "rows": found.rows, "below": found.below}
+        logger.info("old events dropped", extra={"action": "retention.dropped", **values})
+    if found.waiting:
+        logger.debug("a reader holds a partition that is to go", extra={"action": "retention.waiting"})
+
+
+def _log_failure(event: JobExecutionEvent) -> None:
+    error = event.exception
+    if isinstance(error, PipelineError | psycopg.Error):
+        logger.warning("%s: %s", event.job_id, connections.one_line(error), extra={"action": "schedule.failed"})
+    else:
+        logger.error("%s failed", event.job_id, exc_info=error, extra={"action": "schedule.failed"})

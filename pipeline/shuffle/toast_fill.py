@@ -1,0 +1,118 @@
+"""Unchanged TOASTed values, which the WAL lacks, are filled in from the last event of their row.
+
+That event was filled in itself, so one look is enough. Where it is not known, or says nothing of the value, the column
+stays out of `record` and is named: a value is never guessed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from pipeline.log.table import EventsTable
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.connections import sql as statement
+from pipeline.shuffle import toast_batches
+from pipeline.shuffle.toast_batches import Form, Unfilled
+
+_OR = sql.SQL("\n            union all\n")
+_BEFORE_SEQ = sql.SQL(" and e.seq < w.seq")
+_BEFORE = sql.SQL(" and (e.source_epoch, e.commit_lsn, e.commit_idx) < (%(epoch)s, w.commit_lsn, w.commit_idx)")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Staged rows that one events table gets, each with its seq: a query and its values."""
+
+    table: EventsTable
+    query: sql.Composable
+    values: Mapping[str, Any]
+
+    @property
+    def rows(self) -> sql.Composable:
+        """To be selected from."""
+        return sql.SQL("({})").format(self.query)
+
+    @property
+    def lacking(self) -> sql.Composable:
+        """Those that lack unchanged values."""
+        return sql.SQL("({})").format(sql.SQL(statement("shuffle", "unfilled_rows")).format(rows=self.rows))
+
+
+class Filler:
+    """Writes the rows of a source that lack unchanged values, into a transaction of the shuffler.
+
+    What comes before them must be in the events tables already.
+    """
+
+    def __init__(self, connection: Connection, source: uuid.UUID) -> None:
+        self._connection = connection
+        self._source = source
+        self._origins: dict[int, dict[str, Any]] = {}
+        self._relations: dict[int, int] = {}
+
+    def fill(self, pieces: Sequence[Piece]) -> int:
+        """Write those rows of one segment that lack values, in their order; returns how many those are."""
+        found = sorted(
+            ((row, number) for number, piece in enumerate(pieces) for row in self._find(piece)),
+            key=lambda each: each[0].ordinal,
+        )
+        if not found:
+            return 0
+        self._learn({row.relation_id for row, _ in found}, pieces[0].values["epoch"])
+        tables = self._searched()
+        queries = [self._query(piece, tables) for piece in pieces]
+        owners = {row.ordinal: number for row, number in found}
+        for batch in toast_batches.batches((row for row, _ in found), self._relations):
+            # Where a table cannot be searched the last event may be there: nothing is known.
+            origins = (
+                [self._origins[relation_id] for relation_id in {row.relation_id for row in batch}] if tables else []
+            )
+            for number in {owners[row.ordinal] for row in batch}:
+                ordinals = [row.ordinal for row in batch if owners[row.ordinal] == number]
+                values = {**pieces[number].values, "forms": Jsonb(origins), "ordinals": ordinals}
+                self._connection.execute(queries[number], values)
+        return len(found)
+
+    def _find(self, piece: Piece) -> list[Unfilled]:
+        query = sql.SQL(statement("shuffle", "list_unfilled")).format(rows=piece.lacking)
+        return connections.rows(self._connection, Unfilled, query, piece.values)
+
+    def _searched(self) -> list[EventsTable]:
+        """Every events table that may have events of the rows; none when one has no index for that yet."""
+        found = self._connection.execute(statement("shuffle", "searched_tables"), {"source": self._source}).fetchall()
+        return [EventsTable.parse(name) for name, _ in found] if all(indexed for _, indexed in found) else []
+
+    def _query(self, piece: Piece, tables: Sequence[EventsTable]) -> sql.Composed:
+        """seqs compare only inside of one table."""
+        events = sql.SQL(statement("shuffle", "fill_from_events"))
+        sources: list[sql.Composable] = [events.format(events=piece.table.identifier, before=_BEFORE_SEQ)]
+        sources += [events.format(events=table.identifier, before=_BEFORE) for table in tables if table != piece.table]
+        sources.append(sql.SQL(statement("shuffle", "fill_from_known")))
+        return sql.SQL(statement("shuffle", "fill_rows")).format(
+            events=piece.table.identifier, rows=piece.lacking, sources=_OR.join(sources)
+        )
+
+    def _learn(self, ids: set[int], epoch: int) -> None:
+        """What the relation history says of forms that are new to us; a form never changes."""
+        new = ids - self._origins.keys()
+        if not new:
+            return
+        values = {"source": self._source, "epoch": epoch, "ids": list(new)}
+        forms = [
+            Form(row[0], row[1], row[2], row[3], row[4], row[5], row[6], (row[7], row[8]))
+            for row in self._connection.execute(statement("shuffle", "form_history"), values)
+        ]
+        for oid, group in groupby(forms, lambda form: form.relation_oid):
+            history = list(group)
+            for at, form in enumerate(history):
+                if form.id in new:
+                    self._relations[form.id] = oid
+                    self._origins[form.id] = toast_batches.origin(history[: at + 1])

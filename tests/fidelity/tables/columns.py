@@ -1,0 +1,148 @@
+"""Tables by their columns: generated, identity, none."""
+
+from __future__ import annotations
+
+from tests.fidelity.tables.case import Kind, delete, insert, truncate, update
+
+_STORED = "create table t (id int primary key, a int, g int generated always as (a * 2) stored)"
+_GENERATED_KEY = "create table t (a int, g int generated always as (a * 2) stored primary key, note text)"
+_FULL = "create table t (id int, a int, g int generated always as (a * 2) stored); alter table t replica identity full"
+
+CASES = (
+    Kind(
+        "stored generated column, before 18",
+        "all but that column: Postgres does not send it",
+        _STORED,
+        ("insert into t values (1, 1); update t set a = 2; delete from t",),
+        (insert("t", "1", {"id": 1, "a": 1}), update("t", "1", {"id": 1, "a": 2}), delete("t", "1", {"id": 1})),
+        upto=17,
+    ),
+    Kind(
+        "stored generated column, from 18 on",
+        "everything: our publications are made with `publish_generated_columns = stored`",
+        _STORED,
+        ("insert into t values (1, 1); update t set a = 2; delete from t",),
+        (
+            insert("t", "1", {"id": 1, "a": 1, "g": 2}),
+            update("t", "1", {"id": 1, "a": 2, "g": 4}),
+            delete("t", "1", {"id": 1}),
+        ),
+        since=18,
+    ),
+    Kind(
+        "generated column in the key, before 18",
+        "as with no key: Postgres does not send it",
+        _GENERATED_KEY,
+        ("insert into t values (1, default, 'a'); update t set note = 'b'; delete from t",),
+        (insert("t", "", {"a": 1, "note": "a"}),),
+        upto=17,
+    ),
+    Kind(
+        "generated column in the key, from 18 on",
+        "everything",
+        _GENERATED_KEY,
+        ("insert into t values (1, default, 'a'); update t set a = 2; delete from t",),
+        (
+            insert("t", "2", {"a": 1, "g": 2, "note": "a"}),
+            update("t", "4", {"a": 2, "g": 4, "note": "a"}, {"g": 2}),
+            delete("t", "4", {"g": 4}),
+        ),
+        since=18,
+    ),
+    Kind(
+        "replica identity full with a stored generated column, before 18",
+        "all but that column",
+        _FULL,
+        ("insert into t values (1, 1); update t set a = 2; delete from t",),
+        (
+            insert("t", "", {"id": 1, "a": 1}),
+            update("t", "", {"id": 1, "a": 2}, {"a": 1}),
+            delete("t", "", {"id": 1, "a": 2}),
+        ),
+        upto=17,
+    ),
+    Kind(
+        "replica identity full with a stored generated column, from 18 on",
+        "everything",
+        _FULL,
+        ("insert into t values (1, 1); update t set a = 2; delete from t",),
+        (
+            insert("t", "", {"id": 1, "a": 1, "g": 2}),
+            update("t", "", {"id": 1, "a": 2, "g": 4}, {"a": 1, "g": 2}),
+            delete("t", "", {"id": 1, "a": 2, "g": 4}),
+        ),
+        since=18,
+    ),
+    Kind(
+        "virtual generated column",
+        "all but that column: Postgres never sends it; with replica identity full as with no key, as Postgres 18 "
+        "refuses to publish updates of such a table",
+        "create table t (id int primary key, a int, v int generated always as (a * 2) virtual);"
+        "create table f (id int primary key, a int, v int generated always as (a * 2) virtual);"
+        "alter table f replica identity full",
+        (
+            "insert into t values (1, 1); update t set a = 2; delete from t;"
+            "insert into f values (1, 1); update f set a = 2; delete from f",
+        ),
+        (
+            insert("t", "1", {"id": 1, "a": 1}),
+            update("t", "1", {"id": 1, "a": 2}),
+            delete("t", "1", {"id": 1}),
+            insert("f", "1", {"id": 1, "a": 1}),
+        ),
+        since=18,
+    ),
+    Kind(
+        "generated column that comes and goes",
+        "what was published when a row was written; users' updates go on working",
+        "create table t (id int primary key, a int); alter table t replica identity full",
+        (
+            "insert into t values (1, 1)",
+            "alter table t add g int generated always as (a * 2) stored; update t set a = 2",
+            "alter table t alter g drop expression; update t set g = 7",
+            "alter table t drop g; update t set a = 3",
+        ),
+        (
+            insert("t", "1", {"id": 1, "a": 1}),
+            update("t", "1", {"id": 1, "a": 2, "g": 4}, {"a": 1, "g": 2}),
+            update("t", "1", {"id": 1, "a": 2, "g": 7}, {"g": 4}),
+            update("t", "1", {"id": 1, "a": 3}, {"a": 2}),
+        ),
+        since=18,
+    ),
+    Kind(
+        "no column at all",
+        "an event with an empty record for each row",
+        "create table t (); create table f (); alter table f replica identity full;"
+        "create table d (gone int); alter table d drop column gone",
+        ("insert into t default values; insert into f default values; delete from f; insert into d default values",),
+        (insert("t", "", {}), insert("f", "", {}), delete("f", "", {}), insert("d", "", {})),
+    ),
+    Kind(
+        "generated columns only, before 18",
+        "an event with an empty record for each row",
+        "create table t (g int generated always as (7) stored)",
+        ("insert into t default values; truncate t; insert into t default values",),
+        (insert("t", "", {}), truncate("t"), insert("t", "", {})),
+        upto=17,
+    ),
+    Kind(
+        "generated columns only, from 18 on",
+        "everything stored",
+        "create table t (g int generated always as (7) stored, v int generated always as (8))",
+        ("insert into t default values",),
+        (insert("t", "", {"g": 7}),),
+        since=18,
+    ),
+    Kind(
+        "identity and serial columns",
+        "everything, the numbers as they were given out",
+        "create table t (id bigint generated always as identity primary key, s serial, d int default 5, note text)",
+        ("insert into t (note) values ('a'); update t set s = default; delete from t",),
+        (
+            insert("t", "1", {"id": 1, "s": 1, "d": 5, "note": "a"}),
+            update("t", "1", {"id": 1, "s": 2, "d": 5, "note": "a"}),
+            delete("t", "1", {"id": 1}),
+        ),
+    ),
+)

@@ -1,0 +1,255 @@
+"""Partitioned and inherited tables."""
+
+from __future__ import annotations
+
+from tests.fidelity.tables.case import Kind, delete, insert, truncate, update
+
+_KEYED = "create table t (id int, area text, note text, primary key (area, id)) partition by list (area)"
+_LEAVES = "; create table a partition of t for values in ('a'); create table b partition of t for values in ('b')"
+
+CASES = (
+    Kind(
+        "partitioned table",
+        "everything, as of the root; a row that changes its partition is a delete and an insert",
+        _KEYED + _LEAVES,
+        (
+            "insert into t values (1, 'a', 'x'); insert into b values (2, 'b', 'x'); "
+            "update t set note = 'y' where id = 1;"
+            "update t set area = 'b' where id = 1; update t set id = 3 where id = 2; delete from t where id = 1;"
+            "update t set id = 4, area = 'a' where id = 3",
+        ),
+        (
+            insert("t", '[1,"a"]', {"id": 1, "area": "a", "note": "x"}),
+            insert("t", '[2,"b"]', {"id": 2, "area": "b", "note": "x"}),
+            update("t", '[1,"a"]', {"id": 1, "area": "a", "note": "y"}),
+            delete("t", '[1,"a"]', {"id": 1, "area": "a"}),
+            insert("t", '[1,"b"]', {"id": 1, "area": "b", "note": "y"}),
+            update("t", '[3,"b"]', {"id": 3, "area": "b", "note": "x"}, {"id": 2}),
+            delete("t", '[1,"b"]', {"id": 1, "area": "b"}),
+            delete("t", '[3,"b"]', {"id": 3, "area": "b"}),
+            insert("t", '[4,"a"]', {"id": 4, "area": "a", "note": "x"}),
+        ),
+    ),
+    Kind(
+        "truncate of a partitioned table",
+        "one event for each of its partitions, with the name of that",
+        _KEYED + _LEAVES,
+        ("truncate t", "truncate b"),
+        (truncate("a"), truncate("b"), truncate("b")),
+    ),
+    Kind(
+        "nested partitions",
+        "everything, as of the root of all",
+        _KEYED.replace("primary key (area, id)", "primary key (id, area)")
+        + "; create table a partition of t for values in ('a') partition by range (id);"
+        "create table a1 partition of a for values from (1) to (10);"
+        "create table a2 partition of a default; create table b partition of t default",
+        (
+            "insert into t values (1, 'a', 'x'), (10, 'a', 'x'); insert into a2 values (11, 'a', 'x');"
+            "update a set id = 12 where id = 1; update t set area = 'c' where id = 10; truncate a",
+        ),
+        (
+            insert("t", '[1,"a"]', {"id": 1, "area": "a", "note": "x"}),
+            insert("t", '[10,"a"]', {"id": 10, "area": "a", "note": "x"}),
+            insert("t", '[11,"a"]', {"id": 11, "area": "a", "note": "x"}),
+            delete("t", '[1,"a"]', {"id": 1, "area": "a"}),
+            insert("t", '[12,"a"]', {"id": 12, "area": "a", "note": "x"}),
+            delete("t", '[10,"a"]', {"id": 10, "area": "a"}),
+            insert("t", '[10,"c"]', {"id": 10, "area": "c", "note": "x"}),
+            truncate("a1"),
+            truncate("a2"),
+        ),
+    ),
+    Kind(
+        "partition with its columns in another order",
+        "everything; `record_pk` and `record` as of the root",
+        "create table t (id int, area text, note text, primary key (id, area)) partition by list (area);"
+        "create table a (note text, gone int, area text not null, id int not null); alter table a drop column gone;"
+        "alter table t attach partition a for values in ('a'); create table b partition of t for values in ('b')",
+        ("insert into t values (1, 'a', 'x'); update t set id = 2; update t set area = 'b'; delete from t",),
+        (
+            insert("t", '[1,"a"]', {"id": 1, "area": "a", "note": "x"}),
+            update("t", '[2,"a"]', {"id": 2, "area": "a", "note": "x"}, {"id": 1}),
+            delete("t", '[2,"a"]', {"id": 2, "area": "a"}),
+            insert("t", '[2,"b"]', {"id": 2, "area": "b", "note": "x"}),
+            delete("t", '[2,"b"]', {"id": 2, "area": "b"}),
+        ),
+    ),
+    Kind(
+        "partition with another replica identity",
+        "each partition by its own; where a partition has none, its inserts and truncates",
+        _KEYED + _LEAVES + "; create table c partition of t for values in ('c'); create table d partition of t default;"
+        "alter table b replica identity full; alter table c replica identity nothing;"
+        "create unique index d_note on d (note); "
+        "alter table d alter note set not null, replica identity using index d_note",
+        (
+            "insert into t values (1, 'a', 'x'), (2, 'b', 'x'), (3, 'c', 'x'), (4, 'd', 'x'); "
+            "update t set note = 'y';"
+            "update t set area = 'c' where id = 2; update t set area = 'a' where id = 3; delete from t; truncate c",
+        ),
+        (
+            insert("t", '[1,"a"]', {"id": 1, "area": "a", "note": "x"}),
+            insert("t", '[2,"b"]', {"id": 2, "area": "b", "note": "x"}),
+            insert("t", "", {"id": 3, "area": "c", "note": "x"}),
+            insert("t", "x", {"id": 4, "area": "d", "note": "x"}),
+            update("t", '[1,"a"]', {"id": 1, "area": "a", "note": "y"}),
+            update("t", '[2,"b"]', {"id": 2, "area": "b", "note": "y"}, {"note": "x"}),
+            update("t", "y", {"id": 4, "area": "d", "note": "y"}, {"note": "x"}),
+            delete("t", '[2,"b"]', {"id": 2, "area": "b", "note": "y"}),
+            insert("t", "", {"id": 2, "area": "c", "note": "y"}),
+            insert("t", '[3,"a"]', {"id": 3, "area": "a", "note": "y"}),
+            delete("t", '[1,"a"]', {"id": 1, "area": "a"}),
+            delete("t", '[3,"a"]', {"id": 3, "area": "a"}),
+            delete("t", "y", {"note": "y"}),
+            truncate("c"),
+        ),
+    ),
+    Kind(
+        "partitioned table without a key",
+        "inserts and truncates, of partitions that have a key of their own everything",
+        "create table t (id int not null, area text) partition by list (area)"
+        + _LEAVES
+        + "; alter table b add primary key (id)",
+        ("insert into t values (1, 'a'), (2, 'b'); update t set id = id + 10; delete from t; truncate t",),
+        (
+            insert("t", "", {"id": 1, "area": "a"}),
+            insert("t", "2", {"id": 2, "area": "b"}),
+            update("t", "12", {"id": 12, "area": "b"}, {"id": 2}),
+            delete("t", "12", {"id": 12}),
+            truncate("a"),
+            truncate("b"),
+        ),
+    ),
+    Kind(
+        "partition made while the server runs",
+        "everything from its first row on",
+        _KEYED,
+        (
+            "create table a partition of t for values in ('a'); insert into t values (1, 'a', 'x');"
+            "update t set note = 'y'; delete from t",
+        ),
+        (
+            insert("t", '[1,"a"]', {"id": 1, "area": "a", "note": "x"}),
+            update("t", '[1,"a"]', {"id": 1, "area": "a", "note": "y"}),
+            delete("t", '[1,"a"]', {"id": 1, "area": "a"}),
+        ),
+    ),
+    Kind(
+        "attach and detach of partitions",
+        "everything, before and after; events are of the root while it is attached, else of the table itself",
+        _KEYED + _LEAVES + "; create table c (like t, primary key (area, id))",
+        (
+            "insert into c values (1, 'c', 'x')",
+            "alter table t attach partition c for values in ('c'); commit; update t set note = 'y'",
+            "update t set note = 'z'",
+            "alter table t detach partition c; commit; update c set note = 'w'; insert into a values (2, 'a', 'x')",
+            "update c set note = 'v'; delete from c; truncate c",
+        ),
+        (
+            insert("c", '[1,"c"]', {"id": 1, "area": "c", "note": "x"}),
+            update("t", '[1,"c"]', {"id": 1, "area": "c", "note": "y"}),
+            update("t", '[1,"c"]', {"id": 1, "area": "c", "note": "z"}),
+            update("c", '[1,"c"]', {"id": 1, "area": "c", "note": "w"}),
+            insert("t", '[2,"a"]', {"id": 2, "area": "a", "note": "x"}),
+            update("c", '[1,"c"]', {"id": 1, "area": "c", "note": "v"}),
+            delete("c", '[1,"c"]', {"id": 1, "area": "c"}),
+            truncate("c"),
+        ),
+    ),
+    Kind(
+        "attach of a partitioned table",
+        "everything, as of the new root",
+        _KEYED + "; create table s (id int, area text, note text, primary key (area, id)) partition by list (area);"
+        "create table a partition of s for values in ('a')",
+        (
+            "insert into s values (1, 'a', 'x')",
+            "alter table t attach partition s for values in ('a', 'b'); commit; update s set note = 'y'",
+            "create table b partition of s for values in ('b'); commit; insert into t values (2, 'b', 'x')",
+            "alter table t detach partition s; commit; update s set note = 'z'",
+        ),
+        (
+            insert("s", '[1,"a"]', {"id": 1, "area": "a", "note": "x"}),
+            update("t", '[1,"a"]', {"id": 1, "area": "a", "note": "y"}),
+            insert("t", '[2,"b"]', {"id": 2, "area": "b", "note": "x"}),
+            update("s", '[1,"a"]', {"id": 1, "area": "a", "note": "z"}),
+            update("s", '[2,"b"]', {"id": 2, "area": "b", "note": "z"}),
+        ),
+    ),
+    Kind(
+        "partition that is dropped",
+        "what it had is in the log; dropping it is no event",
+        _KEYED + _LEAVES,
+        (
+            "insert into t values (1, 'a', 'x')",
+            "delete from a; drop table a; insert into t values (1, 'b', 'x')",
+        ),
+        (
+            insert("t", '[1,"a"]', {"id": 1, "area": "a", "note": "x"}),
+            delete("t", '[1,"a"]', {"id": 1, "area": "a"}),
+            insert("t", '[1,"b"]', {"id": 1, "area": "b", "note": "x"}),
+        ),
+    ),
+    Kind(
+        "unlogged partition",
+        "nothing of it: it writes no WAL; the others everything",
+        _KEYED + "; create unlogged table a partition of t for values in ('a');"
+        "create table b partition of t for values in ('b')",
+        ("insert into t values (1, 'a', 'x'), (1, 'b', 'x'); update t set note = 'y'; truncate t",),
+        (
+            insert("t", '[1,"b"]', {"id": 1, "area": "b", "note": "x"}),
+            update("t", '[1,"b"]', {"id": 1, "area": "b", "note": "y"}),
+            truncate("b"),
+        ),
+    ),
+    Kind(
+        "unlogged partitioned table",
+        "its logged partitions as tables of it: everything",
+        _KEYED.replace("create table", "create unlogged table")
+        + "; create table a partition of t for values in ('a'); create unlogged table b partition of t default",
+        ("insert into t values (1, 'a', 'x'), (1, 'b', 'x'); update t set note = 'y'; truncate t",),
+        (
+            insert("t", '[1,"a"]', {"id": 1, "area": "a", "note": "x"}),
+            update("t", '[1,"a"]', {"id": 1, "area": "a", "note": "y"}),
+            truncate("a"),
+        ),
+        upto=17,
+    ),
+    Kind(
+        "foreign table as a partition",
+        "nothing of it: it has no rows here; the others everything",
+        "create table t (id int not null, area text) partition by list (area);"
+        "create foreign data wrapper nowhere_{schema}; "
+        "create server s_{schema} foreign data wrapper nowhere_{schema};"
+        "create foreign table a partition of t for values in ('a') server s_{schema};"
+        "create table b partition of t (primary key (id)) for values in ('b')",
+        ("insert into t values (1, 'b'); update b set id = 2",),
+        (insert("t", "1", {"id": 1, "area": "b"}), update("t", "2", {"id": 2, "area": "b"}, {"id": 1})),
+    ),
+    Kind(
+        "inherited table",
+        "parent and children are tables of their own, each by its own key",
+        "create table p (id int primary key, note text); create table c (extra text) inherits (p);"
+        "create table d (extra text, primary key (id)) inherits (p); create table e (x int) inherits (c, d)",
+        (
+            "insert into p values (1, 'a'); insert into c values (1, 'a', 'x'); insert into d values (2, 'a', 'x');"
+            "insert into e values (3, 'a', 'x', 9); update p set note = 'b'; update only p set note = 'c';"
+            "delete from p; truncate only d; truncate p",
+        ),
+        (
+            insert("p", "1", {"id": 1, "note": "a"}),
+            insert("c", "", {"id": 1, "note": "a", "extra": "x"}),
+            insert("d", "2", {"id": 2, "note": "a", "extra": "x"}),
+            insert("e", "", {"id": 3, "note": "a", "extra": "x", "x": 9}),
+            update("p", "1", {"id": 1, "note": "b"}),
+            update("d", "2", {"id": 2, "note": "b", "extra": "x"}),
+            update("p", "1", {"id": 1, "note": "c"}),
+            delete("p", "1", {"id": 1}),
+            delete("d", "2", {"id": 2}),
+            truncate("d"),
+            truncate("p"),
+            truncate("c"),
+            truncate("d"),
+            truncate("e"),
+        ),
+    ),
+)

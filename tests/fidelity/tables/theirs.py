@@ -1,0 +1,129 @@
+"""Publications that users made beforehand, taken as they are."""
+
+from __future__ import annotations
+
+from tests.fidelity.tables.case import Kind, delete, insert, truncate, update
+
+CASES = (
+    Kind(
+        "row filter",
+        "rows that pass; an update into the filter is an insert, out of it a delete",
+        "create table t (id int primary key, shown bool, note text); alter table t replica identity full;"
+        "alter publication listed add table t where (shown)",
+        (
+            "insert into t values (1, true, 'a'), (2, false, 'a'); update t set note = 'b';"
+            "update t set shown = not shown; delete from t; truncate t",
+        ),
+        (
+            insert("t", "1", {"id": 1, "shown": True, "note": "a"}),
+            update("t", "1", {"id": 1, "shown": True, "note": "b"}, {"note": "a"}),
+            delete("t", "1", {"id": 1, "shown": True, "note": "b"}),
+            insert("t", "2", {"id": 2, "shown": True, "note": "b"}),
+            delete("t", "2", {"id": 2, "shown": True, "note": "b"}),
+            truncate("t"),
+        ),
+        publication="listed",
+    ),
+    Kind(
+        "row filter on the key",
+        "the same, with a key alone",
+        "create table t (id int primary key, big text); alter table t alter big set storage external;"
+        "alter publication listed add table t where (id > 10)",
+        (
+            "insert into t values (1, repeat('x', 3000)), (12, 'b'); update t set id = id + 10 where id = 1;"
+            "update t set big = 'c' where id = 11; update t set id = 2 where id = 11",
+        ),
+        (
+            insert("t", "12", {"id": 12, "big": "b"}),
+            insert("t", "11", {"id": 11}, unchanged=("big",)),
+            update("t", "11", {"id": 11, "big": "c"}),
+            delete("t", "11", {"id": 11}),
+        ),
+        publication="listed",
+    ),
+    Kind(
+        "column list",
+        "these columns, and events of updates to the others too",
+        "create table t (id int primary key, secret text, note text, other int);"
+        "alter publication listed add table t (note, id)",
+        (
+            "insert into t values (1, 's', 'a', 5); update t set secret = 'z';"
+            "update t set note = 'b', id = 2; delete from t",
+        ),
+        (
+            insert("t", "1", {"id": 1, "note": "a"}),
+            update("t", "1", {"id": 1, "note": "a"}),
+            update("t", "2", {"id": 2, "note": "b"}, {"id": 1}),
+            delete("t", "2", {"id": 2}),
+        ),
+        publication="listed",
+    ),
+    Kind(
+        "publication of one partition",
+        "its rows, as of the root",
+        "create table t (id int primary key, note text) partition by range (id);"
+        "create table a partition of t for values from (1) to (10); create table b partition of t default;"
+        "alter publication listed add table a",
+        ("insert into t values (1, 'a'), (10, 'b'); update t set id = 11 where id = 1; truncate t",),
+        (insert("t", "1", {"id": 1, "note": "a"}), delete("t", "1", {"id": 1}), truncate("a")),
+        publication="listed",
+    ),
+    Kind(
+        "publication of all tables in a schema",
+        "everything in it, tables that come later from their first row on",
+        "create table t (id int primary key); alter publication by_schema add tables in schema {schema}",
+        (
+            "insert into t values (1); create table u (id int primary key); commit;"
+            "insert into u values (2); update u set id = 3",
+        ),
+        (insert("t", "1", {"id": 1}), insert("u", "2", {"id": 2}), update("u", "3", {"id": 3}, {"id": 2})),
+        publication="by_schema",
+    ),
+    Kind(
+        "publication of all tables",
+        "everything; that users' updates of tables without a key fail is of their making",
+        "create table t (id int primary key); create table k (id int); create unlogged table u (id int primary key)",
+        (
+            "insert into t values (1); insert into k values (1); insert into u values (1);"
+            "update t set id = 2; truncate t, k",
+        ),
+        (
+            insert("t", "1", {"id": 1}),
+            insert("k", "", {"id": 1}),
+            update("t", "2", {"id": 2}, {"id": 1}),
+            truncate("t"),
+            truncate("k"),
+        ),
+        publication="everything",
+    ),
+    Kind(
+        "publication with generated columns",
+        "with them",
+        "create table t (id int primary key, g int generated always as (id * 2) stored);"
+        "alter publication by_schema add tables in schema {schema};"
+        "alter publication by_schema set (publish_generated_columns = stored)",
+        ("insert into t values (1); update t set id = 2; delete from t",),
+        (
+            insert("t", "1", {"id": 1, "g": 2}),
+            update("t", "2", {"id": 2, "g": 4}, {"id": 1}),
+            delete("t", "2", {"id": 2}),
+        ),
+        since=18,
+        publication="by_schema",
+    ),
+    Kind(
+        "publication through the root",
+        "rows and truncates as of the root; a truncate of one partition is never sent, `check` says so",
+        "create table t (id int primary key, note text) partition by range (id);"
+        "create table a partition of t for values from (1) to (10); create table b partition of t default;"
+        "alter publication through_root add table t",
+        ("insert into t values (1, 'a'); update t set id = 11; truncate a; truncate t",),
+        (
+            insert("t", "1", {"id": 1, "note": "a"}),
+            delete("t", "1", {"id": 1}),
+            insert("t", "11", {"id": 11, "note": "a"}),
+            truncate("t"),
+        ),
+        publication="through_root",
+    ),
+)

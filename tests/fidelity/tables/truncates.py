@@ -1,0 +1,33 @@
+"""TRUNCATE in its forms."""
+
+from __future__ import annotations
+
+from tests.fidelity.tables.case import Kind, insert, truncate
+
+_ONE = {"id": 1}
+
+CASES = (
+    Kind(
+        "truncate of several tables",
+        "one event for each, of tables with and without a key; those that are not published take none",
+        "create table a (id int primary key); create table b (id int); create unlogged table c (id int primary key);"
+        "create table d (id int primary key); alter table d replica identity full",
+        ("insert into a values (1); insert into b values (1); truncate b, a, c, d",),
+        (insert("a", "1", _ONE), insert("b", "", _ONE), truncate("b"), truncate("a"), truncate("d")),
+    ),
+    Kind(
+        "truncate cascade",
+        "one event for each table that it empties",
+        "create table a (id int primary key); create table b (id int primary key references a);"
+        "create table c (b int references b)",
+        ("truncate a cascade",),
+        (truncate("a"), truncate("b"), truncate("c")),
+    ),
+    Kind(
+        "truncate restart identity",
+        "one event; sequences are not replicated, rows that come later have their values",
+        "create table t (id int generated always as identity primary key, note text)",
+        ("insert into t (note) values ('a'); truncate t restart identity; insert into t (note) values ('b')",),
+        (insert("t", "1", {"id": 1, "note": "a"}), truncate("t"), insert("t", "1", {"id": 1, "note": "b"})),
+    ),
+)

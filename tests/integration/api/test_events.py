@@ -1,0 +1,172 @@
+"""GET /v1/events: pages, filters, waiting, what retention has dropped, and the plan it runs by."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.readers.consumer_status import statement
+from tests.fixtures.api import Api
+from tests.fixtures.small_log import add_inserts, add_table, small_log
+from tests.fixtures.waiting import eventually
+
+NUMBER = "12345678901234567890.1234567890123456789"
+NDJSON = {"accept": "application/x-ndjson"}
+
+
+@pytest.fixture
+def log(database_dsn: str) -> Any:
+    with small_log(database_dsn, 30) as connection:
+        add_table(connection, "notes_x", 16385)
+        add_inserts(connection, 5, "notes_x", 16385)
+        yield connection
+
+
+@pytest.fixture
+def reading(api: Callable[..., Api], log: psycopg.Connection) -> Api:
+    return api()
+
+
+def seqs(page: dict[str, Any]) -> list[int]:
+    return [event["seq"] for event in page["data"]]
+
+
+def test_pages_follow_each_other(reading: Api) -> None:
+    first = reading.get("/v1/events", limit=20).json()
+    second = reading.get("/v1/events", after=first["last_seq"], limit=20).json()
+    assert seqs(first) + seqs(second) == list(range(1, 36))
+    assert second["last_seq"] == 35
+    assert reading.get("/v1/events", after=35).json() == {"data": [], "last_seq": 35}
+
+
+def test_the_row_is_as_postgres_prints_it(reading: Api, log: psycopg.Connection) -> None:
+    log.execute("update sequin_events set record = jsonb_build_object('n', %s::numeric) where seq = 3", [NUMBER])
+    answer = reading.get("/v1/events", after=2, limit=1)
+    assert f'"n": {NUMBER}' in answer.text
+    [event] = json.loads(answer.text, parse_float=Decimal)["data"]
+    columns = log.execute("select * from sequin_events limit 0").description or []
+    assert list(event) == [column.name for column in columns]
+    assert event["record"] == {"n": Decimal(NUMBER)}
+
+
+def test_an_event_a_line(reading: Api) -> None:
+    answer = reading.client.get("/v1/events?after=30&limit=2", headers=NDJSON)
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert [json.loads(line)["seq"] for line in answer.text.splitlines()] == [31, 32]
+    assert answer.headers["last-seq"] == "32"
+
+
+def test_tables(reading: Api) -> None:
+    for tables, found in (
+        ("public.notes_x", [31, 32, 33, 34, 35]),
+        ("public.notes*, other.x", [31, 32, 33, 34, 35]),
+        ("public.notes_*", [31, 32, 33, 34, 35]),
+        ("public.notes%", []),
+        ("public.note__x", []),
+        ("other.*", []),
+    ):
+        page = reading.get("/v1/events", tables=tables).json()
+        assert (seqs(page), page["last_seq"]) == (found, 35), tables
+
+
+def test_what_does_not_match_is_passed(reading: Api, log: psycopg.Connection) -> None:
+    add_inserts(log, 25_000)
+    after = 35
+
+    def passed() -> bool:  # a search that takes long is answered as far as it has come
+        nonlocal after
+        page = reading.get("/v1/events", after=after, tables="public.notes_x").json()
+        assert page["data"] == []
+        after = page["last_seq"]
+        return bool(after == 25_035)
+
+    eventually(passed)
+
+
+def test_a_cursors_position_and_filters(reading: Api) -> None:
+    reading.post("/v1/consumers", name="c", kind="cursor", start="29", tables=["public.notes_x"])
+    assert seqs(reading.get("/v1/events", consumer="c").json()) == [31, 32, 33, 34, 35]
+    assert reading.post("/v1/consumers/c/advance", seq=33).json() == {"position": 33}
+    assert reading.post("/v1/consumers/c/advance", seq=31).json() == {"position": 33}
+    assert seqs(reading.get("/v1/events", consumer="c").json()) == [34, 35]
+    assert seqs(reading.get("/v1/events", consumer="c", after=32, limit=1).json()) == [33]
+    beyond = reading.post("/v1/consumers/c/advance", seq=99)
+    assert (beyond.status_code, beyond.json()["title"]) == (422, "seq 99 is beyond the newest event, which is 35")
+
+
+def test_a_paused_cursor_is_given_nothing_until_it_is_resumed(reading: Api) -> None:
+    reading.post("/v1/consumers", name="c", kind="cursor", start="beginning")
+    reading.post("/v1/consumers/c/pause")
+    assert reading.get("/v1/events", consumer="c").json() == {"data": [], "last_seq": 0}
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(reading.get, "/v1/events", consumer="c", wait=30, limit=1)
+        reading.post("/v1/consumers/c/resume")
+        assert seqs(waiting.result(10).json()) == [1]
+
+
+@pytest.mark.parametrize(("name", "status"), [("nobody", 404), ("queue", 409)])
+def test_who_is_no_cursor(reading: Api, name: str, status: int) -> None:
+    reading.post("/v1/consumers", name="queue")
+    answer = reading.get("/v1/events", consumer=name)
+    assert answer.status_code == status
+    assert f'consumer "{name}"' in answer.json()["title"]
+
+
+def test_waiting_ends_with_the_first_event(reading: Api, log: psycopg.Connection) -> None:
+    wait = 30
+    with ThreadPoolExecutor() as pool:
+        started = time.monotonic()
+        waiting = pool.submit(reading.get, "/v1/events", after=35, wait=wait)
+        with log.transaction():
+            add_inserts(log, 1)
+            log.execute("""notify sequin_events, '{"table": "public.sequin_events", "seq": 36}'""")
+        assert seqs(waiting.result().json()) == [36]
+        assert time.monotonic() - started < wait
+
+
+def test_waiting_has_an_end(reading: Api) -> None:
+    started = time.monotonic()
+    assert reading.get("/v1/events", after=35, wait=0.3).json() == {"data": [], "last_seq": 35}
+    assert time.monotonic() - started >= 0.3
+
+
+def test_what_retention_has_dropped_is_gone(reading: Api, log: psycopg.Connection) -> None:
+    log.execute("insert into pipeline.retention (events_table, dropped_below) values ('public.sequin_events', 21)")
+    log.execute("delete from sequin_events where seq < 21")
+    reading.post("/v1/consumers", name="c", kind="cursor", start="beginning")
+    log.execute("update pipeline.consumers set position = 0")
+    gone = reading.get("/v1/events", after=19)
+    assert (gone.status_code, gone.headers["content-type"]) == (410, "application/problem+json")
+    assert gone.json()["title"] == (
+        "the events up to seq 20 were dropped by retention; read on with after=20, or without after"
+    )
+    assert 'reset consumer "c"' in reading.get("/v1/events", consumer="c").json()["title"]
+    assert seqs(reading.get("/v1/events", after=20, limit=1).json()) == [21]
+    assert seqs(reading.get("/v1/events", limit=1).json()) == [21]
+
+
+def test_a_large_page_ends_early(reading: Api, log: psycopg.Connection) -> None:
+    log.execute("update sequin_events set record = jsonb_build_object('x', repeat('x', 1000000))")
+    first = reading.get("/v1/events").json()
+    assert 1 < len(first["data"]) < 20
+    assert reading.get("/v1/events", after=first["last_seq"], limit=1).json()["data"][0]["seq"] == first["last_seq"] + 1
+
+
+@pytest.mark.parametrize("tables", [None, ["public.notes%"]])
+def test_reads_by_the_primary_key(log: psycopg.Connection, tables: list[str] | None) -> None:
+    add_inserts(log, 30_000)
+    log.execute("create table later partition of sequin_events for values from (100000000) to (200000000)")
+    log.execute("analyze sequin_events")
+    bound = {"after": 20_000, "span": 10_000 if tables else 100}
+    read = {"after": 20_000, "upto": 30_000, "tables": tables, "likes": None, "actions": None, "limit": 100}
+    for name, parameters in (("bound_read", bound), ("read_events", read)):
+        plan = "\n".join(row[0] for row in log.execute("explain " + statement(name), parameters))
+        assert "sequin_events_small_pkey" in plan
+        assert "Seq Scan" not in plan and "Sort" not in plan

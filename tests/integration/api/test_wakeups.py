@@ -1,0 +1,113 @@
+"""Waiters are woken by NOTIFY, also after the LISTEN connection was cut."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.readers.wakeups import Wakeups
+from tests.fixtures.waiting import eventually
+
+Test = Callable[[Wakeups, psycopg.Connection], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def within(database_dsn: str) -> Callable[[Test], None]:
+    """Runs a coroutine with wakeups that listen, and a connection to say things."""
+
+    async def run(test: Test) -> None:
+        with psycopg.connect(database_dsn, autocommit=True) as log:
+            async with listening(Wakeups(database_dsn, "public.sequin_events")) as wakeups:
+                await test(wakeups, log)
+
+    return lambda test: asyncio.run(run(test))
+
+
+@asynccontextmanager
+async def listening(wakeups: Wakeups) -> AsyncIterator[Wakeups]:
+    with wakeups.of_consumer("first") as bell:
+        task = asyncio.create_task(wakeups.run())
+        assert await bell.wait(20)  # whoever was there before it listened is woken
+    try:
+        yield wakeups
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def test_each_hears_its_own(within: Callable[[Test], None]) -> None:
+    async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
+        with wakeups.of_consumer("a") as a, wakeups.of_consumer("b") as b, wakeups.of_events("b") as events:
+            log.execute("notify pipeline_consumers, 'a'")
+            assert await a.wait(20)
+            assert not await b.wait(0)
+            assert not await events.wait(0)
+            log.execute("notify pipeline_consumers, 'b'")
+            assert await b.wait(20) and await events.wait(20)
+            log.execute("""notify sequin_events, '{"table": "public.sequin_events", "seq": 1}'""")
+            assert await events.wait(20)
+            assert not await a.wait(0)
+
+    within(test)
+
+
+def test_another_events_table_is_not_ours(within: Callable[[Test], None]) -> None:
+    async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
+        with wakeups.of_events() as events, wakeups.of_consumer("after") as after:
+            log.execute("""notify sequin_events, '{"table": "public.others", "seq": 1}'""")
+            log.execute("notify pipeline_consumers, 'after'")
+            assert await after.wait(20)
+            assert not await events.wait(0)
+
+    within(test)
+
+
+def test_what_comes_before_the_wait_is_not_missed(within: Callable[[Test], None]) -> None:
+    async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
+        with wakeups.of_consumer("a") as early, wakeups.of_consumer("a") as late:
+            log.execute("notify pipeline_consumers, 'a'")
+            assert await early.wait(20)
+            assert await late.wait(0)
+            assert not await late.wait(0)
+
+    within(test)
+
+
+def test_all_are_woken_when_the_connection_was_cut(within: Callable[[Test], None]) -> None:
+    async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
+        with wakeups.of_consumer("a") as a, wakeups.of_events() as events:
+            log.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where application_name = 'pipeline wakeup' and datname = current_database()"
+            )
+            assert await a.wait(20) and await events.wait(20)
+            eventually(lambda: log.execute("notify pipeline_consumers, 'a'") is not None)
+            assert await a.wait(20)
+
+    within(test)
+
+
+def test_nobody_waits_while_the_process_ends(within: Callable[[Test], None]) -> None:
+    async def test(wakeups: Wakeups, _log: psycopg.Connection) -> None:
+        with wakeups.of_consumer("a") as bell:
+            waiting = asyncio.create_task(bell.wait(60))
+            await asyncio.sleep(0)
+            wakeups.close()
+            assert await waiting and bell.silenced
+
+    within(test)
+
+
+def test_a_bell_that_is_put_away_is_forgotten(within: Callable[[Test], None]) -> None:
+    async def test(wakeups: Wakeups, _log: psycopg.Connection) -> None:
+        with wakeups.of_events("a"), wakeups.of_consumer("a"):
+            assert wakeups._bells
+        assert not wakeups._bells
+
+    within(test)

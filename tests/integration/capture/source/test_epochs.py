@@ -1,0 +1,234 @@
+"""A source whose history is not the one we staged: a clear stop; a new epoch, begun on purpose, doubles nothing."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import LiteralString
+
+import psycopg
+import pytest
+
+from pipeline.config import settings
+from pipeline.config.settings import Config
+from pipeline.errors import HistoryDiverged, SlotLost
+from pipeline.operate.repair import adopt as adoption
+from pipeline.postgres.embedded import Server
+from pipeline.staging import progress
+from tests.fixtures.postgres import SETTINGS, bin_dir, free_port
+from tests.fixtures.replicating import catch_up, events, refuse, replicate_first
+from tests.fixtures.waiting import eventually
+
+MANY = 400
+LOST = [(0, str(number)) for number in (1, 2, *range(1000, 1000 + MANY))]
+
+
+@pytest.fixture(scope="module")
+def blank(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """`blank(18)`: the data directory of a server that was just set up, to copy."""
+    made: dict[int, Path] = {}
+
+    def make(major: int) -> Path:
+        if (binaries := bin_dir(major)) is None:
+            pytest.skip(f"PostgreSQL {major} is not installed")
+        if major not in made:
+            with tempfile.TemporaryDirectory(prefix="wal-pg-blank-") as folder:
+                server = Server(Path(folder) / "pg", bin_dir=binaries, settings=SETTINGS)
+                server.start()
+                server.stop()
+                made[major] = tmp_path_factory.mktemp("blank") / str(major)
+                shutil.copytree(server.data, made[major], symlinks=True)
+        return made[major]
+
+    return make
+
+
+@pytest.fixture
+def major() -> int:
+    """The source's version; a test that wants another is parametrized with it."""
+    return 18
+
+
+@pytest.fixture
+def primary(major: int, blank: Callable[[int], Path], server_directory: Path) -> Server:
+    """A source of the test's own; its disk is in the test's hands."""
+    server_directory.mkdir(mode=0o700)
+    shutil.copytree(blank(major), server_directory / "data", symlinks=True)
+    server = Server(server_directory, bin_dir=bin_dir(major), settings=SETTINGS, port=free_port())
+    server.start()
+    return server
+
+
+@pytest.fixture
+def config(primary: Server, database_dsn: str, slot_name: str) -> Config:
+    made = of(primary, database_dsn, slot_name)
+    replicate_first(made)
+    return made
+
+
+def of(server: Server, database_dsn: str, slot_name: str) -> Config:
+    return settings.load(source_dsn=server.tcp_dsn("postgres"), database_dsn=database_dsn, slot=slot_name)
+
+
+def run(server: Server, query: LiteralString) -> None:
+    with psycopg.connect(server.tcp_dsn("postgres"), autocommit=True) as connection:
+        connection.execute(query)
+
+
+def insert(server: Server, *numbers: int) -> None:
+    """A transaction each."""
+    with psycopg.connect(server.tcp_dsn("postgres"), autocommit=True) as connection:
+        for number in numbers:
+            connection.execute("insert into t values (%s)", [number])
+
+
+@pytest.fixture
+def restored(primary: Server, config: Config) -> Iterator[Server]:
+    """The log has 1, 2 and many more; the source's disk was restored to when 2 was there and not replicated yet."""
+    insert(primary, 2)
+    saved = primary.directory.with_name("saved")
+    primary.stop()
+    shutil.copytree(primary.data, saved, symlinks=True)
+    primary.start()
+    insert(primary, *range(1000, 1000 + MANY))
+    catch_up(config, LOST)
+    primary.stop()
+    shutil.rmtree(primary.data)
+    saved.rename(primary.data)
+    primary.start()
+    yield primary
+
+
+def test_a_restored_source_that_has_not_reached_our_position(
+    restored: Server, config: Config, monkeypatch: pytest.MonkeyPatch
+):
+    insert(restored, 3)
+    with pytest.raises(HistoryDiverged, match=r"has written WAL only up to .*/.*, but we have stored up to .*/.*adopt"):
+        refuse(config)
+    with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+        patched.setattr(progress, "restart", lambda *_: 1 / 0)
+        adoption.adopt(config)
+    with pytest.raises(HistoryDiverged):
+        refuse(config)
+    adopted = adoption.adopt(config)
+    assert adopted is not None
+    assert adopted.kept_slot
+    insert(restored, 4)
+    catch_up(config, [*LOST, (1, "3"), (1, "4")])
+
+
+@pytest.mark.parametrize("major", [18, 15])
+def test_a_restored_source_that_has_written_past_our_position(restored: Server, config: Config):
+    new = range(5000, 5000 + 2 * MANY)
+    insert(restored, *new)
+    confirmed = slot_position(restored, config)
+    with pytest.raises(HistoryDiverged, match=r"^we have stored up to .* has written another history since; .*adopt"):
+        refuse(config)
+    assert slot_position(restored, config) == confirmed
+    assert events(config) == LOST
+    adopted = adoption.adopt(config)
+    assert adopted is not None
+    catch_up(config, [*LOST, *((1, str(number)) for number in new)])
+    assert adoption.adopt(config) is None
+
+
+def slot_position(server: Server, config: Config) -> str:
+    with psycopg.connect(server.tcp_dsn("postgres")) as connection:
+        row = connection.execute(
+            "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s", [config.slot]
+        ).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def test_a_second_restore_doubles_nothing_of_the_epochs_before(restored: Server, config: Config):
+    saved = restored.directory.with_name("again")
+    restored.stop()
+    shutil.copytree(restored.data, saved, symlinks=True)
+    restored.start()
+    assert adoption.adopt(config) is not None
+    insert(restored, *range(1000, 1000 + MANY))
+    second = [*LOST, *((1, str(number)) for number in range(1000, 1000 + MANY))]
+    catch_up(config, second)
+    restored.stop()
+    shutil.rmtree(restored.data)
+    saved.rename(restored.data)
+    restored.start()
+    adopted = adoption.adopt(config)
+    assert adopted is not None
+    insert(restored, 3)
+    catch_up(config, [*second, (2, "3")])
+
+
+@pytest.fixture
+def standby(primary: Server, config: Config) -> Server:
+    """It streams from the primary; the log has 1."""
+    copy = Server(primary.directory.with_name("standby"), bin_dir=primary.bin_dir, settings=SETTINGS, port=free_port())
+    copy.directory.mkdir(mode=0o700)
+    command = [str(primary.bin_dir / "pg_basebackup"), "-d", primary.tcp_dsn("postgres"), "-D", str(copy.data)]
+    subprocess.run([*command, "-R", "-c", "fast", "-X", "stream"], check=True, capture_output=True)
+    copy.start()
+    return copy
+
+
+def promote(server: Server) -> None:
+    run(server, "select pg_promote()")
+
+
+def test_a_promoted_standby_that_lost_its_tail(
+    primary: Server, standby: Server, config: Config, database_dsn: str, slot_name: str
+):
+    standby.stop()
+    insert(primary, 2)
+    catch_up(config, LOST[:2])
+    primary.stop()
+    standby.start()
+    promote(standby)
+    moved = of(standby, database_dsn, slot_name)
+    with pytest.raises(HistoryDiverged, match=r"forked into timeline 2 at .*/.*, before our position .*/.*adopt"):
+        refuse(moved)
+    adopted = adoption.adopt(moved)
+    assert adopted is not None
+    assert not adopted.kept_slot
+    insert(standby, 3)
+    catch_up(moved, [*LOST[:2], (1, "3")])
+
+
+def test_a_promoted_standby_that_has_everything_but_the_slot(
+    primary: Server, standby: Server, config: Config, database_dsn: str, slot_name: str
+):
+    primary.stop()
+    promote(standby)
+    moved = of(standby, database_dsn, slot_name)
+    with pytest.raises(SlotLost, match=r"did not come along to this server; changes from .*/.* to .*/.* are not"):
+        refuse(moved)
+
+
+def test_a_promoted_standby_that_has_everything_goes_on_in_its_timeline(
+    primary: Server, standby: Server, config: Config, database_dsn: str, slot_name: str
+):
+    with psycopg.connect(standby.tcp_dsn("postgres"), autocommit=True) as copy:
+        make_slot(primary, copy, slot_name)
+    insert(primary, 2)
+    catch_up(config, LOST[:2])
+    primary.stop()
+    promote(standby)
+    insert(standby, 3)
+    catch_up(of(standby, database_dsn, slot_name), [*LOST[:2], (0, "3")])
+
+
+def make_slot(primary: Server, standby: psycopg.Connection, name: str) -> None:
+    """A slot on the standby, as a failover slot would be; to be made it waits for what the primary writes next."""
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(standby.execute, "select pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
+
+        def nudge() -> bool:
+            run(primary, "select pg_log_standby_snapshot()")
+            return made.done()
+
+        eventually(nudge)
+        made.result()

@@ -1,0 +1,146 @@
+"""A slot that no longer holds all that we have not stored: a clear stop that names the gap, and a way on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pipeline.capture.source import slot as slots
+from pipeline.config import settings
+from pipeline.config.settings import Config
+from pipeline.errors import HistoryDiverged, PipelineError, SlotLost, SourceChanged
+from pipeline.operate.repair import adopt as adoption
+from pipeline.postgres import role_locks
+from pipeline.postgres.embedded import Server
+from tests.fixtures.postgres import SETTINGS, Cluster, free_port
+from tests.fixtures.replicating import Replicating, catch_up, events, refuse, replicate_first, run
+from tests.fixtures.server import run_command
+
+GAP = r"changes from [0-9A-F]+/[0-9A-F]+ to [0-9A-F]+/[0-9A-F]+ are not in the log; `pipeline sources adopt` goes on"
+
+
+@pytest.fixture
+def config(source_dsn: str, database_dsn: str, slot_name: str) -> Config:
+    """Replicated once: the log has 1."""
+    made = settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
+    replicate_first(made)
+    run(made, "insert into t values (2)")
+    return made
+
+
+def drop(config: Config) -> None:
+    run(config, f"select pg_drop_replication_slot('{config.slot}')")
+
+
+def recreate(config: Config) -> None:
+    drop(config)
+    run(config, f"select pg_create_logical_replication_slot('{config.slot}', 'pgoutput')")
+
+
+def advance(config: Config) -> None:
+    run(config, f"select pg_replication_slot_advance('{config.slot}', pg_current_wal_lsn())")
+
+
+CONFIRMED = r"was confirmed up to .* by somebody else, or dropped and recreated, but we have stored up to .*"
+GONE = r"does not exist, but we have stored up to .* it was dropped, or did not come along to this server"
+
+
+@pytest.mark.parametrize(
+    ("lose", "said", "kept"), [(drop, GONE, False), (recreate, CONFIRMED, True), (advance, CONFIRMED, True)]
+)
+def test_a_slot_that_was_lost(config: Config, lose: Callable[[Config], None], said: str, kept: bool):
+    lose(config)
+    with pytest.raises(SlotLost, match=rf'^slot "{config.slot}" {said}.*{GAP}'):
+        refuse(config)
+    adopted = adoption.adopt(config)
+    assert adopted is not None
+    assert (adopted.epoch, adopted.kept_slot) == (1, kept)
+    assert adopted.starts_at > adopted.left_at
+    run(config, "insert into t values (3)")
+    catch_up(config, [(0, "1"), (1, "3")])
+
+
+def test_a_slot_that_lost_its_wal(database_dsn: str, slot_name: str, server_directory: Path):
+    limits = {**SETTINGS, "max_slot_wal_keep_size": "1MB", "min_wal_size": "32MB", "max_wal_size": "32MB"}
+    server = Server(server_directory, settings=limits, port=free_port())
+    server.start()
+    config = settings.load(source_dsn=server.tcp_dsn("postgres"), database_dsn=database_dsn, slot=slot_name)
+    run(config, "create table t (id int primary key)")
+    catch_up(config, [])
+    for _ in range(4):
+        run(config, "select pg_logical_emit_message(false, 'other', 'x')", "select pg_switch_wal()")
+    run(config, "checkpoint")
+    with pytest.raises(SlotLost, match=rf'^slot "{slot_name}" has been invalidated: the source removed WAL .*{GAP}'):
+        refuse(config)
+    adopted = adoption.adopt(config)
+    assert adopted is not None
+    assert not adopted.kept_slot
+    run(config, "insert into t values (3)")
+    catch_up(config, [(1, "3")])
+
+
+def test_another_cluster(config: Config, clusters: Callable[[int], Cluster]):
+    with clusters(16).database("other") as dsn:
+        other = settings.load(source_dsn=dsn, database_dsn=config.database, slot=config.slot)
+        run(other, "create table t (id int primary key)")
+        with pytest.raises(HistoryDiverged, match=r"of cluster \d+, but positions are stored for .* of \d+.*adopt"):
+            refuse(other)
+        assert adoption.adopt(other) is not None
+        run(other, "insert into t values (3)")
+        catch_up(other, [(0, "1"), (1, "3")])
+
+
+@pytest.mark.parametrize("setting", ["slot", "publication"])
+def test_settings_that_are_not_those_of_the_positions(config: Config, setting: str):
+    other = config.model_copy(update={setting: f"{config.slot}_other"})
+    with pytest.raises(SourceChanged, match=rf'positions are stored for {setting} ".*set PIPELINE_{setting.upper()}='):
+        refuse(other)
+    adopted = adoption.adopt(other)
+    assert adopted is not None
+    run(config, "insert into t values (3)")
+    catch_up(other, [(0, "1"), (1, "3")])
+
+
+def test_nothing_is_adopted_where_positions_can_go_on(config: Config):
+    assert adoption.adopt(config) is None
+    catch_up(config, [(0, "1"), (0, "2")])
+
+
+def test_nothing_is_adopted_while_a_server_runs(config: Config):
+    drop(config)
+    with psycopg.connect(config.database, autocommit=True) as server:
+        assert role_locks.try_acquire(server, "shuffle")
+        with pytest.raises(PipelineError, match=r"^a server is running \(shuffle is held by .*\); stop it first$"):
+            adoption.adopt(config)
+    assert events(config) == [(0, "1")]
+    assert adoption.adopt(config) is not None
+
+
+def test_a_walsender_that_stayed_behind_is_gone_when_its_slot_is_read(config: Config):
+    with psycopg.connect(config.source, autocommit=True) as source, Replicating(config) as replicating:
+        replicating.wait_for([(0, "1"), (0, "2")])
+        before = slots.find(source, config.slot)
+        assert before is not None and before.active_pid is not None
+        slots.evict(source, before)
+        after = slots.find(source, config.slot)
+        assert after is not None and after.active_pid is None
+        replicating.ended()
+
+
+def test_the_commands(config: Config, tmp_path: Path):
+    given = {"source_dsn": config.source, "database_dsn": config.database, "slot": config.slot}
+    same = run_command("sources", "adopt", folder=tmp_path, **given)
+    assert (same.returncode, same.stdout) == (0, "the source is the one we know; nothing was changed\n")
+    drop(config)
+    adopted = run_command("sources", "adopt", folder=tmp_path, **given)
+    assert adopted.returncode == 0, adopted
+    assert "epoch 1 begins at " in adopted.stdout
+    listed = run_command("sources", "list", "--json", folder=tmp_path, **given)
+    (source,) = json.loads(listed.stdout)["data"]
+    assert (source["epoch"], source["slot"], source["timeline"]) == (1, config.slot, 1)
+    assert source["publications"] == ["pipeline", "pipeline_keyless"]
+    assert source["since"]

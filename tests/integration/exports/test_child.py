@@ -1,0 +1,140 @@
+"""A script as a process: what is passed on, why it failed, and that nothing it started is left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import ExportFailed, ExportStopped
+from pipeline.exports import child
+from pipeline.exports.child import Event, Script
+from tests.fixtures.processes import alive
+from tests.fixtures.waiting import eventually
+
+STUBBORN = """
+import os, signal, subprocess, sys, time
+deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
+process = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE)
+process.stdout.readline()
+print('{"event": "began", "pid": %d}' % process.pid, flush=True)
+"""
+"""A script whose JVM, so to speak, is deaf to SIGTERM."""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., list[Event]]:
+    """Run Python code as a script; returns its events. `events` gets them also when it fails."""
+
+    def act(
+        code: str,
+        *,
+        seconds: float = 60,
+        events: list[Event] | None = None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> list[Event]:
+        told: list[Event] = [] if events is None else events
+        script = Script([sys.executable, "-c", code], dict(os.environ), tmp_path / "log", seconds)
+        child.run(script, told.append, stopped)
+        return told
+
+    return act
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is deaf is killed soon."""
+    monkeypatch.setattr(child, "END_SECONDS", 1.0)
+    monkeypatch.setattr(child, "REST_SECONDS", 0.3)
+
+
+def test_events_are_passed_on_and_the_rest_is_in_the_log(run: Callable[..., Any], tmp_path: Path) -> None:
+    code = """import sys
+print('{"event": "begins", "upto_seq": 7}'); print("WARN: not for you"); print('["no event"]')
+print('{"event": "progress"}'); print('{"event": "progress"}'); print('{"event": "done", "rows": 3}')
+print("from Spark", file=sys.stderr)"""
+    assert run(code) == [{"event": "begins", "upto_seq": 7}, {"event": "progress"}, {"event": "done", "rows": 3}]
+    log = (tmp_path / "log").read_text()
+    for line in ("WARN: not for you", '{"event": "done", "rows": 3}', "from Spark"):
+        assert line in log
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("""print('{"event": "failed", "reason": "no luck"}'); exit(1)""", "^no luck$"),
+        ("import os; os.kill(os.getpid(), 9)", "^killed by signal 9; its log is /"),
+        ("import nothing_of_the_kind", "^ended with status 1: ModuleNotFoundError: .*; its log is /"),
+        ("exit(3)", "^ended with status 3: it said nothing; its log is /"),
+    ],
+)
+def test_why_it_failed(run: Callable[..., Any], code: str, reason: str) -> None:
+    with pytest.raises(ExportFailed, match=reason):
+        run(code)
+
+
+def test_a_script_that_takes_too_long_ends_with_all_it_started(run: Callable[..., Any]) -> None:
+    events: list[Event] = []
+    with pytest.raises(ExportFailed, match=r"took longer than 2 s; raise PIPELINE_EXPORT_TIMEOUT"):
+        run(STUBBORN + "time.sleep(600)", seconds=2, events=events)
+    assert_gone(events)
+
+
+def test_a_script_that_is_stopped_ends_with_all_it_started(run: Callable[..., Any]) -> None:
+    events: list[Event] = []
+    with pytest.raises(ExportStopped, match="nothing is lost"):
+        run(STUBBORN + "time.sleep(600)", events=events, stopped=lambda: bool(events))
+    assert_gone(events)
+
+
+def test_what_outlives_a_script_that_ended_well_is_ended(run: Callable[..., Any]) -> None:
+    assert_gone(run(STUBBORN))
+
+
+def test_a_script_that_is_interrupted_ends_with_all_it_started(run: Callable[..., Any]) -> None:
+    events: list[Event] = []
+
+    def interrupt() -> bool:
+        if events:
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        run(STUBBORN + "time.sleep(600)", events=events, stopped=interrupt)
+    assert_gone(events)
+
+
+def assert_gone(events: list[Event]) -> None:
+    [pid] = [event["pid"] for event in events]
+    eventually(lambda: not alive(pid))
+
+
+def test_a_script_whose_server_was_killed_ends_with_its_next_word(tmp_path: Path) -> None:
+    talker = (
+        "import os, time; print(os.getpid(), flush=True)\nwhile True: print(time.time(), flush=True); time.sleep(0.05)"
+    )
+    log = tmp_path / "log"
+    code = f"""import pathlib, sys; from pipeline.exports import child
+script = child.Script([sys.executable, '-c', {talker!r}], {{}}, pathlib.Path({str(log)!r}), 600)
+child.run(script, print, lambda: False)"""
+    server = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[3])
+    pid = eventually(lambda: int(log.read_text().split()[0]), errors=(OSError, IndexError))
+    server.kill()
+    server.wait()
+    eventually(lambda: not alive(pid))
+
+
+def test_no_thread_is_left(run: Callable[..., Any]) -> None:
+    run(STUBBORN)
+    eventually(lambda: "export output" not in {thread.name for thread in threading.enumerate()})
+
+
+def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(ExportFailed, match=r"nowhere/log: No such file or directory; put that right"):
+        child.run(Script(["true"], {}, tmp_path / "nowhere" / "log", 1), lambda _: None, lambda: False)

@@ -1,0 +1,246 @@
+"""Runs of exports against a real log: when there is none to do, when it cannot begin, and what the rows say of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.config.settings import Config, load
+from pipeline.errors import ExportBusy, ExportFailed, SchemaError
+from pipeline.exports import java, job, ledger
+from pipeline.exports.ledger import Run
+from pipeline.operate import exports as export_status
+from pipeline.server import schedule
+from tests.fixtures.small_log import add_inserts, add_table, small_log
+from tests.fixtures.waiting import eventually
+
+Log = psycopg.Connection[tuple[Any, ...]]
+LAKE = "11111111-0000-0000-0000-000000000000"
+
+
+@pytest.fixture
+def log(database_dsn: str) -> Iterator[Log]:
+    """A hundred events of public.orders."""
+    with small_log(database_dsn, 100) as connection:
+        yield connection
+
+
+@pytest.fixture
+def config(tmp_path: Path, database_dsn: str) -> Config:
+    return load(data_dir=tmp_path / "data", database_dsn=database_dsn, spark_master="local[2]")
+
+
+def run(config: Config) -> job.Outcome:
+    return job.export(config, "command", lambda _: None, lambda: False)
+
+
+def add_lake(log: Log, config: Config) -> None:
+    log.execute(
+        "insert into pipeline.lakes (id, directory, events_table) values (%s, %s, 'public.sequin_events')",
+        [LAKE, str(config.exports)],
+    )
+
+
+def add_export(log: Log, after: int, upto: int, *, key: str = '["id"]') -> None:
+    """A range that is in the lake."""
+    log.execute(
+        "insert into pipeline.exports (lake_id, after_seq, upto_seq, state, rows, bytes, holder, committed_at, files,"
+        " schemas) values (%s, %s, %s, 'committed', 1, 1, 'test', clock_timestamp(), %s, %s)",
+        [
+            LAKE,
+            after,
+            upto,
+            f'[{{"dataset": "public.orders", "schema": 1, "last_seq": {upto - 1}}}]',
+            f'{{"public.orders": {{"1": {{"key": {key}}}}}}}',
+        ],
+    )
+
+
+def add_manifest(config: Config) -> None:
+    config.exports.mkdir(parents=True)
+    (config.exports / "manifest.json").write_text("{}")
+
+
+def add_state(log: Log, seq: int, state: str = "committed") -> None:
+    log.execute(
+        "insert into pipeline.export_states (lake_id, dataset, seq, state, schema_version, columns, buckets)"
+        " values (%s, 'public.orders', %s, %s, 1, '{}', 1)",
+        [LAKE, seq, state],
+    )
+
+
+def runs(log: Log) -> list[Run]:
+    return ledger.runs(log, 10)
+
+
+def test_an_empty_log_is_nothing_new(config: Config, database_dsn: str) -> None:
+    with small_log(database_dsn, 0) as log:
+        assert run(config) == job.Outcome(0)
+        assert runs(log) == []
+
+
+def test_nothing_new_starts_nothing(log: Log, config: Config) -> None:
+    add_lake(log, config)
+    add_export(log, 0, 100)
+    add_state(log, 100)
+    add_manifest(config)
+    assert run(config) == job.Outcome(100)
+    assert runs(log) == []
+    assert not (config.data_dir / "logs").exists()
+
+
+def test_a_lake_that_is_gone(log: Log, config: Config) -> None:
+    add_lake(log, config)
+    add_export(log, 0, 60)
+    with pytest.raises(
+        ExportFailed, match=r"exports holds nothing, and what was exported up to seq 60 should be there;"
+    ):
+        run(config)
+    assert runs(log) == []
+    status = export_status.read(config, log)
+    assert status is not None
+    assert (status.exported_seq, status.behind_seqs) == (60, 40)
+    assert status.problem is not None
+    assert "should be there" in status.problem
+
+
+def test_how_far_the_lake_is(log: Log, config: Config) -> None:
+    assert (ledger.look(log, config).behind, ledger.look(log, config).known) == (100, False)
+    add_lake(log, config)
+    add_export(log, 0, 60)
+    window = ledger.look(log, config)
+    assert (window.head, window.exported_upto, window.known, window.holder) == (100, 60, True, None)
+
+
+@pytest.mark.parametrize(
+    ("seq", "state", "behind"), [(99, "committed", False), (98, "committed", True), (99, "failed", True)]
+)
+def test_a_state_that_lacks_changes_is_something_to_do(
+    log: Log, config: Config, seq: int, state: str, behind: bool
+) -> None:
+    add_lake(log, config)
+    add_export(log, 0, 100)
+    add_state(log, seq, state)
+    assert ledger.look(log, config).states_behind is behind
+
+
+def test_a_run_that_ended_well_has_made_the_states(log: Log, config: Config) -> None:
+    add_lake(log, config)
+    add_export(log, 0, 100)
+    assert ledger.look(log, config).anything_new
+    ledger.finish_run(log, ledger.begin_run(log, "command"), None)
+    assert not ledger.look(log, config).anything_new
+
+
+def test_a_table_without_a_key_needs_no_state(log: Log, config: Config) -> None:
+    add_lake(log, config)
+    add_export(log, 0, 100, key="[]")
+    assert not ledger.look(log, config).anything_new
+
+
+def test_a_second_exporter_is_refused_at_once(log: Log, config: Config, caplog: pytest.LogCaptureFixture) -> None:
+    add_lake(log, config)
+    log.execute("select pg_advisory_lock(hashtextextended('pipeline lake ' || %s, 0))", [LAKE])
+    log.execute(
+        "insert into pipeline.exports (lake_id, after_seq, upto_seq, holder) values (%s, 0, 100, 'elsewhere (pid 7)')",
+        [LAKE],
+    )
+    with pytest.raises(ExportBusy, match=r"an export is running already: elsewhere \(pid 7\); wait for it, or end it"):
+        run(config)
+    with caplog.at_level(logging.INFO):
+        schedule.export(config, lambda: False)
+    assert "elsewhere (pid 7)" in caplog.text
+    assert runs(log) == []
+
+
+def test_an_events_table_that_vanished(log: Log, config: Config) -> None:
+    log.execute("drop table public.sequin_events cascade")
+    with pytest.raises(ExportFailed, match=r"the events table public.sequin_events is not there; restore it, or"):
+        run(config)
+    found = export_status.read(config, log)
+    assert found is not None
+    assert found.problem is not None
+    assert "is not there" in found.problem
+
+
+def test_no_java(log: Log, config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(java, "find_spec", lambda _: None)
+    with pytest.raises(ExportFailed, match="Spark needs Java 17 or newer, and there is none; install one"):
+        run(config)
+    [failed] = runs(log)
+    assert (failed.trigger, failed.state) == ("command", "failed")
+    assert failed.reason is not None
+    assert failed.reason.startswith("Spark needs Java 17")
+
+
+def test_a_master_that_does_not_answer(log: Log, config: Config) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+    config = config.model_copy(update={"spark_master": f"spark://127.0.0.1:{port}"})
+    with pytest.raises(
+        ExportFailed, match=rf"Spark master spark://127.0.0.1:{port} does not answer: Connection refused"
+    ):
+        run(config)
+    [failed] = runs(log)
+    assert failed.log == str(config.data_dir / "logs" / f"export-{failed.id}.log")
+    assert '"event": "failed"' in Path(failed.log).read_text()
+
+
+def test_a_folder_of_somebody_else(log: Log, config: Config) -> None:
+    config.exports.mkdir(parents=True)
+    (config.exports / "notes.txt").write_text("mine")
+    with pytest.raises(ExportFailed, match=r"holds notes.txt, which is not ours; name an empty PIPELINE_EXPORT_DIR"):
+        run(config)
+    assert (config.exports / "notes.txt").read_text() == "mine"
+    status = export_status.read(config, log)
+    assert status is not None
+    assert status.last_run == replace(runs(log)[0])
+    assert (status.exported_seq, status.behind_seqs, status.last_success) == (None, 100, None)
+
+
+def test_a_run_counts_as_running_while_its_session_lives(log: Log, database_dsn: str) -> None:
+    with psycopg.connect(database_dsn, autocommit=True) as session:
+        ledger.begin_run(session, "schedule")
+        assert [each.state for each in runs(log)] == ["running"]
+    eventually(lambda: [(each.state, each.reason) for each in runs(log)] == [("failed", "its process ended")])
+    ledger.begin_run(log, "command")
+    assert [(each.state, each.finished_at is None) for each in runs(log)] == [("running", True), ("failed", False)]
+
+
+def test_the_newest_logs_are_kept(config: Config) -> None:
+    folder = config.data_dir / "logs"
+    folder.mkdir(parents=True)
+    for number in range(60):
+        path = folder / f"export-{number}.log"
+        path.write_text("")
+        os.utime(path, (number, number))
+    (folder / "state-1.log").write_text("")
+    job._log(config, "export-60").write_text("")
+    assert {path.name for path in folder.iterdir()} == {"state-1.log", *(f"export-{n}.log" for n in range(11, 61))}
+
+
+def test_tables_without_a_key_are_named(log: Log, config: Config) -> None:
+    add_table(log, "notes", 16400, keyed=False)
+    add_inserts(log, 10, "notes", 16400)
+    status = export_status.read(config, log)
+    assert status is not None
+    assert status.without_state == ["public.notes"]
+
+
+def test_a_database_that_was_never_migrated(source_dsn: str, config: Config) -> None:
+    with (
+        psycopg.connect(source_dsn, autocommit=True) as connection,
+        pytest.raises(SchemaError, match="run `pipeline migrate` first"),
+    ):
+        ledger.look(connection, config)

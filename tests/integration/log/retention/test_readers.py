@@ -1,0 +1,121 @@
+"""A reader that holds a partition delays its drop and nothing else, on each version of Postgres."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from pipeline.log.partitions import attached
+from pipeline.operate import retention
+from tests.fixtures.aging_log import KEEP, PARTITION, AgingLog, aging_log
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.waiting import eventually
+
+OLD = 1.1 * KEEP
+IMPATIENT = "-c statement_timeout=2s -c lock_timeout=500ms"
+"""Whoever has to wait fails."""
+
+
+@pytest.fixture(scope="module")
+def database_cluster(any_cluster: Cluster) -> Cluster:
+    return any_cluster
+
+
+@pytest.fixture
+def log(database_dsn: str) -> Iterator[AgingLog]:
+    with aging_log(database_dsn) as made:
+        made.add(3 * PARTITION + 10, OLD)
+        yield made
+
+
+@pytest.fixture
+def reader(database_dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(database_dsn, application_name="long report") as connection:
+        yield connection
+
+
+def read_all(dsn: str) -> int:
+    """What a new reader sees, who does not wait."""
+    with psycopg.connect(dsn, options=IMPATIENT) as connection:
+        row = connection.execute("select count(*) from public.sequin_events").fetchone()
+        assert row
+        return int(row[0])
+
+
+def write_on(dsn: str) -> None:
+    """What the shuffler does meanwhile: events in new partitions, with room ahead, without waiting."""
+    with aging_log(f"{dsn} options='{IMPATIENT}'") as shuffler:
+        row = shuffler.connection.execute("select max(seq) from public.sequin_events").fetchone()
+        assert row
+        shuffler.head = row[0]
+        before = len(attached(shuffler.connection, shuffler.table))
+        with shuffler.connection.transaction():
+            shuffler.add(3 * PARTITION)
+        assert len(attached(shuffler.connection, shuffler.table)) >= before + 3
+
+
+def hold(reader: psycopg.Connection, isolation: str) -> None:
+    reader.execute(f"set transaction isolation level {isolation}")
+    reader.execute("select count(*) from public.sequin_events")
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
+def test_a_reader_that_holds_a_partition_delays_only_its_drop(
+    log: AgingLog, reader: psycopg.Connection, database_dsn: str, isolation: str
+):
+    hold(reader, isolation)
+    assert log.drop().waiting
+    for _ in range(2):
+        assert read_all(database_dsn) == log.head - PARTITION, "the partition is out of new readers' sight already"
+        write_on(database_dsn)
+        log.head += 3 * PARTITION
+        assert log.drop().waiting
+    assert reader.execute("select count(*) from public.sequin_events where seq <= 310").fetchone() is not None
+    reader.rollback()
+    assert log.drop().partitions == 3
+    assert log.kept() == (3 * PARTITION + 1, log.head - 3 * PARTITION)
+
+
+def test_the_reader_is_named(log: AgingLog, reader: psycopg.Connection, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(retention, "MOMENTS", 0)
+    hold(reader, "read committed")
+    log.drop()
+    held = log.standing().held_by
+    assert [each.kind for each in held] == ["session"]
+    assert f"long report (pid {reader.info.backend_pid}, user " in held[0].name
+    assert "reads since 20" in held[0].name
+    reader.rollback()
+    assert log.drop().partitions == 3
+    assert log.standing().held_by == []
+
+
+def test_a_reader_of_the_partition_itself_delays_only_its_drop(
+    log: AgingLog, reader: psycopg.Connection, database_dsn: str
+):
+    first = attached(log.connection, log.table)[0]
+    reader.execute(f"select count(*) from {first}")
+    assert log.drop().waiting
+    write_on(database_dsn)
+    assert read_all(database_dsn) > 0
+    reader.rollback()
+    assert log.drop().partitions == 3
+
+
+def test_the_shuffler_does_not_wait_while_a_detachment_waits(
+    log: AgingLog, reader: psycopg.Connection, database_dsn: str
+):
+    hold(reader, "read committed")
+    dropping = threading.Thread(target=log.drop)
+    dropping.start()
+    with psycopg.connect(database_dsn, autocommit=True) as watcher:
+        waits = (
+            "select from pg_stat_activity where application_name = 'pipeline retention' and wait_event_type = 'Lock'"
+        )
+        eventually(lambda: watcher.execute(waits).fetchone() is not None)
+        write_on(database_dsn)
+        read_all(database_dsn)
+    dropping.join()
+    reader.rollback()

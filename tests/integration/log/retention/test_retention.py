@@ -1,0 +1,275 @@
+"""Retention drops whole old partitions, and nothing that a consumer or an export still needs."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from pipeline.config.settings import load
+from pipeline.errors import ConfigError, RetentionBusy
+from pipeline.log.partitions import attached
+from pipeline.log.retention import drop_partition, policy
+from pipeline.log.table import EventsTable
+from pipeline.operate import retention as operation
+from tests.fixtures.aging_log import KEEP, PARTITION, AgingLog, aging_log
+
+OLD, YOUNG = 1.1 * KEEP, KEEP / 2
+TOO_OLD = 2 * KEEP
+"""Beyond the age at which what cannot go as a whole goes row by row."""
+LAKE = "/nowhere/lake"
+
+
+@pytest.fixture
+def log(database_dsn: str) -> Iterator[AgingLog]:
+    with aging_log(database_dsn) as made:
+        yield made
+
+
+def add_cursor(log: AgingLog, position: int) -> None:
+    log.connection.execute(
+        "insert into pipeline.consumers (name, kind, position) values ('slow', 'cursor', %s)", [position]
+    )
+
+
+def add_records_consumer(log: AgingLog, folded: int) -> None:
+    log.connection.execute(
+        "with c as (insert into pipeline.consumers (name, kind, position) values ('slow', 'records', 0) returning id)"
+        " insert into pipeline.consumer_progress (consumer_id, folded_seq) select id, %s from c",
+        [folded],
+    )
+
+
+def add_item(log: AgingLog, seq: int, table: str = "public.consumer_records") -> None:
+    log.connection.execute(
+        f"insert into {table} (consumer_id, source_table_oid, record_pk, seq, queued_seq, action)"
+        " select id, 16384, %s, %s, %s, 'insert' from pipeline.consumers",
+        [str(seq), seq, seq],
+    )
+
+
+def add_export(log: AgingLog, upto: int, state: str) -> None:
+    log.connection.execute(
+        "insert into pipeline.lakes (id, directory, events_table) values (%s, %s, %s) on conflict do nothing",
+        [uuid.UUID(int=1), LAKE, str(log.table)],
+    )
+    log.connection.execute(
+        "insert into pipeline.exports (lake_id, after_seq, upto_seq, state, holder, committed_at)"
+        " select %s, coalesce(max(upto_seq), 0), %s, %s, 'a test', clock_timestamp() from pipeline.exports",
+        [uuid.UUID(int=1), upto, state],
+    )
+
+
+def test_whole_partitions_go_whose_newest_event_is_old(log: AgingLog):
+    log.add(2 * PARTITION + 50, OLD)
+    log.add(10, YOUNG)
+    found = log.drop()
+    assert (found.partitions, found.below) == (2, 201)
+    assert log.kept() == (201, 60)
+    assert log.drop().partitions == 0
+    assert log.standing().held_by == []
+
+
+def test_the_newest_event_stays_however_old_and_its_partition_with_it(log: AgingLog):
+    log.add(2 * PARTITION, OLD)
+    assert log.drop().partitions == 1
+    assert log.kept()[0] + log.kept()[1] - 1 == 2 * PARTITION
+
+
+def test_what_was_dropped_is_recorded_and_the_tables_are_gone(log: AgingLog):
+    log.add(3 * PARTITION, OLD)
+    gone = [each.oid for each in attached(log.connection, log.table)][:2]
+    log.drop()
+    known = policy.dropped(log.connection, log.table)
+    assert known.below >= 2 * PARTITION + 1
+    assert known.dropping is None
+    assert log.connection.execute("select count(*) from pg_class where oid = any(%s)", [gone]).fetchone() == (0,)
+
+
+def test_a_cursor_that_lags_holds_back_and_is_named_with_its_remedy(log: AgingLog):
+    log.add(3 * PARTITION + 10, OLD)
+    add_cursor(log, 150)
+    assert log.drop().below == 101
+    assert [str(each) for each in log.standing().held_by] == [
+        'consumer "slow" is at 150; let it acknowledge what it has read, or `pipeline consumers reset slow`'
+        " or `pipeline consumers delete slow`"
+    ]
+    log.connection.execute("update pipeline.consumers set position = 300")
+    assert log.drop().below >= 301
+    assert log.standing().held_by == []
+
+
+def test_a_paused_consumer_holds_back_too(log: AgingLog):
+    log.add(2 * PARTITION, OLD)
+    add_cursor(log, 0)
+    log.connection.execute("update pipeline.consumers set state = 'paused'")
+    assert log.drop().partitions == 0
+    assert "resume it, or" in log.standing().held_by[0].remedy
+
+
+@pytest.mark.parametrize("table", ["public.consumer_records", "pipeline.consumer_touches"])
+def test_an_item_that_is_not_acknowledged_keeps_its_event(log: AgingLog, table: str):
+    log.add(4 * PARTITION, OLD)
+    add_records_consumer(log, log.head)
+    add_item(log, 201, table)
+    assert log.drop().below == 201
+    log.connection.execute(f"update {table} set seq = 301")
+    assert log.drop().below == 301
+
+
+def test_a_records_consumer_keeps_what_is_not_folded_yet(log: AgingLog):
+    log.add(3 * PARTITION, OLD)
+    add_records_consumer(log, 120)
+    assert log.drop().below == 101
+
+
+def test_a_dead_letter_holds_nothing_back(log: AgingLog):
+    log.add(3 * PARTITION, OLD)
+    add_records_consumer(log, log.head)
+    add_item(log, 1)
+    log.connection.execute("update public.consumer_records set state = 'dead', event = '{}'")
+    assert log.drop().partitions == 2
+
+
+@pytest.mark.parametrize("state", ["writing", "publishing", "failed"])
+def test_events_that_are_not_exported_stay(log: AgingLog, state: str):
+    log.add(3 * PARTITION, OLD)
+    add_export(log, 100, "committed")
+    add_export(log, 300, state)
+    assert log.drop().below == 101
+    assert log.standing().held_by[0].name == LAKE
+    log.connection.execute("update pipeline.exports set state = 'committed'")
+    assert log.drop().partitions == 1
+
+
+def test_a_released_lake_holds_nothing_back_until_it_is_exported_to_again(log: AgingLog):
+    log.add(3 * PARTITION, OLD)
+    add_export(log, 100, "committed")
+    operation.release_lake(log.connection, LAKE)
+    assert log.drop().partitions == 2
+    log.connection.execute("update pipeline.exports set committed_at = clock_timestamp()")
+    log.add(2 * PARTITION, OLD)
+    assert log.drop().partitions == 0
+    with pytest.raises(ConfigError, match="no lake in /elsewhere holds anything back"):
+        operation.release_lake(log.connection, "/elsewhere")
+
+
+def test_scheduled_exports_hold_back_before_the_first_one(log: AgingLog, database_dsn: str):
+    log.add(2 * PARTITION + 10, OLD)
+    config = load(database_dsn=database_dsn, retention="1m", export_schedule="0 0 1 1 *", export_dir=LAKE)
+    assert log.drop(config).partitions == 0
+    assert log.standing(config).held_by[0].position == 0
+    assert log.drop().partitions == 2
+    log.add(PARTITION, OLD)
+    assert log.standing(config).held_by[0].position == 200, "a new lake begins with what there is"
+
+
+def test_who_comes_while_a_drop_begins_is_not_robbed(log: AgingLog, monkeypatch: pytest.MonkeyPatch):
+    log.add(3 * PARTITION, OLD)
+    planned = policy.plan
+
+    def plan_and_reset(*arguments: object) -> policy.Plan:
+        found = planned(*arguments)  # type: ignore[arg-type]
+        add_cursor(log, 0)
+        return found
+
+    monkeypatch.setattr(policy, "plan", plan_and_reset)
+    assert log.drop().partitions == 0
+    assert policy.dropped(log.connection, log.table).below == 1
+    assert log.kept()[1] == 3 * PARTITION
+
+
+def test_one_session_at_a_time(log: AgingLog, database_dsn: str):
+    with psycopg.connect(database_dsn, autocommit=True) as other:
+        other.execute("select pg_advisory_lock(%s, hashtext(%s))", [operation._LOCK, str(log.table)])
+        with pytest.raises(RetentionBusy, match="at work already"):
+            log.drop()
+
+
+def test_without_the_setting_nothing_goes(log: AgingLog, database_dsn: str):
+    log.add(3 * PARTITION, OLD)
+    kept = load(database_dsn=database_dsn, export_schedule="off")
+    assert operation.read(kept, log.connection) is None
+    with pytest.raises(ConfigError, match="PIPELINE_RETENTION is none"):
+        log.drop(kept)
+
+
+def test_a_large_partition_with_old_and_new_events_is_trimmed_row_by_row(log: AgingLog):
+    log.add(30, TOO_OLD)
+    log.add(20, YOUNG)
+    assert log.standing().trim_from == 1
+    found = log.drop()
+    assert (found.partitions, found.rows, found.below) == (0, 30, 31)
+    assert log.kept() == (31, 20)
+
+
+def test_trimming_respects_positions_and_names_who_holds(log: AgingLog):
+    log.add(30, TOO_OLD)
+    log.add(20, YOUNG)
+    add_cursor(log, 12)
+    assert log.drop().rows == 12
+    assert log.standing().held_by[0].position == 12
+    assert log.drop().rows == 0
+
+
+def test_an_old_table_without_partitions_is_trimmed(log: AgingLog, database_dsn: str):
+    log.connection.execute("create table public.old_events (like public.sequin_events including all)")
+    log.connection.execute("create sequence public.old_events_seq_seq owned by public.old_events.seq")
+    with aging_log(database_dsn, EventsTable("public", "old_events")) as old:
+        old.partitions.reserve = lambda seq: None  # type: ignore[method-assign]
+        old.add(5_000, TOO_OLD)
+        old.add(10, YOUNG)
+        assert old.drop().rows == 5_000
+        assert old.kept() == (5_001, 10)
+        assert old.standing().bytes > 0
+
+
+def test_a_consumer_that_begins_at_the_beginning_begins_with_what_is_left(log: AgingLog):
+    log.add(PARTITION + 30, TOO_OLD)
+    log.add(20, YOUNG)
+    assert log.drop().below == PARTITION + 31
+    made = log.connection.execute("select position from pipeline.create_consumer('c', start => 'beginning')").fetchone()
+    assert made == (PARTITION + 30,)
+    with pytest.raises(psycopg.errors.NumericValueOutOfRange):
+        log.connection.execute("select pipeline.create_consumer('d', start => '5')")
+
+
+def test_seqs_that_were_taken_in_vain_before_the_first_event_are_not_said_to_be_gone(log: AgingLog):
+    log.connection.execute("select setval(%s, 7)", [log.table.sequence.as_string(log.connection)])
+    log.partitions.forget()
+    log.head = 7
+    log.add(1)
+    made = log.connection.execute("select position from pipeline.create_consumer('c', start => '0')").fetchone()
+    assert made == (0,)
+
+
+def test_an_event_counts_from_its_arrival(log: AgingLog):
+    log.add(3 * PARTITION, YOUNG)
+    log.connection.execute("update public.sequin_events set committed_at = now() - interval '1 year'")
+    assert log.drop() == operation.Outcome()
+
+
+@pytest.mark.parametrize("step", ["recorded", "pending", "detached"])
+def test_who_comes_after_a_crash_goes_on_with_the_drop(log: AgingLog, step: str):
+    log.add(2 * PARTITION + 10, OLD)
+    first = attached(log.connection, log.table)[0]
+    policy.record(log.connection, log.table, first.upper, first)
+    if step == "pending":
+        detach_half(log, first.identifier.as_string(log.connection))
+    elif step == "detached":
+        log.connection.execute(drop_partition._STEPS["attached"].format(table=log.table, partition=first))
+    assert log.drop().partitions == 2
+    assert log.connection.execute("select to_regclass(%s)", [str(first)]).fetchone() == (None,)
+    assert log.kept() == (201, 10)
+
+
+def detach_half(log: AgingLog, partition: str) -> None:
+    """A detachment that gives up between its halves, as if its session had ended there."""
+    with psycopg.connect(log.config.database) as reader:
+        reader.execute(f"select from {log.table}")
+        log.connection.execute("set lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            log.connection.execute(f"alter table {log.table} detach partition {partition} concurrently")
+        log.connection.execute("reset lock_timeout")

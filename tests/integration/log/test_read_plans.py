@@ -1,0 +1,96 @@
+"""The two queries everybody runs stay cheap however many partitions there are."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.log.partitions import Partitions
+from pipeline.log.table import DEFAULT
+from pipeline.postgres.connections import Connection
+
+PARTITIONS, ROWS = 20, 1500
+TABLES, KEYS = 3, 50
+SOURCE = uuid.UUID(int=1)
+NEXT_EVENTS = "select * from public.sequin_events where seq > $1 order by seq limit 1000"
+HISTORY = """
+    select * from public.sequin_events
+    where source_database_id = $1 and source_table_oid = $2 and record_pk = $3 order by seq
+"""
+FILL = """
+    insert into public.sequin_events (source_database_id, commit_lsn, commit_idx, source_table_oid,
+        source_table_schema, source_table_name, record_pk, record, action, committed_at)
+    select %s, n, 0, n %% %s, 'public', 't', n %% %s, '{}', 'insert', now() from generate_series(1, %s) n
+"""
+
+
+@pytest.fixture
+def log(database_dsn: str) -> Iterator[Connection]:
+    """An events table of 20 full partitions with statistics as autovacuum makes them: not for the empty ones ahead."""
+    with psycopg.connect(database_dsn, autocommit=True) as connection:
+        Partitions(connection, DEFAULT, rows=ROWS).reserve(PARTITIONS * ROWS)
+        connection.execute(FILL, [SOURCE, TABLES, KEYS, PARTITIONS * ROWS])
+        filled = connection.execute("select distinct tableoid::regclass::text from public.sequin_events").fetchall()
+        assert len(filled) == PARTITIONS
+        connection.execute("analyze " + ", ".join(name for (name,) in filled))
+        yield connection
+
+
+@pytest.fixture(params=["force_custom_plan", "force_generic_plan"])
+def plan_cache_mode(request: pytest.FixtureRequest, log: Connection) -> None:
+    """A prepared statement's plan is made with its parameters at first and without them later."""
+    log.execute(f"set plan_cache_mode = {request.param}")
+
+
+def executed(log: Connection, query: str, types: str, *values: object) -> list[dict[str, Any]]:
+    """The nodes of the prepared query's plan that ran; `never executed` ones are left out."""
+    log.execute("deallocate all")
+    log.execute(f"prepare query ({types}) as {query}")
+    literals = ", ".join(psycopg.sql.Literal(value).as_string(log) for value in values)
+    row = log.execute(f"explain (analyze, format json) execute query ({literals})").fetchone()
+    assert row is not None
+    return [node for node in nodes(row[0][0]["Plan"]) if node["Actual Loops"]]
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
+
+
+def scans(ran: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [node for node in ran if "Relation Name" in node]
+
+
+@pytest.mark.usefixtures("plan_cache_mode")
+def test_the_next_thousand_events_execute_at_most_two_partitions_and_sort_nothing(log: Connection):
+    for last in (0, ROWS - 1, 10 * ROWS - 500, PARTITIONS * ROWS - 1500):
+        ran = executed(log, NEXT_EVENTS, "bigint", last)
+        assert ran[0]["Actual Rows"] == 1000
+        assert 1 <= len(scans(ran)) <= 2, (last, ran)
+        assert {scan["Node Type"] for scan in scans(ran)} == {"Index Scan"}, (last, ran)
+        assert not [node for node in ran if "Sort" in node["Node Type"]], (last, ran)
+
+
+@pytest.mark.usefixtures("plan_cache_mode")
+def test_a_reader_at_the_head_touches_only_what_is_new(log: Connection):
+    """The planner may sort here: without statistics it guesses rows in the empty partition ahead. It gets none."""
+    ran = executed(log, NEXT_EVENTS, "bigint", PARTITIONS * ROWS - 10)
+    assert len(scans(ran)) <= 2
+    assert [(scan["Node Type"], scan["Actual Rows"]) for scan in scans(ran) if scan["Actual Rows"]] == [
+        ("Index Scan", 10)
+    ]
+    assert not any(scan.get("Rows Removed by Filter") for scan in scans(ran))
+
+
+@pytest.mark.usefixtures("plan_cache_mode")
+def test_the_history_of_one_key_is_an_index_scan(log: Connection):
+    ran = executed(log, HISTORY, "uuid, bigint, text", SOURCE, 1, "7")
+    assert ran[0]["Actual Rows"] == PARTITIONS * ROWS // (TABLES * KEYS)
+    assert {scan["Node Type"] for scan in scans(ran)} == {"Index Scan"}
+    assert all("record_pk" in scan["Index Cond"] and "Filter" not in scan for scan in scans(ran)), scans(ran)
+    assert not [node for node in ran if "Sort" in node["Node Type"]]

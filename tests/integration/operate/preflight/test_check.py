@@ -1,0 +1,301 @@
+"""The preflight: each finding, its level and its remedy, and nothing is changed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from pipeline.capture.catchup import limits
+from pipeline.cli.render import status
+from pipeline.config.settings import load
+from pipeline.log import table
+from pipeline.log.table import EventsTable
+from pipeline.operate.preflight import catchup as check_catchup
+from pipeline.operate.preflight import check
+from pipeline.operate.preflight.check import Finding, pooler
+from pipeline.operate.preflight.source import waits_for_us
+from pipeline.postgres import connections
+from tests.fixtures.postgres import Cluster, unique
+
+Check = Callable[..., dict[str, Finding]]
+
+
+@pytest.fixture
+def findings(source_dsn: str, slot_name: str, cluster: Cluster, tmp_path: Path) -> Iterator[Check]:
+    """Check the test's source against a pipeline database that was never migrated; both must stay as they are."""
+    with cluster.database("fresh") as fresh:
+
+        def run(accept: tuple[str, ...] = (), **settings: object) -> dict[str, Finding]:
+            defaults: dict[str, Any] = {
+                "source_dsn": source_dsn,
+                "database_dsn": fresh,
+                "slot": slot_name,
+                "data_dir": tmp_path,
+            }
+            before = state(source_dsn), state(fresh)
+            found = check.run(load(**{**defaults, **settings}), accept)
+            assert (state(source_dsn), state(fresh)) == before
+            return {finding.name: finding for finding in found}
+
+        yield run
+
+
+def state(dsn: str) -> list[tuple[object, ...]]:
+    """Every object there is, and every slot."""
+    with psycopg.connect(dsn) as conn:
+        return conn.execute(
+            "select 'class', oid::text from pg_class union all select 'namespace', nspname from pg_namespace"
+            " union all select 'publication', pubname from pg_publication"
+            " union all select 'slot', slot_name from pg_replication_slots where database = current_database()"
+            " order by 1, 2"
+        ).fetchall()
+
+
+@pytest.fixture
+def source(source_dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(source_dsn, autocommit=True) as conn:
+        yield conn
+
+
+def levels(found: dict[str, Finding]) -> dict[str, str]:
+    return {name: finding.level for name, finding in found.items() if finding.level != "ok"}
+
+
+def test_all_is_well(findings: Check, source: psycopg.Connection) -> None:
+    source.execute("create table orders (id int primary key)")
+    found = findings()
+    assert levels(found) == {}
+    assert found["slot"].text.endswith("will be made")
+    assert found["publication"].text == '"pipeline" will be made'
+    assert "will make it" in found["pipeline schema"].text
+
+
+def test_no_table_matches(findings: Check) -> None:
+    assert levels(findings(tables="nowhere.*")) == {"tables": "warning"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "level", "said"),
+    [
+        ({"catchup_max_slots": 2}, "ok", "a backlog of more than 1.0 GB is read by 2 slots at once"),
+        ({"catchup_max_slots": 1, "catchup_threshold": "64MB"}, "ok", "more than 64.0 MB is read by one slot"),
+        ({"catchup_threshold": "off"}, "ok", "off: a backlog is read by one slot"),
+        ({"catchup_max_slots": 64}, "warning", "the source has .* of its max_[a-z_]+ = 50 free"),
+        ({"catchup_max_slots": 2, "slot": "s" * 60}, "warning", "PIPELINE_SLOT has 60 letters"),
+    ],
+)
+def test_how_many_slots_could_read_a_backlog(
+    findings: Check, settings: dict[str, Any], level: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "cores", lambda: 64)
+    found = findings(**settings)[check_catchup.NAME]
+    assert found.level == level
+    assert re.search(said, found.text)
+
+
+def test_a_table_without_a_replica_identity(findings: Check, source: psycopg.Connection) -> None:
+    source.execute("create table notes (text text)")
+    found = findings()
+    assert levels(found) == {"replica identity": "warning"}
+    assert "public.notes" in found["replica identity"].text
+    assert "primary key" in found["replica identity"].remedy
+
+
+def test_a_publication_of_somebody_else(findings: Check, source: psycopg.Connection) -> None:
+    source.execute("create table orders (id int primary key); create table notes (text text)")
+    source.execute("create table other (id int primary key)")
+    source.execute("create publication pipeline for table orders, notes with (publish_via_partition_root = true)")
+    found = findings()
+    assert levels(found) == dict.fromkeys(("publication root", "replica identity", "tables"), "warning")
+    assert "updates and deletes of them fail for users" in found["replica identity"].text
+    assert found["tables"].text.startswith("public.other: not in")
+    source.execute("drop publication pipeline; create publication pipeline for all tables with (publish = 'insert')")
+    found = findings()
+    assert levels(found) == {"publication actions": "warning"}
+    assert found["publication actions"].text.endswith("updates and deletes and truncates")
+
+
+def test_a_slot_that_cannot_be_used(findings: Check, source: psycopg.Connection, slot_name: str) -> None:
+    source.execute("create table orders (id int primary key)")
+    source.execute("select pg_create_logical_replication_slot(%s, 'pgoutput', twophase => true)", [slot_name])
+    found = findings()
+    assert levels(found) == {"slot": "error"}
+    assert "two_phase" in found["slot"].text
+    assert found["slot"].remedy == "choose another PIPELINE_SLOT, or drop this one"
+
+
+def test_a_database_that_does_not_answer(findings: Check, source_dsn: str) -> None:
+    nowhere = make_conninfo(source_dsn, host="127.0.0.1", port="1")
+    found = findings(source_dsn=nowhere)
+    assert levels(found) == {"source": "error"}
+    assert found["source"].remedy.endswith("PIPELINE_SOURCE_DSN")
+    assert found["pipeline schema"].level == "ok"
+    found = findings(database_dsn=nowhere)
+    assert levels(found) == {"pipeline database": "error", "tables": "warning"}
+    assert found["wal_level"].level == "ok"
+
+
+def test_a_user_without_rights(findings: Check, source: psycopg.Connection, source_dsn: str) -> None:
+    name = unique("role")
+    source.execute("create table orders (id int primary key)")
+    source.execute(sql.SQL("create role {} login").format(sql.Identifier(name)))
+    try:
+        dsn = make_conninfo(source_dsn, user=name)
+        found = findings(source_dsn=dsn)
+        assert levels(found) == {"replication right": "error"}
+        assert found["replication right"].remedy == f'alter role "{name}" with replication'
+        source.execute(sql.SQL("alter role {} replication").format(sql.Identifier(name)))
+        assert levels(findings(source_dsn=dsn)) == {"tables": "error"}
+        source.execute("create publication pipeline for table orders")
+        assert levels(findings(source_dsn=dsn)) == {}
+        assert levels(findings(database_dsn=dsn)) == {
+            "pipeline schema": "error",
+            "events table": "error",
+            "same database": "warning",
+        }
+    finally:
+        source.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+
+
+def test_one_database_for_both(findings: Check, source_dsn: str) -> None:
+    assert levels(findings(database_dsn=source_dsn)) == {"same database": "warning", "tables": "warning"}
+
+
+def test_encodings(findings: Check, cluster: Cluster, source: psycopg.Connection) -> None:
+    name = unique("ascii")
+    with cluster.connect() as conn:
+        conn.execute(
+            sql.SQL(
+                "create database {} encoding 'SQL_ASCII' locale 'C' locale_provider 'libc' template template0"
+            ).format(sql.Identifier(name))
+        )
+    try:
+        assert levels(findings(source_dsn=cluster.dsn(name))) == {"source encoding": "warning", "tables": "warning"}
+        assert levels(findings(database_dsn=cluster.dsn(name)))["pipeline database encoding"] == "error"
+    finally:
+        cluster.drop(name)
+
+
+def test_an_unknown_revision(findings: Check, cluster: Cluster, source: psycopg.Connection) -> None:
+    with cluster.database("future") as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("create schema pipeline; create table pipeline.alembic_version (version_num text)")
+        conn.execute("insert into pipeline.alembic_version values ('9999')")
+        found = findings(database_dsn=dsn)
+    assert found["pipeline schema"].level == "error"
+    assert found["pipeline schema"].remedy.startswith("run the version that made it")
+
+
+def test_an_events_table_in_a_schema_that_is_not_there(findings: Check) -> None:
+    found = findings(events_table="nowhere.events")
+    assert found["events table"].level == "error"
+    assert "PIPELINE_EVENTS_TABLE" in found["events table"].remedy
+
+
+def test_nothing_is_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = check.run(load(data_dir=tmp_path / "data"))
+    assert {finding.level for finding in found} == {"ok"}
+    assert list(tmp_path.iterdir()) == []
+    status.findings(found)
+    assert capsys.readouterr().out.rstrip().endswith("ready for `pipeline serve`: 0 errors, 0 warnings")
+
+
+def test_an_accepted_error_is_a_warning(findings: Check) -> None:
+    found = findings(accept=("events table",), events_table="nowhere.events")
+    assert found["events table"].level == "warning"
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("", False),
+        ("*", True),
+        ('FIRST 1 ("*")', True),
+        ("any 2 (a, b, *)", True),
+        ("a, b", False),
+        ("first 1 (standby1)", False),
+        ('"pipeline 6f9619ff-8b86-d011-b42d-00cf4fc964ff"', True),
+        ('2 (x, "Pipeline 6F9619FF")', True),
+    ],
+)
+def test_whether_commits_would_wait_for_us(names: str, expected: bool) -> None:
+    assert waits_for_us(names) == expected
+
+
+def test_what_a_pooler_gives_away() -> None:
+    assert pooler("source", in_between=False, shared=False) is None
+    for in_between, shared, level in ((True, False, "warning"), (True, True, "error"), (False, True, "error")):
+        finding = pooler("source", in_between, shared)
+        assert finding
+        assert finding.level == level
+
+
+def test_a_session_tells_a_pooler_by_its_process_number(findings: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pooler announces numbers of its own; here the server's answer is another than what it announced."""
+    monkeypatch.setattr(check, "_backend_pid", lambda connection: -connection.info.backend_pid)
+    found = findings()
+    assert found["pooler"].level == "warning"
+    assert "pgbouncer" in found["pooler"].remedy
+
+
+def test_what_can_never_be_replicated_is_named_without_a_warning(findings: Check, source: psycopg.Connection) -> None:
+    source.execute(
+        "create table t (id int primary key); create unlogged table u (); create materialized view m as table t"
+    )
+    source.execute(
+        "create foreign data wrapper w; create server s foreign data wrapper w; create foreign table f () server s"
+    )
+    found = findings()
+    assert levels(found) == {}
+    assert found["tables"].text == "1 match, all with a replica identity"
+    assert found["not replicated"].text.endswith("foreign: public.f; materialized view: public.m; unlogged: public.u")
+    assert "not replicated" not in findings(tables="public.t")
+
+
+def test_routes_that_can_be_written(findings: Check) -> None:
+    routes = '[{"tables": ["public.a"], "events_table": "public.a_events"}]'
+    assert levels(findings(routes=routes)) == {"tables": "warning"} | levels(findings())
+    assert findings(routes=routes)["routes"].text == "1 to public.a_events"
+
+
+@pytest.mark.parametrize(
+    ("events_table", "tables", "level", "said"),
+    [
+        ("nowhere.events", "public.a", "error", "schema nowhere does not exist"),
+        ("pg_catalog.pg_class", "public.a", "error", "it has no column"),
+        ("public.a_events", "public.ab*", "warning", "route 2 never gets anything: route 1 comes first"),
+    ],
+)
+def test_routes_that_cannot_be_or_never_are(
+    findings: Check, events_table: str, tables: str, level: str, said: str, database_dsn: str
+) -> None:
+    first = {"tables": ["public.a*"], "events_table": "public.a_events"}
+    routes = json.dumps([first, {"tables": [tables], "actions": ["insert"], "events_table": events_table}])
+    found = check.run(load(database_dsn=database_dsn, routes=routes))
+    told = [finding for finding in found if finding.name == "routes" and said in finding.text]
+    assert [finding.level for finding in told] == [level]
+    assert all(finding.remedy for finding in told)
+
+
+def test_a_route_to_a_table_of_another_owner(database_dsn: str) -> None:
+    role = unique("other")
+    with connections.connect(database_dsn, "pipeline database") as connection:
+        table.ensure_table(connection, EventsTable("public", "a_events"))
+        for statement in (
+            "create role {}",
+            "grant usage on schema pipeline to {}",
+            "grant select on all tables in schema pipeline to {}",
+            "grant insert on a_events to {}",
+        ):
+            connection.execute(sql.SQL(statement).format(sql.Identifier(role)))
+    routes = json.dumps([{"tables": ["public.a*"], "events_table": "public.a_events"}])
+    found = check.run(load(database_dsn=make_conninfo(database_dsn, options=f"-c role={role}"), routes=routes))
+    told = [finding for finding in found if finding.name == "routes"]
+    assert [(finding.level, finding.text) for finding in told] == [("error", "this user may not write public.a_events")]

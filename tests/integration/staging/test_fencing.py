@@ -1,0 +1,102 @@
+"""One writer of staging at a time: an older one, alive or frozen, writes nothing after a newer one has claimed it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.capture.catchup import helper
+from pipeline.errors import Fenced, StorageError
+from pipeline.server import roles
+from pipeline.staging import rows, writer
+from pipeline.staging.writer import Batch, Writer, connect_writer
+
+
+@pytest.fixture
+def source_id(database_dsn: str) -> Iterator[uuid.UUID]:
+    """A source with progress, in the pipeline database."""
+    made = uuid.uuid4()
+    with psycopg.connect(database_dsn, autocommit=True) as log:
+        log.execute(
+            "insert into pipeline.sources (id, system_identifier, database_name, slot) values (%s, '1', 'd', 's')",
+            [made],
+        )
+        log.execute("insert into pipeline.replication_progress (source_id, epoch, position) values (%s, 0, 1)", [made])
+        yield made
+
+
+def batch(lsn: int) -> Batch:
+    head, change = rows.transaction_head(lsn), rows.change_head(1, 7, 0, b"insert")
+    staged = rows.row(head, 0, 0, change, b"1", b"{}")
+    return Batch([staged], lsn, lsn, 0, 1, lsn + 1, lsn, 0, None, 0)
+
+
+def staged(dsn: str) -> list[Any]:
+    with psycopg.connect(dsn) as log:
+        return log.execute("select commit_lsn from public.wal_events order by commit_lsn").fetchall()
+
+
+def test_an_older_writer_can_write_nothing(database_dsn: str, source_id: uuid.UUID):
+    async def run() -> None:
+        async with await connect_writer(database_dsn) as old, await connect_writer(database_dsn) as new:
+            zombie = await Writer.claim(old, source_id)
+            await zombie.append(batch(10), durable=False)
+            newer = await Writer.claim(new, source_id)
+            await newer.append(batch(20), durable=False)
+            with pytest.raises(Fenced):
+                await zombie.append(batch(20), durable=False)
+            with pytest.raises(Fenced):
+                await zombie.store_position(99)
+            assert newer.position == 21
+
+    asyncio.run(run())
+    assert staged(database_dsn) == [(10,), (20,)]
+
+
+def test_a_part_that_the_worker_of_another_server_has_just_taken_over_is_a_reason_to_begin_again(
+    database_dsn: str, source_id: uuid.UUID
+):
+    """The plan was read while it was there still: not what a server ends for, as without any progress at all."""
+
+    async def run() -> None:
+        async with await connect_writer(database_dsn) as connection:
+            with pytest.raises(Fenced, match=f"part 3 of source {source_id} is no more"):
+                await Writer.claim(connection, source_id, 3)
+            with pytest.raises(StorageError, match="no progress is stored") as ended:
+                await Writer.claim(connection, uuid.uuid4())
+            assert not isinstance(ended.value, roles.RETRIED)
+
+    asyncio.run(run())
+    assert issubclass(Fenced, roles.RETRIED)
+    assert issubclass(Fenced, helper.RETRIED)
+
+
+def test_a_writer_frozen_inside_of_its_transaction_is_cut_off(database_dsn: str, source_id: uuid.UUID):
+    async def run() -> None:
+        async with await connect_writer(database_dsn) as new:
+            old = await connect_writer(database_dsn)
+            zombie = await Writer.claim(old, source_id)
+            await zombie.append(batch(10), durable=False)
+            await old.execute("begin")
+            await old.execute("update pipeline.replication_progress set position = 99")
+            newer = await Writer.claim(new, source_id)
+            assert newer.position == 11
+            with pytest.raises(psycopg.OperationalError):
+                await old.execute("commit")
+            await old.close()
+
+    asyncio.run(run())
+    assert staged(database_dsn) == [(10,)]
+
+
+def test_a_new_worker_gets_as_far_as_its_claim_while_another_has_the_progress(database_dsn: str, source_id: uuid.UUID):
+    with psycopg.connect(database_dsn) as frozen, psycopg.connect(database_dsn, autocommit=True) as log:
+        frozen.execute("update pipeline.replication_progress set position = 99")
+        log.execute("set lock_timeout = '1s'")
+        writer.begin(log, source_id, 0, 5)
+        assert writer.stored_position(log, source_id) == 1

@@ -1,0 +1,76 @@
+"""Promises broken on purpose, to see how soon the model notices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+
+from pipeline.readers.queue import items
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """This text of an SQL function or view, or of the shuffler's fold when none is named, becomes that."""
+
+    old: str
+    new: str
+    function: str = ""
+
+
+MUTATIONS = {
+    "ack_id never rotates": Mutation(
+        "gen_random_uuid()", "md5(r.source_table_oid || r.record_pk || r.consumer_id || r.unkeyed)::uuid", "hand_out"
+    ),
+    "delete wins bluntly": Mutation("i.unkeyed, i.seq desc\n)", "i.unkeyed, i.action = 'delete' desc, i.seq desc\n)"),
+    "receivers of a group at once": Mutation("perform pg_advisory_xact_lock(714629015, me.id);", "", "receive"),
+    "a touch while out is forgotten": Mutation(
+        "then 'pending_redelivery' else 'available' end", "then r.state else 'available' end"
+    ),
+    "what a client holds is not merged": Mutation(
+        "where k.is_there and not k.is_ours\n    on conflict", "where false\n    on conflict"
+    ),
+    "a truncate waits for nothing": Mutation("((action <> 'truncate'::text) OR (NOT", "(true OR (NOT", "receivable"),
+}
+
+
+@contextmanager
+def mutated(dsn: str, name: str | None) -> Iterator[None]:
+    """With that promise broken inside of the block; None breaks none. Functions stay as they are then."""
+    if name is None:
+        yield
+        return
+    mutation = MUTATIONS[name]
+    if mutation.function:
+        _mutate_function(dsn, mutation)
+        yield
+        return
+    original = items._fold_query
+
+    def broken(events: str) -> bytes:
+        return _replaced(original(events).decode(), mutation).encode()
+
+    items._fold_query = broken  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        items._fold_query = original
+
+
+def _mutate_function(dsn: str, mutation: Mutation) -> None:
+    name = f"pipeline.{mutation.function}"
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute(
+            "select case when to_regclass(%(name)s) is null then pg_get_functiondef(to_regproc(%(name)s))"
+            " else 'create or replace view ' || %(name)s || ' as ' || pg_get_viewdef(to_regclass(%(name)s)) end",
+            {"name": name},
+        ).fetchone()
+        assert found is not None
+        connection.execute(_replaced(found[0], mutation).encode())
+
+
+def _replaced(text: str, mutation: Mutation) -> str:
+    assert text.count(mutation.old) == 1, f"this text is there {text.count(mutation.old)} times: {mutation.old}"
+    return text.replace(mutation.old, mutation.new)

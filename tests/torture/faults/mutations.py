@@ -1,0 +1,286 @@
+"""Break the product on purpose, one way at a time, in a copy, and see which directed fault point notices, and when.
+
+python -m tests.torture.faults.mutations [--only NAME] [--all] [--random]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tests.torture.faults import points
+from tests.torture.faults.points import POINTS
+
+ROOT = Path(__file__).parents[3]
+COPIED = ("pipeline", "alembic", "spark", "tests", "pyproject.toml")
+TEST = "tests/torture/test_fault_points.py::test_the_log_equals_what_was_committed_when"
+RANDOM = ("-m", "tests.torture", "--minutes", "5", "--stop-at-first")
+PUMP, IDLE_RULE = "pipeline/capture/replication/staging_pump.py", "pipeline/capture/replication/idle_rule.py"
+WRITER = "pipeline/staging/writer.py"
+SHUFFLER, TRANSFER = "pipeline/shuffle/worker.py", "pipeline/shuffle/transfer.py"
+LARGE = "pipeline/shuffle/large_transactions.py"
+STAGING_SQL, SHUFFLE_SQL = "pipeline/staging/sql", "pipeline/shuffle/sql"
+LOOK = f"{SHUFFLE_SQL}/look.sql"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Exactly this text of a file becomes that."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A promise broken. `places`: where a point has to notice; all others are played with --all.
+
+    Without a place it is for the random harness alone: what rows and tables were before is no step of a role.
+    """
+
+    name: str
+    edits: tuple[Edit, ...]
+    places: tuple[points.Place, ...]
+    arguments: tuple[str, ...] = ()
+    """For the random harness."""
+
+
+MUTATIONS = (
+    Mutation(
+        "confirm before the staging commit",
+        (
+            Edit(
+                PUMP,
+                "        await self._writer.append(batch, durable=durable)\n"
+                "        self._idle.stage(self._writer.position)\n"
+                "        if durable:\n            self._feedback.confirm(self._writer.position)\n",
+                "        if batch.position is not None:\n            self._feedback.confirm(batch.position)\n"
+                "        await self._writer.append(batch, durable=durable)\n"
+                "        self._idle.stage(self._writer.position)\n",
+            ),
+        ),
+        (points.BEFORE_STAGED,),
+    ),
+    Mutation(
+        "watermark outside the transaction",
+        (
+            Edit(TRANSFER, "        if upto > self.after:\n            self._set_watermark(upto)\n", ""),
+            Edit(TRANSFER, "def _set_watermark(", "def set_watermark("),
+            Edit(
+                TRANSFER,
+                '        self._together.add_prepared("advance_watermark", query, values)\n',
+                "        self._together.eager = True\n"
+                '        self._together.add_prepared("advance_watermark", query, values)\n',
+            ),
+            Edit(
+                SHUFFLER,
+                "            self._move_all(run, transfer, transfer)\n",
+                "            self._move_all(run, transfer, transfer)\n"
+                "        if run.upto > run.after:\n            transfer.set_watermark(run.upto)\n",
+            ),
+            Edit(
+                LARGE,
+                "        return self._transfers.committed(*done)\n",
+                "        done[0].set_watermark(commit_lsn)\n        return self._transfers.committed(*done)\n",
+            ),
+        ),
+        (points.SHUFFLED,),
+    ),
+    Mutation(
+        "half-staged rows not removed at restart",
+        (Edit(WRITER, "                await _drop_half_staged(connection, who, row[2])\n", ""),),
+        (points.HALF_STAGED,),
+    ),
+    Mutation(
+        "no fencing",
+        (
+            Edit(f"{STAGING_SQL}/store_batch.sql", " and generation = %(generation)s", ""),
+            Edit(f"{STAGING_SQL}/store_position.sql", " and generation = %(generation)s", ""),
+        ),
+        (points.BEFORE_STAGING,),
+    ),
+    Mutation(
+        "order by commit_lsn alone",
+        # Segments of one transaction then come in any order; this is one that Postgres may choose.
+        (Edit(LOOK, "s.first_lsn, s.first_ordinal\n", "s.first_lsn, s.first_ordinal desc\n"),),
+        (points.SECOND_INSERT, points.AHEAD),
+    ),
+    Mutation(
+        "keepalive confirmed while a transaction is open",
+        (
+            Edit(
+                IDLE_RULE,
+                "        if not self._open:\n            self.pass_to(wal_end)\n            self.require_more()\n",
+                "        self.pass_to(wal_end)\n        self.require_more()\n",
+            ),
+            Edit(
+                IDLE_RULE,
+                "self.position if self._open or self._whole else",
+                "self.position if self._whole else",
+            ),
+        ),
+        (points.ASKED_WITH_END,),
+    ),
+    Mutation(
+        "a position confirmed before it is stored",
+        (
+            Edit(
+                PUMP,
+                "        await self._writer.store_position(position)\n"
+                "        self._idle.stage(self._writer.position)\n"
+                "        self._feedback.confirm(self._writer.position)\n",
+                "        self._feedback.confirm(position)\n"
+                "        await self._writer.store_position(position)\n"
+                "        self._idle.stage(self._writer.position)\n",
+            ),
+        ),
+        (points.BEFORE_MOVED_ON,),
+    ),
+    Mutation(
+        "a shuffler that commits asynchronously",
+        (
+            Edit(
+                SHUFFLER,
+                "\"select set_config('synchronous_commit', 'on', false)"
+                " where current_setting('synchronous_commit') = 'off'\"",
+                '"set synchronous_commit = off"',
+            ),
+        ),
+        (points.SHUFFLED,),
+    ),
+    Mutation(
+        "order by arrival instead of (lsn, idx)",
+        # What another worker has staged is moved when it is there, whether all before it is or not.
+        (
+            Edit(
+                LOOK,
+                "    and s.worker in (select worker from reached)\norder by s.first_lsn, s.first_ordinal\n",
+                "order by s.id\n",
+            ),
+            Edit(LOOK, "from pipeline.reached_workers", "from pipeline.replication_progress"),
+        ),
+        (),
+        ("--catchup",),
+    ),
+    Mutation(
+        "filled from an older event than the last",
+        (Edit(f"{SHUFFLE_SQL}/fill_from_events.sql", "order by e.seq desc limit 1", "order by e.seq limit 1"),),
+        (),
+    ),
+    Mutation(
+        "names not begun anew at a rewrite",
+        (
+            Edit(
+                "pipeline/capture/schema_history/continuity.py",
+                "if old is None or kind or moved",
+                "if old is None or moved",
+            ),
+        ),
+        (),
+    ),
+    Mutation(
+        "the row before is looked for under its new key",
+        (Edit(f"{SHUFFLE_SQL}/unfilled_rows.sql", "then coalesce(w.previous_pk, w.record_pk)", "then w.record_pk"),),
+        (),
+    ),
+)
+
+
+def copy(folder: Path) -> None:
+    """The parts of the repository that the tests need."""
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, folder / name)
+
+
+def apply(folder: Path, mutation: Mutation) -> None:
+    """Raises ValueError when the text to replace is not there exactly once."""
+    for edit in mutation.edits:
+        path = folder / edit.file
+        text = path.read_text()
+        if (found := text.count(edit.old)) != 1:
+            raise ValueError(
+                f"mutation {mutation.name!r}: {edit.file} has this text {found} times, not once: {edit.old}"
+            )
+        path.write_text(text.replace(edit.old, edit.new))
+        if path.suffix == ".py":  # what does not even compile says nothing of the tests
+            compile(path.read_text(), edit.file, "exec")
+
+
+def directed(folder: Path, mutation: Mutation, *, every: bool) -> str:
+    """Play the points of the mutation, then perhaps all others, until one fails; a line that says which and when."""
+    ordered = [point for point in POINTS if point.place in mutation.places]
+    ordered += [point for point in POINTS if every and point not in ordered]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    seconds, status, output = run(folder, [*command, *(f"{TEST}[{point.name}]" for point in ordered)])
+    found = re.search(r"^FAILED .*?\[(.*)\]", output, re.MULTILINE)
+    if status == 0 or found is None:
+        return f"NOT CAUGHT by the directed points in {seconds:.0f} s" + ("" if status == 0 else f":\n{output[-2000:]}")
+    reason = next((line for line in output.splitlines() if line.startswith("E  ")), "").removeprefix("E").strip()
+    return f"caught in {seconds:.0f} s when {found[1]}: {reason[:300]}"
+
+
+def random(folder: Path, mutation: Mutation) -> str:
+    """Run the random harness until its first failure; returns a line that says when."""
+    seconds, status, output = run(folder, [sys.executable, *RANDOM, *mutation.arguments])
+    verdict = "caught" if status == 1 else "NOT CAUGHT"
+    return f"{verdict} by the random harness in {seconds:.0f} s\n{output[-600:]}"
+
+
+def run(folder: Path, command: Sequence[str]) -> tuple[float, int, str]:
+    """Seconds, exit status and output of a command in the copy."""
+    started = time.monotonic()
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return time.monotonic() - started, done.returncode, done.stdout + done.stderr
+
+
+def main() -> int:
+    """Exit status 1 when a mutation was not caught."""
+    parser = argparse.ArgumentParser(prog="python -m tests.torture.faults.mutations", description=__doc__)
+    parser.add_argument("--only", choices=[mutation.name for mutation in MUTATIONS])
+    parser.add_argument("--all", action="store_true", help="every directed point, not only those that should notice")
+    parser.add_argument("--random", action="store_true", help="the random harness too")
+    arguments = parser.parse_args()
+    missed = 0
+    for mutation in MUTATIONS:
+        if arguments.only not in (None, mutation.name):
+            continue
+        with tempfile.TemporaryDirectory(prefix="wal-mutation-") as name:
+            folder = Path(name)
+            copy(folder)
+            apply(folder, mutation)
+            checks: list[Callable[[Path, Mutation], str]] = []
+            if mutation.places or arguments.all:
+                checks.append(partial(directed, every=arguments.all))
+            if arguments.random or not mutation.places:
+                checks.append(random)
+            for check in checks:
+                said = check(folder, mutation)
+                missed += said.startswith("NOT")
+                print(f"{mutation.name}: {said}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

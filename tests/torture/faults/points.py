@@ -1,0 +1,218 @@
+"""Directed fault points: a place inside of a step, and what happens there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from tests.torture.faults import acts
+from tests.torture.faults.traps import Matcher, confirmation, copy_chunk, statement, streamed
+from tests.torture.stage import Stage
+from tests.torture.writers.script import Script
+
+STAGING, SHUFFLE, CONTROL, STREAM = "pipeline staging", "pipeline shuffle", "pipeline replication", "pipeline "
+"""Whose connection: the stream's name goes on with the source's id."""
+LARGE = 5 * acts.BATCH
+"""Rows of a transaction that takes several staging commits and segments."""
+
+_STORED, _CLAIMED, _MOVED_ON = r"execute store_batch_\d", "Become the writer", "Move the position past"
+_DURABLY = "synchronous_commit = on"
+_MOVED = r"\A(?!prepare )(?s:.*)(Staged rows become events, under|execute move_segment_\d)"
+_EMPTIED = "truncate only"
+_COMMIT, _INSERT_RELATION, _FIRST = "(?m)^COMMIT", "insert into pipeline.relations", "The first position of a source"
+
+
+def _small(script: Script) -> None:
+    script.small()
+
+
+def _large(script: Script) -> None:
+    script.large(LARGE)
+
+
+def _nothing(script: Script) -> None:
+    """What was prepared goes on by itself."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where: the `nth` message of that kind on a connection; `at_source`: one to the source.
+
+    `provoke` commits what leads there. `paced`: the stream waits after so many staging commits of a large transaction
+    until the fault is over. `answered`: a statement's answer, or what comes after any other message. `first`: what must
+    have come about before the fault strikes. `fresh`: of a server's first start.
+    """
+
+    name: str
+    connection: str
+    what: Matcher
+    provoke: Callable[[Script], object] = _small
+    nth: int = 1
+    answered: bool = False
+    at_source: bool = False
+    half: bool = False
+    paced: int = 0
+    keepalive: Literal["", "commit", "end"] = ""
+    prepare: Callable[[Stage], object] | None = None
+    first: Callable[[Stage], object] | None = None
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place and what happens there."""
+
+    place: Place
+    fault: acts.Fault
+
+    @property
+    def name(self) -> str:
+        """As a sentence."""
+        return f"{self.fault.name} {self.place.name}"
+
+
+_STAGED = statement(_COMMIT, within=_STORED)
+
+BEFORE_STAGING = Place("before it begins to stage", STAGING, statement("^BEGIN"))
+BEFORE_COPY = Place("before the rows of a COPY", STAGING, copy_chunk)
+IN_COPY = Place("in the middle of a COPY", STAGING, copy_chunk, _large, nth=5, half=True)
+BEFORE_PROGRESS = Place("before progress is stored", STAGING, statement(_STORED))
+BEFORE_STAGED = Place("before the staging commit", STAGING, _STAGED)
+STAGED = Place("after the staging commit", STAGING, _STAGED, answered=True)
+HALF_STAGED = Place("with a transaction half staged", STAGING, _STAGED, provoke=_large, nth=2, answered=True, paced=2)
+BEFORE_CONFIRMED = Place("between a durable commit and its confirmation", STREAM, confirmation, at_source=True)
+CONFIRMED = Place(
+    "after the confirmation", STREAM, confirmation, answered=True, at_source=True, first=acts.see_confirmed
+)
+BEFORE_MOVED_ON = Place(
+    "before an idle position is stored", STAGING, statement(_COMMIT, within=_MOVED_ON), Script.elsewhere
+)
+MOVED_ON = Place(
+    "after an idle position was stored",
+    STAGING,
+    statement(_COMMIT, within=_MOVED_ON),
+    Script.elsewhere,
+    answered=True,
+)
+BEFORE_CLAIMED = Place(
+    "before the commit of its claim",
+    STAGING,
+    statement(_COMMIT, within=_CLAIMED),
+    _nothing,
+    prepare=acts.leave_half_staged,
+)
+CLAIMED = Place(
+    "after the commit of its claim",
+    STAGING,
+    statement(_COMMIT, within=_CLAIMED),
+    _nothing,
+    answered=True,
+    prepare=acts.leave_half_staged,
+)
+REMOVING = Place(
+    "while half staged rows are removed",
+    STAGING,
+    statement("^delete from only"),
+    _nothing,
+    answered=True,
+    prepare=acts.leave_half_staged,
+)
+BEFORE_RECORDED = Place("before a relation is recorded", CONTROL, statement(_INSERT_RELATION), Script.alter)
+RECORDED = Place("after a relation was recorded", CONTROL, statement(_INSERT_RELATION), Script.alter, answered=True)
+SLOT_MADE = Place(
+    "between the slot's creation and the first position", CONTROL, statement(_FIRST), _nothing, fresh=True
+)
+FIRST_STORED = Place(
+    "after the first position was stored", CONTROL, statement(_FIRST), _nothing, answered=True, fresh=True
+)
+BEFORE_INSERT = Place("before the shuffler's insert", SHUFFLE, statement(_MOVED))
+INSERTED = Place("after the shuffler's insert", SHUFFLE, statement(_MOVED), answered=True)
+SECOND_INSERT = Place("between two inserts of one run", SHUFFLE, statement(_MOVED), _large, nth=2)
+BEFORE_SHUFFLED = Place("before the shuffler's commit", SHUFFLE, statement(_COMMIT, within=_MOVED))
+SHUFFLED = Place(
+    "after the shuffler's commit", SHUFFLE, statement(_COMMIT, within=_MOVED), answered=True, first=Stage.see_more
+)
+AHEAD = Place(
+    "while a large transaction is moved ahead", SHUFFLE, statement(_MOVED), _large, nth=2, answered=True, paced=4
+)
+BEFORE_EMPTIED = Place("before the TRUNCATE of a drained segment", SHUFFLE, statement("^" + _EMPTIED), _large)
+EMPTIED = Place("before the commit of that TRUNCATE", SHUFFLE, statement(_COMMIT, within=_EMPTIED), _large)
+FREED = Place("after the commit of that TRUNCATE", SHUFFLE, statement(_COMMIT, within=_EMPTIED), _large, answered=True)
+ATTACHING = Place(
+    "while a partition is attached",
+    SHUFFLE,
+    statement("attach partition"),
+    answered=True,
+    prepare=acts.fill_the_partition,
+)
+STREAMING = Place("in the middle of a transaction", STREAM, streamed(b"I"), _large, nth=LARGE // 2, at_source=True)
+BEFORE_TRUNCATE = Place("before a truncate comes", STREAM, streamed(b"T"), Script.truncate, at_source=True)
+TRUNCATED = Place("after a truncate has come", STREAM, streamed(b"T"), Script.truncate, answered=True, at_source=True)
+ASKED_WITH_COMMIT = Place(
+    "after a keepalive in an open transaction",
+    STREAM,
+    streamed(b"I"),
+    acts.two_transactions,
+    nth=3,
+    answered=True,
+    at_source=True,
+    keepalive="commit",
+    first=acts.tempt,
+)
+ASKED_WITH_END = Place(
+    "after a keepalive with the end of the WAL in an open transaction",
+    STREAM,
+    streamed(b"I"),
+    acts.two_transactions,
+    nth=3,
+    answered=True,
+    at_source=True,
+    keepalive="end",
+    first=acts.tempt,
+)
+
+_WORKER, _SHUFFLER, _SERVER = acts.WORKER_KILLED, acts.SHUFFLER_KILLED, acts.SERVER_KILLED
+_LOG, _SOURCE, _BOTH, _CUT = acts.LOG_CRASHES, acts.SOURCE_CRASHES, acts.BOTH_CRASH, acts.CUT
+
+POINTS = tuple(
+    Point(place, fault)
+    for place, *faults in (
+        (SLOT_MADE, _WORKER),
+        (BEFORE_COPY, _WORKER),
+        (BEFORE_INSERT, _SHUFFLER),
+        (IN_COPY, _WORKER),
+        (INSERTED, _CUT),
+        (BEFORE_STAGING, acts.WORKER_FROZEN),
+        (SECOND_INSERT, _SHUFFLER),
+        (BEFORE_PROGRESS, _CUT),
+        (BEFORE_SHUFFLED, _SHUFFLER),
+        (BEFORE_STAGED, _WORKER, acts.WORKER_FROZEN),
+        (SHUFFLED, _SHUFFLER, _LOG),
+        (STAGED, _WORKER, _LOG, _SERVER),
+        (HALF_STAGED, _WORKER),
+        (BEFORE_CONFIRMED, _WORKER, _BOTH),
+        (CONFIRMED, _LOG),
+        (BEFORE_MOVED_ON, _WORKER),
+        (MOVED_ON, _WORKER),
+        (AHEAD, _WORKER, _SHUFFLER),
+        (FIRST_STORED, _WORKER),
+        (BEFORE_CLAIMED, _WORKER, acts.WORKER_FROZEN),
+        (BEFORE_EMPTIED, _SHUFFLER),
+        (CLAIMED, _CUT),
+        (REMOVING, _WORKER),
+        (BEFORE_SHUFFLED, acts.SHUFFLER_FROZEN),
+        (BEFORE_RECORDED, _WORKER),
+        (EMPTIED, _SHUFFLER),
+        (RECORDED, _CUT),
+        (FREED, _SHUFFLER),
+        (ATTACHING, _SHUFFLER),
+        (STREAMING, _WORKER, _SOURCE),
+        (BEFORE_TRUNCATE, _CUT),
+        (TRUNCATED, _WORKER),
+        (ASKED_WITH_COMMIT, _WORKER),
+        (ASKED_WITH_END, _WORKER),
+    )
+    for fault in faults
+)
+BY_NAME = {point.name: point for point in POINTS}

@@ -1,0 +1,139 @@
+"""From a seed, a plan: random transactions of several connections, interleaved, with faults in between. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+
+from tests.torture.plan.kinds import ODD_LANES
+from tests.torture.plan.lane import LanePlanner
+from tests.torture.plan.odd_lane import OddLanePlanner
+from tests.torture.plan.plan import Fault, Item, Plan, Step
+from tests.torture.plan.statements import LANES
+
+Lane = LanePlanner | OddLanePlanner
+
+TRANSACTIONS = 235
+"""A few more than the 200 of a seed: those that a crash interrupts do not count."""
+FAULTS = 8
+"""Quick ones of a seed."""
+LARGE_ONE_IN = 3
+"""One seed of so many has a transaction that spans several staging segments of 2,000 rows."""
+SLOW_ONE_IN = 2
+"""One seed of so many has a fault that takes its time."""
+ODD_NOT_IN = 4
+"""One seed of so many leaves the odd tables, and DDL, alone."""
+CATCHUP_ONE_IN, CATCHUP_FAULTS = 3, 4
+"""One seed of so many opens more slots as soon as it is a little behind, and has so many faults of its own for that."""
+OUTSIDE_SHARE = 0.04
+"""How often a connection to odd tables does something between two transactions."""
+_FIRST_FAULT, _LAST_FAULT = 0.05, 0.85
+
+
+@dataclass(frozen=True)
+class FaultKind:
+    """`seconds`: how long it lasts, at least and at most; zeros: over at once. `slow`: it keeps a seed waiting.
+
+    `often`: how many times it comes where others come once.
+    """
+
+    seconds: tuple[float, float] = (0.0, 0.0)
+    slow: bool = False
+    often: int = 1
+    catchup: bool = False
+    """It needs a catch-up."""
+
+
+def make(
+    seed: int,
+    kinds: Mapping[str, FaultKind],
+    transactions: int = TRANSACTIONS,
+    quick_faults: int = FAULTS,
+    *,
+    odd: bool | None = None,
+    catchup: bool | None = None,
+) -> Plan:
+    """At least 200 transactions and 2,000 changes. Equal arguments give equal plans.
+
+    `odd`: whether tables of every kind and DDL take part, `catchup`: whether many slots read what the worker is behind;
+    by default the seed decides. What `kinds` has of catch-up comes only then, beside other faults.
+    """
+    if catchup is None:
+        catchup = seed % CATCHUP_ONE_IN == 0
+    own = {name: kind for name, kind in kinds.items() if kind.catchup}
+    kinds = {name: kind for name, kind in kinds.items() if not kind.catchup}
+    chance = random.Random(seed)
+    items: list[Item] = list(_interleaved(chance, transactions, odd=seed % ODD_NOT_IN != 0 if odd is None else odd))
+    faults = _faults(seed, chance, kinds, quick_faults)
+    places = sorted(chance.randint(int(len(items) * _FIRST_FAULT), int(len(items) * _LAST_FAULT)) for _ in faults)
+    if len(places) > 1 and chance.random() < 0.5:  # two at once
+        places[1] = places[0]
+    for place, fault in reversed(list(zip(places, faults, strict=True))):
+        items.insert(place, fault)
+    if catchup:
+        for fault in _faults(seed, random.Random(-seed), own, CATCHUP_FAULTS):
+            items.insert(chance.randint(int(len(items) * _FIRST_FAULT), int(len(items) * _LAST_FAULT)), fault)
+    return Plan(seed, tuple(items), catchup)
+
+
+def _faults(seed: int, chance: random.Random, kinds: Mapping[str, FaultKind], quick_faults: int) -> list[Fault]:
+    slow = [name for name, kind in kinds.items() if kind.slow]
+    quick = [name for name, kind in kinds.items() if not kind.slow for _ in range(kind.often)]
+    names = _turn(quick, seed, quick_faults)
+    if slow and (seed % SLOW_ONE_IN == 0 or not quick):
+        names += _turn(slow, seed // SLOW_ONE_IN, 1)
+    chance.shuffle(names)
+    return [Fault(name, round(chance.uniform(*kinds[name].seconds), 1)) for name in names]
+
+
+def _turn(names: list[str], seed: int, how_many: int) -> list[str]:
+    """Every kind comes equally often over successive seeds, in another order each round."""
+    chosen = []
+    for place in range(seed * how_many, (seed + 1) * how_many) if names else []:
+        order = random.Random(place // len(names)).sample(names, len(names))
+        chosen.append(order[place % len(names)])
+    return chosen
+
+
+def _interleaved(chance: random.Random, transactions: int, *, odd: bool) -> list[Step]:
+    numbers = count(1)
+    lanes: list[Lane] = [LanePlanner(number, chance, lambda: next(numbers)) for number in range(1, LANES + 1)]
+    if odd:
+        lanes += [OddLanePlanner(number, chance, lambda: next(numbers)) for number in ODD_LANES]
+    steps: list[Step] = []
+    large_at = chance.randrange(transactions) if chance.randrange(LARGE_ONE_IN) == 0 else transactions
+    begun = 0
+    while begun < transactions:
+        lane = chance.choice(lanes)
+        large = begun >= large_at
+        new = [lane.next()] if not lane.idle else _between(chance, lane, lanes, large=large)
+        begun += any(step.kind == "begin" for step in new)
+        if large and len(new) > 1:
+            large_at = transactions
+        steps += new
+    for lane in lanes:
+        while not lane.idle:
+            steps.append(lane.next())
+    for lane in lanes:
+        steps += [resolve(lane.number) for resolve in _resolving(lane)]
+    return steps
+
+
+def _between(chance: random.Random, lane: Lane, lanes: Sequence[Lane], *, large: bool) -> list[Step]:
+    """What a connection does that has no transaction open."""
+    waiting = [resolve for other in lanes for resolve in _resolving(other)]
+    if waiting and chance.random() < 0.2:
+        return [chance.choice(waiting)(lane.number)]
+    if isinstance(lane, LanePlanner):
+        return lane.large() if large else [lane.begin()]
+    return [lane.outside() if chance.random() < OUTSIDE_SHARE else lane.begin()]
+
+
+def _resolving(lane: Lane) -> list[Callable[[int], Step]]:
+    """What ends each of its prepared transactions, on a connection of this number."""
+    if isinstance(lane, OddLanePlanner):
+        return [partial(lane.resolve, prepared) for prepared in lane.prepared]
+    return [partial(lane.resolve, prepared) for prepared in lane.prepared]

@@ -1,0 +1,196 @@
+"""Which values of the log are still those of a column, and which may have been rewritten in between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.capture.schema_history.catalog_table import CatalogColumn, CatalogTable
+from pipeline.capture.schema_history.continuity import Rewrite, first_form, next_form
+from pipeline.capture.schema_history.fingerprint import ColumnPrint, Fingerprint
+from pipeline.capture.schema_history.keys import key_columns
+from pipeline.capture.schema_history.versions import Column, Name, TableForm
+from pipeline.wal.messages import Relation, RelationColumn
+
+FILE, OTHER_FILE = 100, 200
+THEN, NOW = (1000, 0), (2000, 3)
+
+
+def column(name: str, attnum: int | None, type_oid: int = 25) -> Column:
+    return Column(name, type_oid, -1, "", type_oid, False, attnum)
+
+
+def form(*columns: Column, table_oid: int = 1) -> TableForm:
+    return TableForm(1, "public", "t", table_oid, "public", "t", "d", columns, (), memberships=(1,))
+
+
+def read(file: int = FILE, version: str = "7", *, certain: bool = True, missing: bool = False) -> Fingerprint:
+    """Of columns 1 and 2, of which the second has this version."""
+    of_first = ColumnPrint("7", settled=True, missing=False, filled=False)
+    of_second = ColumnPrint(version, certain, missing, filled=False)
+    return Fingerprint(file, certain, 1500, {1: of_first, 2: of_second})
+
+
+BEFORE = first_form(form(column("id", 1, 23), column("a", 2)), THEN)
+KEPT, ANEW = (Name("a", *THEN),), (Name("a", *NOW),)
+
+
+def following(
+    now: TableForm, then: Fingerprint | None, fingerprint: Fingerprint | None
+) -> tuple[tuple[Name, ...], list[Rewrite]]:
+    """Names of the last column, and what was rewritten."""
+    found, rewritten = next_form(BEFORE, then, now, fingerprint, NOW)
+    return found.columns[-1].names, rewritten
+
+
+SAME = form(column("id", 1, 23), column("a", 2))
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        pytest.param(read(), read(), id="the same"),
+        pytest.param(read(), read(OTHER_FILE), id="another file: VACUUM FULL"),
+        pytest.param(read(), read(version="8"), id="another version: SET NOT NULL"),
+        pytest.param(read(certain=False).settle(), read(certain=False), id="settled since"),
+    ],
+)
+def test_values_go_on(then: Fingerprint, now: Fingerprint) -> None:
+    assert following(SAME, then, now) == (KEPT, [])
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        pytest.param(read(), read(OTHER_FILE, "8"), id="both"),
+        pytest.param(read(certain=False), read(certain=False), id="both in doubt when first read"),
+    ],
+)
+def test_values_may_have_been_rewritten(then: Fingerprint, now: Fingerprint) -> None:
+    assert following(SAME, then, now) == (ANEW, [Rewrite("values", ("a",), now.columns[2].version)])
+
+
+def test_another_type_is_a_rewrite_but_between_texts() -> None:
+    number, varchar = form(column("id", 1, 23), column("a", 2, 20)), form(column("id", 1, 23), column("a", 2, 1043))
+    assert following(number, read(), read(version="8")) == (ANEW, [Rewrite("type", ("a",), "8")])
+    assert following(varchar, read(), read(version="8")) == (KEPT, [])
+
+
+def test_a_renamed_column_goes_on_and_one_of_its_name_does_not() -> None:
+    renamed = form(column("id", 1, 23), column("b", 2))
+    assert following(renamed, read(), read(version="8")) == ((*KEPT, Name("b", *NOW)), [])
+    readded = form(column("id", 1, 23), column("a", 3))
+    now = read()
+    now = replace(now, columns={1: now.columns[1], 3: now.columns[2]})
+    assert following(readded, read(), now) == (ANEW, [])
+
+
+def test_a_new_column_is_a_rewrite_when_rows_had_its_default() -> None:
+    added = form(*SAME.columns, column("c", 3))
+    then, names = read(), (Name("c", *NOW),)
+    for file, missing, filled in ((FILE, True, True), (OTHER_FILE, False, True)):
+        third = ColumnPrint("9", settled=True, missing=missing, filled=filled)
+        now = replace(read(file), columns={**then.columns, 3: third})
+        assert following(added, then, now) == (names, [Rewrite("default", ("c",), "9")])
+    plain = replace(read(OTHER_FILE), columns={**then.columns, 3: ColumnPrint("9", True, False, False)})
+    assert following(added, then, plain) == (names, [])
+
+
+def test_without_its_number_a_column_begins_anew() -> None:
+    assert following(form(column("id", 1, 23), column("a", None)), read(), read()) == (ANEW, [])
+
+
+def test_what_an_older_version_stored_is_in_doubt_but_no_rewrite() -> None:
+    old = first_form(form(column("id", None, 23), column("a", None)), THEN)
+    found, rewritten = next_form(old, None, SAME, read(missing=True), NOW)
+    assert (found.columns[-1].names, rewritten) == (ANEW, [])
+
+
+def test_under_another_root_values_of_the_same_key_are_of_another_row() -> None:
+    assert following(replace(SAME, table_oid=5), read(), read()) == (KEPT, [])  # attached: its own rows stay its own
+    of_root = replace(BEFORE, table_oid=5)
+    found, _ = next_form(of_root, read(), SAME, read(), NOW)
+    assert found.columns[-1].names == ANEW
+
+
+def test_after_a_time_without_publication_values_are_unknown() -> None:
+    found, rewritten = next_form(BEFORE, read(), replace(SAME, memberships=(2,)), read(), NOW)
+    assert (found.columns[-1].names, rewritten) == (ANEW, [])
+
+
+def test_names_of_a_try_that_was_cut_off_are_forgotten() -> None:
+    later = replace(BEFORE.columns[1], name="b", names=(*KEPT, Name("b", 3000, 0)))
+    found, _ = next_form(replace(BEFORE, columns=(BEFORE.columns[0], later)), read(), SAME, read(), NOW)
+    assert found.columns[-1].names == KEPT
+
+
+def test_a_fingerprint_survives_its_json() -> None:
+    assert Fingerprint.from_json(read(missing=True).to_json()) == read(missing=True)
+
+
+MESSAGE = Relation(
+    1, "public", "t", "f", (RelationColumn(True, "b", 25, -1), RelationColumn(True, "a", 25, -1))
+)  # a and b have swapped their names since the form before
+BEFORE_SWAP = replace(form(column("a", 1), column("b", 2)), replica_identity="f", key_columns=("a",))
+SWAPPED_BACK = CatalogTable(
+    "public", "t", "f", 1, "public", "t", (CatalogColumn(1, "a", 25, -1), CatalogColumn(2, "b", 25, -1)),
+    primary_key=(1,),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_the_key_goes_by_number_where_names_were_swapped(moved: bool) -> None:
+    assert key_columns(MESSAGE, [1, 2], SWAPPED_BACK, BEFORE_SWAP, 1, moved=moved) == ("b",)
+
+
+def test_the_key_of_a_partition_is_in_the_order_of_its_root_also_when_that_is_gone() -> None:
+    message = MESSAGE._replace(replica_identity="d")
+    of_root = replace(SWAPPED_BACK, table_oid=5, column_order=("b", "a"))
+    assert key_columns(message, [1, 2], of_root, None, 5, moved=False) == ("a", "b")
+    past = replace(BEFORE_SWAP, key_columns=("b", "a"))
+    assert key_columns(message, [1, 2], SWAPPED_BACK, past, 5, moved=True) == ("a", "b")
+
+
+def test_the_key_of_a_partition_that_is_gone_goes_by_place_where_names_were_swapped() -> None:
+    """The root has the later one first; a third column has taken the name of one of the two."""
+    past = replace(form(column("a", 1), column("b", 2), column("c", 3)), key_columns=("c", "a"))
+    columns = (
+        RelationColumn(True, "a", 25, -1), RelationColumn(False, "c", 25, -1), RelationColumn(True, "b", 25, -1)
+    )  # fmt: skip
+    message = Relation(1, "public", "t", "d", columns)
+    assert key_columns(message, [None] * 3, None, past, 5, moved=True) == ("b", "a")
+    other_key = replace(past, key_columns=("b", "a"))  # not by place, then: the key is another one since
+    assert key_columns(message, [None] * 3, None, other_key, 5, moved=True) == ("b", "a")
+
+
+def test_a_key_of_before_serves_where_the_table_is_gone_since_it_got_full_identity() -> None:
+    by_key = replace(BEFORE_SWAP, replica_identity="d")
+    assert key_columns(MESSAGE, [None, None], None, by_key, 1, moved=True) == ("a",)
+    assert key_columns(MESSAGE, [1, 2], replace(SWAPPED_BACK, primary_key=()), by_key, 1, moved=True) == ()
+    by_index = replace(BEFORE_SWAP, replica_identity="i")
+    assert key_columns(MESSAGE, [None, None], None, by_index, 1, moved=True) == ()
+
+
+@pytest.mark.parametrize("past", [None, BEFORE_SWAP, replace(BEFORE_SWAP, replica_identity="n", key_columns=())])
+def test_a_key_that_was_made_anew_with_the_type_of_its_column_is_the_one_from_then(past: TableForm | None) -> None:
+    later = replace(SWAPPED_BACK, primary_key=(2,), primary_later=True)
+    as_it_was = MESSAGE._replace(columns=MESSAGE.columns[::-1])
+    assert key_columns(as_it_was, [1, 2], later, past, 1, moved=True) == (past.key_columns if past else ())
+    for then in RelationColumn(True, "b", 23, -1), RelationColumn(True, "b", 25, 20):
+        other_type = MESSAGE._replace(columns=(MESSAGE.columns[1], then))
+        assert key_columns(other_type, [1, 2], later, past, 1, moved=True) == ("b",)
+
+
+def test_a_key_whose_columns_are_in_doubt_goes_by_name_unless_names_were_swapped() -> None:
+    """A column was dropped lately, and a new key has altered its own, so that nothing is certain by number."""
+    in_order = MESSAGE._replace(columns=MESSAGE.columns[::-1])
+    assert key_columns(in_order, [None, None], SWAPPED_BACK, None, 1, moved=False) == ("a",)
+    assert key_columns(in_order, [None, 2], SWAPPED_BACK, BEFORE_SWAP, 1, moved=False) == ("a",)
+    assert key_columns(MESSAGE, [None, None], SWAPPED_BACK, None, 1, moved=False) == ()
+    dropped = replace(SWAPPED_BACK, columns=(CatalogColumn(1, "a", 25, -1, dropped=True),))
+    assert key_columns(in_order, [None, None], dropped, None, 1, moved=False) == ()
+
+
+def test_a_key_of_which_a_column_is_not_published_is_none() -> None:
+    assert key_columns(MESSAGE, [1, 2], replace(SWAPPED_BACK, primary_key=(1, 3)), None, 1, moved=False) == ()

@@ -1,0 +1,66 @@
+"""A catch-up as people and Prometheus see it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pipeline.api.routes import metrics
+from pipeline.capture.catchup.plan import Part, chain
+from pipeline.cli.render import status as report
+from pipeline.operate.lag.slots import SlotLag
+from pipeline.operate.status import Status
+
+MB = 1_000_000
+
+
+def standing() -> Status:
+    parts = chain([Part(0, 0, 5 * MB, 5 * MB), Part(1, 5 * MB, 9 * MB, 6 * MB), Part(2, 9 * MB, None, 9 * MB)])
+    slots = [SlotLag("pipeline", False, 5 * MB, 10 * MB), SlotLag("pipeline_part_1", True, 6 * MB, 9 * MB)]
+    return Status(revision="0011", slot="pipeline", catchup=parts, slots=slots)
+
+
+def test_each_part_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    report.status(standing())
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    at = next(place for place, line in enumerate(lines) if line.startswith("catching up by"))
+    assert lines[at + 1 : at + 4] == [
+        "pipeline 0/0 0/4C4B40 0/4C4B40 0 B 10.0 MB all staged",
+        "pipeline_part_1 0/4C4B40 0/895440 0/5B8D80 3.0 MB 9.0 MB next in order",
+        "pipeline_part_2 0/895440 whatever comes 0/895440 - - nobody reads it now",
+    ]
+    assert any("; the slot is 10.0 MB behind" in line for line in lines)
+
+
+def test_nothing_is_said_without_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    report.status(Status(revision="0011", slot="pipeline"))
+    assert "catching up" not in capsys.readouterr().out
+
+
+def test_scripts_get_lsns_as_postgres_prints_them() -> None:
+    shown = json.loads(json.dumps(standing().to_json()))
+    assert shown["slots"][0] == {
+        "name": "pipeline",
+        "active": False,
+        "confirmed_lsn": "0/4C4B40",
+        "lag_bytes": 10 * MB,
+    }
+    assert shown["catchup"][2] == {
+        "worker": 2,
+        "from_lsn": "0/895440",
+        "position": "0/895440",
+        "until_lsn": None,
+        "left_bytes": None,
+        "reached": False,
+    }
+
+
+def test_metrics() -> None:
+    shown = metrics.render(standing()).decode().splitlines()
+    assert 'pipeline_slot_lag_bytes{slot="pipeline_part_1"} 9e+06' in shown
+    assert "pipeline_catchup_parts 3.0" in shown
+    assert 'pipeline_catchup_part_left_bytes{worker="1"} 3e+06' in shown
+    assert 'pipeline_catchup_part_reached{worker="2"} 0.0' in shown
+    assert not any(line.startswith('pipeline_catchup_part_left_bytes{worker="2"}') for line in shown)
+    assert "pipeline_catchup_parts 0.0" in metrics.render(Status()).decode().splitlines()

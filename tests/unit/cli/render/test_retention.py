@@ -1,0 +1,63 @@
+"""What people and Prometheus read of retention."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pipeline.api.routes import metrics
+from pipeline.cli.render import retention as retention_report
+from pipeline.cli.render import status as report
+from pipeline.operate.retention import Holder, Outcome, Retention
+from pipeline.operate.status import Status
+
+CONSUMER = Holder("consumer", "slow", 123, "`pipeline consumers reset slow` or `pipeline consumers delete slow`")
+
+
+def standing(**values: object) -> Retention:
+    now = datetime.now(UTC)
+    known = {"dropped_below": 101, "dropped_at": now, "first_seq": 101, "bytes": 5_000_000, "held_by": [CONSUMER]}
+    return Retention("7d", "public.sequin_events", oldest_at=now - timedelta(days=8, minutes=1), **(known | values))  # type: ignore[arg-type]
+
+
+def test_status_names_what_holds_back_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    report.status(Status(revision="0005", retention=standing()))
+    shown = capsys.readouterr().out
+    assert "older than 7d goes   everything below seq 101 was dropped" in shown
+    assert "from seq 101" in shown
+    assert 'consumer "slow" is at 123; `pipeline consumers reset slow` or `pipeline consumers delete slow`' in shown
+
+
+def test_a_dry_run_says_what_would_go_and_when_more_will(capsys: pytest.CaptureFixture[str]) -> None:
+    due = datetime.now(UTC) + timedelta(hours=1)
+    retention_report.dry_run(standing(droppable=["pipeline.a", "pipeline.b"], trim_from=201, due=due))
+    shown = capsys.readouterr().out
+    assert "would drop 2 partitions: pipeline.a, pipeline.b" in shown
+    assert "would delete events older than 7d row by row, from seq 201 on" in shown
+    assert f"the next is old enough at {due:%Y-%m-%d %H:%M:%S} UTC" in shown
+
+
+def test_a_dry_run_without_anything_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    retention_report.dry_run(standing(dropped_at=None, dropped_below=1))
+    shown = capsys.readouterr().out
+    assert "nothing was dropped yet" in shown
+    assert "nothing would go now" in shown
+
+
+def test_a_run_says_what_went(capsys: pytest.CaptureFixture[str]) -> None:
+    retention_report.outcome(Outcome(partitions=1, rows=2_000), standing())
+    assert "1 partition, 2,000 rows of others dropped" in capsys.readouterr().out
+
+
+def test_what_was_dropped_is_shown_when_the_setting_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    now = datetime.now(UTC)
+    report.status(Status(revision="0005", retention=Retention("none", "public.sequin_events", 101, now)))
+    assert "events stay for ever   everything below seq 101 was dropped" in capsys.readouterr().out
+
+
+def test_metrics_tell_what_was_dropped_how_large_the_log_is_and_who_holds_it() -> None:
+    shown = metrics.render(Status(retention=standing())).decode()
+    assert "pipeline_retention_dropped_below_seq 101.0" in shown
+    assert "pipeline_retention_log_bytes 5e+06" in shown
+    assert 'pipeline_retention_held{kind="consumer",name="slow"} 1.0' in shown

@@ -1,0 +1,83 @@
+"""What people read: sizes, durations, a status without anything, long lines in a pipe."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from rich.text import Text
+
+from pipeline.cli.render import status as report
+from pipeline.errors import PipelineError
+from pipeline.operate import formatting
+from pipeline.operate.preflight.findings import Finding, of_error
+from pipeline.operate.status import Progress, Status
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [(None, "-"), (0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (16_777_216, "16.8 MB"), (5 * 10**15, "5000.0 TB")],
+)
+def test_sizes(size: int | None, shown: str) -> None:
+    assert formatting.size(size) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(-1, "0 s"), (0.4, "0 s"), (61, "1 min 1 s"), (3600, "1 h"), (200_000, "2 d 7 h")]
+)
+def test_durations(seconds: float, shown: str) -> None:
+    assert formatting.ago(seconds) == shown
+
+
+def test_a_database_that_was_never_migrated(capsys: pytest.CaptureFixture[str]) -> None:
+    report.status(Status(reasons=["never migrated; start [serve]"]))
+    assert capsys.readouterr().out == "not replicating\n  never migrated; start [serve]\n"
+
+
+def test_a_status_that_knows_little(capsys: pytest.CaptureFixture[str]) -> None:
+    report.status(Status(revision="0001", slot="pipeline", reasons=["x"], progress=Progress(open_changes=1_000_000)))
+    shown = capsys.readouterr().out
+    assert "slot pipeline does not exist" in shown
+    assert "1,000,000 of one that has not ended" in shown
+
+
+def test_lines_are_whole_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    report.findings([Finding("error", "thing", "very long " * 30 + "end")])
+    assert "very long end" in capsys.readouterr().out
+
+
+def test_an_error_is_split_before_its_remedy() -> None:
+    assert of_error("x", PipelineError("a; b; do c")) == Finding("error", "x", "a; b", "do c")
+    assert of_error("x", PipelineError("a")) == Finding("error", "x", "a")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "-"),
+        (0, "0"),
+        (1234567, "1234567"),
+        ("", ""),
+        (datetime(2026, 3, 4, 7, 6, 7, 89, timezone(timedelta(hours=2))), "2026-03-04 05:06:07 UTC"),
+        (Text("x", "bold"), Text("x", "bold")),
+    ],
+)
+def test_a_cell_of_a_table(value: object, shown: str | Text) -> None:
+    assert formatting.cell(value) == shown
+
+
+def test_numbers_that_are_missing_are_dashes_and_positions_read_as_postgres_prints_them() -> None:
+    assert [formatting.whole(None), formatting.lasted(None), formatting.position(None)] == ["-", "-", "-"]
+    assert [formatting.whole(1234), formatting.lasted(3.14), formatting.position(2**33 + 171)] == [
+        "1,234",
+        "3.1 s",
+        "2/AB",
+    ]
+
+
+def test_sections_that_there_are_stand_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    formatting.show(
+        None, formatting.table(("a", "b"), [(1, None)]), None, formatting.facts([("label", "value", "note")])
+    )
+    shown = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["a   b", "1   -", "", "label   value   note"]

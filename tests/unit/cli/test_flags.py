@@ -1,0 +1,52 @@
+"""A flag for every setting, made from its one entry in `Config`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pipeline.cli import flags
+from pipeline.cli import main as cli
+from pipeline.config.settings import Config
+
+OPTIONS: dict[str | None, Any] = {option.name: option for option in typer.main.get_command(cli.app).params}
+
+
+@pytest.mark.parametrize("name", sorted(Config.model_fields))
+def test_a_setting_has_its_flag_with_its_description_and_default(name: str) -> None:
+    option, setting = OPTIONS[name], Config.model_fields[name]
+    text = option.help
+    assert option.opts == [f"--{name.replace('_', '-')}"]
+    assert text.lower().startswith((setting.description or "-").lower())
+    if setting.default not in (None, ()):
+        assert f"Default: {str(setting.default).removesuffix('.0')}" in text
+
+
+def test_flags_of_paths_take_paths_and_the_others_text() -> None:
+    paths = {name for name, option in OPTIONS.items() if option.type_descriptor.annotation is Path}
+    assert paths == {"config", "data_dir", "export_dir", "http_certificate", "http_key"}
+
+
+@pytest.mark.parametrize(("name", "value"), [("slot", "orders"), ("http_port", 4000), ("export_dir", Path("/lake"))])
+def test_what_a_flag_says_outranks_file_and_environment(
+    name: str, value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text('slot = "a"\nhttp_port = 1\nexport_dir = "b"\n')
+    monkeypatch.setenv("PIPELINE_HTTP_PORT", "2")
+    found: list[Config] = []
+    monkeypatch.setattr("pipeline.logs.setup", lambda *_: None)
+    monkeypatch.setattr("pipeline.server.serve.serve", lambda config, _only: found.append(config))
+    result = CliRunner().invoke(cli.app, ["--config", str(file), flags.of(name), str(value), "serve"])
+    assert result.exit_code == 0, result.output
+    assert getattr(found[0], name) == value
+
+
+def test_values_of_secrets_are_not_in_the_list_of_processes() -> None:
+    given = ["--source-dsn", "a", "--database-dsn=b", "--api-token", "c", "--slot", "d", "serve"]
+    shown = cli._without_secrets(given)
+    assert shown == ["--source-dsn", "***", "--database-dsn=***", "--api-token", "***", "--slot", "d", "serve"]

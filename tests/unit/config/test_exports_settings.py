@@ -1,0 +1,110 @@
+"""Settings of exports: defaults, the section of the file, and what is said of a wrong value."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pipeline.config import cron
+from pipeline.config.settings import load
+from pipeline.errors import ConfigError
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)  # a Saturday
+
+
+def test_defaults(tmp_path: Path) -> None:
+    config = load(data_dir=tmp_path)
+    assert config.exports == tmp_path / "exports"
+    assert (config.export_schedule, config.export_timeout, config.spark_master) == ("*/5 * * * *", 3600, "local[*]")
+
+
+@pytest.mark.parametrize("given", ["", " "])
+def test_a_blank_folder_is_not_given(given: str, tmp_path: Path) -> None:
+    assert load(data_dir=tmp_path, export_dir=given).exports == tmp_path / "exports"
+
+
+def test_a_folder_is_taken_from_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load(export_dir="lake").exports == tmp_path / "lake"
+
+
+def test_the_section_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text('[exports]\ndir = "/lake"\nschedule = "OFF"\ntimeout = 60\n[log]\nlevel = "debug"\n')
+    config = load(file)
+    assert (config.export_dir, config.export_schedule, config.export_timeout) == (Path("/lake"), "off", 60)
+    assert config.log_level == "debug"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("exports = 1", r"\[exports\] in the configuration file is a section with dir, schedule, timeout"),
+        ("log = 1", r"\[log\] in the configuration file is a section with level, format"),
+        ("[exports]\nshedule = 'off'", "unknown setting 'export_shedule'.*did you mean export_schedule"),
+    ],
+)
+def test_a_wrong_section(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        load(file)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("export_schedule", "every day", "PIPELINE_EXPORT_SCHEDULE: expected minute, hour, .* or off, not 'every day'"),
+        ("export_schedule", "", "PIPELINE_EXPORT_SCHEDULE: expected minute"),
+        ("export_schedule", "99 * * * *", "not '99 .*higher than the maximum value"),
+        ("export_schedule", "0 0 * * 8", "8 is no day of the week"),
+        ("export_schedule", "0 0 31 2 *", "never comes"),
+        ("export_timeout", "0", "PIPELINE_EXPORT_TIMEOUT: input should be greater than or equal to 1"),
+        ("spark_master", "somewhere", r"PIPELINE_SPARK_MASTER: expected local\[\*\].*not 'somewhere'"),
+    ],
+)
+def test_a_wrong_value_is_named(setting: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load(None, **{setting: value})
+
+
+@pytest.mark.parametrize(
+    "master", ["local", "local[4]", "local[2,3]", "spark://host:7077", "spark://a:1,b:2", "yarn", "k8s://https://x:443"]
+)
+def test_masters(master: str) -> None:
+    assert load(spark_master=master).spark_master == master
+
+
+@pytest.mark.parametrize(
+    ("expression", "day"),
+    [("0 0 * * 0", "Sun"), ("0 0 * * 7", "Sun"), ("0 0 * * 1", "Mon"), ("0 0 * * 2-4", "Tue"), ("0 0 * * fri", "Fri")],
+)
+def test_weekdays_are_counted_as_crontab_does(expression: str, day: str) -> None:
+    assert cron.parse(expression).get_next_fire_time(None, NOW).strftime("%a") == day
+
+
+@pytest.mark.parametrize(
+    ("field", "days"),
+    [("*/2", "Sun Tue Thu Sat"), ("5-7", "Fri Sat Sun"), ("0-6", "Sun Mon Tue Wed Thu Fri Sat"), ("1,3", "Mon Wed")],
+)
+def test_ranges_and_steps_of_weekdays(field: str, days: str) -> None:
+    trigger = cron.parse(f"0 0 * * {field}")
+    found, at = set(), trigger.get_next_fire_time(None, NOW)
+    for _ in range(7):
+        found.add(at.strftime("%a"))
+        at = trigger.get_next_fire_time(at, at)
+    assert found == set(days.split())
+
+
+def test_the_scheduler_and_spark_are_not_imported_for_settings() -> None:
+    code = (
+        "import sys, pipeline.config.settings; pipeline.config.settings.load();"
+        "assert 'apscheduler' not in sys.modules;"
+        "import pipeline.server.schedule, pipeline.api.app, pipeline.operate.preflight.check;"
+        "assert not {'pyspark', 'pyarrow', 'adbc_driver_postgresql'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=True)

@@ -1,0 +1,204 @@
+"""What the facts of both databases are explained by, and when an LSN was written."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pipeline.api import lag_metrics
+from pipeline.cli.render import lag as lag_report
+from pipeline.exports.ledger import Run
+from pipeline.operate import formatting
+from pipeline.operate.exports import Exports
+from pipeline.operate.json_values import as_json
+from pipeline.operate.lag import causes, lsn_times
+from pipeline.operate.lag.facts import AtSource, Facts, Holder, Moved, Reader, Session
+from pipeline.operate.lag.lsn_times import Around
+from pipeline.operate.lag.model import LATE_SECONDS, PARTS, Lag, Limit, Stage
+from pipeline.operate.lag.reader_causes import HELD_BYTES
+from pipeline.operate.status import Status
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LATE = LATE_SECONDS + 1
+FACTS = Facts(
+    AtSource(1000, NOW, restart=0, confirmed=0, sender=7, sent=1000, received=1000, staged=1000, sampled=True),
+    Moved(uuid.UUID(int=1), 0, staged=1000, complete=1000, watermark=1000),
+)
+BUSY = {"load_age": 1.0, "sending": 1.0}
+
+
+def stages(**late: float) -> list[Stage]:
+    """The four of the log, and others that are named: so many seconds late by themselves."""
+    found: list[Stage] = []
+    behind = 0.0
+    for name in ("decoded", "received", "staged", "shuffled", *(name for name in late if name.endswith("ed"))):
+        if not any(stage.stage == name for stage in found):
+            behind += late.get(name, 0.0)
+            found.append(Stage(name, 0, 1, behind, 1, late.get(name, 0.0), "c"))
+    return found
+
+
+def limits(facts: Facts, **late: float) -> list[Limit]:
+    return causes.limits(facts, stages(**late))
+
+
+def first(facts: Facts, **late: float) -> tuple[str, str]:
+    found = limits(facts, **late)[0]
+    assert found.remedy
+    return found.part, found.text
+
+
+def at(**values: Any) -> Facts:
+    return replace(FACTS, at=replace(FACTS.at, **values))
+
+
+def moved(**values: Any) -> Facts:
+    return replace(FACTS, moved=replace(FACTS.moved, **values))
+
+
+def reader(**values: Any) -> Reader:
+    known: dict[str, Any] = {"name": "c", "kind": "cursor", "paused": False, "unread": True, "seqs": 5}
+    return Reader(**{**known, "commit_lsn": 500, "committed_at": NOW - timedelta(seconds=LATE), "epoch": 0, **values})
+
+
+def test_nothing_is_late() -> None:
+    assert [limit.part for limit in limits(FACTS)] == ["nothing"]
+    assert [limit.part for limit in limits(FACTS, decoded=LATE_SECONDS / 2)] == ["nothing"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "late", "part", "text"),
+    [
+        (FACTS, "decoded", "decoding", "or at a large transaction"),
+        (replace(FACTS, spilled=5_000_000), "decoded", "decoding", "spilled 5.0 MB"),
+        (at(wait_event="WaitForStandbyConfirmation"), "decoded", "decoding", "synchronized_standby_slots"),
+        (at(wait_event="WalSenderWriteData"), "decoded", "network", "pid 7"),
+        (moved(starved=1.0, blocked=0.0, **BUSY), "decoded", "network", "has not received"),
+        (FACTS, "received", "network", "has not received"),
+        (FACTS, "staged", "staging", "received waits to be stored"),
+        (moved(starved=0.1, blocked=0.8, **BUSY), "decoded", "staging", "80%"),
+        (moved(starved=0.1, blocked=0.0, **BUSY), "decoded", "worker", "uses its CPU to the full"),
+        (moved(starved=0.1, blocked=0.0, load_age=60.0, sending=1.0), "decoded", "decoding", ""),
+        (at(sender=None), "staged", "worker", "nobody reads the slot"),
+        (moved(watermark=900), "shuffled", "shuffle", "staged faster than they are moved"),
+    ],
+)
+def test_each_part(facts: Facts, late: str, part: str, text: str) -> None:
+    found = first(facts, **{late: LATE})
+    assert found[0] == part and text in found[1]
+
+
+def test_wal_that_is_passed_over_is_not_on_its_way() -> None:
+    assert first(FACTS, decoded=LATE, received=3 * LATE)[0] == "decoding"
+
+
+def test_without_the_right_to_see_walsenders() -> None:
+    found = causes.limits(FACTS, stages(staged=LATE)[2:])
+    assert found[0].part == "staging"
+
+
+def test_a_role_that_does_not_run_is_named_though_nothing_is_late_yet() -> None:
+    facts = replace(FACTS, reasons=("replication is not running", "shuffle: it cannot"))
+    assert [(limit.part, limit.text) for limit in limits(facts)] == [
+        ("worker", "replication is not running"),
+        ("shuffle", "shuffle: it cannot"),
+    ]
+
+
+def test_of_the_way_into_the_log_the_part_that_costs_most_comes_first() -> None:
+    facts = moved(watermark=900)
+    assert [limit.part for limit in limits(facts, decoded=LATE, shuffled=2 * LATE)] == ["shuffle", "decoding"]
+    assert [limit.part for limit in limits(facts, decoded=2 * LATE, shuffled=LATE)] == ["decoding", "shuffle"]
+
+
+def test_a_session_that_waits_for_a_lock() -> None:
+    session = Session("shuffle", 3, 0.0, 99, "psql", 75.0)
+    facts = replace(moved(watermark=900), sessions={"shuffle": session})
+    part, text = first(facts, shuffled=LATE)
+    assert part == "shuffle" and "pid 99 (psql) holds, whose transaction is 1 min 15 s old" in text
+
+
+def test_readers_come_after_the_log() -> None:
+    facts = replace(moved(watermark=900), readers=[reader(), reader(name="d", paused=True, kind="records")])
+    found = limits(facts, shuffled=LATE, consumed=LATE)
+    assert [limit.part for limit in found] == ["shuffle", "consumer"]
+    assert found[1].text.endswith("5 seqs is 5.0 s old; nobody reads it; 1 more are behind")
+
+
+def test_of_readers_that_are_not_late_the_paused_one_is_named() -> None:
+    facts = replace(FACTS, readers=[reader(), reader(name="d", paused=True)])
+    assert limits(facts, consumed=0.1)[0].remedy == "`pipeline consumers resume d`"
+
+
+@pytest.mark.parametrize(("schedule", "late"), [("*/5 * * * *", 601.0), ("0 3 * * *", 3 * 86400.0)])
+def test_exports_are_late_after_two_times_without_one(schedule: str, late: float) -> None:
+    facts = replace(FACTS, exports=Exports(schedule, "/lake"))
+    assert first(facts, exported=late)[0] == "export"
+    assert limits(facts, exported=late / 3)[0].part == "nothing"
+
+
+def test_a_failed_export_is_named_with_its_reason() -> None:
+    run = Run(1, "schedule", "failed", "me", None, "no Java", NOW, NOW, 1.0)
+    facts = replace(FACTS, exports=Exports("*/5 * * * *", "/lake", last_run=run))
+    assert first(facts, exported=1.0) == (
+        "export",
+        "exports: the first event that the lake lacks is 1.0 s old; no Java",
+    )
+
+
+@pytest.mark.parametrize(("began", "part"), [(-60, "transaction"), (-10, "nothing")])
+def test_wal_is_held_by_a_transaction_that_was_open_when_it_was_written(began: int, part: str) -> None:
+    holder = Holder(9, None, "psql", "ann", "shop", "idle in transaction", NOW + timedelta(seconds=began), -began)
+    around = Around(HELD_BYTES, HELD_BYTES, NOW - timedelta(seconds=30), 3 * HELD_BYTES, NOW)
+    source = replace(FACTS.at, restart=0, confirmed=2 * HELD_BYTES, written=3 * HELD_BYTES)
+    found = limits(replace(FACTS, at=source, holder=holder, around={HELD_BYTES: around}))[0]
+    assert found.part == part
+    if part == "transaction":
+        assert "pid 9 (psql, ann in shop, idle in transaction) has been in a transaction for 1 min" in found.text
+        assert "32.0 MB" in found.text
+
+
+def seconds_ago(asked: int, around: Around | None, *, sampled: bool = True) -> float | None:
+    written = lsn_times.written_at(around, 1000, NOW, sampled=sampled)
+    return None if written is None else (NOW - written).total_seconds()
+
+
+def test_between_two_looks_time_passes_with_bytes() -> None:
+    around = Around(150, 100, NOW - timedelta(seconds=20), 200, NOW - timedelta(seconds=10))
+    assert seconds_ago(150, around) == 15
+    assert seconds_ago(100, replace(around, asked=100)) == 20
+
+
+def test_after_the_last_look() -> None:
+    around = Around(100, 100, NOW - timedelta(seconds=5))
+    assert seconds_ago(100, around) == 5
+    idle = replace(around, below_at=NOW - timedelta(hours=1))
+    assert seconds_ago(100, idle) == 2, "an idle source is not late: whoever looks each second would have seen more"
+    assert seconds_ago(100, idle, sampled=False) == 3600, "nobody looks: it may have been any time since"
+
+
+def test_before_the_first_look_it_is_at_least_so_long_ago() -> None:
+    assert seconds_ago(100, Around(100, None, None, 200, NOW - timedelta(seconds=7))) == 7
+    assert seconds_ago(100, Around(100)) is None
+    assert seconds_ago(100, None) is None
+
+
+def test_as_metrics_and_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    lag = Lag(limits(FACTS, decoded=LATE), 1000, stages(decoded=LATE))
+    families = {family.name: family for family in lag_metrics.collect(Status(lag_bytes=9, lag_seconds=8.0, lag=lag))}
+    size, seconds, limited = (families[f"pipeline_lag_{name}"].samples for name in ("bytes", "seconds", "limited_by"))
+    assert [(sample.labels, sample.value) for sample in size[:2]] == [({}, 9), ({"stage": "decoded"}, 1)]
+    assert seconds[1].value == LATE
+    assert {sample.labels["part"]: sample.value for sample in limited} == {
+        part: float(part == "decoding") for part in PARTS
+    }
+    for table in lag_report.explained(lag):
+        formatting.console().print(table)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[2].split() == ["decoded", "0/0", "1", "B", "5.0", "s", "1", "B", "5.0", "s"]
+    assert shown[-2].startswith("limited by   decoding: the walsender (pid 7) is behind")
+    assert as_json(lag)["limited_by"]["part"] == "decoding"

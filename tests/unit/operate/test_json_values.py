@@ -1,0 +1,114 @@
+"""What scripts read of `--json`: the text to a byte, for each sort of value that a dataclass holds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from pipeline.capture.catchup.plan import Part
+from pipeline.capture.schema_history.rewrites import Rewritten
+from pipeline.capture.source.slot import Slot
+from pipeline.log.dead_letters import Letter
+from pipeline.log.tables import KnownTable
+from pipeline.operate.json_values import as_json
+from pipeline.operate.lag.model import Lag, Limit, Stage
+from pipeline.operate.lag.slots import SlotLag
+from pipeline.operate.routes import Held, Routing
+from pipeline.operate.sources import KnownSource
+from pipeline.operate.status import Progress, Status
+
+AT = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
+ISO = '"2026-03-04T05:06:07.000089+00:00"'
+LSN = 0x2_0000_00AB
+
+
+@dataclass(frozen=True)
+class Odd:
+    value: Any
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (2**60, "1152921504606846976"),
+        (0.5, "0.5"),
+        ("1/2", '"1/2"'),
+        (AT, ISO),
+        (Path("/lake"), '"/lake"'),
+        (UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
+        ((1, [Odd(2)]), '[1, [{"value": 2}]]'),
+        ({"b": Odd(None), "a": {}}, '{"b": {"value": null}, "a": {}}'),
+    ],
+)
+def test_every_sort_of_value(value: Any, shown: str) -> None:
+    assert json.dumps(as_json(Odd(value))) == f'{{"value": {shown}}}'
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (
+            Part(1, LSN, LSN + 5, LSN + 3, reached=True),
+            '{"worker": 1, "from_lsn": "2/AB", "position": "2/AE", "until_lsn": "2/B0", "left_bytes": 2, '
+            '"reached": true}',
+        ),
+        (SlotLag("s", True, LSN, 7), '{"name": "s", "active": true, "confirmed_lsn": "2/AB", "lag_bytes": 7}'),
+        (SlotLag("s", True, 0, None), '{"name": "s", "active": true, "confirmed_lsn": "0/0", "lag_bytes": null}'),
+        (
+            Rewritten("public.a", ["x"], ["type"], None, AT),
+            f'{{"table": "public.a", "columns": ["x"], "kinds": ["type"], "from_lsn": null, "found_at": {ISO}, '
+            '"remedy": "write each row once, then run `pipeline sources rewrites --settle public.a`"}',
+        ),
+        (
+            KnownSource("id", 2, "db", "7", 1, "s", ["p"], LSN, AT),
+            '{"id": "id", "epoch": 2, "database": "db", "cluster": "7", "timeline": 1, "slot": "s", '
+            f'"publications": ["p"], "position": "2/AB", "since": {ISO}}}',
+        ),
+        (
+            Slot("s", "pgoutput", "db", False, False, None, None, LSN, None, "lost", 5),
+            '{"name": "s", "plugin": "pgoutput", "database": "db", "two_phase": false, "temporary": false, '
+            '"active_pid": null, "holder": null, "restart_lsn": "2/AB", "confirmed_lsn": null, '
+            '"wal_status": "lost", "retained_bytes": 5}',
+        ),
+        (
+            Letter(1, "parked", 1, LSN, 3, "a.b", "insert", "k", "p.e", 9, None, "c", "23505", 2, AT, AT),
+            '{"id": 1, "state": "parked", "source_epoch": 1, "commit_lsn": "2/AB", "commit_idx": 3, "table": "a.b", '
+            '"action": "insert", "record_pk": "k", "events_table": "p.e", "seq": 9, "retried_seq": null, '
+            f'"cause": "c", "sqlstate": "23505", "attempts": 2, "parked_at": {ISO}, "updated_at": {ISO}}}',
+        ),
+        (
+            Lag([Limit("worker", "slow", "more"), Limit("export", "x")], LSN, [Stage("staged", 1, 2, None, 3, 0.0)]),
+            '{"written_lsn": "2/AB", "stages": [{"stage": "staged", "lsn": "0/1", "behind_bytes": 2, '
+            '"behind_seconds": null, "own_bytes": 3, "own_seconds": 0.0, "reader": null}], "limited_by": {"part": '
+            '"worker", "text": "slow", "remedy": "more"}, "also": [{"part": "export", "text": "x", "remedy": ""}]}',
+        ),
+        (
+            Routing([Held(1, 1, LSN, "p.e", [], {"p.e": 1}, AT)], [KnownTable("p.e", 5, 4, None, True)], False),
+            '{"in_force": HELD, "pending": false, "tables": [{"name": "p.e", "last_seq": 5, "events": 4, '
+            '"updated_at": null, "present": true}], "history": [HELD]}'.replace(
+                "HELD",
+                '{"id": 1, "epoch": 1, "after_lsn": "2/AB", "events_table": "p.e", "routes": [], '
+                f'"first_seqs": {{"p.e": 1}}, "since": {ISO}}}',
+            ),
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_commands_print(value: Any, shown: str) -> None:
+    assert json.dumps(as_json(value)) == shown
+
+
+def test_a_status_has_its_counters_beside_the_rest() -> None:
+    shown = Status(source_lsn=LSN, progress=Progress(staged_lsn=LSN, shuffled_at=AT, read_at=AT)).to_json()
+    assert (shown["source_lsn"], shown["staged_lsn"], shown["shuffled_lsn"]) == ("2/AB", "2/AB", None)
+    assert list(shown)[-12:-9] == ["staged_lsn", "open_lsn", "open_changes"]
+    assert list(shown)[-13] == "reasons"
+    assert not {"progress", "read_at"} & set(shown)

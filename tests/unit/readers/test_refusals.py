@@ -1,0 +1,85 @@
+"""What an error is over each transport: one table for HTTP and WebSocket."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg import errors
+from psycopg_pool import PoolTimeout
+
+from pipeline.errors import (
+    ConfigError,
+    ConsumerChanged,
+    CursorExpired,
+    CursorHeld,
+    PipelineError,
+    Unavailable,
+    UnknownConsumer,
+    WrongKind,
+)
+from pipeline.readers import refusals
+from pipeline.readers.cursor import frames
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (errors.UndefinedObject("x"), 404, frames.UNKNOWN),
+        (errors.DuplicateObject("x"), 409, frames.RESTART),
+        (errors.InvalidParameterValue("x"), 422, frames.RESTART),
+        (errors.WrongObjectType("x"), 409, frames.POLICY),
+        (errors.ObjectInUse("x"), 409, frames.HELD),
+        (errors.NumericValueOutOfRange("x"), 410, frames.EXPIRED),
+        (errors.AdminShutdown("x"), 503, frames.RESTART),
+        (errors.LockNotAvailable("x"), 503, frames.RESTART),
+        (errors.QueryCanceled("x"), 503, frames.RESTART),
+        (errors.UndefinedTable("x"), 503, frames.RESTART),
+        (errors.UndefinedColumn("x"), 503, frames.RESTART),
+        (errors.UntranslatableCharacter("x"), 422, frames.RESTART),
+        (errors.InsufficientPrivilege("x"), 500, frames.RESTART),
+        (psycopg.OperationalError("x"), 503, frames.RESTART),
+        (PoolTimeout("x"), 503, frames.RESTART),
+        (ConnectionResetError("x"), 503, frames.RESTART),
+        (UnknownConsumer("x"), 404, frames.UNKNOWN),
+        (WrongKind("x"), 409, frames.POLICY),
+        (CursorHeld("x"), 409, frames.HELD),
+        (CursorExpired("x", 7), 410, frames.EXPIRED),
+        (ConsumerChanged("x"), 409, frames.RESTART),
+        (Unavailable("x"), 503, frames.RESTART),
+        (ConfigError("a setting, not what was asked"), 500, frames.RESTART),
+        (PipelineError("x"), 500, frames.RESTART),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
+)
+def test_status_and_close_code(error: Exception, status: int, code: int) -> None:
+    ours = refusals.ours(error)
+    assert ours is not None
+    meaning = refusals.meaning(ours)
+    assert (meaning.status, meaning.close_code) == (status, code)
+
+
+def test_what_nobody_expected_stays_that() -> None:
+    assert refusals.ours(KeyError("x")) is None
+
+
+def test_only_what_the_functions_say_is_a_refusal() -> None:
+    assert isinstance(refusals.refusal(errors.InvalidParameterValue("x")), ConfigError)
+    assert refusals.refusal(errors.UndefinedTable("x")) is None
+    assert refusals.refusal(psycopg.OperationalError("x")) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (errors.InsufficientPrivilege("x"), "connect as a user who may, or grant it"),
+        (errors.UndefinedColumn("x"), "run `pipeline migrate`"),
+        (errors.UndefinedFunction("x"), "run `pipeline migrate`"),
+        (errors.DiskFull("x"), "run `pipeline check`"),
+    ],
+)
+def test_a_command_says_what_to_do(error: psycopg.Error, remedy: str) -> None:
+    said = refusals.of_command(error)
+    assert said is not None
+    assert str(said).startswith("a database refuses: x; ")
+    assert remedy in str(said)
+    assert refusals.of_command(KeyError("x")) is None
