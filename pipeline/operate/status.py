@@ -31,7 +31,7 @@ from pipeline.operate.retention import Retention
 from pipeline.postgres import connections, migrations, role_locks
 from pipeline.postgres.connections import Connection, sql
 from pipeline.readers import consumer_status
-from pipeline.readers.consumer_status import Standing
+from pipeline.readers.consumer_status import ConsumerStatus
 from pipeline.wal import lsn
 
 IDLE_BYTES = 1_000_000
@@ -77,7 +77,7 @@ class Status:
     events_tables: list[KnownTable] = field(default_factory=list)
     exports: Exports | None = None
     retention: Retention | None = None
-    consumers: list[Standing] = field(default_factory=list)
+    consumers: list[ConsumerStatus] = field(default_factory=list)
     dead_letters: dict[str, int] = field(default_factory=dict)
     slots: list[SlotLag] = field(default_factory=list)
     catchup: list[Part] = field(default_factory=list)

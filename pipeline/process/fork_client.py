@@ -1,4 +1,4 @@
-"""How others have the nursery fork, and what they know of the processes that it has forked."""
+"""How others have the fork server fork, and what they know of the processes that it has forked."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _REAP_SECONDS = 1.0
 """So long is it waited for once it was killed, so that what it has used is counted as the server's."""
 
 
-class Nursery(Child):
-    """The supervisor's end. When the nursery ends, whatever it has forked is killed: nobody would tell of its end."""
+class ForkServer(Child):
+    """The supervisor's end. When the fork server ends, what it has forked is killed: nobody would tell of its end."""
 
     def __init__(self, run: Callable[[], int], command: Sequence[str]) -> None:
         """The first is a fork of this process that runs `run`; later ones, when we have threads, run `command`."""
-        super().__init__("nursery", self._fork_here, "")
+        super().__init__("fork server", self._fork_here, "")
         self._run = run
         self._later = program(command)
         self._forks = _Forks(self.look)
 
-    def __enter__(self) -> Nursery:
+    def __enter__(self) -> ForkServer:
         """Begin it, while this process has no threads and no connections; nothing is logged of a server yet."""
         self._begin()
         self._launch = self._later
@@ -55,7 +55,7 @@ class Nursery(Child):
         return self.process is not None and self._heard
 
     def fork(self, name: str, line: socket.socket) -> Process | None:
-        """A new process with this standard input, that is to be `name`; None when the nursery is gone, or frozen."""
+        """A new process with this standard input, called `name`; None when the fork server is gone, or frozen."""
         if self.process is None or self._line is None:
             return None
         process = self.process
@@ -80,17 +80,17 @@ class Nursery(Child):
 
 
 class Siblings:
-    """What a forked process has of its nursery: processes that it looks after itself, and that end with it."""
+    """What a forked process has of its fork server: processes that it looks after itself, and that end with it."""
 
     def __init__(self, line: socket.socket) -> None:
-        """`line`: to the nursery."""
+        """`line`: to the fork server."""
         line.setblocking(False)
         self._line = line
         self._gone = False
         self._forks = _Forks(self._look)
 
     def fork(self, name: str, line: socket.socket) -> Process | None:
-        """As of a Nursery. When that is gone, the supervisor is about to end this process too.
+        """As of a ForkServer. When that is gone, the supervisor is about to end this process too.
 
         Raises Unavailable when it is not gone and does not answer; then this process should end.
         """
@@ -99,7 +99,7 @@ class Siblings:
         forked = self._forks.ask(self._line, name, line, lambda: not self._gone)
         self._look()
         if forked is None and not self._gone:  # its answer would be taken for that to another request
-            raise Unavailable(f"no process for {name}: the nursery does not answer")
+            raise Unavailable(f"no process for {name}: the fork server does not answer")
         return forked
 
     def _look(self) -> None:
@@ -115,10 +115,10 @@ class Siblings:
 
 
 class _Forks:
-    """What was asked for over one line to the nursery."""
+    """What was asked for over one line to the fork server."""
 
     def __init__(self, look: Callable[[], None]) -> None:
-        """`look` reads what the nursery has said meanwhile, for `hear`."""
+        """`look` reads what the fork server has said meanwhile, for `hear`."""
         self._look = look
         self._living: dict[int, Forked] = {}
         self._answer: Forked | None = None
@@ -127,7 +127,7 @@ class _Forks:
     def ask(
         self, line: socket.socket, name: str, standard_input: socket.socket, lives: Callable[[], bool]
     ) -> Forked | None:
-        """The process, as soon as it is forked; None when the nursery ends first, or says nothing for long."""
+        """The process, as soon as it is forked; None when the fork server ends first, or says nothing for long."""
         self._answer = None
         give_up = time.monotonic() + FROZEN_SECONDS
         try:
@@ -149,7 +149,7 @@ class _Forks:
                     self._living.pop(int(pid)).status = int(status)
 
     def orphan(self) -> None:
-        """The nursery is gone: nobody would tell of the end of these, so they end now."""
+        """The fork server is gone: nobody would tell of the end of these, so they end now."""
         for forked in self._living.values():
             forked.status = -signal.SIGKILL
             _send(forked.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What the nursery does: it forks whenever it is asked to, and tells who has ended."""
+"""What the fork server does: it forks whenever it is asked to, and tells who has ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.process.signals import PULSE_SECONDS
 
 
 def fork_on_request(load: Callable[[], None]) -> tuple[str, Siblings] | None:
-    """Be the nursery: `load`, then fork. Returns in each forked process, with its name; None when the line ends.
+    """Be the fork server: `load`, then fork. Returns in each forked process, with its name; None when the line ends.
 
     Stops by signal are for the others: those who stop a whole process group, or a control group, would stop us first.
     """
@@ -36,7 +36,7 @@ def fork_on_request(load: Callable[[], None]) -> tuple[str, Siblings] | None:
 
 
 class _Nursing:
-    """What the nursery does all the time."""
+    """What the fork server does all the time."""
 
     def __init__(self, supervisor: socket.socket, woken: socket.socket) -> None:
         self._supervisor = supervisor

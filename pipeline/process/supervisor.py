@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from pipeline.process.child import DRAIN_SECONDS, POLL, Child
-from pipeline.process.fork_client import Nursery
+from pipeline.process.fork_client import ForkServer
 
 logger = logging.getLogger(__name__)
 
@@ -22,21 +22,21 @@ _KILLED_SECONDS = 2.0
 class Supervisor:
     """Runs one child per role until told to stop, or until one ends for good.
 
-    `nursery` forks them; `settings` is written to the standard input of each as one line. `leads` is asked
+    `fork server` forks them; `settings` is written to the standard input of each as one line. `leads` is asked
     all the time: while it says no, only the roles of `always` run, and the others are told to end.
     """
 
     def __init__(
         self,
         roles: Sequence[str],
-        nursery: Nursery,
+        fork_server: ForkServer,
         settings: str,
         *,
         leads: Callable[[], bool],
         always: Sequence[str] = (),
     ) -> None:
-        self._nursery = nursery
-        self._children = [Child(role, partial(nursery.fork, role), settings) for role in roles]
+        self._fork_server = fork_server
+        self._children = [Child(role, partial(fork_server.fork, role), settings) for role in roles]
         self._leads = leads
         self._always = always
         self._interrupts = 0
@@ -49,7 +49,7 @@ class Supervisor:
         status = 0
         while not self._stop.is_set():
             leading = self._leads()
-            status = self._look_after(self._nursery)
+            status = self._look_after(self._fork_server)
             for child in self._children:
                 if leading or child.role in self._always:
                     status = status or self._look_after(child)
@@ -63,7 +63,7 @@ class Supervisor:
 
     def _look_after(self, child: Child) -> int:
         if child.process is None:
-            if time.monotonic() >= child.restart_at and (child is self._nursery or self._nursery.ready):
+            if time.monotonic() >= child.restart_at and (child is self._fork_server or self._fork_server.ready):
                 child.start()
             return 0
         code = child.ended()

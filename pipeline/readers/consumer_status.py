@@ -17,7 +17,7 @@ statement = partial(sql, "readers")
 
 
 @dataclass(frozen=True)
-class Standing:
+class ConsumerStatus:
     """A row of `pipeline.consumers` with counts, which stop at 100 000; None where they do not apply to its kind.
 
     `visibility` and `oldest_pending_seconds` are seconds, `lag` is seqs from where it has come to the newest.
@@ -45,9 +45,9 @@ class Standing:
     lag: int
 
 
-def find(connection: Connection, name: str | None = None) -> list[Standing]:
+def find(connection: Connection, name: str | None = None) -> list[ConsumerStatus]:
     """All by name, or the one that is named; empty when there is none."""
-    return connections.rows(connection, Standing, statement("standing"), {"name": name})
+    return connections.rows(connection, ConsumerStatus, statement("standing"), {"name": name})
 
 
 def call(connection: Connection, named: LiteralString, /, **arguments: Any) -> Any:

@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _supervisor = 0
-"""By its pid this server is known; a role's parent is the nursery."""
+"""By its pid this server is known; a role's parent is the fork server."""
 _siblings: Siblings | None = None
-"""None where no nursery has forked this process."""
+"""None where no fork server has forked this process."""
 STANDBY_SECONDS = 2.0
 """How often a standby tries to take a role over."""
 RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced, Unsendable)
 """Errors after which a role is started again; every other PipelineError stops the server with its plain line."""
 
 
-def nurse(chosen: Sequence[str]) -> int:
+def serve_forks(chosen: Sequence[str]) -> int:
     """Import what these roles need, and fork them when asked; also `python -m pipeline.server.roles ROLE …`."""
-    setproctitle("pipeline: nursery")
+    setproctitle("pipeline: fork server")
     supervisor = os.getppid()
     forked = fork_on_request(partial(_load, chosen))
     if forked is None:
@@ -262,7 +262,7 @@ _RUNNERS: dict[str, Callable[[Config, Connection, Stop], None]] = {
 }
 _CATCH_UP = "catch-up"
 _HELPERS: dict[str, Callable[[], int]] = {_CATCH_UP: _help_to_catch_up}
-"""What the nursery forks for a role."""
+"""What the fork server forks for a role."""
 
 _NEEDS = {
     "replication": (
@@ -278,4 +278,4 @@ _NEEDS = {
 
 
 if __name__ == "__main__":
-    sys.exit(nurse(sys.argv[1:]))
+    sys.exit(serve_forks(sys.argv[1:]))

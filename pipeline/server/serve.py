@@ -16,7 +16,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import AddressInUse, PipelineError
 from pipeline.operate.preflight import legacy_log
 from pipeline.postgres import databases, migrations
-from pipeline.process.fork_client import Nursery
+from pipeline.process.fork_client import ForkServer
 from pipeline.process.supervisor import Supervisor
 from pipeline.server.leadership import Leadership
 
@@ -34,12 +34,15 @@ def serve(config: Config, only: str | None = None) -> int:
         certificates.context(config)
         _require_port(config)
     # Before anything that a fork does not survive; it imports what the roles need while we migrate.
-    with Nursery(partial(_nurse, chosen), _nursery_command(chosen)) as nursery, databases.resolved(config) as resolved:
+    with (
+        ForkServer(partial(_serve_forks, chosen), _fork_server_command(chosen)) as fork_server,
+        databases.resolved(config) as resolved,
+    ):
         boot(resolved)
         _say_hello(config, resolved, chosen)
         name = f"serve {only}" if only else "serve"
         with Leadership(resolved.database, name, lambda: _revive_embedded(config)) as leads:
-            return Supervisor(chosen, nursery, resolved.to_json(), leads=leads, always=("api",)).run()
+            return Supervisor(chosen, fork_server, resolved.to_json(), leads=leads, always=("api",)).run()
 
 
 def boot(config: Config) -> None:
@@ -52,13 +55,13 @@ def boot(config: Config) -> None:
         legacy_log.ensure(config, pipeline)
 
 
-def _nurse(chosen: tuple[str, ...]) -> int:
+def _serve_forks(chosen: tuple[str, ...]) -> int:
     from pipeline.server import roles
 
-    return roles.nurse(chosen)
+    return roles.serve_forks(chosen)
 
 
-def _nursery_command(chosen: tuple[str, ...]) -> list[str]:
+def _fork_server_command(chosen: tuple[str, ...]) -> list[str]:
     return [sys.executable, "-m", "pipeline.server.roles", *chosen]
 
 

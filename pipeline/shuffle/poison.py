@@ -84,7 +84,7 @@ def cause_of(error: psycopg.Error) -> str:
     return re.sub(r'"[^"]*"', '"…"', text) if (error.sqlstate or "").startswith("22") else text
 
 
-class Careful:
+class BisectingTransfer:
     """Moves rows in a transaction that can tell which of them cannot be written. Make it after the `transfer`."""
 
     def __init__(self, connection: Connection, source: uuid.UUID, transfer: Transfer, on_poison: OnPoison) -> None:

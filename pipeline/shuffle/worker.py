@@ -18,7 +18,7 @@ from pipeline.shuffle import batched_transaction, poison, queue_apply, retrying,
 from pipeline.shuffle.batched_transaction import Prepared
 from pipeline.shuffle.large_transactions import LargeTransactionMover
 from pipeline.shuffle.plan import Run, next_run
-from pipeline.shuffle.poison import Careful, OnPoison, Poison, Stopped
+from pipeline.shuffle.poison import BisectingTransfer, OnPoison, Poison, Stopped
 from pipeline.shuffle.staged import Staged, look
 from pipeline.shuffle.targets import Targets
 from pipeline.shuffle.transfer import Place, SeqTaken, Transfer, wake_readers
@@ -176,14 +176,14 @@ class Shuffler:
     def _move_carefully(self, run: Run, place: Place) -> int:
         with self._connection.transaction():
             transfer = self._transfers.begin(place)
-            careful = Careful(self._connection, self._source, transfer, self._on_poison)
+            careful = BisectingTransfer(self._connection, self._source, transfer, self._on_poison)
             self._move_all(run, transfer, careful)
         if careful.parked:
             counted = {"action": "shuffle.parked", "events": careful.parked}
             logger.warning("changes that could not be written are parked as dead letters", extra=counted)
         return self._transfers.committed(transfer, len(run.drained))
 
-    def _move_all(self, run: Run, transfer: Transfer, mover: Transfer | Careful) -> None:
+    def _move_all(self, run: Run, transfer: Transfer, mover: Transfer | BisectingTransfer) -> None:
         for segment in run.segments:
             mover.move(segment, self._transfers.next_ordinal(segment, run.after, transfer), run.upto)
         transfer.finish(run.upto, run.drained)
@@ -200,7 +200,7 @@ class Shuffler:
         try:
             with self._connection.transaction():
                 transfer = self._transfers.begin(Place(staged.epoch, staged.watermark))
-                careful = Careful(self._connection, self._source, transfer, self._on_poison)
+                careful = BisectingTransfer(self._connection, self._source, transfer, self._on_poison)
                 careful.move(known.segment, known.ordinal, known.commit_lsn, known.ordinal)
                 raise psycopg.Rollback
         except Stopped as stopped:

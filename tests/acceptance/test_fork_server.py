@@ -45,25 +45,25 @@ def one_holder_each(server: Serving, log: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
-def test_roles_end_with_their_nursery_and_the_next_forks_them_again(
+def test_roles_end_with_their_fork_server_and_the_next_forks_them_again(
     number: int, source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
 ):
     server = serve()
     arrive(source, log, 1, 2)
     first = server.children()
-    assert set(first) == ROLES | {"nursery"}
-    os.kill(first["nursery"], number)
+    assert set(first) == ROLES | {"fork server"}
+    os.kill(first["fork server"], number)
     arrive(source, log, 3, 4)
     eventually(lambda: not any(alive(pid) for pid in first.values()))
-    eventually(lambda: set(server.children()) == ROLES | {"nursery"})
+    eventually(lambda: set(server.children()) == ROLES | {"fork server"})
     server.wait_ready()
     arrive(source, log, 5, 6)
     eventually(lambda: one_holder_each(server, log))
-    assert "nursery was killed by signal 9; starts again" in server.log()
+    assert "fork server was killed by signal 9; starts again" in server.log()
     assert server.stop() == 0
 
 
-def test_a_role_comes_back_as_a_fork_of_the_nursery(
+def test_a_role_comes_back_as_a_fork_of_the_fork_server(
     source: psycopg.Connection, log: psycopg.Connection, serve: Callable[..., Serving]
 ):
     server = serve()
@@ -73,8 +73,8 @@ def test_a_role_comes_back_as_a_fork_of_the_nursery(
     arrive(source, log, 2)
     again = server.child_pid("replication")
     assert again != first["replication"]
-    assert again in children(first["nursery"])
-    assert mapped(again) == mapped(first["nursery"]), "the same libraries at the same addresses"
+    assert again in children(first["fork server"])
+    assert mapped(again) == mapped(first["fork server"]), "the same libraries at the same addresses"
     assert "replication was killed by signal 9; starts again" in server.log()
     assert server.children() == {**first, "replication": again}
 
@@ -89,12 +89,12 @@ def mapped(pid: int) -> set[str]:
 def test_what_forks_has_one_thread_and_no_connections(role: str, serve: Callable[..., Serving]):
     server = serve(arguments=("serve", "--only", role), wait=False)
     eventually(lambda: role in server.children())
-    nursery = server.children()["nursery"]
-    seen = psutil.Process(nursery)
+    fork_server = server.children()["fork server"]
+    seen = psutil.Process(fork_server)
     assert seen.num_threads() == 1
     assert len(seen.net_connections("all")) == 4, "its line and the role's, and the pair that wakes it"
     assert server.stop() == 0
-    assert not alive(nursery)
+    assert not alive(fork_server)
 
 
 def test_nothing_is_left_of_a_server_that_is_killed(serve: Callable[..., Serving]):

@@ -51,8 +51,8 @@ class PipelineServer:
 
     def role(self, name: str) -> int:
         """The pid of a role's process."""
-        for nursery in children(self.process.pid):
-            for pid in children(nursery):
+        for fork_server in children(self.process.pid):
+            for pid in children(fork_server):
                 if title(pid) == f"pipeline: {name}":
                     return pid
         raise BenchmarkFailed(f"no process of role {name}: {self.log_tail()}")

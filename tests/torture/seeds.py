@@ -29,7 +29,7 @@ from tests.torture.plan.deeds_shapes import OUTSIDE, SHAPE_DEEDS
 from tests.torture.plan.plan import Change, Fault, Plan, Step
 from tests.torture.plan.statements import PUBLISHED, TABLES
 from tests.torture.rig import Rig, Scene
-from tests.torture.writers.writers import Crew
+from tests.torture.writers.writers import WorkerPool
 
 STANDS_STILL, ARRIVES_WITHIN = 180.0, 900.0
 """Seconds, all faults over, in which nothing more is staged or moved, and in all, until the last event is there."""
@@ -113,7 +113,7 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
         Faults(scene, servers, plan.seed) as faults,
         Follower(scene.log_dsn) as follower,
         Counter(scene.log_dsn) as counter,
-        Crew(scene.source_dsn, counts.model, counts.deeds) as crew,
+        WorkerPool(scene.source_dsn, counts.model, counts.deeds) as crew,
     ):
         counts.hits = faults.hits
         _work(plan, crew, faults)
@@ -129,7 +129,7 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
     _verify(scene)
 
 
-def _work(plan: Plan, crew: Crew, faults: Faults) -> None:
+def _work(plan: Plan, crew: WorkerPool, faults: Faults) -> None:
     for item in plan.items:
         if isinstance(item, Fault):
             faults.begin(item)
@@ -141,7 +141,7 @@ def _work(plan: Plan, crew: Crew, faults: Faults) -> None:
     faults.finish()
 
 
-def _mark_end(crew: Crew, plan: Plan, model: Model) -> None:
+def _mark_end(crew: WorkerPool, plan: Plan, model: Model) -> None:
     """One transaction after all others, with all faults over. A connection that was lost is found only by its use."""
     first = max(plan.transactions, default=0) + 1
     for number in range(first, first + 3):

@@ -15,7 +15,7 @@ from pipeline.operate.exports import Exports
 from pipeline.operate.lag.slots import SlotLag
 from pipeline.operate.retention import Retention
 from pipeline.operate.status import Status
-from pipeline.readers.consumer_status import Standing
+from pipeline.readers.consumer_status import ConsumerStatus
 
 _GAUGES: dict[str, tuple[str, str]] = {
     "source_lsn_bytes": ("source_lsn", "How far the source has written, in bytes of WAL."),
@@ -116,7 +116,7 @@ def _tables(found: Sequence[KnownTable]) -> Iterator[Metric]:
     yield events
 
 
-def _consumers(found: Sequence[Standing]) -> Iterator[Metric]:
+def _consumers(found: Sequence[ConsumerStatus]) -> Iterator[Metric]:
     """A value for each consumer, where it has one of its kind. Counts stop at 100 000."""
     for name, attribute, text in (
         ("pending", "pending", "Items that wait to be received."),

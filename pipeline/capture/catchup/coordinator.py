@@ -19,7 +19,7 @@ from psycopg.rows import TupleRow
 from pipeline.capture.catchup import copying, helper, limits, orphans, plan_reader, store
 from pipeline.capture.catchup.lag import Lag
 from pipeline.capture.catchup.plan import Part, split
-from pipeline.capture.catchup.worker_pool import Crew
+from pipeline.capture.catchup.worker_pool import WorkerPool
 from pipeline.capture.replication import lag_sampler, prepare
 from pipeline.capture.replication.relation_registry import RelationBook
 from pipeline.capture.replication.stream import ReplicationStream
@@ -59,7 +59,7 @@ class Coordinator:
         self._source, self._pipeline, self._staging = source, pipeline, staging
         self._stored = stored
         self._publications = list(publications)
-        self._crew = Crew(launch, partial(helper.task, config, self._publications))
+        self._pool = WorkerPool(launch, partial(helper.task, config, self._publications))
         self._lag = Lag(config, source, stored)
         self._worker: ReplicationWorker | None = None
         self._writer: Writer | None = None
@@ -74,7 +74,7 @@ class Coordinator:
     def stop(self) -> None:
         """Stage and confirm what is whole, then return from `run`; the helpers do the same."""
         self._stopping = True
-        self._crew.retire_all()
+        self._pool.retire_all()
         if self._worker is not None:
             self._worker.stop()
 
@@ -87,7 +87,7 @@ class Coordinator:
         try:
             await _first_of(self._go_on(start, running), self._look_after())
         finally:
-            await self._crew.end_all()
+            await self._pool.end_all()
             if self._planned is not None:
                 self._planned.close()
 
@@ -132,12 +132,12 @@ class Coordinator:
 
     async def _take_over(self, writer: Writer, part: Part) -> None:
         """The first part becomes worker 0's, as far as it is staged; waits a while where its helper is at work."""
-        if not part.complete and self._crew.at_work(part.worker):
+        if not part.complete and self._pool.at_work(part.worker):
             if part.until_lsn is not None:
                 await self._wait_for(part)
                 return
-            await self._crew.end(part.worker)
-        self._crew.leave(part.worker)
+            await self._pool.end(part.worker)
+        self._pool.leave(part.worker)
         last = part.until_lsn is None
         other = await Writer.claim(self._staging, self._stored.id, part.worker)
         await store.absorb(self._staging, self._stored.id, part.worker, other.generation, writer.generation)
@@ -156,7 +156,7 @@ class Coordinator:
         until = time.monotonic() + WATCH_SECONDS
         check = partial(prepare.require_still_published, self._source, self._pipeline, self._stored.id)
         await in_thread(check)
-        while not self._stopping and time.monotonic() < until and self._crew.at_work(part.worker):
+        while not self._stopping and time.monotonic() < until and self._pool.at_work(part.worker):
             if any(now.complete for now in self._parts if now.worker == part.worker):
                 return
             await asyncio.sleep(POLL)
@@ -173,7 +173,7 @@ class Coordinator:
                 refresh_at = now + REFRESH_SECONDS
                 await self._read_plan()
             if not self._stopping:
-                self._crew.look_after(self._parts[1:], self._lag.most_helpers)
+                self._pool.look_after(self._parts[1:], self._lag.most_helpers)
             await asyncio.sleep(min(POLL, self._config.catchup_interval))
 
     async def _measure(self) -> None:
@@ -195,7 +195,7 @@ class Coordinator:
             return
         worker.end_at(parts[1].from_lsn)  # before anything else happens: it is beyond all that has begun
         self._parts = parts
-        self._crew.begin()
+        self._pool.begin()
         self._told.clear()
         self._lag.most_helpers = len(parts) - 1
         connection = await self._connect()

@@ -34,7 +34,7 @@ RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced)
 """Errors after which a part is begun again; with every other it is left to worker 0, which meets the same in order."""
 
 COMMAND = (sys.executable, "-m", "pipeline.capture.catchup.helper")
-"""For where there is no nursery."""
+"""For where there is no fork server."""
 
 
 def task(config: Config, publications: Sequence[str], worker: int) -> str:

@@ -16,7 +16,7 @@ from pipeline.capture.replication.replay import Replay
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.schema_history import versions
 from pipeline.capture.schema_history.continuity import first_form, next_form
-from pipeline.capture.schema_history.versions import Known, TableForm
+from pipeline.capture.schema_history.versions import Known, TableVersion
 from pipeline.capture.source import slot as slots
 from pipeline.capture.source.sources import Source
 from pipeline.errors import SlotMissing
@@ -112,12 +112,12 @@ class PartBook(RelationBook):
         return bool(connections.value(connection, sql("capture.catchup", name), values))
 
 
-def _is_same(form: TableForm, before: TableForm) -> bool:
+def _is_same(form: TableVersion, before: TableVersion) -> bool:
     """Without memberships no updates are published, and the names of columns begin anew with each description."""
     return form == before or (not form.memberships and _bare(form) == _bare(before))
 
 
-def _bare(form: TableForm) -> TableForm:
+def _bare(form: TableVersion) -> TableVersion:
     return replace(form, columns=tuple(replace(column, names=()) for column in form.columns))
 
 

@@ -16,7 +16,7 @@ END_SECONDS = 20.0
 """A helper that was told to end gets so long."""
 
 
-class Crew:
+class WorkerPool:
     """Knows processes, not what they do. Everything but `end` and `end_all` returns at once."""
 
     def __init__(self, launch: Launch, task: Callable[[int], str]) -> None:

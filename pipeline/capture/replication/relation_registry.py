@@ -12,7 +12,7 @@ from pipeline.capture.schema_history import baselines, introspection, rewrites, 
 from pipeline.capture.schema_history.continuity import Rewrite, first_form, next_form
 from pipeline.capture.schema_history.fingerprint import Fingerprint
 from pipeline.capture.schema_history.introspection import Description
-from pipeline.capture.schema_history.versions import Known, TableForm
+from pipeline.capture.schema_history.versions import Known, TableVersion
 from pipeline.capture.source import slot as slots
 from pipeline.capture.source import sources
 from pipeline.capture.source.sources import Source
@@ -53,7 +53,7 @@ class RelationBook:
         self._known = versions.latest(pipeline, stored.id, stored.epoch)
         self._described = set(described)
         self._versions: dict[int, str] = {}
-        self._renamed: dict[int, tuple[TableForm, int]] = {}
+        self._renamed: dict[int, tuple[TableVersion, int]] = {}
 
     def describe(
         self, message: Relation | LogicalMessage, since: tuple[int, int], xid: int | None = None, changed: int = 0
@@ -173,7 +173,7 @@ class RelationBook:
         return Known(0, form) if form else None
 
     def _remember(
-        self, form: TableForm, read: Fingerprint | None, since: tuple[int, int], found: list[Rewrite]
+        self, form: TableVersion, read: Fingerprint | None, since: tuple[int, int], found: list[Rewrite]
     ) -> StagedRelation:
         key = versions.identity(form)
         before = self._known.get(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.capture.schema_history.versions import TableForm
+from pipeline.capture.schema_history.versions import TableVersion
 from pipeline.wal.encoding import RowEncoder
 from pipeline.wal.messages import UNCHANGED, Row
 from pipeline.wal.tuples import TupleEncoder
@@ -11,7 +11,7 @@ from pipeline.wal.tuples import TupleEncoder
 class StagedRelation:
     """A relation as rows refer to it: its id in the history and how its rows are encoded."""
 
-    def __init__(self, relation_id: int, form: TableForm) -> None:
+    def __init__(self, relation_id: int, form: TableVersion) -> None:
         self.id = relation_id
         names = [column.name for column in form.columns]
         self._key = [names.index(name) for name in form.key_columns if name in names]

@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from psycopg.types.json import Jsonb
 
-from pipeline.capture.schema_history.versions import TableForm, form_of
+from pipeline.capture.schema_history.versions import TableVersion, form_of
 from pipeline.postgres.connections import Connection, sql
 
 
@@ -22,13 +22,13 @@ def unknown(connection: Connection, source_id: uuid.UUID, epoch: int, oids: Coll
     return [oid for (oid,) in connection.execute(sql("capture.schema_history", "unknown_forms"), values).fetchall()]
 
 
-def record(connection: Connection, source_id: uuid.UUID, epoch: int, form: TableForm) -> None:
+def record(connection: Connection, source_id: uuid.UUID, epoch: int, form: TableVersion) -> None:
     """Remember a table that is about to be published; keeps what is there."""
     values = {"source": source_id, "epoch": epoch, "oid": form.relation_oid, "form": Jsonb(asdict(form))}
     connection.execute(sql("capture.schema_history", "record_published_form"), values)
 
 
-def find(connection: Connection, source_id: uuid.UUID, epoch: int, oid: int) -> TableForm | None:
+def find(connection: Connection, source_id: uuid.UUID, epoch: int, oid: int) -> TableVersion | None:
     """What was recorded of it."""
     values = {"source": source_id, "epoch": epoch, "oid": oid}
     row = connection.execute(sql("capture.schema_history", "find_published_form"), values).fetchone()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pipeline.capture.schema_history.catalog_table import CatalogColumn, CatalogTable
 from pipeline.capture.schema_history.keys import key_columns
-from pipeline.capture.schema_history.versions import Column, TableForm
+from pipeline.capture.schema_history.versions import Column, TableVersion
 from pipeline.wal.messages import Relation
 
 
@@ -23,10 +23,10 @@ def complete(
     relation: Relation,
     table: CatalogTable | None,
     types: dict[int, tuple[str, int]],
-    past: TableForm | None,
+    past: TableVersion | None,
     *,
     again: bool,
-) -> TableForm:
+) -> TableVersion:
     """The form that holds from the message on; its columns have no `names` yet.
 
     `table`: None when it is gone. `types`: name and base type by oid. `past`: what the history has. `again`: the
@@ -39,7 +39,7 @@ def complete(
     key = key_columns(relation, numbers, table, past, root.oid, moved=moved)
     another_root = root_of is not None and table is not None and root.oid != table.table_oid
     kept = past if moved or another_root or (table is not None and table.altered_later) else None
-    return TableForm(
+    return TableVersion(
         relation_oid=relation.oid,
         relation_schema=relation.schema,
         relation_name=relation.name,
@@ -91,7 +91,7 @@ def _placed(
     return placed if same or (agrees and certain) else None
 
 
-def _moved(relation: Relation, table: CatalogTable | None, past: TableForm | None, *, again: bool) -> bool:
+def _moved(relation: Relation, table: CatalogTable | None, past: TableVersion | None, *, again: bool) -> bool:
     """Whether the catalog does not say how the table was for the change."""
     if table is None:
         return True
@@ -107,7 +107,7 @@ def _contradicts(relation: Relation, table: CatalogTable) -> bool:
     return not {(column.name, column.type_oid) for column in relation.columns} <= live
 
 
-def _differs(past: TableForm, relation: Relation) -> bool:
+def _differs(past: TableVersion, relation: Relation) -> bool:
     """Whether something that the message says is why it came."""
     columns = [(column.name, column.type_oid, column.type_modifier) for column in past.columns]
     return (past.relation_schema, past.relation_name, past.replica_identity, columns) != (
@@ -118,7 +118,7 @@ def _differs(past: TableForm, relation: Relation) -> bool:
     )
 
 
-def _root_moved_on(table: CatalogTable | None, past: TableForm | None) -> bool:
+def _root_moved_on(table: CatalogTable | None, past: TableVersion | None) -> bool:
     """Whether the catalog says since after the transaction of which root a table is, or what that is called."""
     if past is None or table is None:
         return False
@@ -127,7 +127,7 @@ def _root_moved_on(table: CatalogTable | None, past: TableForm | None) -> bool:
     return table.root_later or table.schema_later
 
 
-def _root(relation: Relation, table: CatalogTable | None, kept: TableForm | None) -> _Root:
+def _root(relation: Relation, table: CatalogTable | None, kept: TableVersion | None) -> _Root:
     known = kept or table
     if known is None or known.table_oid == relation.oid:  # no partition: the message knows the name it had then
         return _Root(relation.oid, relation.schema, relation.name)
@@ -141,7 +141,7 @@ def _unique(relation: Relation, table: CatalogTable | None, key: tuple[str, ...]
     return any(set(key).issuperset(each) for each in table.root_keys)
 
 
-def _memberships(table: CatalogTable | None, past: TableForm | None) -> tuple[int, ...]:
+def _memberships(table: CatalogTable | None, past: TableVersion | None) -> tuple[int, ...]:
     """Those that were there for the change that is described: older than its transaction, or there before."""
     known = (past.memberships if past else None) or ()
     if table is None:
@@ -153,7 +153,7 @@ def _columns(
     relation: Relation,
     numbers: list[int | None],
     types: dict[int, tuple[str, int]],
-    past: TableForm | None,
+    past: TableVersion | None,
     key: tuple[str, ...],
 ) -> tuple[Column, ...]:
     """Names of types that have been dropped since the history knows."""

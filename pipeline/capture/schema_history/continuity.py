@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.capture.schema_history.fingerprint import ColumnPrint, Fingerprint
-from pipeline.capture.schema_history.versions import Column, Name, TableForm
+from pipeline.capture.schema_history.versions import Column, Name, TableVersion
 
 Kind = Literal["type", "default", "values"]
 """`type`: a column has another type; `default`: it came with values in rows that were there already; `values`: it was
@@ -29,18 +29,18 @@ class Rewrite:
     version: str
 
 
-def first_form(form: TableForm, since: tuple[int, int]) -> TableForm:
+def first_form(form: TableVersion, since: tuple[int, int]) -> TableVersion:
     """A form of which nothing before is known."""
     return replace(form, columns=tuple(_anew(column, since) for column in form.columns))
 
 
 def next_form(
-    before: TableForm,
+    before: TableVersion,
     read_before: Fingerprint | None,
-    form: TableForm,
+    form: TableVersion,
     read: Fingerprint | None,
     since: tuple[int, int],
-) -> tuple[TableForm, list[Rewrite]]:
+) -> tuple[TableVersion, list[Rewrite]]:
     """The form with the names of its columns, and what was rewritten between the two.
 
     Under another root rows have another history, in which older values must not be looked for; a table of its own that

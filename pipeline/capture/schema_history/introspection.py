@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pipeline.capture.schema_history import catalog_table
 from pipeline.capture.schema_history.completion import attnums, complete
 from pipeline.capture.schema_history.fingerprint import Fingerprint
-from pipeline.capture.schema_history.versions import Column, Known, TableForm
+from pipeline.capture.schema_history.versions import Column, Known, TableVersion
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection, sql
 from pipeline.wal.messages import Relation, RelationColumn
@@ -22,7 +22,7 @@ _PATIENCE, _POLL = 5.0, 0.002
 class Description:
     """A form whose columns have no `names` yet, and what was read of the table, None when it is gone."""
 
-    form: TableForm
+    form: TableVersion
     fingerprint: Fingerprint | None
 
 
@@ -80,7 +80,7 @@ def look(source: Connection, known: Known, slot: str) -> Description | None:
 
 def present(
     source: Connection, oid: int, slot: str, publications: Sequence[str], made: Sequence[int]
-) -> TableForm | None:
+) -> TableVersion | None:
     """A table as a change of it would be described now; None when it is gone."""
     with source.transaction():
         source.execute("set local search_path = ''")  # names of types come out qualified

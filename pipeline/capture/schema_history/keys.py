@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeline.capture.schema_history.catalog_table import CatalogTable
-from pipeline.capture.schema_history.versions import TableForm
+from pipeline.capture.schema_history.versions import TableVersion
 from pipeline.wal.messages import Relation
 
 DEFAULT, FULL = "d", "f"
@@ -15,7 +15,7 @@ def key_columns(
     relation: Relation,
     attnums: Sequence[int | None],
     table: CatalogTable | None,
-    past: TableForm | None,
+    past: TableVersion | None,
     root_oid: int,
     *,
     moved: bool,
@@ -42,7 +42,7 @@ def key_columns(
 
 def _primary(
     table: CatalogTable | None,
-    past: TableForm | None,
+    past: TableVersion | None,
     relation: Relation,
     attnums: Sequence[int | None],
     past_key: list[str],
@@ -84,7 +84,7 @@ def _by_name(relation: Relation, table: CatalogTable) -> list[int | None]:
     return found if known == sorted(known) else [None] * len(found)
 
 
-def _renamed(past: TableForm, relation: Relation, attnums: Sequence[int | None]) -> list[str]:
+def _renamed(past: TableVersion, relation: Relation, attnums: Sequence[int | None]) -> list[str]:
     """The key of before, under the names that its columns have in the message."""
     names = [column.name for column in relation.columns]
     if not any(attnums) and len(past.columns) == len(names):  # the table is gone, but may have been renamed only

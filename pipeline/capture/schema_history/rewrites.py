@@ -11,7 +11,7 @@ from typing import ClassVar
 import psycopg
 
 from pipeline.capture.schema_history.continuity import Rewrite
-from pipeline.capture.schema_history.versions import TableForm
+from pipeline.capture.schema_history.versions import TableVersion
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection, sql
 from pipeline.wal import lsn
@@ -74,7 +74,7 @@ def record(
     connection: Connection,
     source_id: uuid.UUID,
     epoch: int,
-    form: TableForm,
+    form: TableVersion,
     found: Iterable[Rewrite],
     since: tuple[int, int] | None,
 ) -> None:

@@ -44,7 +44,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class TableForm:
+class TableVersion:
     """A table as it was for the changes that follow a place in the history.
 
     `relation_*` is what the stream names; `table_*` its partition root, or the same. `key_columns` is the replica
@@ -70,7 +70,7 @@ class Known:
     """The newest form of a relation, its id in the history, and the fingerprint read for it, if any."""
 
     id: int
-    form: TableForm
+    form: TableVersion
     fingerprint: Fingerprint | None = None
 
 
@@ -86,7 +86,7 @@ class Seen:
     root_name: str | None
     read_at: int
 
-    def renamed(self, form: TableForm) -> TableForm:
+    def renamed(self, form: TableVersion) -> TableVersion:
         """The form under the names of schema and root that the source does not send: a table's own name it does."""
         schema = self.relation_schema
         return replace(
@@ -99,9 +99,9 @@ class Seen:
         )
 
 
-def message_form(prefix: str) -> TableForm:
+def message_form(prefix: str) -> TableVersion:
     """Stands in for the table of a logical message: no schema, the prefix as its name."""
-    return TableForm(MESSAGE_OID, "", prefix, MESSAGE_OID, "", prefix, "n", (), ())
+    return TableVersion(MESSAGE_OID, "", prefix, MESSAGE_OID, "", prefix, "n", (), ())
 
 
 def latest(connection: Connection, source_id: uuid.UUID, epoch: int) -> dict[tuple[int, str], Known]:
@@ -132,12 +132,12 @@ def _known(row: dict[str, Any]) -> Known:
     return Known(relation_id, form_of(row, since), Fingerprint.from_json(fingerprint) if fingerprint else None)
 
 
-def form_of(stored: dict[str, Any], since: tuple[int, int]) -> TableForm:
+def form_of(stored: dict[str, Any], since: tuple[int, int]) -> TableVersion:
     """A form from its fields as they are stored, lists for tuples; `since`: the place from which on it held."""
     columns = tuple(_column(column, since) for column in stored["columns"])
     memberships = None if stored["memberships"] is None else tuple(stored["memberships"])
     lists = {"columns": columns, "key_columns": tuple(stored["key_columns"]), "memberships": memberships}
-    return TableForm(**{**stored, **lists})
+    return TableVersion(**{**stored, **lists})
 
 
 def _column(stored: dict[str, Any], since: tuple[int, int]) -> Column:
@@ -150,7 +150,7 @@ def record(
     connection: Connection,
     source_id: uuid.UUID,
     epoch: int,
-    form: TableForm,
+    form: TableVersion,
     since: tuple[int, int],
     fingerprint: Fingerprint | None = None,
 ) -> int:
@@ -183,6 +183,6 @@ def store_fingerprint(connection: Connection, relation_id: int, fingerprint: Fin
     )
 
 
-def identity(form: TableForm) -> tuple[int, str]:
+def identity(form: TableVersion) -> tuple[int, str]:
     """What stays the same through every form of a relation."""
     return form.relation_oid, form.relation_name if form.relation_oid == MESSAGE_OID else ""

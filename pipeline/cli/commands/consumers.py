@@ -13,7 +13,7 @@ from pipeline.cli.commands.context import Json, connected, output
 
 if TYPE_CHECKING:
     from pipeline.postgres.connections import Connection
-    from pipeline.readers.consumer_status import Standing
+    from pipeline.readers.consumer_status import ConsumerStatus
 
 app = typer.Typer(help="Consumers: queues of changed rows, and positions in the log.", no_args_is_help=True)
 
@@ -150,7 +150,7 @@ def _change(context: typer.Context, change: LiteralString, done: str, name: str,
     return 0
 
 
-def _found(connection: Connection, name: str) -> Standing:
+def _found(connection: Connection, name: str) -> ConsumerStatus:
     from pipeline.errors import UnknownConsumer
     from pipeline.readers import consumer_status
 
@@ -159,7 +159,7 @@ def _found(connection: Connection, name: str) -> Standing:
     raise UnknownConsumer(f'there is no consumer "{name}"; `pipeline consumers list` shows those that are')
 
 
-def _show(found: Standing, as_json: bool) -> None:
+def _show(found: ConsumerStatus, as_json: bool) -> None:
     from pipeline.cli.render import consumers as consumer_report
 
     output(found, as_json, lambda: consumer_report.consumer(found))

@@ -9,20 +9,20 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.operate import formatting
-from pipeline.readers.consumer_status import Standing
+from pipeline.readers.consumer_status import ConsumerStatus
 
 _STYLES = {"active": "green", "paused": "yellow"}
 _MOST = 100_000
 """Counts stop there."""
 
 
-def standing(found: Sequence[Standing]) -> Table:
+def standing(found: Sequence[ConsumerStatus]) -> Table:
     """For `status` and `list`: a line each."""
     columns = ("consumer", "kind", "state", "pending", "in flight", "dead", "oldest", "position", "lag", "reader")
     return formatting.table(columns, map(_line, found))
 
 
-def _line(each: Standing) -> list[object]:
+def _line(each: ConsumerStatus) -> list[object]:
     return [
         each.name,
         each.kind,
@@ -37,12 +37,12 @@ def _line(each: Standing) -> list[object]:
     ]
 
 
-def consumers(found: Sequence[Standing]) -> None:
+def consumers(found: Sequence[ConsumerStatus]) -> None:
     """All of them."""
     formatting.show(standing(found) if found else "there are no consumers; `pipeline consumers create NAME` makes one")
 
 
-def consumer(found: Standing) -> None:
+def consumer(found: ConsumerStatus) -> None:
     """One with its settings."""
     settings = (
         ("tables", ", ".join(found.tables) or "all"),

@@ -12,7 +12,7 @@ from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config, describe
 from pipeline.errors import PipelineError
 from pipeline.log.table import EventsTable
-from pipeline.operate.preflight import exports, legacy_log, routes, stops
+from pipeline.operate.preflight import blocked_transactions, exports, legacy_log, routes
 from pipeline.operate.preflight import source as check_source
 from pipeline.operate.preflight.findings import Finding as Finding
 from pipeline.operate.preflight.findings import Findings, guarded, of_error
@@ -141,7 +141,7 @@ def _pipeline(config: Config, connection: Connection) -> Findings:
     yield from guarded("pipeline schema", lambda: _schema(connection))
     yield from guarded("events table", lambda: legacy_log.check(connection, EventsTable.parse(config.events_table)))
     yield from guarded("routes", lambda: routes.run(config, connection))
-    yield from guarded("dead letters", lambda: stops.findings(config, connection))
+    yield from guarded("dead letters", lambda: blocked_transactions.findings(config, connection))
 
 
 def _schema(connection: Connection) -> Findings:

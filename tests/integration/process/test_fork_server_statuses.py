@@ -13,7 +13,7 @@ from pipeline.process.child import Child
 from pipeline.process.signals import read_settings
 from pipeline.errors import Unavailable
 from pipeline.process import fork_client as asking
-from pipeline.process.fork_client import Nursery
+from pipeline.process.fork_client import ForkServer
 from pipeline.process.fork_server import fork_on_request
 
 def run():
@@ -61,13 +61,13 @@ def statuses(forks, names, look):
     return [child.process.poll() for child in children]
 
 def look():
-    nursery.ended()
+    fork_server.ended()
     time.sleep(0.01)
 
-with Nursery(run, ["no program"]) as nursery:
-    while not nursery.ready:
+with ForkServer(run, ["no program"]) as fork_server:
+    while not fork_server.ready:
         look()
-    print(json.dumps(statuses(nursery, sys.argv[1:], look)), flush=True)
+    print(json.dumps(statuses(fork_server, sys.argv[1:], look)), flush=True)
 """
 
 
@@ -88,17 +88,17 @@ def test_who_asked_for_a_process_is_told_of_its_end():
     assert ended("ask 3 -9", 0) == [[3, -9], [0, 0]]
 
 
-def test_a_process_ends_with_the_one_that_asked_for_it_and_the_nursery_goes_on():
+def test_a_process_ends_with_the_one_that_asked_for_it_and_the_fork_server_goes_on():
     assert ended("die stay stay", 5, "ask 4") == [[4], [-9, 5, 0]]
 
 
-def test_a_nursery_that_does_not_answer_is_not_asked_again():
+def test_a_fork_server_that_does_not_answer_is_not_asked_again():
     """Its late answer would be taken for that to another request."""
-    assert ended("freeze") == ["no process for stay: the nursery does not answer", [0]]
+    assert ended("freeze") == ["no process for stay: the fork server does not answer", [0]]
 
 
 def test_nothing_is_said_when_all_end_at_once():
-    """Of a server that is killed, roles end while the nursery does."""
+    """Of a server that is killed, roles end while the fork server does."""
     for _ in range(10):
         command = [sys.executable, "-c", PROGRAM, *["stay here"] * 20]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:

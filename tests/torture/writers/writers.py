@@ -24,7 +24,7 @@ _ASYNCHRONOUS = (LANES, max(ODD_LANES))
 _DEAD = ("57P01", "57P02", "57P03", "08000", "08003", "08006")
 
 
-class Crew:
+class WorkerPool:
     """All connections. Steps of different ones run at the same time; those of one run in the order given."""
 
     def __init__(self, dsn: str, model: Model, tally: Counter[str]) -> None:
@@ -35,7 +35,7 @@ class Crew:
         self._prepared_by: dict[int, int] = {}
         self._pool = ThreadPoolExecutor(len(numbers), "writer")
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(

@@ -8,13 +8,13 @@ import pytest
 
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.replication.tagger import Tagger
-from pipeline.capture.schema_history.versions import Column, TableForm
+from pipeline.capture.schema_history.versions import Column, TableVersion
 from pipeline.errors import DecodeError
 from pipeline.wal import pgoutput
 from pipeline.wal.messages import Begin, Commit, Delete, Insert, LogicalMessage, Message, Relation, Truncate, Update
 
 OID = 16385
-FORM = TableForm(
+FORM = TableVersion(
     OID, "public", "t", OID, "public", "t", "d",
     (Column("id", 23, -1, "integer", 23, True), Column("v", 25, -1, "text", 25, False)), ("id",),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from pipeline.capture.schema_history.catalog_table import CatalogColumn, Catalog
 from pipeline.capture.schema_history.continuity import Rewrite, first_form, next_form
 from pipeline.capture.schema_history.fingerprint import ColumnPrint, Fingerprint
 from pipeline.capture.schema_history.keys import key_columns
-from pipeline.capture.schema_history.versions import Column, Name, TableForm
+from pipeline.capture.schema_history.versions import Column, Name, TableVersion
 from pipeline.wal.messages import Relation, RelationColumn
 
 FILE, OTHER_FILE = 100, 200
@@ -21,8 +21,8 @@ def column(name: str, attnum: int | None, type_oid: int = 25) -> Column:
     return Column(name, type_oid, -1, "", type_oid, False, attnum)
 
 
-def form(*columns: Column, table_oid: int = 1) -> TableForm:
-    return TableForm(1, "public", "t", table_oid, "public", "t", "d", columns, (), memberships=(1,))
+def form(*columns: Column, table_oid: int = 1) -> TableVersion:
+    return TableVersion(1, "public", "t", table_oid, "public", "t", "d", columns, (), memberships=(1,))
 
 
 def read(file: int = FILE, version: str = "7", *, certain: bool = True, missing: bool = False) -> Fingerprint:
@@ -37,7 +37,7 @@ KEPT, ANEW = (Name("a", *THEN),), (Name("a", *NOW),)
 
 
 def following(
-    now: TableForm, then: Fingerprint | None, fingerprint: Fingerprint | None
+    now: TableVersion, then: Fingerprint | None, fingerprint: Fingerprint | None
 ) -> tuple[tuple[Name, ...], list[Rewrite]]:
     """Names of the last column, and what was rewritten."""
     found, rewritten = next_form(BEFORE, then, now, fingerprint, NOW)
@@ -173,7 +173,7 @@ def test_a_key_of_before_serves_where_the_table_is_gone_since_it_got_full_identi
 
 
 @pytest.mark.parametrize("past", [None, BEFORE_SWAP, replace(BEFORE_SWAP, replica_identity="n", key_columns=())])
-def test_a_key_that_was_made_anew_with_the_type_of_its_column_is_the_one_from_then(past: TableForm | None) -> None:
+def test_a_key_that_was_made_anew_with_the_type_of_its_column_is_the_one_from_then(past: TableVersion | None) -> None:
     later = replace(SWAPPED_BACK, primary_key=(2,), primary_later=True)
     as_it_was = MESSAGE._replace(columns=MESSAGE.columns[::-1])
     assert key_columns(as_it_was, [1, 2], later, past, 1, moved=True) == (past.key_columns if past else ())
