@@ -63,9 +63,16 @@ class Database:
 
     async def rows(self, statement: LiteralString, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """One statement in a transaction of its own, its rows by column name."""
-        async with self.transaction() as connection, connection.cursor(row_factory=dict_row) as cursor:
-            await cursor.execute(statement, parameters)
-            return await cursor.fetchall()
+        async with self.transaction() as connection:
+            return await rows(connection, statement, parameters)
+
+
+async def rows(
+    connection: AsyncConnection, statement: LiteralString, parameters: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """The rows of a statement by column name."""
+    async with connection.cursor(row_factory=dict_row) as cursor:
+        return await (await cursor.execute(statement, parameters)).fetchall()
 
 
 async def _configure(connection: AsyncConnection) -> None:

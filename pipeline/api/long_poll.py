@@ -27,27 +27,23 @@ class Client:
     """Who asked. `require_there` is for the last moment before something is handed out."""
 
     def __init__(self) -> None:
-        self._gone = False
-
-    def hang_up(self) -> None:
-        """It has gone."""
-        self._gone = True
+        self.gone = False
 
     def require_there(self) -> None:
         """Raises Gone."""
-        if self._gone:
+        if self.gone:
             raise Gone
 
 
 @asynccontextmanager
-async def watched(request: Request, bell: Bell) -> AsyncIterator[Client]:
+async def _watched(request: Request, bell: Bell) -> AsyncIterator[Client]:
     """The client while it waits; when it hangs up the bell is rung. The body must have been read."""
     client = Client()
 
     async def watch() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             continue
-        client.hang_up()
+        client.gone = True
         bell.ring()
 
     task = asyncio.create_task(watch())
@@ -61,24 +57,27 @@ async def watched(request: Request, bell: Bell) -> AsyncIterator[Client]:
 
 
 async def until_found(
+    request: Request,
     bell: Bell,
     seconds: float,
-    look: Callable[[], Awaitable[T | None]],
+    look: Callable[[Client], Awaitable[T | None]],
     due: Callable[[], Awaitable[float | None]],
 ) -> T | None:
-    """What `look` finds at last; None after `seconds`, or when the server is about to end.
+    """What `look` finds at last; None after `seconds`, or when the server is about to end. Raises Gone.
 
     `due` says in how many seconds something will be there that nobody rings for; None: nothing waits for time.
     """
     deadline = time.monotonic() + seconds
     shortest = _SHORTEST
-    while True:
-        found = await look()
-        left = deadline - time.monotonic()
-        if found is not None or left <= 0 or bell.silenced:
-            return found
-        comes = await due()
-        if await bell.wait(left if comes is None else min(left, max(comes, shortest))):
-            shortest = _SHORTEST
-        else:
-            shortest = min(shortest * 2, _LONGEST)
+    async with _watched(request, bell) as client:
+        while True:
+            client.require_there()
+            found = await look(client)
+            left = deadline - time.monotonic()
+            if found is not None or left <= 0 or bell.silenced:
+                return found
+            comes = await due()
+            if await bell.wait(left if comes is None else min(left, max(comes, shortest))):
+                shortest = _SHORTEST
+            else:
+                shortest = min(shortest * 2, _LONGEST)

@@ -22,7 +22,10 @@ from tests.fixtures.postgres import SETTINGS, free_port, unique
 from tests.fixtures.server import ROOT, Serving, run_command
 from tests.fixtures.waiting import eventually
 
-_ORDER, _LARGE = "integration/test_order_in_transaction.py", "integration/test_large_transactions.py"
+_ORDER, _LARGE = (
+    "integration/capture/replication/test_order_in_transaction.py",
+    "integration/capture/replication/test_large_transactions.py",
+)
 _CAUGHT_UP, _KILLED = "acceptance/test_w3_to_w7_catching_up.py", "acceptance/test_w8_killed_while_catching_up.py"
 ELSEWHERE = [
     ("Q1", _ORDER, "test_three_updates_of_one_row_are_three_events_of_one_transaction"),
@@ -30,17 +33,17 @@ ELSEWHERE = [
     ("Q4", _ORDER, "test_q4_total_order"),
     ("Q4", "acceptance/test_pgbench_order.py", "test_events_equal_what_test_decoding_reports"),
     ("Q5", _LARGE, "test_several_large_transactions_in_order"),
-    ("Q6", "integration/test_consumer_folding.py", "test_q6_record_mode_delete_wins"),
+    ("Q6", "integration/readers/queue/test_apply.py", "test_q6_record_mode_delete_wins"),
     ("Q7", "acceptance/test_q7.py", "test_q7_migration_at_boot_on_an_old_destination_table"),
     ("W1", "acceptance/test_w1_w2_lag_and_settings.py", "test_w1_lag_in_bytes_is_shown_per_slot"),
-    ("W2", "unit/test_catchup_settings.py", "test_a_wrong_value_is_named"),
+    ("W2", "unit/config/test_catchup_settings.py", "test_a_wrong_value_is_named"),
     ("W2", "acceptance/test_bad_input.py", "test_settings_that_are_wrong"),
-    ("W2", "unit/test_catchup_limits.py", "test_cores_decide_only_where_nothing_is_set"),
+    ("W2", "unit/capture/catchup/test_limits.py", "test_cores_decide_only_where_nothing_is_set"),
     ("W2", "acceptance/test_w1_w2_lag_and_settings.py", "test_one_slot_goes_on_where_there_may_be_no_more"),
     ("W3", _CAUGHT_UP, "test_w3_slots_are_opened_up_to_the_tip"),
     ("W3", _CAUGHT_UP, "test_w3_new_commits_are_staged_while_the_backlog_still_drains"),
     ("W4", _CAUGHT_UP, "test_w4_w7_nothing_is_missing_double_or_out_of_order_across_the_hand_over"),
-    ("W4", "integration/test_catchup.py", "test_a_backlog_is_staged_in_parts_and_gives_the_same_log"),
+    ("W4", "integration/capture/catchup/test_catchup.py", "test_a_backlog_is_staged_in_parts_and_gives_the_same_log"),
     ("W5", _CAUGHT_UP, "test_w5_slots_and_workers_of_parts_are_gone"),
     ("W6", _CAUGHT_UP, "test_w6_it_falls_behind_and_catches_up_again_and_again"),
     ("W6", "acceptance/test_w1_w2_lag_and_settings.py", "test_one_slot_goes_on_where_there_may_be_no_more"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any, LiteralString
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from psycopg.rows import dict_row, scalar_row
+from psycopg.rows import scalar_row
 from starlette.exceptions import HTTPException
 
-from pipeline.api.database import AsyncConnection, Database, TheDatabase, TheWakeups
-from pipeline.api.long_poll import Client, until_found, watched
+from pipeline.api.database import Database, TheDatabase, TheWakeups, rows
+from pipeline.api.long_poll import Client, until_found
 from pipeline.api.models import (
     MAX_SEQ,
     NAME,
@@ -95,17 +95,15 @@ async def receive(
     """
     wanted = body or Receive()
     with wakeups.of_consumer(name) as bell:
-        async with watched(request, bell) as client:
 
-            async def look() -> list[str] | None:
-                return await _hand_out(database, client, name, wanted)
+        async def look(client: Client) -> list[str] | None:
+            return await _hand_out(database, client, name, wanted)
 
-            async def due() -> float | None:
-                found = await database.rows(statement("next_visible"), {"name": name})
-                seconds: float | None = found[0]["seconds"]
-                return seconds
+        async def due() -> float | None:
+            seconds: float | None = (await _one(database, "next_visible", name=name))["seconds"]
+            return seconds
 
-            items = await until_found(bell, wanted.wait, look, due)
+        items = await until_found(request, bell, wanted.wait, look, due)
     return json_list(items or [])
 
 
@@ -166,7 +164,6 @@ def json_list(texts: list[str]) -> Response:
 
 async def _hand_out(database: Database, client: Client, name: str, wanted: Receive) -> list[str] | None:
     """Items for a client that is still there; when it went meanwhile, they were never handed out."""
-    client.require_there()
     parameters = {"name": name, "max": wanted.max, "visibility": wanted.visibility}
     async with database.transaction() as connection, connection.cursor(row_factory=scalar_row) as cursor:
         await cursor.execute(statement("receive_records"), parameters)
@@ -178,16 +175,9 @@ async def _hand_out(database: Database, client: Client, name: str, wanted: Recei
 async def _change(database: Database, change: LiteralString, name: str, **arguments: Any) -> dict[str, Any]:
     """Call a function; the consumer as it is then, or as it was when it is gone."""
     async with database.transaction() as connection:
-        before = await _standing(connection, name)
+        before = await rows(connection, statement("standing"), {"name": name})
         await connection.execute(statement(change), {"name": name, **arguments})
-        return await _standing(connection, name) or before or {}
-
-
-async def _standing(connection: AsyncConnection, name: str) -> dict[str, Any] | None:
-    async with connection.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(statement("standing"), {"name": name})
-        found: dict[str, Any] | None = await cursor.fetchone()
-        return found
+        return (await rows(connection, statement("standing"), {"name": name}) or before or [{}])[0]
 
 
 async def _one(database: Database, call: LiteralString, **arguments: Any) -> dict[str, Any]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, LiteralString
 
 from fastapi import APIRouter, Query, Request, Response
 from psycopg import AsyncServerCursor
-from psycopg.rows import dict_row
 from starlette.exceptions import HTTPException
 
-from pipeline.api.database import AsyncConnection, Database, TheDatabase, TheWakeups
-from pipeline.api.long_poll import MAX_SECONDS, until_found, watched
+from pipeline.api.database import AsyncConnection, Database, TheDatabase, TheWakeups, rows
+from pipeline.api.long_poll import MAX_SECONDS, Client, until_found
 from pipeline.api.models import MAX_SEQ, NAME, Events
 from pipeline.api.problems import documented
 from pipeline.config import patterns
@@ -82,16 +81,14 @@ async def read(
     likes = patterns.likes(part.strip() for part in tables.split(",")) if tables else None
     reading = _Reading(request.app.state.events_table, limit, after, likes, consumer)
     with wakeups.of_events(*([consumer] if consumer else [])) as bell:
-        async with watched(request, bell) as client:
 
-            async def look() -> list[str] | None:
-                client.require_there()
-                return await _look(database, reading)
+        async def look(_client: Client) -> list[str] | None:
+            return await _look(database, reading)
 
-            async def due() -> float | None:
-                return 0.0 if reading.unfinished else None
+        async def due() -> float | None:
+            return 0.0 if reading.unfinished else None
 
-            await until_found(bell, wait, look, due)
+        await until_found(request, bell, wait, look, due)
     return _answer(request, reading)
 
 
@@ -112,9 +109,10 @@ async def _begin(connection: AsyncConnection, reading: _Reading) -> bool:
         if reading.after is None:
             reading.after = await _dropped_below(connection, reading) - 1
         return True
-    found = await _row(connection, "find_reader", {"name": reading.consumer})
-    if found is None:
+    readers = await rows(connection, statement("find_reader"), {"name": reading.consumer})
+    if not readers:
         raise HTTPException(404, f'consumer "{reading.consumer}" does not exist; POST /v1/consumers makes one')
+    found = readers[0]
     if found["kind"] != "cursor":
         raise HTTPException(409, f'consumer "{reading.consumer}" is no cursor; POST …/receive hands out its items')
     reading.wanted = Filter(tuple(found["tables"]), tuple(found["actions"]))
@@ -127,8 +125,7 @@ async def _read_on(connection: AsyncConnection, reading: _Reading) -> bool:
     """The next part of the log; whether there may be more to find."""
     after = reading.after or 0
     span = {"after": after, "span": _SPAN if reading.filtered else reading.limit}
-    bound = await _row(connection, "bound_read", span)
-    upto = bound["upto"] if bound else None
+    upto = await _number(connection, "bound_read", span)
     if upto is not None:
         await _fetch(connection, reading, after, upto)
     below = await _dropped_below(connection, reading)  # after the read: who drops says so before
@@ -167,14 +164,12 @@ async def _finish_seq(cursor: AsyncServerCursor[Any], reading: _Reading, seq: in
 
 
 async def _dropped_below(connection: AsyncConnection, reading: _Reading) -> int:
-    found = await _row(connection, "dropped_below", {"table": reading.table})
-    return int(found["dropped_below"]) if found else 1
+    return await _number(connection, "dropped_below", {"table": reading.table}) or 1
 
 
-async def _row(connection: AsyncConnection, name: str, parameters: dict[str, Any]) -> dict[str, Any] | None:
-    async with connection.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(statement(name), parameters)
-        return await cursor.fetchone()
+async def _number(connection: AsyncConnection, name: LiteralString, parameters: dict[str, Any]) -> int | None:
+    row = await (await connection.execute(statement(name), parameters)).fetchone()
+    return row[0] if row else None
 
 
 def _expired(reading: _Reading, below: int) -> str:

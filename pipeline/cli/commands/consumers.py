@@ -13,7 +13,6 @@ from pipeline.cli.commands.context import Json, connected, output
 
 if TYPE_CHECKING:
     from pipeline.postgres.connections import Connection
-    from pipeline.readers.consumer_status import ConsumerStatus
 
 app = typer.Typer(help="Consumers: queues of changed rows, and positions in the log.", no_args_is_help=True)
 
@@ -25,12 +24,12 @@ START = "now, beginning, or a seq after which to begin."
 @app.command("list")
 def consumers_list(context: typer.Context, as_json: Json = False) -> int:
     """Each consumer with what waits for it, what is out, and how far it is behind."""
-    from pipeline.cli.render import consumers as consumer_report
+    from pipeline.cli.render import consumers as render
     from pipeline.readers import consumer_status
 
     with _connected(context) as connection:
         found = consumer_status.find(connection)
-    output({"data": found}, as_json, lambda: consumer_report.consumers(found))
+    output({"data": found}, as_json, lambda: render.consumers(found))
     return 0
 
 
@@ -65,9 +64,15 @@ def consumers_create(
 @app.command("show")
 def consumers_show(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """One consumer: its settings and where it stands."""
+    from pipeline.cli.render import consumers as render
+    from pipeline.errors import UnknownConsumer
+    from pipeline.readers import consumer_status
+
     with _connected(context) as connection:
-        found = _found(connection, name)
-    _show(found, as_json)
+        found = consumer_status.find(connection, name)
+    if not found:
+        raise UnknownConsumer(f'there is no consumer "{name}"; `pipeline consumers list` shows those that are')
+    output(found[0], as_json, lambda: render.consumer(found[0]))
     return 0
 
 
@@ -111,7 +116,7 @@ def consumers_dead_letters(
     as_json: Json = False,
 ) -> int:
     """Items that were delivered too often: look at them, put them back, or forget them."""
-    from pipeline.cli.render import consumers as consumer_report
+    from pipeline.cli.render import consumers as render
     from pipeline.errors import ConfigError
     from pipeline.readers import consumer_status
 
@@ -131,7 +136,7 @@ def consumers_dead_letters(
     if as_json:  # as Postgres has printed them: no digit is lost
         print(f'{{"data": [{", ".join(letter["letter"] for letter in found)}]}}')
     else:
-        consumer_report.dead_letters(name, found)
+        render.dead_letters(name, found)
     return 0
 
 
@@ -143,26 +148,8 @@ def _change(context: typer.Context, change: LiteralString, done: str, name: str,
         before = consumer_status.find(connection, name)
         consumer_status.call(connection, change, name=name, **given)
         found = (consumer_status.find(connection, name) or before)[0]
-    if as_json:
-        output(found, True, lambda: None)
-    else:
-        print(f"consumer {json.dumps(name)} {done}")
+    output(found, as_json, lambda: print(f"consumer {json.dumps(name)} {done}"))
     return 0
-
-
-def _found(connection: Connection, name: str) -> ConsumerStatus:
-    from pipeline.errors import UnknownConsumer
-    from pipeline.readers import consumer_status
-
-    if found := consumer_status.find(connection, name):
-        return found[0]
-    raise UnknownConsumer(f'there is no consumer "{name}"; `pipeline consumers list` shows those that are')
-
-
-def _show(found: ConsumerStatus, as_json: bool) -> None:
-    from pipeline.cli.render import consumers as consumer_report
-
-    output(found, as_json, lambda: consumer_report.consumer(found))
 
 
 @contextmanager
