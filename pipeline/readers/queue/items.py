@@ -11,6 +11,9 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.connections import sql as statement
 from pipeline.readers.queue.consumers import RecordsConsumer
 
+_STEPS = ("fold_1_seen", "fold_2_keyed", "fold_3_items", "fold_4_latest", "fold_5_write")
+"""Parts of one `with`, in its order; the last one ends with the select."""
+
 
 def fold(connection: Connection, events: sql.Identifier, consumer: RecordsConsumer, upto: int) -> int:
     """Bring a claimed consumer's items from its `folded_seq` to `upto`; returns how many have changed.
@@ -45,5 +48,23 @@ def chunk_end(connection: Connection, events: sql.Identifier, after: int, limit:
 
 @cache
 def _fold_query(events: str) -> bytes:
-    """Composed once: it is long, and runs for every consumer at every move."""
-    return statement("readers.queue", "fold_events").format(events=events).encode()
+    """One statement of the steps, in their order. Composed once: it is long, and runs for every consumer at every move.
+
+    One, because each step reads what the one before found, and locks must be taken by the statement that writes.
+    """
+    steps = ",\n".join(statement("readers.queue", step) for step in _STEPS)
+    return f"with {steps}".format(
+        events=events,
+        group_of_record=_group_of_record("e.record"),
+        old_key=key_of_record("was.record", "k.key_columns", "k.columns"),
+        old_group=_group_of_record("was.record"),
+    ).encode()
+
+
+def key_of_record(record: str, names: str, columns: str) -> str:
+    """A query whose `record_pk` is that of a row, of SQL expressions for what key_of_record.sql needs."""
+    return statement("readers.queue", "key_of_record").format(record=record, names=names, columns=columns)
+
+
+def _group_of_record(record: str) -> str:
+    return statement("readers.queue", "group_of_record").format(record=record)

@@ -1,4 +1,4 @@
--- For fold_events, in this transaction: whatever statistics say of a queue, its items are found by their key.
+-- For a fold, in this transaction: whatever statistics say of a queue, its items are found by their key.
 select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
     set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
     set_config('enable_material', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)

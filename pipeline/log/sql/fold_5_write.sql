@@ -1,0 +1,64 @@
+-- Step 5 of a fold: write the items that nobody holds, and put aside what concerns the others. Returns how many were
+-- written, and the tables that were emptied, each with the seq of its truncate.
+known as materialized (
+    -- Each is looked up by itself, whatever the planner thinks of a queue. What others hold is there, but not ours.
+    select k.*, coalesce(there.is, false) as is_there, coalesce(ours.is, false) as is_ours,
+        coalesce(k.known_group, there.group_id) as last_group
+    from kept k
+    left join lateral (
+        select true as is, r.group_id from public.consumer_records r
+        where r.consumer_id = %(consumer)s and r.source_table_oid = k.source_table_oid and r.record_pk = k.record_pk
+            and r.unkeyed = k.unkeyed
+        limit 1
+    ) there on k.unkeyed = 0
+    left join lateral (
+        select true as is from public.consumer_records r
+        where r.consumer_id = %(consumer)s and r.source_table_oid = k.source_table_oid and r.record_pk = k.record_pk
+            and r.unkeyed = k.unkeyed
+        for update skip locked
+    ) ours on there.is
+), written as (
+    insert into public.consumer_records as r (consumer_id, source_table_oid, record_pk, unkeyed, seq, queued_seq,
+        commit_lsn, commit_idx, action, record, group_id)
+    select %(consumer)s, k.source_table_oid, k.record_pk, k.unkeyed, k.seq, k.first_seq, k.commit_lsn, k.commit_idx,
+        k.action, k.record,
+        case when %(group_by)s::text[] is null then '' else coalesce(k.last_group,
+            k.source_table_oid || case when k.unkeyed = 0 then '/' || k.record_pk else '#' || k.unkeyed end) end
+    from known k
+    where k.is_ours or not k.is_there
+    on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
+    set seq = excluded.seq, commit_lsn = excluded.commit_lsn, commit_idx = excluded.commit_idx,
+        action = excluded.action, record = excluded.record, event = null, group_id = excluded.group_id,
+        -- Who has it out keeps it, and hears of the change when it is settled; all others begin afresh.
+        (state, ack_id, visible_at, delivered_group, deliveries) = (
+            select case when out then 'pending_redelivery' else 'available' end, case when out then r.ack_id end,
+                case when out then r.visible_at end, case when out then r.delivered_group end,
+                case when out then r.deliveries else 0 end
+            from (
+                select r.state in ('delivered', 'pending_redelivery') and r.visible_at > c.now as out from clock c
+            ) now
+        ),
+        -- Its place in the queue stays; but not across a truncate, which waits for what is before it.
+        queued_seq = case
+            when r.state = 'dead' or r.state = 'delivered' and r.visible_at > (select c.now from clock c)
+                then excluded.queued_seq
+            when exists (select from barriers b where b.source_table_oid = r.source_table_oid
+                and b.seq > r.queued_seq and b.seq < excluded.seq) then excluded.seq
+            else r.queued_seq end
+    returning 1
+), spilled as (
+    insert into pipeline.consumer_touches (consumer_id, source_table_oid, record_pk, unkeyed, seq, queued_seq,
+        commit_lsn, commit_idx, action, record, group_id)
+    select %(consumer)s, k.source_table_oid, k.record_pk, k.unkeyed, k.seq, k.first_seq, k.commit_lsn, k.commit_idx,
+        k.action, k.record, k.known_group
+    from known k
+    where k.is_there and not k.is_ours
+    on conflict do nothing
+), merged as (
+    delete from pipeline.consumer_touches t
+    where t.consumer_id = %(consumer)s and (t.source_table_oid, t.record_pk, t.unkeyed, t.seq) not in (
+        select k.source_table_oid, k.record_pk, k.unkeyed, k.seq from known k where k.is_there and not k.is_ours)
+)
+select (select count(*) from written),
+    (select array_agg(t.source_table_oid order by t.source_table_oid) from emptied t),
+    (select array_agg(t.seq order by t.source_table_oid) from emptied t)
