@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from typing import NamedTuple
 
 from orjson import dumps
@@ -17,6 +16,7 @@ from orjson import dumps
 from pipeline.errors import DecodeError
 from pipeline.wal.jsonb import DEEP_SIZE, jsonb_accepts, too_deep
 from pipeline.wal.messages import UNCHANGED, Row, Value
+from pipeline.wal.record_key import key_writer
 
 SESSION_SETTINGS = {
     "TimeZone": "UTC",
@@ -94,11 +94,6 @@ def encoder_for(type_oid: int) -> ValueEncoder:
     return _SCALARS.get(type_oid, string)
 
 
-LONGEST_KEY = 2_000
-"""Bytes of a key's text that are written as they are: an entry of a B-tree holds 2,704 (nbtree.h, BTMaxItemSize), and
-a source's own may be of that size in binary, which as text is longer."""
-
-
 class RowEncoder:
     """Encodes rows of one relation version.
 
@@ -118,7 +113,8 @@ class RowEncoder:
         self.key = tuple(key)
         self._key_may_need_exact = not {*self._json, *self._jsonb}.isdisjoint(key)
         self._width = len(columns)
-        self._single_key = self.key[0] if len(self.key) == 1 else None
+        self.key_of = key_writer(self.key, self.value)
+        """record_pk of a row."""
 
     def encode(self, row: Row, old: Row | None = None) -> Encoded:
         """A whole row. Values that are UNCHANGED are taken from `old` where it has them, else left out and named.
@@ -147,20 +143,6 @@ class RowEncoder:
             keys = [value if i in present else None for i, value in enumerate(row)]
             exact = self.exact(keys, self.deep(keys))
         return Encoded(self.key_of(row), record, exact, None)
-
-    def key_of(self, row: Row) -> bytes:
-        """The key's text when it is one column; a JSON array when it is more; empty when there is none.
-
-        For a text of more than LONGEST_KEY bytes, `sha256:` and its digest.
-        """
-        if self._single_key is not None:
-            value = row[self._single_key]
-            text = value if isinstance(value, bytes) else b""
-        elif self.key:
-            text = b"[" + b",".join([self.value(i, row[i]) for i in self.key]) + b"]"
-        else:
-            return b""
-        return text if len(text) <= LONGEST_KEY else b"sha256:" + sha256(text).hexdigest().encode()
 
     def changes(self, old: Row, new: Row, *, full: bool) -> bytes:
         """The old values of the columns that differ, as a JSON object; with a bare key (`K`) only key columns."""

@@ -1,0 +1,29 @@
+"""record_pk: the text of a row's key. It is made here; pipeline/readers/queue/sql/key_of_record.sql is its copy in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+from pipeline.wal.messages import Row, Value
+
+LONGEST_KEY = 2_000
+"""Bytes of a key's text that are written as they are: an entry of a B-tree holds 2,704 (nbtree.h, BTMaxItemSize), and
+a source's own may be of that size in binary, which as text is longer."""
+
+
+def key_writer(key: Sequence[int], as_json: Callable[[int, Value], bytes]) -> Callable[[Row], bytes]:
+    """What makes record_pk of rows whose key columns these are, in this order.
+
+    The key's text when it is one column; a JSON array, whose items `as_json` writes, when it is more; empty when there
+    is none. For a text of more than LONGEST_KEY bytes, `sha256:` and its digest.
+    """
+    if len(key) == 1:
+        return lambda row: _bounded(value if isinstance(value := row[key[0]], bytes) else b"")
+    if key:
+        return lambda row: _bounded(b"[" + b",".join([as_json(i, row[i]) for i in key]) + b"]")
+    return lambda row: b""
+
+
+def _bounded(text: bytes) -> bytes:
+    return text if len(text) <= LONGEST_KEY else b"sha256:" + sha256(text).hexdigest().encode()
