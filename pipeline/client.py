@@ -7,19 +7,17 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 import psycopg
-from psycopg import sql
-from psycopg.types.json import set_json_loads
 
-from pipeline.config import patterns
 from pipeline.config.settings import describe
 from pipeline.errors import ConsumerError, CursorExpired, Unavailable
+from pipeline.log.page import Filter, Kept, Page, PageRequest, Pages, Shape, is_cut
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -32,7 +30,6 @@ POLL_SECONDS = 5.0
 """How often the log is looked at although nothing was heard; every second where LISTEN is not possible."""
 _POLL_ALONE_SECONDS = 1.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
-_SPAN = 50_000
 _FIRST_ROWS, _MOST_ROWS, _PAGE_BYTES = 100, 2_000, 8_000_000
 
 
@@ -83,8 +80,9 @@ class EventLog:
         with self._reader(tables) as reader:
             at_head = False
             while len(events) < limit and not at_head:
-                page, after, at_head = reader.page(after, limit - len(events))
-                events += page
+                page = reader.page(after, limit - len(events))
+                events += page.entries
+                after, at_head = page.upto, page.at_head
         return events
 
     def follow(
@@ -151,17 +149,17 @@ def _follow(reader: _Reader, place: _Place) -> Iterator[Event]:
     """Over one connection, until nothing came for too long."""
     reader.listen()
     if place.position is None:
-        place.position = reader.dropped_below() - 1
+        place.position = reader.kept_from() - 1
     while True:
-        page, upto, at_head = reader.page(place.position, reader.rows)
-        for event in page:
+        page = reader.page(place.position, _MOST_ROWS)
+        for event in page.entries:
             place.position = event.seq
             yield event
             place.seen = time.monotonic()
-        place.position = upto
-        if at_head and place.left == 0:
+        place.position = page.upto
+        if page.at_head and place.left == 0:
             return
-        if at_head:
+        if page.at_head:
             reader.wait(place.left)
 
 
@@ -172,12 +170,10 @@ class _Reader:
         self.rows = _FIRST_ROWS
         self._connection = connection
         self._table = table
-        self._likes = patterns.likes(tables)
+        self._wanted = Filter(tuple(tables))
         self._poll = POLL_SECONDS
-        self._bytes = 0
-        set_json_loads(self._parse, connection)
-        self._query = sql.SQL(connections.sql("log", "read_after")).format(events=table.identifier)
-        self._sees_retention = bool(connections.value(connection, connections.sql("log", "sees_retention")))
+        self._pages = Pages(table.identifier, _COLUMNS)
+        self._kept = Kept(table, sees_retention=connections.value(connection, connections.sql("log", "sees_retention")))
 
     def listen(self) -> None:
         """Hear of new events from now on, where that is possible: a standby and some poolers have no LISTEN."""
@@ -186,20 +182,19 @@ class _Reader:
         except (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.FeatureNotSupported):
             self._poll = _POLL_ALONE_SECONDS
 
-    def page(self, after: int, limit: int) -> tuple[list[Event], int, bool]:
-        """Events, up to where that is all there is, and whether that is the head. Raises CursorExpired."""
-        self._bytes = 0
-        values = {"after": after, "tables": self._likes, "span": _SPAN, "limit": limit}
-        rows = self._connection.execute(self._query, values).fetchall()
-        self._require_kept(after)
-        head, bound = rows[0][:2]
-        if bound is None:
-            return [], after, True
-        events = [Event(*row[2:]) for row in rows if row[2] is not None]
-        upto = events[-1].seq if len(events) >= limit else min(head, bound - 1)
-        if events:
-            self.rows = max(1, min(_MOST_ROWS, 2 * limit, _PAGE_BYTES * len(events) // max(1, self._bytes)))
-        return events, upto, upto >= head
+    def page(self, after: int, limit: int) -> Page[Event]:
+        """The next events, `limit` at most. Raises CursorExpired."""
+        request = PageRequest(after, min(limit, self.rows), _PAGE_BYTES, self._wanted)
+        page = self._pages.read(self._connection, request)
+        kept_from = self.kept_from()
+        if is_cut(after, kept_from):
+            raise CursorExpired(
+                f"events up to seq {kept_from - 1} of {self._table} are no longer kept, so nobody can go on after "
+                f"{after}; go on after {kept_from - 1}, and make up for what is missing",
+                kept_from - 1,
+            )
+        self.rows = min(page.next_rows, _MOST_ROWS)
+        return page
 
     def wait(self, seconds: float | None) -> None:
         """Until something is heard, or it is time to look."""
@@ -207,34 +202,27 @@ class _Reader:
         for _ in self._connection.notifies(timeout=timeout, stop_after=1):
             continue
 
-    def dropped_below(self) -> int:
+    def kept_from(self) -> int:
         """Every event from this seq on is kept."""
-        name = self._table.identifier.as_string(self._connection)
-        lowest = int(
-            connections.value(self._connection, connections.sql("log", "lowest_bound"), {"table": name}, default=1)
-        )
-        if self._sees_retention:
-            values = {"table": str(self._table)}
-            lowest = max(
-                lowest,
-                int(
-                    connections.value(
-                        self._connection, connections.sql("log.retention", "find_dropped"), values, default=1
-                    )
-                ),
-            )
-        return lowest
+        return self._kept.read(self._connection)
 
-    def _require_kept(self, after: int) -> None:
-        """After every read: who drops events says so before."""
-        below = self.dropped_below()
-        if after + 1 < below:
-            raise CursorExpired(
-                f"events up to seq {below - 1} of {self._table} are no longer kept, so nobody can go on after {after}; "
-                f"go on after {below - 1}, and make up for what is missing",
-                below - 1,
-            )
 
-    def _parse(self, text: str | bytes) -> Any:
-        self._bytes += len(text)
-        return json.loads(text, parse_float=Decimal)
+def _event(*values: Any) -> Event:
+    columns = list(values)
+    for place in _JSON:
+        if columns[place] is not None:
+            columns[place] = json.loads(columns[place], parse_float=Decimal)
+    return Event(*columns)
+
+
+_NAMES = [field.name for field in fields(Event)]
+_JSON = [_NAMES.index(name) for name in ("record", "changes", "exact", "transaction_annotations", "metadata")]
+_COLUMNS = Shape(
+    columns="""e.seq, e.source_database_id, e.source_epoch, e.commit_lsn, e.commit_idx, e.xid, e.source_table_oid,
+        e.source_table_schema, e.source_table_name, e.record_pk, e.record::text as record, e.changes::text as changes,
+        e.exact::text as exact, e.action, e.unchanged_columns,
+        e.transaction_annotations::text as transaction_annotations, e.metadata::text as metadata, e.committed_at,
+        e.inserted_at""",
+    size="octet_length(concat(record, changes, exact, transaction_annotations, metadata))",
+    make=_event,
+)

@@ -1,4 +1,4 @@
-"""record_pk: the text of a row's key. It is made here; pipeline/readers/queue/sql/key_of_record.sql is its copy in SQL."""
+"""record_pk: the text of a row's key, made here; pipeline/readers/queue/sql/key_of_record.sql is its copy in SQL."""
 
 from __future__ import annotations
 

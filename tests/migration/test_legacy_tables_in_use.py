@@ -15,11 +15,12 @@ from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.events.days import gaps
 from pipeline.log import indexes, legacy_tables
+from pipeline.log.page import EVERYTHING
 from pipeline.log.retention import delete_rows
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.operate import retention
 from pipeline.operate.preflight import legacy_log
-from pipeline.readers.cursor.feed import EVERYTHING, read_page
+from pipeline.readers.cursor.feed import read_page
 from pipeline.server import schedule
 from pyspark_sequin_events import catalog
 from tests.fixtures.legacy_tables import BY_DAY, PLAIN, ROWS, SHAPES, Shape, boot, fingerprint, read_on, shuffled

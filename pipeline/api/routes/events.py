@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from typing import Annotated, Any, LiteralString
+from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from psycopg import AsyncServerCursor
 from starlette.exceptions import HTTPException
 
 from pipeline.api.database import AsyncConnection, Database, TheDatabase, TheWakeups, rows
 from pipeline.api.long_poll import MAX_SECONDS, Client, until_found
 from pipeline.api.models import MAX_SEQ, NAME, Events
 from pipeline.api.problems import documented
-from pipeline.config import patterns
+from pipeline.log.page import EVERYTHING, Filter, Kept, PageRequest, is_cut
+from pipeline.log.table import EventsTable
 from pipeline.readers.consumer_status import statement
-from pipeline.readers.cursor.feed import Filter
+from pipeline.readers.cursor.feed import PAGES
 
 NDJSON = "application/x-ndjson"
 MAX_BYTES = 8_000_000
 """A page ends after so many characters; a single event may be larger."""
-_SPAN = 10_000
-"""Events that one statement passes over in search of those that match."""
 _SEARCH_SECONDS = 2.0
 _FIRST_ROWS = 10
 _PATTERNS = r"^\s*[^.,\x00]*\.[^.,\x00]+(\s*,\s*[^.,\x00]*\.[^.,\x00]+)*\s*$"
@@ -37,15 +35,10 @@ class _Reading:
     table: str
     limit: int
     after: int | None
-    tables: list[str] | None
+    wanted: Filter
     consumer: str | None
     events: list[str] = field(default_factory=list)
-    wanted: Filter = field(default_factory=Filter)
     unfinished: bool = False
-
-    @property
-    def filtered(self) -> bool:
-        return bool(self.tables or self.wanted.tables or self.wanted.actions)
 
 
 @router.get(
@@ -78,8 +71,8 @@ async def read(
     Go on with `after` = `last_seq`, which NDJSON has in the header `Last-Seq`. It can grow while `data` is empty: then
     what was passed did not match. Reading moves no cursor; `advance` does.
     """
-    likes = patterns.likes(part.strip() for part in tables.split(",")) if tables else None
-    reading = _Reading(request.app.state.events_table, limit, after, likes, consumer)
+    wanted = Filter(within=tuple(part.strip() for part in tables.split(","))) if tables else EVERYTHING
+    reading = _Reading(request.app.state.events_table, limit, after, wanted, consumer)
     with wakeups.of_events(*([consumer] if consumer else [])) as bell:
 
         async def look(_client: Client) -> list[str] | None:
@@ -95,11 +88,10 @@ async def read(
 async def _look(database: Database, reading: _Reading) -> list[str] | None:
     """Read on until something matches, the head is reached, or this has taken long enough."""
     until = time.monotonic() + _SEARCH_SECONDS
-    goes_on = True
-    while goes_on and time.monotonic() < until:
+    reading.unfinished = True
+    while reading.unfinished and not reading.events and time.monotonic() < until:
         async with database.transaction() as connection:
-            goes_on = await _begin(connection, reading) and await _read_on(connection, reading)
-    reading.unfinished = goes_on
+            reading.unfinished = await _begin(connection, reading) and await _read_on(connection, reading)
     return reading.events or None
 
 
@@ -107,7 +99,7 @@ async def _begin(connection: AsyncConnection, reading: _Reading) -> bool:
     """Where to read and for whom; False while its consumer is paused."""
     if reading.consumer is None:
         if reading.after is None:
-            reading.after = await _dropped_below(connection, reading) - 1
+            reading.after = await Kept(EventsTable.parse(reading.table)).read_async(connection) - 1
         return True
     readers = await rows(connection, statement("find_reader"), {"name": reading.consumer})
     if not readers:
@@ -115,61 +107,26 @@ async def _begin(connection: AsyncConnection, reading: _Reading) -> bool:
     found = readers[0]
     if found["kind"] != "cursor":
         raise HTTPException(409, f'consumer "{reading.consumer}" is no cursor; POST …/receive hands out its items')
-    reading.wanted = Filter(tuple(found["tables"]), tuple(found["actions"]))
+    reading.wanted = replace(reading.wanted, tables=tuple(found["tables"]), actions=tuple(found["actions"]))
     if reading.after is None:
         reading.after = found["position"]
     return bool(found["state"] == "active")
 
 
 async def _read_on(connection: AsyncConnection, reading: _Reading) -> bool:
-    """The next part of the log; whether there may be more to find."""
-    after = reading.after or 0
-    span = {"after": after, "span": _SPAN if reading.filtered else reading.limit}
-    upto = await _number(connection, "bound_read", span)
-    if upto is not None:
-        await _fetch(connection, reading, after, upto)
-    below = await _dropped_below(connection, reading)  # after the read: who drops says so before
-    if after + 1 < below:
-        raise HTTPException(410, _expired(reading, below))
-    return upto is not None and not reading.events
-
-
-async def _fetch(connection: AsyncConnection, reading: _Reading, after: int, upto: int) -> None:
-    parameters = {
-        "after": after,
-        "upto": upto,
-        "tables": reading.tables,
-        "likes": patterns.likes(reading.wanted.tables) or None,
-        "actions": list(reading.wanted.actions) or None,
-        "limit": reading.limit,
-    }
-    size, last, ask = 0, upto, _FIRST_ROWS
-    async with connection.cursor("events") as cursor:
-        await cursor.execute(statement("read_events"), parameters)
-        while rows := await cursor.fetchmany(ask):
-            reading.events += [event for _, event in rows]
-            size += sum(len(event) for _, event in rows)
-            if len(reading.events) >= reading.limit or size >= MAX_BYTES:
-                last = rows[-1][0]
-                await _finish_seq(cursor, reading, last)
-                break
-            ask = max(1, min(4 * ask, (MAX_BYTES - size) * len(reading.events) // size))  # by their mean size
-    reading.after = last
-
-
-async def _finish_seq(cursor: AsyncServerCursor[Any], reading: _Reading, seq: int) -> None:
-    """A table from before may have one seq several times: who reads on after it must have had them all."""
-    while (row := await cursor.fetchone()) is not None and row[0] == seq:
-        reading.events.append(row[1])
-
-
-async def _dropped_below(connection: AsyncConnection, reading: _Reading) -> int:
-    return await _number(connection, "dropped_below", {"table": reading.table}) or 1
-
-
-async def _number(connection: AsyncConnection, name: LiteralString, parameters: dict[str, Any]) -> int | None:
-    row = await (await connection.execute(statement(name), parameters)).fetchone()
-    return row[0] if row else None
+    """The next part of the log, until it is enough for an answer; whether there may be more to find."""
+    begun = after = reading.after or 0
+    size, rows, full = 0, _FIRST_ROWS, True
+    while full and (left := reading.limit - len(reading.events)) > 0 and size < MAX_BYTES:
+        wanted = PageRequest(after, min(rows, left), MAX_BYTES - size, reading.wanted)
+        page = await PAGES.read_async(connection, wanted)
+        reading.events += [entry.event for entry in page.entries]
+        after, size, rows, full = page.upto, size + page.size, page.next_rows, page.full
+    kept_from = await Kept(EventsTable.parse(reading.table)).read_async(connection)
+    if is_cut(begun, kept_from):
+        raise HTTPException(410, _expired(reading, kept_from))
+    reading.after = after
+    return not page.at_head
 
 
 def _expired(reading: _Reading, below: int) -> str:

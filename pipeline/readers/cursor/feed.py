@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 import psycopg
 from psycopg.rows import TupleRow
 
-from pipeline.config import patterns
 from pipeline.errors import Unavailable
+from pipeline.log.page import DEFAULT_LOG, EVERYTHING, Filter, PageRequest, Pages, Shape
 from pipeline.postgres import connections
 from pipeline.readers.cursor.frames import FRAME_BYTES, MAX_EVENTS, Entry
 from pipeline.readers.wakeups import Wakeups
@@ -29,24 +29,19 @@ PAGE_READERS = 4
 """Pages that are read at the same time for all who are behind."""
 POLL_SECONDS = 2.0
 """How often the log is looked at although nothing was heard."""
-_SPAN = 50_000
-"""seqs that one page passes over at most: a filter that wants little keeps no connection for long."""
 _RETRY_SECONDS, _START_SECONDS = 0.5, 10.0
 
 
-@dataclass(frozen=True)
-class Filter:
-    """What a consumer wants: patterns `schema.table` in which `*` matches anything, and actions; empty means all."""
-
-    tables: tuple[str, ...] = ()
-    actions: tuple[str, ...] = ()
-
-    def wants(self, entry: Entry) -> bool:
-        """Whether it wants this event."""
-        return (not self.actions or entry.action in self.actions) and patterns.matches(self.tables, entry.table)
-
-
-EVERYTHING = Filter()
+_JSON = Shape(
+    columns="""e.seq, e.source_table_schema || '.' || e.source_table_name as table_name, e.action,
+        coalesce(concat(e.source_database_id, ' ', e.source_epoch, ' ', nullif(e.commit_lsn::text, '')), '')
+            || case when e.commit_lsn is null then e.seq::text else '' end as transaction,
+        e.commit_lsn, e.xid, row_to_json(e)::text as event""",
+    size="octet_length(event)",
+    make=Entry,
+)
+PAGES = Pages(DEFAULT_LOG, _JSON)
+"""Events as finished JSON, for whoever hands them on as they are."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,7 @@ class Batch:
 
     after: int
     upto: int
-    entries: list[Entry]
+    entries: Sequence[Entry]
     whole: bool
     dense: int = MAX_EVENTS
     found: dict[Filter, list[Entry]] = field(default_factory=dict, repr=False)
@@ -245,26 +240,8 @@ class Feed:
 
 async def read_page(connection: Connection, after: int, wanted: Filter, rows: int) -> Batch:
     """The next events after a seq, `rows` and a frame of them at most; `upto` is `after` when there is nothing."""
-    values = {
-        "after": after,
-        "span": _SPAN,
-        "tables": patterns.likes(wanted.tables),
-        "actions": list(wanted.actions),
-        "rows": rows,
-        "bytes": FRAME_BYTES,
-    }
-    read = await (
-        await connection.execute(connections.sql("readers.cursor", "read_page"), values, prepare=True)
-    ).fetchall()
-    head, bound, found = read[0][:3]
-    if bound is None:  # nothing after it
-        return Batch(after, after, [], whole=True)
-    entries = [Entry(*row[3:]) for row in read] if found else []
-    upto = min(head, bound - 1)
-    if found and (found >= rows or len(entries) < found):
-        upto = entries[-1].seq
-    dense = len(entries) if found and len(entries) < found else min(2 * rows, MAX_EVENTS)
-    return Batch(after, upto, entries, upto == head, dense)
+    page = await PAGES.read_async(connection, PageRequest(after, rows, FRAME_BYTES, wanted))
+    return Batch(after, page.upto, page.entries, page.at_head, min(page.next_rows, MAX_EVENTS))
 
 
 async def _connect(dsn: str) -> Connection:

@@ -24,8 +24,9 @@ from pipeline.errors import (
     UnknownConsumer,
     WrongKind,
 )
+from pipeline.log.page import Filter
 from pipeline.postgres import connections
-from pipeline.readers.cursor.feed import Connect, Connection, Filter
+from pipeline.readers.cursor.feed import Connect, Connection
 
 logger = logging.getLogger(__name__)
 

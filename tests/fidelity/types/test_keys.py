@@ -15,7 +15,7 @@ from pipeline.wal.encoding import INT4, JSON, RowEncoder
 from pipeline.wal.record_key import LONGEST_KEY
 from tests.fidelity.types import cases, tables
 from tests.fidelity.types.cases import Case
-from tests.fidelity.types.stage import Stage
+from tests.fixtures.stage import Stage
 
 pytestmark = pytest.mark.xdist_group("fidelity")  # for --dist loadgroup: one server of each version
 

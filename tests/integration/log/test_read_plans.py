@@ -9,9 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from pipeline.log.page import EVERYTHING, Filter, PageRequest, values
 from pipeline.log.partitions import Partitions
 from pipeline.log.table import DEFAULT
 from pipeline.postgres.connections import Connection
+from pipeline.readers.cursor.feed import PAGES
 
 PARTITIONS, ROWS = 20, 1500
 TABLES, KEYS = 3, 50
@@ -94,3 +96,21 @@ def test_the_history_of_one_key_is_an_index_scan(log: Connection):
     assert {scan["Node Type"] for scan in scans(ran)} == {"Index Scan"}
     assert all("record_pk" in scan["Index Cond"] and "Filter" not in scan for scan in scans(ran)), scans(ran)
     assert not [node for node in ran if "Sort" in node["Node Type"]]
+
+
+@pytest.mark.usefixtures("plan_cache_mode")
+@pytest.mark.parametrize("wanted", [EVERYTHING, Filter(tables=("public.t",)), Filter(("none.*",), ("delete",))])
+def test_a_page_for_a_client_reads_in_order_and_no_more_than_a_span(log: Connection, wanted: Filter):
+    seven = {"after": "bigint", "span": "bigint", "tables": "text[]", "within": "text[]", "actions": "text[]"}
+    types = seven | {"rows": "int", "bytes": "bigint"}
+    text = PAGES.statement.as_string(log)
+    for place, name in enumerate(types, 1):
+        text = text.replace(f"%({name})s", f"${place}")
+    for after in (0, ROWS - 10, 10 * ROWS - 500, PARTITIONS * ROWS - 10):
+        asked = values(PageRequest(after, 100, 1_000_000, wanted))
+        ran = executed(log, text, ", ".join(types.values()), *(asked[name] for name in types))
+        read = [scan for scan in scans(ran) if scan["Actual Rows"] or scan.get("Rows Removed by Filter")]
+        assert {scan["Node Type"] for scan in read} <= {"Index Scan", "Index Only Scan"}, (after, ran)
+        if wanted.tables != ("none.*",):
+            assert sum(scan["Actual Rows"] for scan in read) <= 100 + 3, "what the page has, and where it begins"
+        assert not [node for node in ran if "Sort" in node["Node Type"] and node["Actual Rows"] > 100], (after, ran)
