@@ -13,6 +13,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import ConfigError, RetentionBusy
 from pipeline.log import tables
 from pipeline.log.partitions import Partition
+from pipeline.log.readers import LAKE, Readers
 from pipeline.log.retention import delete_rows, drop_partition, policy, preserve_values
 from pipeline.log.retention.policy import Dropped
 from pipeline.log.table import EventsTable
@@ -196,12 +197,22 @@ def _lowest(holders: Sequence[Holder]) -> int:
 
 
 def _holders(config: Config, connection: Connection, table: EventsTable) -> list[Holder]:
-    """Everybody with a position in the table, the lowest first. Consumers and exports follow the default one."""
-    default = str(table) == config.events_table
-    lake = str(config.exports) if default and export_status.why_off(config) is None else None
-    values = {"table": str(table), "default": default, "lake": lake}
-    found = connection.execute(sql("operate", "log_positions"), values).fetchall()
-    return [Holder(kind, name, position, _remedy(kind, name, paused)) for kind, name, paused, position in found]
+    """Everybody with a position in the table, the lowest first; also the lake that the first export will make."""
+    readers = Readers(connection, table)
+    found = [Holder(each.kind, each.name, each.needs_after, each.remedy) for each in readers.needing()]
+    lake = str(config.exports)
+    exported = str(table) == config.events_table and export_status.why_off(config) is None
+    if exported and (LAKE, lake) not in readers.known():
+        upto = policy.dropped(connection, table).below - 1
+        found.append(
+            Holder(
+                LAKE,
+                lake,
+                upto,
+                f"see why with `pipeline export list`, or do without: `pipeline retention --release-lake {lake}`",
+            )
+        )
+    return sorted(found, key=lambda each: (each.position or 0, each.kind, each.name))
 
 
 def _readers(connection: Connection, table: EventsTable, known: Dropped) -> list[Holder]:
@@ -214,10 +225,3 @@ def _readers(connection: Connection, table: EventsTable, known: Dropped) -> list
         return [Holder("session", unseen, None, "the drop goes on when that transaction ends")]
     since = f" reads since {reader.since:%Y-%m-%d %H:%M:%S}" if reader.since else " reads"
     return [Holder("session", f"{reader}{since}", None, "the drop goes on when its transaction ends")]
-
-
-def _remedy(kind: str, name: str, paused: bool) -> str:
-    if kind == "lake":
-        return f"see why with `pipeline export list`, or do without: `pipeline retention --release-lake {name}`"
-    begun = "resume it, or " if paused else "let it acknowledge what it has read, or "
-    return begun + f"`pipeline consumers reset {name}` or `pipeline consumers delete {name}`"

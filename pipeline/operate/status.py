@@ -115,8 +115,7 @@ def _explained(
         return now
     if isinstance(look, PipelineError):
         return replace(now, lag=Lag([Limit("source", str(look))]))
-    there = bool(now.consumers)
-    lag = stages.measure(config, connection, look, moved, now.reasons, now.exports, consumers=there)
+    lag = stages.measure(config, connection, look, moved, now.reasons, now.exports)
     shuffled = lag.stage("shuffled")
     late = shuffled.behind_seconds if shuffled else None
     # 0 stays 0: what is just on its way is caught up with.

@@ -15,6 +15,7 @@ from pipeline.capture.replication import lag_sampler, prepare
 from pipeline.capture.source import slot as slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
+from pipeline.log.readers import Behind
 from pipeline.operate.exports import Exports
 from pipeline.operate.lag import slots as slot_lags
 from pipeline.operate.lag.lsn_times import Around
@@ -98,20 +99,6 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Reader:
-    """A consumer, or the lake, that has something to take: its first event, and how many seqs there are from there."""
-
-    name: str
-    kind: str
-    paused: bool
-    unread: bool
-    seqs: int
-    commit_lsn: int | None
-    committed_at: datetime
-    epoch: int
-
-
-@dataclass(frozen=True)
 class Facts:
     """All of it. `around`: what is known of the time at which an LSN was written; `spilled`: bytes in a minute.
 
@@ -122,7 +109,7 @@ class Facts:
     moved: Moved
     holder: Holder | None = None
     sessions: Mapping[str, Session] = field(default_factory=dict)
-    readers: list[Reader] = field(default_factory=list)
+    readers: list[Behind] = field(default_factory=list)
     around: Mapping[int, Around] = field(default_factory=dict)
     spilled: int = 0
     reasons: tuple[str, ...] = ()
@@ -154,13 +141,6 @@ def sessions(connection: Connection, source_id: uuid.UUID) -> dict[str, Session]
         found.name: found
         for found in connections.rows(connection, Session, sql("operate.lag", "lag_sessions"), {"source": source_id})
     }
-
-
-def readers(connection: Connection, directory: str, exported: int | None) -> list[Reader]:
-    """Those that have something to take. `exported`: up to which seq the lake in `directory` is; None: leave it out."""
-    return connections.rows(
-        connection, Reader, sql("operate.lag", "lag_consumers"), {"directory": directory, "exported": exported}
-    )
 
 
 def around(connection: Connection, of: Moved, lsns: Iterable[int]) -> dict[int, Around]:

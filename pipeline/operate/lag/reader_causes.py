@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from pipeline.exports import window
+from pipeline.log.readers import LAKE, Behind
 from pipeline.operate import formatting
 from pipeline.operate.lag import lsn_times
-from pipeline.operate.lag.facts import AtSource, Facts, Holder, Reader
+from pipeline.operate.lag.facts import AtSource, Facts, Holder
 from pipeline.operate.lag.model import Limit, Stage, is_late
 
 HELD_BYTES = 16_000_000
@@ -34,7 +35,7 @@ def held_beyond(at: AtSource) -> list[int]:
 
 def _consumer(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
     """The one that is farthest behind, of those that are late or paused."""
-    waiting = [each for each in facts.readers if each.kind != "lake"]
+    waiting = [each for each in facts.readers if each.kind != LAKE]
     stage = stages.get("consumed")
     if stage is None or not is_late(stage.own_seconds):
         waiting = [each for each in waiting if each.paused]
@@ -42,20 +43,21 @@ def _consumer(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
         return None
     first = min(waiting, key=lambda each: each.committed_at)
     age = formatting.lasted((facts.at.read_at - first.committed_at).total_seconds())
-    text = (
-        f'consumer "{first.name}" is farthest behind: the first of {formatting.count(first.seqs, "seq")} is {age} old'
-    )
+    behind = formatting.count(first.seqs, "seq")
+    text = f'{first.kind} "{first.name}" is farthest behind: the first of {behind} is {age} old'
     others = f"; {len(waiting) - 1} more are behind" if len(waiting) > 1 else ""
     return Limit("consumer", text + _state(first) + others, _remedy(first))
 
 
-def _state(reader: Reader) -> str:
+def _state(reader: Behind) -> str:
     if reader.paused:
         return "; it is paused"
-    return "; nobody reads it" if reader.kind == "cursor" and reader.unread else ""
+    return "; nobody reads it" if reader.active is False else ""
 
 
-def _remedy(reader: Reader) -> str:
+def _remedy(reader: Behind) -> str:
+    if reader.kind != "consumer":
+        return reader.remedy
     if reader.paused:
         return f"`pipeline consumers resume {reader.name}`"
     return f"see to its client; one that is not needed any more: `pipeline consumers delete {reader.name}`"

@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from pipeline.config.settings import Config
+from pipeline.log.readers import LAKE, Readers
+from pipeline.log.table import EventsTable
 from pipeline.operate.exports import Exports
 from pipeline.operate.lag import causes, lsn_times, reader_causes
 from pipeline.operate.lag import facts as lag_facts
@@ -22,21 +24,21 @@ def measure(
     moved: Moved | None,
     reasons: Sequence[str],
     exports: Exports | None,
-    *,
-    consumers: bool,
 ) -> Lag:
-    """The lag at the moment of that look. `reasons`: why the roles do not run; `consumers`: whether there are any."""
+    """The lag at the moment of that look. `reasons`: why the roles do not run."""
     at = look.at
     if moved is None:
         return Lag([causes.not_begun(reasons)], at.written)
     found = positions(at, moved)
-    exported = exports.exported_seq if exports and not exports.off else None
+    exported = exports is not None and not exports.off and exports.exported_seq is not None
+    readers = Readers(connection, EventsTable.parse(config.events_table))
+    lake = (LAKE, str(config.exports)) if exported else None
     facts = Facts(
         at=at,
         moved=moved,
         holder=look.holder,
         sessions=lag_facts.sessions(connection, moved.source_id),
-        readers=lag_facts.readers(connection, str(config.exports), exported),
+        readers=[each for each in readers.behind() if each.kind != LAKE or (each.kind, each.name) == lake],
         around=lag_facts.around(connection, moved, [*found.values(), *reader_causes.held_beyond(at)]),
         spilled=lag_facts.spilled(connection, moved, at),
         reasons=tuple(reasons),
@@ -44,9 +46,9 @@ def measure(
     )
     stages = [*_log_stages(facts, found)]
     shuffled = stages[-1]
-    if consumers:
+    if any(kind != LAKE for kind, _ in readers.known()):
         stages.append(_taken(facts, shuffled, "consumed", lake=False))
-    if exported is not None:
+    if exported:
         stages.append(_taken(facts, shuffled, "exported", lake=True))
     return Lag(causes.limits(facts, stages), at.written, stages)
 
@@ -82,7 +84,7 @@ def _late(facts: Facts, position: int) -> float | None:
 
 def _taken(facts: Facts, shuffled: Stage, name: str, *, lake: bool) -> Stage:
     """The stage of those who read the log: where the one is that is farthest behind."""
-    waiting = [each for each in facts.readers if (each.kind == "lake") == lake]
+    waiting = [each for each in facts.readers if (each.kind == LAKE) == lake]
     first = min(waiting, key=lambda each: each.committed_at, default=None)
     if first is None:
         return _stage(facts, shuffled, name, shuffled.lsn, shuffled.behind_seconds)

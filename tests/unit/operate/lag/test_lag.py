@@ -12,11 +12,12 @@ import pytest
 from pipeline.api import lag_metrics
 from pipeline.cli.render import lag as lag_report
 from pipeline.exports.ledger import Run
+from pipeline.log.readers import Behind
 from pipeline.operate import formatting
 from pipeline.operate.exports import Exports
 from pipeline.operate.json_values import as_json
 from pipeline.operate.lag import causes, lsn_times
-from pipeline.operate.lag.facts import AtSource, Facts, Holder, Moved, Reader, Session
+from pipeline.operate.lag.facts import AtSource, Facts, Holder, Moved, Session
 from pipeline.operate.lag.lsn_times import Around
 from pipeline.operate.lag.model import LATE_SECONDS, PARTS, Lag, Limit, Stage
 from pipeline.operate.lag.reader_causes import HELD_BYTES
@@ -60,9 +61,9 @@ def moved(**values: Any) -> Facts:
     return replace(FACTS, moved=replace(FACTS.moved, **values))
 
 
-def reader(**values: Any) -> Reader:
-    known: dict[str, Any] = {"name": "c", "kind": "cursor", "paused": False, "unread": True, "seqs": 5}
-    return Reader(**{**known, "commit_lsn": 500, "committed_at": NOW - timedelta(seconds=LATE), "epoch": 0, **values})
+def reader(**values: Any) -> Behind:
+    known: dict[str, Any] = {"kind": "consumer", "name": "c", "active": False, "paused": False, "remedy": "", "seqs": 5}
+    return Behind(**{**known, "commit_lsn": 500, "committed_at": NOW - timedelta(seconds=LATE), "epoch": 0, **values})
 
 
 def test_nothing_is_late() -> None:
@@ -123,7 +124,7 @@ def test_a_session_that_waits_for_a_lock() -> None:
 
 
 def test_readers_come_after_the_log() -> None:
-    facts = replace(moved(watermark=900), readers=[reader(), reader(name="d", paused=True, kind="records")])
+    facts = replace(moved(watermark=900), readers=[reader(), reader(name="d", paused=True, active=None)])
     found = limits(facts, shuffled=LATE, consumed=LATE)
     assert [limit.part for limit in found] == ["shuffle", "consumer"]
     assert found[1].text.endswith("5 seqs is 5.0 s old; nobody reads it; 1 more are behind")

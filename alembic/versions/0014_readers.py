@@ -1,0 +1,116 @@
+"""The registry of readers: who has read how far, and what each still needs. The one place that names them all."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0014"
+down_revision = "0013"
+branch_labels = None
+depends_on = None
+
+READERS = """
+create view pipeline.readers as
+with log as (
+    -- The table that pipeline.events shows; no row when it shows none.
+    select n.nspname || '.' || t.relname as name
+    from pg_catalog.pg_rewrite w
+    join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_rewrite'::regclass and d.objid = w.oid
+        and d.refclassid = 'pg_catalog.pg_class'::regclass and d.refobjid <> w.ev_class
+    join pg_catalog.pg_class t on t.oid = d.refobjid
+    join pg_catalog.pg_namespace n on n.oid = t.relnamespace
+    where w.ev_class = 'pipeline.events'::regclass
+    limit 1
+), consumers as (
+    select c.*, (select name from log) as events_table, case when c.state = 'paused' then 'resume it, or '
+        else 'let it acknowledge what it has read, or ' end
+        || '`pipeline consumers reset ' || c.name || '` or `pipeline consumers delete ' || c.name || '`' as remedy
+    from pipeline.consumers c
+)
+select 'consumer' as kind, c.name, c.events_table,
+    (select t.source_id from pipeline.events_tables t where t.name = c.events_table limit 1) as source,
+    -- What its filter leaves out counts as read, as far as 20,000 seqs tell.
+    coalesce((
+        select e.seq - 1 from pipeline.events e
+        where e.seq > c.position and e.seq < c.position + 20000
+            and pipeline.matches(c.tables, e.source_table_schema, e.source_table_name)
+            and (cardinality(c.actions) = 0 or e.action = any (c.actions))
+        order by e.seq limit 1
+    ), greatest(c.position, least(
+        c.position + 19999, (select e.seq from pipeline.events e order by e.seq desc limit 1)
+    ))) as position,
+    c.position as needs_after, c.reader is not null as active, c.state = 'paused' as paused, c.remedy
+from consumers c
+where c.kind = 'cursor'
+union all
+select 'consumer', c.name, c.events_table,
+    (select t.source_id from pipeline.events_tables t where t.name = c.events_table limit 1),
+    -- Up to the first item that may be received now.
+    least(
+        (select min(r.queued_seq) - 1 from public.consumer_records r
+         where r.consumer_id = c.id and r.state = 'available'),
+        (select min(r.queued_seq) - 1 from public.consumer_records r
+         where r.consumer_id = c.id and r.visible_at <= statement_timestamp()
+            and r.state in ('delivered', 'pending_redelivery')),
+        coalesce(p.folded_seq, c.position)
+    ),
+    -- Items refer to the log, unless they hold their event.
+    least(
+        coalesce(p.folded_seq, c.position),
+        (select min(r.seq) - 1 from public.consumer_records r where r.consumer_id = c.id and r.event is null),
+        (select min(t.seq) - 1 from pipeline.consumer_touches t where t.consumer_id = c.id)
+    ),
+    case when exists (
+        select from public.consumer_records r
+        where r.consumer_id = c.id and r.visible_at > statement_timestamp() and r.state = 'delivered'
+    ) then true end,
+    c.state = 'paused', c.remedy
+from consumers c
+left join pipeline.consumer_progress p on p.consumer_id = c.id
+where c.kind = 'records'
+union all
+select 'lake', l.directory, l.events_table,
+    (select t.source_id from pipeline.events_tables t where t.name = l.events_table limit 1),
+    has.upto,
+    -- One that was released needs nothing until it is exported to again.
+    case when l.released_at is null or l.released_at < (
+        select e.committed_at from pipeline.exports e where e.lake_id = l.id and e.state = 'committed'
+        order by e.upto_seq desc limit 1
+    ) then has.upto end,
+    exists (
+        select from pg_catalog.pg_locks k
+        where k.locktype = 'advisory' and k.granted and k.objsubid = 1
+            and ((k.classid::bigint << 32) | k.objid::bigint) = hashtextextended('pipeline lake ' || l.id::text, 0)
+            and k.database = (select oid from pg_catalog.pg_database where datname = current_database())
+    ),
+    false,
+    'see why with `pipeline export list`, or do without: `pipeline retention --release-lake ' || l.directory || '`'
+from pipeline.lakes l
+cross join lateral (
+    -- A lake that holds nothing begins with what there is.
+    select coalesce(
+        (select max(e.upto_seq) from pipeline.exports e where e.lake_id = l.id and e.state = 'committed'),
+        (select r.dropped_below - 1 from pipeline.retention r where r.events_table = l.events_table),
+        0
+    ) as upto
+) has;
+
+comment on view pipeline.readers is
+    'The registry: every reader of an events table. One that it does not name is not waited for.';
+comment on column pipeline.readers.events_table is 'What it reads; null: the default table, which is not made yet.';
+comment on column pipeline.readers.position is 'Everything up to this seq is with it.';
+comment on column pipeline.readers.needs_after is 'It needs every event with a larger seq; null: none.';
+comment on column pipeline.readers.active is 'Whether somebody reads for it now; null: nobody can tell.';
+comment on column pipeline.readers.paused is 'Whether it was told to take nothing.';
+comment on column pipeline.readers.remedy is 'What to do when it keeps retention from dropping events.';
+"""
+
+
+def upgrade() -> None:
+    """Additive."""
+    op.get_bind().exec_driver_sql(READERS)
+
+
+def downgrade() -> None:
+    """Readers are where they were."""
+    op.execute("drop view pipeline.readers")

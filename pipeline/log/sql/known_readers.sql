@@ -1,0 +1,2 @@
+-- Every reader of any events table.
+select kind, name from pipeline.readers
