@@ -6,15 +6,25 @@ reader's lock delays a migration but never queues everybody else behind it for l
 
 from __future__ import annotations
 
+from typing import cast
+
 from alembic import context
 from sqlalchemy import Connection
 
 from pipeline.config import settings as config
-from pipeline.postgres import databases, migrations
+from pipeline.log import legacy_tables
+from pipeline.log.table import DEFAULT
+from pipeline.postgres import connections, databases, migrations
+
+
+def migrate_legacy_table(connection: Connection) -> None:
+    """What the first migration does with an events table that was there before it: it imports no product code."""
+    legacy_tables.migrate(cast(connections.Connection, connection.connection.driver_connection), DEFAULT)
 
 
 def run(connection: Connection) -> None:
     """Migrate over `connection`, inside one transaction per revision."""
+    context.config.attributes["migrate_legacy_table"] = migrate_legacy_table
     with migrations.migration_lock(connection):
         context.configure(
             connection=connection,

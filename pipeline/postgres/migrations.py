@@ -26,6 +26,8 @@ LOCK_TIMEOUT = "10s"
 """How long a migration waits for other migrations and for locks that readers hold."""
 LOCK_KEY = 7_146_290_150_143_411_457
 """Advisory lock of whoever makes or migrates tables."""
+OLDEST = "0013"
+"""The revision that the first migration makes. Those before it were joined into it."""
 
 
 def upgrade(dsn: str, events_table: str = "public.sequin_events") -> None:
@@ -81,6 +83,11 @@ def require_head(connection: connections.Connection) -> None:
 def refuse_unfit(connection: connections.Connection) -> None:
     """Raises SchemaError when `upgrade` would: an unknown revision, or no right to create. Changes nothing."""
     revision = current_revision(connection)
+    if revision is not None and revision.isdigit() and int(revision) < int(OLDEST):
+        raise SchemaError(
+            f"the pipeline database is at revision {revision!r}, older than this version of the server can migrate; "
+            "start the version of commit 125a289 once, then this one"
+        )
     if revision is not None and revision not in _known():
         raise SchemaError(
             f"the pipeline database is at revision {revision!r}, which this version of the server does not know; "

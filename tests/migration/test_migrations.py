@@ -15,17 +15,25 @@ from pipeline.errors import SchemaError
 from pipeline.log import table as log
 from pipeline.log.table import EventsTable
 from pipeline.postgres import migrations
+from tests.fixtures.legacy_tables import first_boot
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import COMMAND, ROOT, environment
 from tests.fixtures.waiting import eventually
 
 UNKNOWN = "9999"
+REFERENCE = (Path(__file__).parent / "data" / "schema_125a289.sql").read_text()
 
 
 @pytest.fixture
 def empty_dsn(cluster: Cluster) -> Iterator[str]:
     """A database that was never migrated."""
     with cluster.database("empty") as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def another_dsn(cluster: Cluster) -> Iterator[str]:
+    with cluster.database("another") as dsn:
         yield dsn
 
 
@@ -74,6 +82,39 @@ def test_up_down_up_gives_the_same_schema(cluster: Cluster, empty_dsn: str):
     assert [name for name in tables(empty_dsn) if "alembic_version" not in name] == []
     migrations.upgrade(empty_dsn)
     assert dump(cluster, empty_dsn) == first
+
+
+def test_a_database_of_125a289_is_like_a_new_one(cluster: Cluster, empty_dsn: str, another_dsn: str):
+    with psycopg.connect(another_dsn) as restored:
+        restored.execute(REFERENCE.encode())
+        restored.execute("insert into pipeline.alembic_version values ('0013')")
+    for dsn in (empty_dsn, another_dsn):
+        first_boot(dsn)
+        assert migrations.current(dsn) == migrations.head()
+    assert dump(cluster, another_dsn) == dump(cluster, empty_dsn)
+
+
+@pytest.mark.parametrize(
+    "change", [migrations.upgrade, lambda dsn: migrations.downgrade(dsn, "base")], ids=["up", "down"]
+)
+def test_an_older_database_is_told_which_version_brings_it_here(database_dsn: str, change: Callable[[str], None]):
+    with psycopg.connect(database_dsn) as connection:
+        connection.execute("update pipeline.alembic_version set version_num = '0012'")
+    before = tables(database_dsn)
+    with pytest.raises(SchemaError, match=r"at revision '0012', older .* start the version of commit 125a289 once"):
+        change(database_dsn)
+    assert migrations.current(database_dsn) == "0012"
+    assert tables(database_dsn) == before
+
+
+def test_offline_mode_prints_what_makes_the_same_schema(cluster: Cluster, empty_dsn: str, database_dsn: str):
+    alembic = [sys.executable, "-m", "alembic", "upgrade", "head", "--sql"]
+    printed = subprocess.run(alembic, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute("create schema pipeline")
+        connection.execute(printed.encode())
+    assert migrations.current(empty_dsn) == migrations.head()
+    assert dump(cluster, empty_dsn) == dump(cluster, database_dsn)
 
 
 def test_a_second_upgrade_changes_nothing(cluster: Cluster, database_dsn: str):
@@ -137,8 +178,8 @@ def test_a_readers_lock_stops_a_migration_with_a_plain_line(database_dsn: str, m
         reader.execute("select from public.sequin_events")
         with pytest.raises(SchemaError, match=r"waited 200ms for a lock .* end that session"):
             migrations.downgrade(database_dsn, "base")
-    assert migrations.current(database_dsn) == "0001", (
-        "each revision is a transaction, and only the first needs this lock"
+    assert migrations.current(database_dsn) == migrations.OLDEST, (
+        "each revision is a transaction; only the first needs this lock"
     )
     migrations.downgrade(database_dsn, "base")
     assert migrations.current(database_dsn) is None

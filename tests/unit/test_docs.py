@@ -24,7 +24,7 @@ DELIVERY = (ROOT / "docs" / "delivery.md").read_text()
 FACTS = (ROOT / "docs" / "postgres-facts.md").read_text()
 SETTINGS = (ROOT / "docs" / "reference" / "settings.md").read_text()
 COMMANDS = (ROOT / "docs" / "reference" / "commands.md").read_text()
-MIGRATIONS = "".join(path.read_text() for path in (ROOT / "alembic" / "versions").glob("*.py"))
+MIGRATIONS = "".join(path.read_text() for path in (ROOT / "alembic" / "versions").rglob("*.sql"))
 PROGRAMS = sorted(
     path for folder in ("pipeline", "spark", "alembic", "tests") for path in ROOT.glob(f"{folder}/**/*.py")
 )

@@ -141,8 +141,8 @@ def form_of(stored: dict[str, Any], since: tuple[int, int]) -> TableVersion:
 
 
 def _column(stored: dict[str, Any], since: tuple[int, int]) -> Column:
-    """An older version stored no names: of what came before, nothing is known."""
-    names = stored.pop("names", None) or [{"name": stored["name"], "lsn": since[0], "idx": since[1]}]
+    """A table as it was published has no names yet: of what came before, nothing is known."""
+    names = stored.pop("names") or [{"name": stored["name"], "lsn": since[0], "idx": since[1]}]
     return Column(**stored, names=tuple(Name(**name) for name in names))
 
 

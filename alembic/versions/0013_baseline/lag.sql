@@ -1,15 +1,16 @@
-"""Lag explained: when the source wrote which LSN, and what the worker that is behind waits for."""
+-- Measurements from which lag and rates are told.
 
-from __future__ import annotations
+create table pipeline.lag_samples (
+    sampled_at timestamptz primary key default now(),
+    source_lsn bigint,
+    confirmed_lsn bigint,
+    staged_lsn bigint,
+    shuffled_lsn bigint,
+    staged_changes bigint not null,
+    events bigint not null
+);
+comment on table pipeline.lag_samples is 'Positions and counts every few seconds, for rates.';
 
-from alembic import op
-
-revision = "0012"
-down_revision = "0011"
-branch_labels = None
-depends_on = None
-
-WRITTEN = """
 create table pipeline.wal_written (
     source_id uuid not null,
     epoch integer not null,
@@ -23,9 +24,7 @@ comment on table pipeline.wal_written is
 comment on column pipeline.wal_written.written_at is 'The last moment at which nothing beyond lsn was written.';
 comment on column pipeline.wal_written.spilled_bytes is
     'What decoding for the slot had spilled to the disk of the source by then.';
-"""
 
-LOAD = """
 create table pipeline.worker_load (
     source_id uuid primary key,
     epoch integer not null,
@@ -41,15 +40,3 @@ comment on column pipeline.worker_load.moved_lsn is 'Everything before it was in
 comment on column pipeline.worker_load.starved is 'Share of the time in which it waited for the source.';
 comment on column pipeline.worker_load.blocked is 'Share of the time in which it waited for its rows to be staged.';
 comment on column pipeline.worker_load.sending is 'Share of the looks at which the walsender could not send on.';
-"""
-
-
-def upgrade() -> None:
-    """Additive."""
-    for part in (WRITTEN, LOAD):
-        op.execute(part)
-
-
-def downgrade() -> None:
-    """Forget when what was written."""
-    op.execute("drop table pipeline.worker_load, pipeline.wal_written")

@@ -48,3 +48,6 @@ begin
     execute 'select ' || replaced into filled using filled, exact;
     return filled;
 end $$;
+
+comment on function pipeline.populate(anyelement, jsonb, jsonb) is
+    'The row of an event as its source had it: pipeline.populate(null::shop.orders, record, exact). Reads no table.';

@@ -1,28 +1,15 @@
-"""The lake: which folders the log is exported to, and the ledger of what is in them."""
+-- Lakes, and the ledger of what was exported to them.
 
-from __future__ import annotations
-
-from alembic import op
-
-revision = "0003"
-down_revision = "0002"
-branch_labels = None
-depends_on = None
-
-RELATIONS = """
-alter table pipeline.relations add column from_idx integer not null default 0;
-comment on column pipeline.relations.from_idx is
-    'commit_idx of the first change of that form, in the transaction at from_lsn: a transaction may alter a table.';
-"""
-
-LAKES = """
 create table pipeline.lakes (
     id uuid primary key,
     directory text not null,
     events_table text not null,
-    created_at timestamptz not null default now()
+    created_at timestamptz not null default now(),
+    released_at timestamptz
 );
 comment on table pipeline.lakes is 'Folders that a log is exported to; the id is in the manifest of each.';
+comment on column pipeline.lakes.released_at is
+    'Since when retention no longer waits for exports to this lake; null: it does.';
 
 create table pipeline.export_runs (
     id bigint generated always as identity primary key,
@@ -83,18 +70,3 @@ create unique index export_states_once_idx on pipeline.export_states (lake_id, d
     where state = 'committed';
 comment on table pipeline.export_states is
     'Versions of the current state of each table: as of which seq, in which files.';
-"""
-
-
-def upgrade() -> None:
-    """Additive."""
-    for part in (RELATIONS, LAKES):
-        op.execute(part)
-
-
-def downgrade() -> None:
-    """Forget what was exported; the files stay."""
-    op.execute("""
-        drop table pipeline.export_states, pipeline.exports, pipeline.export_runs, pipeline.lakes;
-        alter table pipeline.relations drop column from_idx;
-    """)

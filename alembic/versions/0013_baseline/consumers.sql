@@ -1,22 +1,5 @@
-"""Consumers: cursors, records with their delivery state, and the SQL functions that hand them out."""
+-- Named readers of the log, and the queues of those that acknowledge records.
 
-from __future__ import annotations
-
-import re
-from pathlib import Path
-
-from alembic import context, op
-
-revision = "0004"
-down_revision = "0003"
-branch_labels = None
-depends_on = None
-
-FUNCTIONS = Path(__file__).with_name("0004_functions")
-ORDER = ("internal", "administration", "receiving", "settling", "cursors", "dead_letters", "privileges")
-"""Files of FUNCTIONS; what a function calls comes before it."""
-
-CONSUMERS = """
 create table pipeline.consumers (
     id integer generated always as identity primary key,
     name text not null unique check (name ~ '^[A-Za-z0-9_.-]{1,63}$'),
@@ -48,9 +31,7 @@ create table pipeline.consumer_progress (
 ) with (fillfactor = 50);
 comment on table pipeline.consumer_progress is
     'Up to where the log is in consumer_records. The shuffler passes over rows that an administrative function holds.';
-"""
 
-RECORDS = """
 create table public.consumer_records (
     consumer_id integer not null,
     source_table_oid bigint not null,
@@ -114,61 +95,3 @@ create table pipeline.consumer_touches (
 );
 comment on table pipeline.consumer_touches is
     'Changes of items that a client''s open transaction holds; merged when it has ended, so that nobody waits for it.';
-"""
-
-VIEW = """
-create view pipeline.events as
-select seq, source_database_id, source_epoch, commit_lsn, commit_idx, xid, source_table_oid, source_table_schema,
-    source_table_name, record_pk collate "C" as record_pk, record, changes, exact, action, unchanged_columns,
-    transaction_annotations, metadata, committed_at, inserted_at
-from public.sequin_events
-"""
-NO_LOG = """
-create view pipeline.events as
-select null::bigint as seq, null::uuid as source_database_id, null::integer as source_epoch,
-    null::bigint as commit_lsn, null::integer as commit_idx, null::bigint as xid, null::bigint as source_table_oid,
-    null::text as source_table_schema, null::text as source_table_name, null::text collate "C" as record_pk,
-    null::jsonb as record, null::jsonb as changes, null::jsonb as exact, null::text as action,
-    null::text[] as unchanged_columns, null::jsonb as transaction_annotations, null::jsonb as metadata,
-    null::timestamptz as committed_at, null::timestamptz as inserted_at
-where false
-"""
-VIEW_COMMENT = """
-comment on view pipeline.events is 'The log of this server: the table that PIPELINE_EVENTS_TABLE names.'
-"""
-
-
-def upgrade() -> None:
-    """Additive."""
-    for part in (CONSUMERS, RECORDS, _view(), VIEW_COMMENT, *(function_file(name) for name in ORDER)):
-        # A colon is part of the text, not a bind parameter.
-        op.execute(part.replace(":", "\\:"))
-
-
-def downgrade() -> None:
-    """Forget all consumers and what they have not acknowledged; the log stays."""
-    made = [
-        name for file in ORDER for name in re.findall(r"^create function (pipeline\.\w+)", function_file(file), re.M)
-    ]
-    op.execute(f"drop function {', '.join(made)}")
-    op.execute("""
-        drop view pipeline.receivable, pipeline.events;
-        drop table pipeline.consumer_touches, public.consumer_records, pipeline.consumer_progress, pipeline.consumers;
-    """)
-
-
-def _view() -> str:
-    """What has the default name may be somebody's own table, while the log is another: then serve points the view."""
-    if context.is_offline_mode():
-        return VIEW
-    query = """
-        select count(*) from pg_attribute
-        where attrelid = to_regclass('public.sequin_events')
-            and attname in ('commit_lsn', 'commit_idx', 'source_epoch', 'exact', 'metadata') and not attisdropped
-    """
-    return VIEW if op.get_bind().exec_driver_sql(query).scalar() == 5 else NO_LOG
-
-
-def function_file(name: str) -> str:
-    """The text of a file of FUNCTIONS."""
-    return FUNCTIONS.joinpath(f"{name}.sql").read_text("utf-8")

@@ -1,0 +1,73 @@
+"""Everything that the server keeps, as thirteen migrations had made it: DDL by subject, in the folder of this name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import context, op
+
+revision = "0013"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+FOLDER = Path(__file__).with_suffix("")
+DEFAULT = "public.sequin_events"
+SUBJECTS = ("sources", "schema_history", "staging", "log", "consumers", "exports", "lag", "roles")
+FUNCTIONS = (
+    "internal",
+    "administration",
+    "receiving",
+    "settling",
+    "cursors",
+    "dead_letters",
+    "privileges",
+    "populate",
+)
+"""What a function calls comes before it."""
+OF_TODAY = """
+select count(*) = 5 from pg_attribute
+where attrelid = to_regclass('public.sequin_events')
+    and attname in ('commit_lsn', 'commit_idx', 'source_epoch', 'exact', 'metadata') and not attisdropped
+"""
+IS_OURS = """
+select pg_get_partkeydef(c.oid) = 'RANGE (seq)' and not exists (
+    select from pg_attribute a where a.attrelid = c.oid and a.attname = 'id' and not a.attisdropped)
+from pg_class c where c.oid = to_regclass('public.sequin_events')
+"""
+"""Every table from before has a column `id`."""
+
+
+def upgrade() -> None:
+    """Make it all. An events table from before is migrated, unless somebody else's, while the log is another."""
+    for subject in SUBJECTS:
+        run(subject)
+    offline = context.is_offline_mode()
+    if offline or not holds("select to_regclass('public.sequin_events') is not null"):
+        run("sequin_events")
+    elif context.config.attributes.get("events_table", DEFAULT) == DEFAULT:
+        context.config.attributes["migrate_legacy_table"](op.get_bind())
+    run("events_view" if offline or holds(OF_TODAY) else "empty_events_view")
+    for function in FUNCTIONS:
+        run(f"functions/{function}")
+
+
+def downgrade() -> None:
+    """Remove it all, the events included; but a table from before us stays, with what is in it."""
+    run("remove")
+    if context.is_offline_mode() or holds(IS_OURS):
+        op.execute("drop table public.sequin_events cascade")
+
+
+def run(name: str) -> None:
+    """The statements of a file, as they are: colons and percent signs are part of the text."""
+    text = FOLDER.joinpath(f"{name}.sql").read_text("utf-8")
+    if context.is_offline_mode():
+        op.get_context().impl.static_output(text)
+    else:
+        op.get_bind().exec_driver_sql(text, execution_options={"no_parameters": True})
+
+
+def holds(question: str) -> bool:
+    """What the database answers."""
+    return bool(op.get_bind().exec_driver_sql(question).scalar())

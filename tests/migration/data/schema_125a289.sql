@@ -1,0 +1,1614 @@
+-- The pipeline database of commit 125a289, revision 0013, as pg_dump --schema-only --no-owner of Postgres 15 shows it.
+SELECT pg_catalog.set_config('search_path', '', false);
+SET check_function_bodies = false;
+
+CREATE SCHEMA pipeline;
+
+CREATE FUNCTION pipeline.ack(consumer text, ack_ids uuid[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_material TO 'off'
+    SET enable_sort TO 'off'
+    AS $$
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    gone integer;
+    touched integer;
+begin
+    delete from public.consumer_records r
+    where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id and r.state = 'delivered';
+    get diagnostics gone = row_count;
+    update public.consumer_records r
+    set state = 'available', ack_id = null, visible_at = null, delivered_group = null, deliveries = 0,
+        queued_seq = r.seq
+    where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id and r.state = 'pending_redelivery';
+    get diagnostics touched = row_count;
+    if touched > 0 or gone > 0 and (me.group_by is not null or me.max_unacknowledged is not null or exists (
+        select from public.consumer_records r
+        where r.consumer_id = me.id and r.action = 'truncate' and r.state <> 'dead'))
+    then
+        perform pipeline.wake_consumer(me.name);
+    end if;
+    return gone + touched;
+end $$;
+
+CREATE FUNCTION pipeline.advance(consumer text, seq bigint, session text DEFAULT NULL::text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+#variable_conflict use_column
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'cursor');
+    head bigint;
+    reached bigint;
+begin
+    if advance.seq is null or advance.seq < 0 then
+        raise invalid_parameter_value using message = 'seq must be a position in the log';
+    end if;
+    if advance.seq > me.position then
+        head := pipeline.log_head();
+        if advance.seq > head and advance.seq > me.position then
+            raise invalid_parameter_value using
+                message = format('seq %s is beyond the newest event, which is %s', advance.seq, head);
+        end if;
+    end if;
+    update pipeline.consumers c
+    set position = greatest(c.position, advance.seq), updated_at = clock_timestamp()
+    where c.id = me.id and (advance.session is null or c.reader_session = advance.session)
+    returning c.position into reached;
+    if not found then
+        raise object_in_use using
+            message = format('consumer %L is not read by this session but by %s', me.name,
+                coalesce(me.reader, 'nobody')),
+            hint = 'Connect again.';
+    end if;
+    return reached;
+end $$;
+
+
+
+CREATE TABLE public.consumer_records (
+    consumer_id integer NOT NULL,
+    source_table_oid bigint NOT NULL,
+    record_pk text NOT NULL COLLATE pg_catalog."C",
+    unkeyed bigint DEFAULT 0 NOT NULL,
+    seq bigint NOT NULL,
+    queued_seq bigint NOT NULL,
+    commit_lsn bigint,
+    commit_idx integer,
+    action text NOT NULL,
+    record jsonb,
+    event jsonb,
+    group_id text DEFAULT ''::text NOT NULL,
+    state text DEFAULT 'available'::text NOT NULL,
+    ack_id uuid,
+    visible_at timestamp with time zone,
+    deliveries integer DEFAULT 0 NOT NULL,
+    delivered_seq bigint,
+    delivered_group text,
+    CONSTRAINT consumer_records_state_check CHECK ((state = ANY (ARRAY['available'::text, 'delivered'::text, 'pending_redelivery'::text, 'dead'::text])))
+)
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
+
+COMMENT ON TABLE public.consumer_records IS 'What each records consumer has not acknowledged: one item per row of a table, its last change; refers to the log.';
+
+COMMENT ON COLUMN public.consumer_records.unkeyed IS 'seq where each event is an item of its own, else 0.';
+
+COMMENT ON COLUMN public.consumer_records.seq IS 'The event that is its last change.';
+
+COMMENT ON COLUMN public.consumer_records.queued_seq IS 'Its place in the queue: the first change since its delivery.';
+
+COMMENT ON COLUMN public.consumer_records.record IS 'Only where it is not the event''s: a key that the row has left.';
+
+COMMENT ON COLUMN public.consumer_records.event IS 'The whole event: dead letters outlive the log.';
+
+COMMENT ON COLUMN public.consumer_records.group_id IS 'Empty when the consumer has no group_by.';
+
+COMMENT ON COLUMN public.consumer_records.visible_at IS 'When a delivery expires, or a nack''s delay ends; null when nothing has to be waited for.';
+
+COMMENT ON COLUMN public.consumer_records.delivered_seq IS 'The event that was last handed out.';
+
+COMMENT ON COLUMN public.consumer_records.delivered_group IS 'The group it was in when it was handed out.';
+
+CREATE FUNCTION pipeline.bury(items public.consumer_records[]) RETURNS void
+    LANGUAGE sql
+    SET search_path TO ''
+    AS $$
+    -- These become dead letters, with the event, which the log may lose.
+    insert into public.consumer_records as r
+    select i.* from unnest(items) i
+    on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
+    set state = 'dead', ack_id = null, visible_at = null, delivered_group = null,
+        event = coalesce(r.event, (
+            select to_jsonb(e) from pipeline.events e where e.seq = r.seq
+            order by (e.source_table_oid = r.source_table_oid and e.record_pk = r.record_pk) desc limit 1))
+$$;
+
+CREATE TABLE pipeline.consumers (
+    id integer NOT NULL,
+    name text NOT NULL,
+    kind text NOT NULL,
+    tables text[] DEFAULT '{}'::text[] NOT NULL,
+    actions text[] DEFAULT '{}'::text[] NOT NULL,
+    state text DEFAULT 'active'::text NOT NULL,
+    group_by text[],
+    visibility interval DEFAULT '00:00:30'::interval NOT NULL,
+    max_deliveries integer,
+    max_unacknowledged integer,
+    "position" bigint NOT NULL,
+    reader text,
+    reader_session text,
+    reader_since timestamp with time zone,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT consumers_kind_check CHECK ((kind = ANY (ARRAY['records'::text, 'cursor'::text]))),
+    CONSTRAINT consumers_max_deliveries_check CHECK ((max_deliveries >= 1)),
+    CONSTRAINT consumers_max_unacknowledged_check CHECK ((max_unacknowledged >= 1)),
+    CONSTRAINT consumers_name_check CHECK ((name ~ '^[A-Za-z0-9_.-]{1,63}$'::text)),
+    CONSTRAINT consumers_state_check CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text]))),
+    CONSTRAINT consumers_visibility_check CHECK ((visibility > '00:00:00'::interval))
+);
+
+COMMENT ON TABLE pipeline.consumers IS 'Named readers of the log. Change them by the functions, not by hand.';
+
+COMMENT ON COLUMN pipeline.consumers.tables IS 'Patterns schema.table in which * matches anything; empty: all.';
+
+COMMENT ON COLUMN pipeline.consumers.group_by IS 'Columns of record that make the group; null: each row is one.';
+
+COMMENT ON COLUMN pipeline.consumers."position" IS 'cursor: the last seq acknowledged; records: the seq after which it began.';
+
+COMMENT ON COLUMN pipeline.consumers.reader IS 'cursor: who reads now.';
+
+CREATE FUNCTION pipeline.check_consumer(made pipeline.consumers) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO ''
+    AS $_$
+declare
+    wrong text := case
+        when made.name is null or made.name !~ '^[A-Za-z0-9_.-]{1,63}$' then format(
+            'a consumer cannot be named %L: give 1 to 63 of the letters A-Z a-z, digits, _ . and -', made.name)
+        when made.kind is null or made.kind not in ('records', 'cursor') then format(
+            'kind is %L: give records or cursor', made.kind)
+        when made.visibility is null or made.visibility <= interval '0' then 'visibility must be longer than 0'
+        when made.max_deliveries < 1 then 'max_deliveries must be at least 1, or null for no limit'
+        when made.max_unacknowledged < 1 then 'max_unacknowledged must be at least 1, or null for no limit'
+        when made.kind = 'cursor' and (made.group_by is not null or made.max_deliveries is not null
+            or made.max_unacknowledged is not null) then
+            'group_by, max_deliveries and max_unacknowledged are for consumers of kind records'
+        when exists (select from unnest(made.tables) t where t is null or t !~ '[.*]') then
+            'tables takes patterns like public.orders or shop.*: each with its schema'
+        when exists (select from unnest(made.actions) a where a is null
+            or a not in ('insert', 'update', 'delete', 'truncate', 'read', 'message')) then
+            'actions takes insert, update, delete, truncate, read and message'
+        when exists (select from unnest(made.group_by) c where c is null) then 'group_by takes names of columns'
+    end;
+begin
+    if wrong is not null then
+        raise invalid_parameter_value using message = wrong;
+    end if;
+end $_$;
+
+CREATE FUNCTION pipeline.consumer_of(consumer text, kind text DEFAULT NULL::text) RETURNS pipeline.consumers
+    LANGUAGE plpgsql STABLE
+    SET search_path TO ''
+    AS $$
+#variable_conflict use_column
+declare
+    found_one pipeline.consumers;
+begin
+    select * into found_one from pipeline.consumers c where c.name = consumer_of.consumer;
+    if not found then
+        raise undefined_object using message = format('there is no consumer %L', consumer),
+            hint = 'Create it: select pipeline.create_consumer(name).';
+    end if;
+    if found_one.kind <> consumer_of.kind then
+        raise wrong_object_type using message = format('consumer %L is of kind %s; this is for kind %s',
+            consumer, found_one.kind, consumer_of.kind);
+    end if;
+    return found_one;
+end $$;
+
+CREATE FUNCTION pipeline.create_consumer(name text, kind text DEFAULT 'records'::text, tables text[] DEFAULT '{}'::text[], actions text[] DEFAULT '{}'::text[], start text DEFAULT 'now'::text, group_by text[] DEFAULT NULL::text[], visibility interval DEFAULT '00:00:30'::interval, max_deliveries integer DEFAULT NULL::integer, max_unacknowledged integer DEFAULT NULL::integer) RETURNS pipeline.consumers
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+#variable_conflict use_column
+declare
+    made pipeline.consumers;
+begin
+    made.name := create_consumer.name;
+    made.kind := create_consumer.kind;
+    made.tables := coalesce(create_consumer.tables, '{}');
+    made.actions := coalesce(create_consumer.actions, '{}');
+    made.group_by := nullif(create_consumer.group_by, '{}');
+    made.visibility := create_consumer.visibility;
+    made.max_deliveries := create_consumer.max_deliveries;
+    made.max_unacknowledged := create_consumer.max_unacknowledged;
+    perform pipeline.check_consumer(made);
+    made.position := pipeline.start_seq(start);
+    insert into pipeline.consumers as c (
+        name, kind, tables, actions, group_by, visibility, max_deliveries, max_unacknowledged, position)
+    values (made.name, made.kind, made.tables, made.actions, made.group_by, made.visibility, made.max_deliveries,
+        made.max_unacknowledged, made.position)
+    returning c.* into made;
+    if made.kind = 'records' then
+        insert into pipeline.consumer_progress (consumer_id, folded_seq) values (made.id, made.position);
+    end if;
+    return made;
+exception when unique_violation then
+    raise duplicate_object using message = format('there is a consumer %L already', create_consumer.name),
+        hint = 'Take another name, or drop it: select pipeline.drop_consumer(name).';
+end $$;
+
+CREATE FUNCTION pipeline.dead_records(consumer text) RETURNS TABLE(seq bigint, commit_lsn bigint, commit_idx integer, source_table_oid bigint, source_table_schema text, source_table_name text, record_pk text, action text, record jsonb, changes jsonb, exact jsonb, unchanged_columns text[], transaction_annotations jsonb, metadata jsonb, committed_at timestamp with time zone, deliveries integer)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+#variable_conflict use_column
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+begin
+    return query
+        select r.seq, r.commit_lsn, r.commit_idx, r.source_table_oid, e.source_table_schema, e.source_table_name,
+            r.record_pk, r.action, coalesce(r.record, e.record),
+            case when r.record is null then e.changes end, case when r.record is null then e.exact end,
+            case when r.record is null then e.unchanged_columns end, e.transaction_annotations, e.metadata,
+            e.committed_at, r.deliveries
+        from public.consumer_records r
+        cross join lateral jsonb_populate_record(null::pipeline.events, r.event) e
+        where r.consumer_id = me.id and r.state = 'dead'
+        order by r.seq, r.record is null, r.record_pk;
+end $$;
+
+CREATE FUNCTION pipeline.discard_dead(consumer text, seqs bigint[] DEFAULT NULL::bigint[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    discarded integer;
+begin
+    delete from public.consumer_records r
+    where r.consumer_id = me.id and r.state = 'dead'
+        and (discard_dead.seqs is null or r.seq = any (discard_dead.seqs));
+    get diagnostics discarded = row_count;
+    return discarded;
+end $$;
+
+CREATE FUNCTION pipeline.drop_consumer(name text) RETURNS pipeline.consumers
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    gone pipeline.consumers := pipeline.consumer_of(name);
+begin
+    delete from pipeline.consumer_progress p where p.consumer_id = gone.id;
+    delete from public.consumer_records r where r.consumer_id = gone.id;
+    delete from pipeline.consumer_touches t where t.consumer_id = gone.id;
+    delete from pipeline.consumers c where c.id = gone.id;
+    perform pipeline.wake_consumer(gone.name);
+    return gone;
+end $$;
+
+CREATE FUNCTION pipeline.extend(consumer text, ack_ids uuid[], visibility interval) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_material TO 'off'
+    SET enable_sort TO 'off'
+    AS $$
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    extended integer;
+begin
+    if extend.visibility is null or extend.visibility <= interval '0' then
+        raise invalid_parameter_value using message = 'visibility must be longer than 0';
+    end if;
+    update public.consumer_records r set visible_at = clock_timestamp() + extend.visibility
+    where r.ack_id is not null and r.ack_id = any (extend.ack_ids) and r.consumer_id + 0 = me.id;
+    get diagnostics extended = row_count;
+    return extended;
+end $$;
+
+CREATE FUNCTION pipeline.hand_out(consumer pipeline.consumers, upto integer, visibility interval) RETURNS SETOF public.consumer_records
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    AS $$
+declare
+    picked public.consumer_records[];
+begin
+    select array_agg(p) into picked from (
+        select r.* from pipeline.receivable r
+        where r.consumer_id = hand_out.consumer.id
+        order by r.queued_seq
+        limit upto
+        for update skip locked) p;
+    -- Asked again, of what is locked now: an item that the shuffler touched after the first statement had begun may have
+    -- a new place, behind a truncate or in a group that the first statement could not see.
+    return query
+        insert into public.consumer_records as r
+        select i.* from unnest(picked) i
+        on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
+        set state = 'delivered', ack_id = gen_random_uuid(), visible_at = clock_timestamp() + hand_out.visibility,
+            deliveries = r.deliveries + 1, delivered_seq = r.seq, delivered_group = nullif(r.group_id, '')
+        where r.state = 'available'
+            and not exists (
+                select from public.consumer_records t
+                where t.consumer_id = r.consumer_id and t.source_table_oid = r.source_table_oid
+                    and t.action = 'truncate' and t.state <> 'dead' and t.seq < r.seq)
+            and (r.group_id = '' or not exists (
+                select from public.consumer_records o
+                where o.consumer_id = r.consumer_id and o.group_id = r.group_id and o.group_id <> ''
+                    and o.state <> 'dead' and (o.queued_seq < r.queued_seq
+                        or o.state <> 'available' and o.visible_at > clock_timestamp())))
+        returning r.*;
+end $$;
+
+CREATE FUNCTION pipeline.log_floor() RETURNS bigint
+    LANGUAGE sql STABLE
+    SET search_path TO ''
+    AS $$
+    -- Every event after this seq is kept: what retention has left, which may begin inside of a partition.
+    select greatest(
+        coalesce(min((regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(\d+)''\)'))[1]::bigint) - 1, 0),
+        coalesce(max((
+            select r.dropped_below - 1
+            from pipeline.retention r
+            join pg_class t on t.oid = d.refobjid
+            join pg_namespace n on n.oid = t.relnamespace
+            where r.events_table = n.nspname || '.' || t.relname
+        )), 0))
+    from pg_rewrite w
+    join pg_depend d on d.classid = 'pg_rewrite'::regclass and d.objid = w.oid and d.refclassid = 'pg_class'::regclass
+        and d.refobjid <> w.ev_class
+    left join pg_inherits i on i.inhparent = d.refobjid and not i.inhdetachpending
+    left join pg_class c on c.oid = i.inhrelid
+    where w.ev_class = 'pipeline.events'::regclass and d.refobjsubid = 1
+$$;
+
+CREATE FUNCTION pipeline.log_head() RETURNS bigint
+    LANGUAGE sql STABLE
+    SET search_path TO ''
+    AS $$
+    select coalesce(max(seq), 0) from pipeline.events
+$$;
+
+CREATE FUNCTION pipeline.matches(tables text[], schema_name text, table_name text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    -- Patterns like 'public.*'; none match everything.
+    select cardinality(tables) = 0 or exists (
+        select from unnest(tables) as pattern
+        where schema_name || '.' || table_name like
+            replace(replace(replace(replace(pattern, '\', '\\'), '%', '\%'), '_', '\_'), '*', '%'))
+$$;
+
+CREATE FUNCTION pipeline.nack(consumer text, ack_ids uuid[], delay interval DEFAULT NULL::interval) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_material TO 'off'
+    SET enable_sort TO 'off'
+    AS $$
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    held public.consumer_records[];
+begin
+    if nack.delay < interval '0' then
+        raise invalid_parameter_value using message = 'delay must not be negative; null doubles it each time';
+    end if;
+    select array_agg(r) into held from (
+        select * from public.consumer_records r
+        where r.ack_id is not null and r.ack_id = any (nack.ack_ids) and r.consumer_id + 0 = me.id
+        order by r.source_table_oid, r.record_pk, r.unkeyed
+        for update) r;
+    if held is null then
+        return 0;
+    end if;
+    insert into public.consumer_records as r
+    select i.* from unnest(held) i
+    on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
+    set state = 'available', ack_id = null, delivered_group = null,
+        visible_at = case when r.state = 'delivered' then clock_timestamp() + coalesce(
+            nack.delay, least(interval '1 second' * 2 ^ least(r.deliveries - 1, 9), interval '5 minutes')) end,
+        deliveries = case when r.state = 'delivered' then r.deliveries else 0 end;
+    perform pipeline.bury(array_agg(i)) from unnest(held) i
+    where i.state = 'delivered' and i.deliveries >= me.max_deliveries;
+    perform pipeline.wake_consumer(me.name);
+    return cardinality(held);
+end $$;
+
+CREATE FUNCTION pipeline.next_visible(consumer text) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO ''
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_material TO 'off'
+    SET enable_sort TO 'off'
+    AS $$
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+begin
+    return (select r.visible_at from public.consumer_records r
+        where r.consumer_id = me.id and r.visible_at > clock_timestamp()
+        order by r.visible_at limit 1);
+end $$;
+
+CREATE FUNCTION pipeline.pause_consumer(name text) RETURNS pipeline.consumers
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    select pipeline.set_consumer_state(name, 'paused')
+$$;
+
+CREATE FUNCTION pipeline.populate(base anyelement, record jsonb, exact jsonb DEFAULT NULL::jsonb) RETURNS anyelement
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lc_monetary TO 'C'
+    SET "DateStyle" TO 'ISO, YMD'
+    SET "IntervalStyle" TO 'postgres'
+    SET array_nulls TO 'on'
+    SET xmloption TO 'content'
+    AS $_$
+declare
+    filled alias for $0;
+    composite pg_type;
+    documents text[];
+    kept text;
+    replaced text;
+begin
+    -- jsonb_populate_record gives strings and numbers to the input of each column's type. Only of json and jsonb it
+    -- makes something else: a document of a string, an SQL NULL of null. Those that are in exact are cast one by one.
+    if exact is null then
+        return jsonb_populate_record(base, record);
+    end if;
+    select * into composite from pg_type where oid = pg_typeof(base)::oid;
+    while composite.typtype = 'd' loop
+        select * into composite from pg_type where oid = composite.typbasetype;
+    end loop;
+    select coalesce(array_agg(a.attname::text) filter (where a.document), '{}'),
+        string_agg(a.field, ', ' order by a.attnum),
+        string_agg(case when a.document then a.of_exact else a.field end, ', ' order by a.attnum)
+    into documents, kept, replaced
+    from (
+        select attnum, attname, format('($1).%I', attname) as field,
+            format('($2 ->> %L)::%s', attname, format_type(atttypid, atttypmod)) as of_exact,
+            -- A domain has the output function of what it is over.
+            exact ? attname and (
+                select typoutput in ('json_out'::regproc, 'jsonb_out'::regproc) from pg_type where oid = atttypid
+            ) as document
+        from pg_attribute
+        where attrelid = composite.typrelid and attnum > 0 and not attisdropped
+    ) a;
+    if documents = '{}' then
+        return jsonb_populate_record(base, record || exact);
+    end if;
+    -- A base that is a row, of nulls where it was null: no domain objects to what it lacks until it is replaced.
+    execute 'select ' || kept into filled using base;
+    filled := jsonb_populate_record(filled, (record || exact) - documents);
+    execute 'select ' || replaced into filled using filled, exact;
+    return filled;
+end $_$;
+
+COMMENT ON FUNCTION pipeline.populate(base anyelement, record jsonb, exact jsonb) IS 'The row of an event as its source had it: pipeline.populate(null::shop.orders, record, exact). Reads no table.';
+
+CREATE FUNCTION pipeline.receive(consumer text, max integer DEFAULT 1, visibility interval DEFAULT NULL::interval) RETURNS TABLE(ack_id uuid, seq bigint, commit_lsn bigint, commit_idx integer, source_table_schema text, source_table_name text, record_pk text, action text, record jsonb, changes jsonb, exact jsonb, unchanged_columns text[], transaction_annotations jsonb, metadata jsonb, committed_at timestamp with time zone, deliveries integer)
+    LANGUAGE plpgsql SECURITY DEFINER ROWS 10
+    SET search_path TO ''
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_material TO 'off'
+    SET enable_sort TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    upto integer := receive.max;
+begin
+    if receive.max is null or receive.max < 1 or receive.max > 1000 then
+        raise invalid_parameter_value using message = format('max is %s: give 1 to 1000', coalesce(max::text, 'null'));
+    elsif receive.visibility <= interval '0' then
+        raise invalid_parameter_value using message = 'visibility must be longer than 0, or null for the consumer''s';
+    end if;
+    if me.state = 'paused' then
+        return;
+    end if;
+    if me.group_by is not null or me.max_unacknowledged is not null then
+        if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+            raise active_sql_transaction using message = format(
+                'consumer %L has group_by or max_unacknowledged, whose receivers have to see each other', me.name),
+                hint = 'Receive in a transaction of isolation level read committed.';
+        end if;
+        -- Two receivers at once would both find the group free, or the same room below the limit.
+        perform pg_advisory_xact_lock(714629015, me.id);
+    end if;
+    perform pipeline.release_expired(me);
+    if me.max_unacknowledged is not null then
+        select least(upto, me.max_unacknowledged - count(*)) into upto from (
+            select from public.consumer_records r
+            where r.consumer_id = me.id and r.visible_at > clock_timestamp()
+                and r.state in ('delivered', 'pending_redelivery')
+            order by r.visible_at limit me.max_unacknowledged) r;
+        if upto <= 0 then
+            return;
+        end if;
+    end if;
+    return query
+        select h.ack_id, h.seq, h.commit_lsn, h.commit_idx, e.source_table_schema, e.source_table_name,
+            h.record_pk, h.action, coalesce(h.record, e.record),
+            case when h.record is null then e.changes end, case when h.record is null then e.exact end,
+            case when h.record is null then e.unchanged_columns end, e.transaction_annotations, e.metadata,
+            e.committed_at, h.deliveries
+        from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h
+        cross join lateral (
+            -- A table from before may have one seq several times.
+            (select * from pipeline.events e where e.seq = h.seq and h.event is null
+            order by (e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk) desc limit 1)
+            union all
+            select * from jsonb_populate_record(null::pipeline.events, h.event) where h.event is not null
+        ) e
+        order by h.queued_seq, h.record is null, h.record_pk;
+end $$;
+
+CREATE FUNCTION pipeline.release_expired(consumer pipeline.consumers) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    AS $$
+declare
+    expired public.consumer_records[];
+    spent public.consumer_records[];
+begin
+    select array_agg(r) into expired from (
+        select * from public.consumer_records r
+        where r.consumer_id = consumer.id and r.visible_at <= clock_timestamp()
+            and r.state in ('delivered', 'pending_redelivery')
+        order by r.visible_at limit 1000
+        for update skip locked) r;
+    if expired is null then
+        return;
+    end if;
+    select array_agg(i) into spent from unnest(expired) i
+    where i.state = 'delivered' and i.deliveries >= consumer.max_deliveries;
+    insert into public.consumer_records as r
+    select i.* from unnest(expired) i
+    on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
+    set state = 'available', ack_id = null, visible_at = null, delivered_group = null,
+        deliveries = case when r.state = 'pending_redelivery' then 0 else r.deliveries end;
+    if spent is not null then
+        perform pipeline.bury(spent);
+    end if;
+end $$;
+
+CREATE FUNCTION pipeline.reset_consumer(name text, start text DEFAULT 'beginning'::text) RETURNS pipeline.consumers
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+#variable_conflict use_column
+declare
+    changed pipeline.consumers := pipeline.consumer_of(reset_consumer.name);
+begin
+    -- Held until the end, so that the shuffler leaves this consumer alone meanwhile.
+    perform from pipeline.consumer_progress p where p.consumer_id = changed.id for update;
+    delete from public.consumer_records r where r.consumer_id = changed.id;
+    delete from pipeline.consumer_touches t where t.consumer_id = changed.id;
+    update pipeline.consumers c
+    set position = pipeline.start_seq(start), reader = null, reader_session = null, reader_since = null,
+        updated_at = clock_timestamp()
+    where c.id = changed.id
+    returning c.* into changed;
+    update pipeline.consumer_progress p set folded_seq = changed.position where p.consumer_id = changed.id;
+    perform pipeline.wake_consumer(changed.name);
+    return changed;
+end $$;
+
+CREATE FUNCTION pipeline.resume_consumer(name text) RETURNS pipeline.consumers
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    select pipeline.set_consumer_state(name, 'active')
+$$;
+
+CREATE FUNCTION pipeline.retry_dead(consumer text, seqs bigint[] DEFAULT NULL::bigint[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    retried integer;
+begin
+    update public.consumer_records r set state = 'available', deliveries = 0
+    where r.consumer_id = me.id and r.state = 'dead' and (retry_dead.seqs is null or r.seq = any (retry_dead.seqs));
+    get diagnostics retried = row_count;
+    if retried > 0 then
+        perform pipeline.wake_consumer(me.name);
+    end if;
+    return retried;
+end $$;
+
+CREATE FUNCTION pipeline.set_consumer_state(consumer text, state text) RETURNS pipeline.consumers
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    AS $$
+#variable_conflict use_column
+declare
+    changed pipeline.consumers := pipeline.consumer_of(consumer);
+begin
+    update pipeline.consumers c set state = set_consumer_state.state, updated_at = clock_timestamp()
+    where c.id = changed.id
+    returning c.* into changed;
+    perform pipeline.wake_consumer(changed.name);
+    return changed;
+end $$;
+
+CREATE FUNCTION pipeline.start_seq(start text) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    SET search_path TO ''
+    AS $_$
+declare
+    head bigint := pipeline.log_head();
+    lowest bigint := pipeline.log_floor();
+    asked bigint;
+begin
+    if start = 'now' then
+        return greatest(head, lowest);
+    elsif start = 'beginning' then
+        return lowest;
+    elsif start is null or start !~ '^[0-9]{1,18}$' then
+        raise invalid_parameter_value using message = format('start is %L', start),
+            hint = 'Give ''now'', ''beginning'', or a seq to begin after.';
+    end if;
+    asked := start::bigint;
+    if asked > greatest(head, lowest) then
+        raise invalid_parameter_value using
+            message = format('start %s is beyond the newest event, which is %s', asked, head);
+    elsif asked < lowest then
+        raise numeric_value_out_of_range using
+            message = format('events up to seq %s are no longer kept, so nobody can begin after %s', lowest, asked),
+            hint = format('Begin after %s, or at ''beginning'': what is still there.', lowest);
+    end if;
+    return asked;
+end $_$;
+
+CREATE FUNCTION pipeline.wake_consumer(consumer text) RETURNS void
+    LANGUAGE sql
+    SET search_path TO ''
+    AS $$
+    select pg_notify('pipeline_consumers', consumer)
+$$;
+
+CREATE TABLE pipeline.alembic_version (
+    version_num character varying(32) NOT NULL
+);
+
+CREATE TABLE pipeline.carried_transactions (
+    source_id uuid NOT NULL,
+    commit_lsn bigint NOT NULL,
+    committed_at timestamp with time zone NOT NULL
+);
+
+COMMENT ON TABLE pipeline.carried_transactions IS 'Transactions of earlier epochs that the slot of a restored source may send again: those that match are skipped.';
+
+CREATE TABLE pipeline.catchup_parts (
+    source_id uuid NOT NULL,
+    worker integer NOT NULL,
+    epoch integer NOT NULL,
+    from_lsn bigint NOT NULL,
+    until_lsn bigint,
+    planned_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT catchup_parts_check CHECK ((until_lsn > from_lsn)),
+    CONSTRAINT catchup_parts_worker_check CHECK ((worker > 0))
+);
+
+COMMENT ON TABLE pipeline.catchup_parts IS 'A backlog that several workers stage at once: transactions whose commit records begin in [from_lsn, until_lsn). Without rows here worker 0 does all; else all before the smallest from_lsn.';
+
+COMMENT ON COLUMN pipeline.catchup_parts.until_lsn IS 'Null: the newest part, which goes on with what comes.';
+
+CREATE TABLE pipeline.consumer_progress (
+    consumer_id integer NOT NULL,
+    folded_seq bigint NOT NULL
+)
+WITH (fillfactor='50');
+
+COMMENT ON TABLE pipeline.consumer_progress IS 'Up to where the log is in consumer_records. The shuffler passes over rows that an administrative function holds.';
+
+CREATE TABLE pipeline.consumer_touches (
+    consumer_id integer NOT NULL,
+    source_table_oid bigint NOT NULL,
+    record_pk text NOT NULL COLLATE pg_catalog."C",
+    unkeyed bigint DEFAULT 0 NOT NULL,
+    seq bigint NOT NULL,
+    queued_seq bigint NOT NULL,
+    commit_lsn bigint,
+    commit_idx integer,
+    action text NOT NULL,
+    record jsonb,
+    group_id text
+);
+
+COMMENT ON TABLE pipeline.consumer_touches IS 'Changes of items that a client''s open transaction holds; merged when it has ended, so that nobody waits for it.';
+
+ALTER TABLE pipeline.consumers ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.consumers_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.dead_letters (
+    id bigint NOT NULL,
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    commit_lsn bigint NOT NULL,
+    commit_idx integer NOT NULL,
+    xid bigint NOT NULL,
+    relation_id integer NOT NULL,
+    table_oid bigint NOT NULL,
+    table_schema text NOT NULL,
+    table_name text NOT NULL,
+    action text NOT NULL,
+    record_pk text NOT NULL COLLATE pg_catalog."C",
+    record text NOT NULL,
+    changes text,
+    exact text,
+    unchanged_columns text,
+    transaction_annotations text,
+    committed_at timestamp with time zone NOT NULL,
+    events_table text NOT NULL,
+    seq bigint NOT NULL,
+    retried_seq bigint,
+    cause text NOT NULL,
+    sqlstate text NOT NULL,
+    state text DEFAULT 'parked'::text NOT NULL,
+    attempts integer DEFAULT 1 NOT NULL,
+    parked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT dead_letters_state_check CHECK ((state = ANY (ARRAY['parked'::text, 'retrying'::text, 'retried'::text, 'discarded'::text])))
+);
+
+COMMENT ON TABLE pipeline.dead_letters IS 'Changes that could not be written to an events table, as they were staged. Each has an event in its place.';
+
+COMMENT ON COLUMN pipeline.dead_letters.seq IS 'Of the event that holds its place; retried_seq: of the one that has its values.';
+
+COMMENT ON COLUMN pipeline.dead_letters.cause IS 'Why the last attempt failed.';
+
+ALTER TABLE pipeline.dead_letters ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.dead_letters_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.epochs (
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    system_identifier text NOT NULL,
+    timeline integer,
+    from_lsn bigint NOT NULL,
+    previous_position bigint,
+    after_seq bigint DEFAULT 0 NOT NULL,
+    reason text NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    after_seqs jsonb DEFAULT '{}'::jsonb NOT NULL
+);
+
+COMMENT ON TABLE pipeline.epochs IS 'Every history of the source that we followed: LSNs compare only inside one. Begun by pipeline sources adopt.';
+
+COMMENT ON COLUMN pipeline.epochs.previous_position IS 'How far the epoch before was staged when this one began.';
+
+COMMENT ON COLUMN pipeline.epochs.after_seq IS 'Last seq of the epoch before.';
+
+COMMENT ON COLUMN pipeline.epochs.after_seqs IS 'Last seq of the epoch before, in each events table.';
+
+CREATE TABLE public.sequin_events (
+    seq bigint NOT NULL,
+    source_database_id uuid NOT NULL,
+    source_epoch integer DEFAULT 0 NOT NULL,
+    commit_lsn bigint,
+    commit_idx integer,
+    xid bigint,
+    source_table_oid bigint NOT NULL,
+    source_table_schema text NOT NULL,
+    source_table_name text NOT NULL,
+    record_pk text NOT NULL COLLATE pg_catalog."C",
+    record jsonb NOT NULL,
+    changes jsonb,
+    exact jsonb,
+    action text NOT NULL,
+    unchanged_columns text[],
+    transaction_annotations jsonb,
+    metadata jsonb,
+    committed_at timestamp with time zone NOT NULL,
+    inserted_at timestamp with time zone DEFAULT now() NOT NULL
+)
+PARTITION BY RANGE (seq);
+
+COMMENT ON TABLE public.sequin_events IS 'Every committed change of the source, in commit order. Read: where seq > $last order by seq.';
+
+CREATE VIEW pipeline.events AS
+ SELECT sequin_events.seq,
+    sequin_events.source_database_id,
+    sequin_events.source_epoch,
+    sequin_events.commit_lsn,
+    sequin_events.commit_idx,
+    sequin_events.xid,
+    sequin_events.source_table_oid,
+    sequin_events.source_table_schema,
+    sequin_events.source_table_name,
+    (sequin_events.record_pk COLLATE "C") AS record_pk,
+    sequin_events.record,
+    sequin_events.changes,
+    sequin_events.exact,
+    sequin_events.action,
+    sequin_events.unchanged_columns,
+    sequin_events.transaction_annotations,
+    sequin_events.metadata,
+    sequin_events.committed_at,
+    sequin_events.inserted_at
+   FROM public.sequin_events;
+
+COMMENT ON VIEW pipeline.events IS 'The log of this server: the table that PIPELINE_EVENTS_TABLE names.';
+
+CREATE TABLE pipeline.events_tables (
+    source_id uuid NOT NULL,
+    name text NOT NULL,
+    last_seq bigint,
+    events bigint DEFAULT 0 NOT NULL,
+    added_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+COMMENT ON TABLE pipeline.events_tables IS 'Every events table that was ever written for a source: its newest seq, and the events that the shuffler added.';
+
+CREATE TABLE pipeline.export_runs (
+    id bigint NOT NULL,
+    trigger text NOT NULL,
+    state text DEFAULT 'running'::text NOT NULL,
+    holder text NOT NULL,
+    log text,
+    reason text,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    finished_at timestamp with time zone,
+    CONSTRAINT export_runs_state_check CHECK ((state = ANY (ARRAY['running'::text, 'done'::text, 'failed'::text])))
+);
+
+COMMENT ON TABLE pipeline.export_runs IS 'Every run of the export, by schedule or by command, and why it ended.';
+
+ALTER TABLE pipeline.export_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.export_runs_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.export_states (
+    id bigint NOT NULL,
+    lake_id uuid NOT NULL,
+    dataset text NOT NULL,
+    seq bigint NOT NULL,
+    state text DEFAULT 'writing'::text NOT NULL,
+    schema_version integer NOT NULL,
+    columns json NOT NULL,
+    buckets integer,
+    rows bigint,
+    bytes bigint,
+    files jsonb,
+    source_epoch integer,
+    source_table_oid bigint,
+    reason text,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    committed_at timestamp with time zone,
+    CONSTRAINT export_states_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'committed'::text, 'failed'::text, 'dropped'::text])))
+);
+
+COMMENT ON TABLE pipeline.export_states IS 'Versions of the current state of each table: as of which seq, in which files.';
+
+ALTER TABLE pipeline.export_states ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.export_states_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.exports (
+    id bigint NOT NULL,
+    lake_id uuid NOT NULL,
+    run_id bigint,
+    after_seq bigint NOT NULL,
+    upto_seq bigint NOT NULL,
+    state text DEFAULT 'writing'::text NOT NULL,
+    rows bigint,
+    bytes bigint,
+    files jsonb,
+    schemas json,
+    holder text NOT NULL,
+    reason text,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    committed_at timestamp with time zone,
+    CONSTRAINT exports_check CHECK ((upto_seq > after_seq)),
+    CONSTRAINT exports_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'publishing'::text, 'committed'::text, 'failed'::text])))
+);
+
+COMMENT ON TABLE pipeline.exports IS 'The ledger: ranges of seq, the first excluded. A committed one is in the lake, whole and once.';
+
+COMMENT ON COLUMN pipeline.exports.files IS 'Path in the lake, dataset, schema version, rows, bytes, sha256, first_seq and last_seq of each file.';
+
+COMMENT ON COLUMN pipeline.exports.schemas IS 'Columns and types of the schema versions of these files, by dataset.';
+
+ALTER TABLE pipeline.exports ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.exports_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.known_rows (
+    source_id uuid NOT NULL,
+    table_oid bigint NOT NULL,
+    record_pk text NOT NULL COLLATE pg_catalog."C",
+    epoch integer NOT NULL,
+    commit_lsn bigint NOT NULL,
+    commit_idx integer NOT NULL,
+    record jsonb NOT NULL,
+    exact jsonb
+);
+
+COMMENT ON TABLE pipeline.known_rows IS 'Of rows whose last event retention has dropped: values that a later update may leave out, being TOASTed.';
+
+CREATE TABLE pipeline.lag_samples (
+    sampled_at timestamp with time zone DEFAULT now() NOT NULL,
+    source_lsn bigint,
+    confirmed_lsn bigint,
+    staged_lsn bigint,
+    shuffled_lsn bigint,
+    staged_changes bigint NOT NULL,
+    events bigint NOT NULL
+);
+
+COMMENT ON TABLE pipeline.lag_samples IS 'Positions and counts every few seconds, for rates.';
+
+CREATE TABLE pipeline.lakes (
+    id uuid NOT NULL,
+    directory text NOT NULL,
+    events_table text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    released_at timestamp with time zone
+);
+
+COMMENT ON TABLE pipeline.lakes IS 'Folders that a log is exported to; the id is in the manifest of each.';
+
+COMMENT ON COLUMN pipeline.lakes.released_at IS 'Since when retention no longer waits for exports to this lake; null: it does.';
+
+CREATE TABLE pipeline.published_forms (
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    relation_oid bigint NOT NULL,
+    form jsonb NOT NULL,
+    published_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+COMMENT ON TABLE pipeline.published_forms IS 'Tables before their first change came, where the catalog may tell another story by then: partitions that are detached or dropped meanwhile, keys beside a full replica identity.';
+
+CREATE TABLE pipeline.replication_progress (
+    source_id uuid NOT NULL,
+    worker integer DEFAULT 0 NOT NULL,
+    epoch integer NOT NULL,
+    generation bigint DEFAULT 1 NOT NULL,
+    "position" bigint NOT NULL,
+    commit_lsn bigint DEFAULT 0 NOT NULL,
+    committed_at timestamp with time zone,
+    open_commit_lsn bigint,
+    open_changes bigint DEFAULT 0 NOT NULL,
+    changes bigint DEFAULT 0 NOT NULL,
+    transactions bigint DEFAULT 0 NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    backend_pid integer,
+    backend_start timestamp with time zone
+);
+
+COMMENT ON COLUMN pipeline.replication_progress.generation IS 'Counts up with each worker; an older one can write nothing.';
+
+COMMENT ON COLUMN pipeline.replication_progress."position" IS 'End of the last transaction staged whole, or a later point with nothing for us before it: what may be confirmed.';
+
+COMMENT ON COLUMN pipeline.replication_progress.backend_pid IS 'The session of the newest writer, with backend_start: a newer one may end it.';
+
+CREATE VIEW pipeline.reached_workers AS
+ SELECT chain.source_id,
+    chain.worker,
+    chain.epoch,
+    chain.generation,
+    chain."position",
+    chain.commit_lsn
+   FROM ( SELECT p.source_id,
+            p.worker,
+            p.epoch,
+            p.generation,
+            p."position",
+            p.commit_lsn,
+            COALESCE(bool_and((p."position" >= p.ends_at)) OVER (PARTITION BY p.source_id ORDER BY p.begins_at NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS reached
+           FROM ( SELECT p_1.source_id,
+                    p_1.worker,
+                    p_1.epoch,
+                    p_1.generation,
+                    p_1."position",
+                    p_1.commit_lsn,
+                    p_1.committed_at,
+                    p_1.open_commit_lsn,
+                    p_1.open_changes,
+                    p_1.changes,
+                    p_1.transactions,
+                    p_1.updated_at,
+                    p_1.backend_pid,
+                    p_1.backend_start,
+                    c.from_lsn AS begins_at,
+                    lead(c.from_lsn) OVER (PARTITION BY p_1.source_id ORDER BY c.from_lsn NULLS FIRST) AS ends_at
+                   FROM (pipeline.replication_progress p_1
+                     LEFT JOIN pipeline.catchup_parts c USING (source_id, worker))
+                  WHERE ((p_1.worker = 0) OR (c.worker IS NOT NULL))) p) chain
+  WHERE chain.reached;
+
+COMMENT ON VIEW pipeline.reached_workers IS 'Workers before whose part everything is staged: what they stage is next in the order of commits.';
+
+CREATE VIEW pipeline.receivable AS
+ SELECT r.consumer_id,
+    r.source_table_oid,
+    r.record_pk,
+    r.unkeyed,
+    r.seq,
+    r.queued_seq,
+    r.commit_lsn,
+    r.commit_idx,
+    r.action,
+    r.record,
+    r.event,
+    r.group_id,
+    r.state,
+    r.ack_id,
+    r.visible_at,
+    r.deliveries,
+    r.delivered_seq,
+    r.delivered_group
+   FROM public.consumer_records r
+  WHERE ((r.state = 'available'::text) AND ((r.visible_at IS NULL) OR (r.visible_at <= clock_timestamp())) AND (NOT (EXISTS ( SELECT
+           FROM public.consumer_records t
+          WHERE ((t.consumer_id = r.consumer_id) AND (t.source_table_oid = r.source_table_oid) AND (t.action = 'truncate'::text) AND (t.state <> 'dead'::text) AND (t.seq < r.seq))))) AND ((r.action <> 'truncate'::text) OR (NOT (EXISTS ( SELECT
+           FROM public.consumer_records o
+          WHERE ((o.consumer_id = r.consumer_id) AND (o.source_table_oid = r.source_table_oid) AND (o.state <> 'dead'::text) AND ((o.seq < r.seq) OR ((o.delivered_seq < r.seq) AND (o.visible_at > clock_timestamp()) AND (o.state <> 'available'::text))))
+        UNION ALL
+         SELECT
+           FROM pipeline.consumer_touches o
+          WHERE ((o.consumer_id = r.consumer_id) AND (o.source_table_oid = r.source_table_oid) AND (o.seq < r.seq)))))) AND ((r.group_id = ''::text) OR (NOT (EXISTS ( SELECT
+           FROM public.consumer_records o
+          WHERE ((o.consumer_id = r.consumer_id) AND (o.group_id = r.group_id) AND (o.group_id <> ''::text) AND (o.state <> 'dead'::text) AND ((o.queued_seq < r.queued_seq) OR ((o.queued_seq = r.queued_seq) AND (ROW((o.record IS NULL), o.record_pk) < ROW((r.record IS NULL), r.record_pk))) OR ((o.state <> 'available'::text) AND (o.visible_at > clock_timestamp()))))
+        UNION ALL
+         SELECT
+           FROM public.consumer_records o
+          WHERE ((o.consumer_id = r.consumer_id) AND (o.delivered_group = r.group_id) AND (o.visible_at > clock_timestamp()))
+        UNION ALL
+         SELECT
+           FROM pipeline.consumer_touches o
+          WHERE ((o.consumer_id = r.consumer_id) AND (o.group_id = r.group_id) AND (o.queued_seq < r.queued_seq)))))));
+
+COMMENT ON VIEW pipeline.receivable IS 'Items that may be handed out now.';
+
+CREATE TABLE pipeline.relations (
+    id integer NOT NULL,
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    relation_oid bigint NOT NULL,
+    relation_schema text NOT NULL,
+    relation_name text NOT NULL,
+    table_oid bigint NOT NULL,
+    table_schema text NOT NULL,
+    table_name text NOT NULL,
+    replica_identity text NOT NULL,
+    columns jsonb NOT NULL,
+    key_columns text[] NOT NULL,
+    from_lsn bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    from_idx integer DEFAULT 0 NOT NULL,
+    fingerprint jsonb,
+    unique_in_root boolean,
+    memberships bigint[]
+);
+
+COMMENT ON TABLE pipeline.relations IS 'Every form a source table has had, and from which LSN: relation_* as replicated, table_* the partition root.';
+
+COMMENT ON COLUMN pipeline.relations.columns IS 'Per column also attnum, and names: what the log calls its values, from which commit_lsn and commit_idx on.';
+
+COMMENT ON COLUMN pipeline.relations.from_idx IS 'commit_idx of the first change of that form, in the transaction at from_lsn: a transaction may alter a table.';
+
+COMMENT ON COLUMN pipeline.relations.fingerprint IS 'File and versions of pg_attribute rows as last read for this form: what tells a rewritten table.';
+
+COMMENT ON COLUMN pipeline.relations.unique_in_root IS 'No two rows of the partition root share a key; null when it was not asked.';
+
+COMMENT ON COLUMN pipeline.relations.memberships IS 'oids of what makes publications publish its updates: when all of them are new, updates in between are in no log.';
+
+ALTER TABLE pipeline.relations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.relations_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.retention (
+    events_table text NOT NULL,
+    dropped_below bigint DEFAULT 1 NOT NULL,
+    dropped_at timestamp with time zone DEFAULT now() NOT NULL,
+    dropping oid,
+    dropping_name text,
+    dropping_since timestamp with time zone
+);
+
+COMMENT ON TABLE pipeline.retention IS 'What retention has dropped of an events table: every seq below dropped_below, or it is about to.';
+
+COMMENT ON COLUMN pipeline.retention.dropping IS 'The partition that is on its way out; who comes after a crash goes on with it.';
+
+CREATE TABLE pipeline.rewrites (
+    id bigint NOT NULL,
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    relation_oid bigint NOT NULL,
+    table_schema text NOT NULL,
+    table_name text NOT NULL,
+    columns text[] NOT NULL,
+    kind text NOT NULL,
+    version text NOT NULL,
+    from_lsn bigint,
+    from_idx integer,
+    found_at timestamp with time zone DEFAULT now() NOT NULL,
+    settled_at timestamp with time zone,
+    CONSTRAINT rewrites_kind_check CHECK ((kind = ANY (ARRAY['type'::text, 'default'::text, 'values'::text])))
+);
+
+COMMENT ON TABLE pipeline.rewrites IS 'Tables whose values DDL changed without an event: rows not written since are in the log as they were before.';
+
+COMMENT ON COLUMN pipeline.rewrites.version IS 'What tells it from another rewrite of these columns.';
+
+COMMENT ON COLUMN pipeline.rewrites.from_lsn IS 'commit_lsn of the first change after it, from_idx its commit_idx; null while none has come.';
+
+ALTER TABLE pipeline.rewrites ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.rewrites_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.roles (
+    role text NOT NULL,
+    server text NOT NULL,
+    pid integer NOT NULL,
+    state text NOT NULL,
+    reason text,
+    since timestamp with time zone DEFAULT now() NOT NULL
+);
+
+COMMENT ON TABLE pipeline.roles IS 'Which process holds each role of serve, and how it is.';
+
+CREATE TABLE pipeline.routes (
+    id bigint NOT NULL,
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    after_lsn bigint NOT NULL,
+    events_table text NOT NULL,
+    routes jsonb NOT NULL,
+    first_seqs jsonb NOT NULL,
+    since timestamp with time zone DEFAULT now() NOT NULL
+);
+
+COMMENT ON TABLE pipeline.routes IS 'Which routes held: for transactions of the epoch after after_lsn, until the next row. events_table: the default.';
+
+COMMENT ON COLUMN pipeline.routes.first_seqs IS 'Of each events table the seq below which older routes have decided.';
+
+ALTER TABLE pipeline.routes ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.routes_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.segments (
+    id integer NOT NULL,
+    source_id uuid,
+    worker integer,
+    state text DEFAULT 'free'::text NOT NULL,
+    first_lsn bigint,
+    last_lsn bigint,
+    first_ordinal bigint,
+    row_count bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT segments_state_check CHECK ((state = ANY (ARRAY['free'::text, 'filling'::text, 'full'::text, 'drained'::text])))
+);
+
+COMMENT ON TABLE pipeline.segments IS 'One row per child of wal_events: free, filling, full, or drained and to be emptied.';
+
+ALTER TABLE pipeline.segments ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.segments_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.shuffle_progress (
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    commit_lsn bigint DEFAULT 0 NOT NULL,
+    committed_at timestamp with time zone,
+    last_seq bigint,
+    events bigint DEFAULT 0 NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+COMMENT ON TABLE pipeline.shuffle_progress IS 'The watermark: the last transaction moved to the events tables.';
+
+CREATE TABLE pipeline.source_stops (
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    commit_lsn bigint NOT NULL,
+    committed_at timestamp with time zone NOT NULL,
+    xid bigint NOT NULL,
+    changes bigint NOT NULL,
+    cause text NOT NULL,
+    sqlstate text NOT NULL,
+    stopped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    requested_at timestamp with time zone,
+    skipped_at timestamp with time zone
+);
+
+COMMENT ON TABLE pipeline.source_stops IS 'Transactions that the source could not send. It stops there while the position is not beyond commit_lsn.';
+
+COMMENT ON COLUMN pipeline.source_stops.changes IS 'How many of its changes had come before the one that did not.';
+
+COMMENT ON COLUMN pipeline.source_stops.requested_at IS 'When somebody asked to pass over it.';
+
+CREATE TABLE pipeline.sources (
+    id uuid NOT NULL,
+    epoch integer DEFAULT 0 NOT NULL,
+    system_identifier text NOT NULL,
+    database_name text NOT NULL,
+    slot text NOT NULL,
+    publications jsonb DEFAULT '{}'::jsonb NOT NULL,
+    options jsonb DEFAULT '{}'::jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    timeline integer,
+    published jsonb DEFAULT '{}'::jsonb NOT NULL
+);
+
+COMMENT ON TABLE pipeline.sources IS 'One row per database we replicate from.';
+
+COMMENT ON COLUMN pipeline.sources.publications IS 'Publications we made: name -> pg_publication.oid.';
+
+COMMENT ON COLUMN pipeline.sources.options IS 'START_REPLICATION options: commit_idx is stable only while they stay.';
+
+COMMENT ON COLUMN pipeline.sources.timeline IS 'Timeline of the source when we last connected; null until then.';
+
+COMMENT ON COLUMN pipeline.sources.published IS 'What the publications in use published when we last looked: a change that narrows it is a gap.';
+
+CREATE TABLE pipeline.wal_written (
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    lsn bigint NOT NULL,
+    written_at timestamp with time zone NOT NULL,
+    spilled_bytes bigint
+);
+
+COMMENT ON TABLE pipeline.wal_written IS 'How far the source had written, and when by its own clock; the older, the farther apart.';
+
+COMMENT ON COLUMN pipeline.wal_written.written_at IS 'The last moment at which nothing beyond lsn was written.';
+
+COMMENT ON COLUMN pipeline.wal_written.spilled_bytes IS 'What decoding for the slot had spilled to the disk of the source by then.';
+
+CREATE TABLE pipeline.worker_load (
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    moved_lsn bigint NOT NULL,
+    starved real NOT NULL,
+    blocked real NOT NULL,
+    sending real NOT NULL,
+    measured_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+)
+WITH (fillfactor='50');
+
+COMMENT ON TABLE pipeline.worker_load IS 'What the worker waited for in the last seconds; written only while something waits to be staged or moved.';
+
+COMMENT ON COLUMN pipeline.worker_load.moved_lsn IS 'Everything before it was in the events tables at some moment.';
+
+COMMENT ON COLUMN pipeline.worker_load.starved IS 'Share of the time in which it waited for the source.';
+
+COMMENT ON COLUMN pipeline.worker_load.blocked IS 'Share of the time in which it waited for its rows to be staged.';
+
+COMMENT ON COLUMN pipeline.worker_load.sending IS 'Share of the looks at which the walsender could not send on.';
+
+CREATE SEQUENCE public.sequin_events_seq_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+ALTER SEQUENCE public.sequin_events_seq_seq OWNED BY public.sequin_events.seq;
+
+CREATE TABLE public.wal_events (
+    commit_lsn bigint NOT NULL,
+    commit_idx integer NOT NULL,
+    ordinal bigint NOT NULL,
+    relation_id integer NOT NULL,
+    xid bigint NOT NULL,
+    committed_at timestamp with time zone NOT NULL,
+    action text NOT NULL,
+    record_pk text NOT NULL,
+    record text NOT NULL,
+    changes text,
+    exact text,
+    unchanged_columns text,
+    transaction_annotations text,
+    previous_pk text,
+    metadata text
+);
+
+COMMENT ON TABLE public.wal_events IS 'Staging: raw changes in the order workers read them. Private; its rows live in children, one per segment.';
+
+COMMENT ON COLUMN public.wal_events.ordinal IS 'Counts rows in the order of (commit_lsn, commit_idx), without gaps in a segment.';
+
+COMMENT ON COLUMN public.wal_events.previous_pk IS 'What record_pk was before an update that changed the key; null when it is the same.';
+
+COMMENT ON COLUMN public.wal_events.metadata IS 'Marks of the event, as JSON; null for what the source has sent.';
+
+ALTER TABLE ONLY public.sequin_events ALTER COLUMN seq SET DEFAULT nextval('public.sequin_events_seq_seq'::regclass);
+
+ALTER TABLE ONLY pipeline.alembic_version
+    ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);
+
+ALTER TABLE ONLY pipeline.carried_transactions
+    ADD CONSTRAINT carried_transactions_pkey PRIMARY KEY (source_id, commit_lsn, committed_at);
+
+ALTER TABLE ONLY pipeline.catchup_parts
+    ADD CONSTRAINT catchup_parts_pkey PRIMARY KEY (source_id, worker);
+
+ALTER TABLE ONLY pipeline.consumer_progress
+    ADD CONSTRAINT consumer_progress_pkey PRIMARY KEY (consumer_id);
+
+ALTER TABLE ONLY pipeline.consumer_touches
+    ADD CONSTRAINT consumer_touches_pkey PRIMARY KEY (consumer_id, source_table_oid, record_pk, unkeyed, seq);
+
+ALTER TABLE ONLY pipeline.consumers
+    ADD CONSTRAINT consumers_name_key UNIQUE (name);
+
+ALTER TABLE ONLY pipeline.consumers
+    ADD CONSTRAINT consumers_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.dead_letters
+    ADD CONSTRAINT dead_letters_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.epochs
+    ADD CONSTRAINT epochs_pkey PRIMARY KEY (source_id, epoch);
+
+ALTER TABLE ONLY pipeline.events_tables
+    ADD CONSTRAINT events_tables_pkey PRIMARY KEY (source_id, name);
+
+ALTER TABLE ONLY pipeline.export_runs
+    ADD CONSTRAINT export_runs_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.export_states
+    ADD CONSTRAINT export_states_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.exports
+    ADD CONSTRAINT exports_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.known_rows
+    ADD CONSTRAINT known_rows_pkey PRIMARY KEY (source_id, table_oid, record_pk);
+
+ALTER TABLE ONLY pipeline.lag_samples
+    ADD CONSTRAINT lag_samples_pkey PRIMARY KEY (sampled_at);
+
+ALTER TABLE ONLY pipeline.lakes
+    ADD CONSTRAINT lakes_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.published_forms
+    ADD CONSTRAINT published_forms_pkey PRIMARY KEY (source_id, epoch, relation_oid);
+
+ALTER TABLE ONLY pipeline.relations
+    ADD CONSTRAINT relations_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.replication_progress
+    ADD CONSTRAINT replication_progress_pkey PRIMARY KEY (source_id, worker);
+
+ALTER TABLE ONLY pipeline.retention
+    ADD CONSTRAINT retention_pkey PRIMARY KEY (events_table);
+
+ALTER TABLE ONLY pipeline.rewrites
+    ADD CONSTRAINT rewrites_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.rewrites
+    ADD CONSTRAINT rewrites_source_id_epoch_relation_oid_kind_version_key UNIQUE (source_id, epoch, relation_oid, kind, version);
+
+ALTER TABLE ONLY pipeline.roles
+    ADD CONSTRAINT roles_pkey PRIMARY KEY (role);
+
+ALTER TABLE ONLY pipeline.routes
+    ADD CONSTRAINT routes_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.segments
+    ADD CONSTRAINT segments_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.shuffle_progress
+    ADD CONSTRAINT shuffle_progress_pkey PRIMARY KEY (source_id);
+
+ALTER TABLE ONLY pipeline.source_stops
+    ADD CONSTRAINT source_stops_pkey PRIMARY KEY (source_id, epoch, commit_lsn);
+
+ALTER TABLE ONLY pipeline.sources
+    ADD CONSTRAINT sources_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.wal_written
+    ADD CONSTRAINT wal_written_pkey PRIMARY KEY (source_id, epoch, lsn);
+
+ALTER TABLE ONLY pipeline.worker_load
+    ADD CONSTRAINT worker_load_pkey PRIMARY KEY (source_id);
+
+ALTER TABLE ONLY public.consumer_records
+    ADD CONSTRAINT consumer_records_pkey PRIMARY KEY (consumer_id, source_table_oid, record_pk, unkeyed);
+
+ALTER TABLE ONLY public.sequin_events
+    ADD CONSTRAINT sequin_events_pkey PRIMARY KEY (seq);
+
+CREATE INDEX dead_letters_open_idx ON pipeline.dead_letters USING btree (state, id) WHERE (state = ANY (ARRAY['parked'::text, 'retrying'::text]));
+
+CREATE UNIQUE INDEX export_states_once_idx ON pipeline.export_states USING btree (lake_id, dataset, seq) WHERE (state = 'committed'::text);
+
+CREATE INDEX exports_newest_idx ON pipeline.exports USING btree (lake_id, upto_seq) WHERE (state = 'committed'::text);
+
+CREATE UNIQUE INDEX exports_once_idx ON pipeline.exports USING btree (lake_id, after_seq) WHERE (state = ANY (ARRAY['publishing'::text, 'committed'::text]));
+
+CREATE INDEX relations_history_idx ON pipeline.relations USING btree (source_id, relation_oid, id);
+
+CREATE INDEX routes_newest_idx ON pipeline.routes USING btree (source_id, id);
+
+CREATE INDEX consumer_records_ack_idx ON public.consumer_records USING btree (ack_id) WHERE (ack_id IS NOT NULL);
+
+CREATE INDEX consumer_records_dead_idx ON public.consumer_records USING btree (consumer_id, seq) WHERE (state = 'dead'::text);
+
+CREATE INDEX consumer_records_delivered_group_idx ON public.consumer_records USING btree (consumer_id, delivered_group) WHERE (delivered_group IS NOT NULL);
+
+CREATE INDEX consumer_records_group_idx ON public.consumer_records USING btree (consumer_id, group_id, queued_seq) WHERE ((group_id <> ''::text) AND (state <> 'dead'::text));
+
+CREATE INDEX consumer_records_queue_idx ON public.consumer_records USING btree (consumer_id, queued_seq) WHERE (state = 'available'::text);
+
+CREATE INDEX consumer_records_truncates_idx ON public.consumer_records USING btree (consumer_id, source_table_oid, seq) WHERE ((action = 'truncate'::text) AND (state <> 'dead'::text));
+
+CREATE INDEX consumer_records_visible_idx ON public.consumer_records USING btree (consumer_id, visible_at) WHERE (visible_at IS NOT NULL);
+
+CREATE INDEX sequin_events_row_history_idx ON ONLY public.sequin_events USING btree (source_database_id, source_table_oid, record_pk, seq);
+
+ALTER TABLE ONLY pipeline.carried_transactions
+    ADD CONSTRAINT carried_transactions_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.catchup_parts
+    ADD CONSTRAINT catchup_parts_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.dead_letters
+    ADD CONSTRAINT dead_letters_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.epochs
+    ADD CONSTRAINT epochs_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.events_tables
+    ADD CONSTRAINT events_tables_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.export_states
+    ADD CONSTRAINT export_states_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
+
+ALTER TABLE ONLY pipeline.exports
+    ADD CONSTRAINT exports_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
+
+ALTER TABLE ONLY pipeline.exports
+    ADD CONSTRAINT exports_run_id_fkey FOREIGN KEY (run_id) REFERENCES pipeline.export_runs(id);
+
+ALTER TABLE ONLY pipeline.published_forms
+    ADD CONSTRAINT published_forms_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.relations
+    ADD CONSTRAINT relations_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.replication_progress
+    ADD CONSTRAINT replication_progress_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.rewrites
+    ADD CONSTRAINT rewrites_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.routes
+    ADD CONSTRAINT routes_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.segments
+    ADD CONSTRAINT segments_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.shuffle_progress
+    ADD CONSTRAINT shuffle_progress_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.source_stops
+    ADD CONSTRAINT source_stops_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+REVOKE ALL ON FUNCTION pipeline.ack(consumer text, ack_ids uuid[]) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.advance(consumer text, seq bigint, session text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.bury(items public.consumer_records[]) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.check_consumer(made pipeline.consumers) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.consumer_of(consumer text, kind text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.create_consumer(name text, kind text, tables text[], actions text[], start text, group_by text[], visibility interval, max_deliveries integer, max_unacknowledged integer) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.dead_records(consumer text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.discard_dead(consumer text, seqs bigint[]) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.drop_consumer(name text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.extend(consumer text, ack_ids uuid[], visibility interval) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.hand_out(consumer pipeline.consumers, upto integer, visibility interval) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.log_floor() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.log_head() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.matches(tables text[], schema_name text, table_name text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.nack(consumer text, ack_ids uuid[], delay interval) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.next_visible(consumer text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.pause_consumer(name text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.receive(consumer text, max integer, visibility interval) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.release_expired(consumer pipeline.consumers) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.reset_consumer(name text, start text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.resume_consumer(name text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.retry_dead(consumer text, seqs bigint[]) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.set_consumer_state(consumer text, state text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.start_seq(start text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.wake_consumer(consumer text) FROM PUBLIC;
