@@ -30,8 +30,6 @@ SESSION_SETTINGS = {
 """What a session must set, besides client_encoding UTF8, for values to print as this module expects."""
 
 BOOL, INT8, INT2, INT4, OID, JSON, FLOAT4, FLOAT8, NUMERIC, JSONB = 16, 20, 21, 23, 26, 114, 700, 701, 1700, 3802
-CHAR = 18
-"""`"char"`: one byte, whatever the encoding."""
 
 ValueEncoder = Callable[[bytes], bytes]
 
@@ -106,7 +104,6 @@ class RowEncoder:
         self.names = [name for name, _ in columns]
         self._encoders = [encoder_for(oid) for _, oid in columns]
         self._prefixes = [(b"{" if i == 0 else b",") + dumps(name) + b":" for i, name in enumerate(self.names)]
-        self._types = [oid for _, oid in columns]
         self._json = [i for i, (_, oid) in enumerate(columns) if oid == JSON]
         self._jsonb = [i for i, (_, oid) in enumerate(columns) if oid == JSONB]
         self.may_need_exact = bool(self._json or self._jsonb)
@@ -123,21 +120,15 @@ class RowEncoder:
         """
         if len(row) != self._width:
             raise DecodeError(f"a row of {len(row)} columns for a relation of {self._width}")
-        try:
-            if any(value is UNCHANGED for value in row):
-                return self._encode_toasted(row, old)
-            record = self.object(row, range(self._width))
-            return Encoded(self.key_of(row), record, self.exact(row, self.deep(row)), None)
-        except UnicodeDecodeError:
-            return self.encode(self._legible(row), old and self._legible(old))
+        if any(value is UNCHANGED for value in row):
+            return self._encode_toasted(row, old)
+        record = self.object(row, range(self._width))
+        return Encoded(self.key_of(row), record, self.exact(row, self.deep(row)), None)
 
     def encode_present(self, row: Row) -> Encoded:
         """Only the key columns, for an old key (`K`): what else the row may hold is not in the WAL."""
         present = [i for i in self.key if row[i] is not UNCHANGED]
-        try:
-            record = self.object(row, present)
-        except UnicodeDecodeError:
-            return self.encode_present(self._legible(row))
+        record = self.object(row, present)
         exact = None
         if self._key_may_need_exact:
             keys = [value if i in present else None for i, value in enumerate(row)]
@@ -148,10 +139,7 @@ class RowEncoder:
         """The old values of the columns that differ, as a JSON object; with a bare key (`K`) only key columns."""
         columns = range(len(self.names)) if full else self.key
         changed = [i for i in columns if new[i] is not UNCHANGED and old[i] != new[i] and old[i] is not UNCHANGED]
-        try:
-            return self.object(old, changed)
-        except UnicodeDecodeError:
-            return self.object(self._legible(old), changed)
+        return self.object(old, changed)
 
     def object(self, row: Row, columns: Sequence[int]) -> bytes:
         """The named columns as a JSON object."""
@@ -168,13 +156,6 @@ class RowEncoder:
         unchanged = [self.names[i] for i, value in enumerate(row) if value is UNCHANGED]
         exact = self.exact(row, self.deep(row))
         return Encoded(self.key_of(row), self.object(row, present), exact, unchanged or None)
-
-    def _legible(self, row: Row) -> Row:
-        """With bytes that are no UTF-8, which only `"char"` of Postgres 14 prints, in the form of later versions."""
-        return [
-            _escaped(value, oid) if isinstance(value, bytes) else value
-            for value, oid in zip(row, self._types, strict=True)
-        ]
 
     def deep(self, row: Row) -> list[int]:
         """Columns of jsonb that is not embedded."""
@@ -195,19 +176,6 @@ class RowEncoder:
         kept = [i for i in self._jsonb if row[i] == b"null"] + [i for i in self._json if isinstance(row[i], bytes)]
         kept += deep
         return b"{" + b",".join([self._prefixes[i][1:] + string(row[i]) for i in kept]) + b"}" if kept else None  # type: ignore[arg-type]
-
-
-def _escaped(value: bytes, type_oid: int) -> bytes:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        # An array and a composite read a backslash as what escapes the next character.
-        prefix = "\\" if type_oid == CHAR else "\\\\"
-        return "".join(
-            f"{prefix}{ord(character) - 0xDC00:o}" if "\udc80" <= character <= "\udcff" else character
-            for character in value.decode(errors="surrogateescape")
-        ).encode()
-    return value
 
 
 def message_record(content: bytes) -> bytes:

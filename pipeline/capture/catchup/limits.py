@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection, sql
 
-SAFE_MINORS = {14: 18, 15: 13, 16: 9, 17: 5}
+SAFE_MINORS = {15: 13, 16: 9, 17: 5}
 """From these on, fast-forwarding a slot cannot lose catalog rows that it needs (fixed in April 2025)."""
 DEFAULT_SLOTS = 4
 """The most that are opened where PIPELINE_CATCHUP_MAX_SLOTS is not set. One core is left to what drains staging: with

@@ -22,7 +22,8 @@ from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection, sql
 from pipeline.staging import writer
 
-MIN_VERSION = 140000
+MIN_VERSION = 150000
+"""As server_version_num; the Postgres before it is no longer supported by anybody."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def require_fit(source: Connection) -> None:
     """Raises SourceUnfit when this server cannot be a source: wal_level, version, rights, or a standby."""
     version, wal_level, may_replicate, user, standby = settings(source)
     if version < MIN_VERSION:
-        raise SourceUnfit(f"the source runs Postgres {version // 10000}, and 14 or newer is needed; upgrade it")
+        raise SourceUnfit(f"the source runs Postgres {version // 10000}, and 15 or newer is needed; upgrade it")
     if standby:
         raise SourceUnfit("the source is a standby; point PIPELINE_SOURCE_DSN at its primary")
     if wal_level != "logical":

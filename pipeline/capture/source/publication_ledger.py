@@ -41,13 +41,8 @@ class Published:
 
 def read(source: Connection, names: Sequence[str]) -> dict[str, Published]:
     """These publications as they are now; those that do not exist are left out."""
-    found = connections.rows(source, Published, _query(source), {"publications": list(names)})
+    found = connections.rows(source, Published, sql("capture.source", "publications"), {"publications": list(names)})
     return {publication.name: publication for publication in found}
-
-
-def _query(source: Connection) -> Any:
-    name = "publications" if source.info.server_version >= 150000 else "publications_14"
-    return sql("capture.source", name)
 
 
 def to_json(published: dict[str, Published]) -> dict[str, Any]:

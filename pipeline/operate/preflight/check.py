@@ -118,7 +118,7 @@ def _server(what: str, facts: _Server) -> Findings:
     major = facts.version // 10000
     name = f"{what} version"
     if facts.version < prepare.MIN_VERSION:
-        yield Finding("error", name, f"Postgres {facts.shown_version}, and 14 or newer is needed", "upgrade it")
+        yield Finding("error", name, f"Postgres {facts.shown_version}, and 15 or newer is needed", "upgrade it")
     elif major > NEWEST:
         yield Finding("warning", name, f"Postgres {facts.shown_version} is newer than what is tested ({NEWEST})")
     else:

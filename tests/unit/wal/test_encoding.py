@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.wal import encoding, jsonb
-from pipeline.wal.encoding import CHAR, JSON, JSONB, RowEncoder
-from pipeline.wal.messages import UNCHANGED, Row
+from pipeline.wal.encoding import JSON, JSONB, RowEncoder
+from pipeline.wal.messages import UNCHANGED
 from pipeline.wal.tuples import TupleEncoder
 
 BOOL, INT4, INT8, TEXT, NUMERIC, FLOAT8, TIMESTAMPTZ, INT4_ARRAY = 16, 23, 20, 25, 1700, 701, 1184, 1007
-CHAR_ARRAY = 1002
 
 
 @pytest.mark.parametrize(
@@ -146,18 +145,6 @@ def test_jsonb_that_is_nested_too_deep_is_a_string_and_in_exact() -> None:
     assert TupleEncoder(encoder).encode(new + deep, 0) is None, "left to encode"
     encoded = encoder.encode([deep])
     assert json.loads(encoded.record) == json.loads(encoded.exact or b"") == {"d": deep.decode()}
-
-
-def test_bytes_that_are_no_text_are_written_as_newer_versions_print_them() -> None:
-    """Only `"char"` of Postgres 14 has them."""
-    encoder = RowEncoder([("c", CHAR), ("many", CHAR_ARRAY), ("t", TEXT)], [0])
-    row: Row = [b"\xc3", b"{a,\x80}", "ä".encode()]
-    expected = {"c": "\\303", "many": "{a,\\\\200}", "t": "ä"}
-    encoded = encoder.encode(row)
-    assert (encoded.record_pk, json.loads(encoded.record)) == (b"\\303", expected)
-    assert json.loads(encoder.encode([*row[:2], UNCHANGED], row).record) == expected
-    assert encoder.encode_present(row).record_pk == b"\\303"
-    assert json.loads(encoder.changes(row, [b"a", None, None], full=True)) == expected
 
 
 def test_message_contents() -> None:

@@ -52,8 +52,6 @@ def test_a_limit_is_named_with_its_remedy(room: Room, setting: int | None, cores
 @pytest.mark.parametrize(
     ("version", "safe"),
     [
-        (140017, False),
-        (140018, True),
         (150012, False),
         (150013, True),
         (160008, False),
