@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -187,10 +187,22 @@ def migrate(connection: Connection, table: EventsTable) -> bool:
     if found.is_current:
         return False
     _warn_of_writers(connection, table)
+    attempt(_change, connection, table, found)
+    logger.info(
+        "events table migrated: its rows stay as they are, new ones get the next seqs",
+        extra={"action": "events.migrated", "table": str(table), "columns": ", ".join(found.lacks)},
+    )
+    return True
+
+
+def attempt(
+    change: Callable[[Connection, EventsTable], None], connection: Connection, table: EventsTable, found: Found
+) -> None:
+    """Make the change in a transaction, as soon as its locks are to be had. Raises SchemaError as `migrate` does."""
     for _ in range(ATTEMPTS):
         try:
             with connection.transaction(), connections.lock_timeout(connection, PATIENCE):
-                _change(connection, table)
+                change(connection, table)
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
             holders = _holders(connection, found)
             time.sleep(PAUSE)
@@ -199,11 +211,7 @@ def migrate(connection: Connection, table: EventsTable) -> bool:
                 f"{table} cannot be migrated: {one_line(error)}; grant that, or run as a superuser"
             ) from error
         else:
-            logger.info(
-                "events table migrated: its rows stay as they are, new ones get the next seqs",
-                extra={"action": "events.migrated", "table": str(table), "columns": ", ".join(found.lacks)},
-            )
-            return True
+            return
     raise SchemaError(
         f"{table} is from an older version and must be migrated, but is held by {holders}; "
         "let those transactions end (select pg_terminate_backend(pid) ends a session), and start again"

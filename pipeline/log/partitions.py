@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from pipeline.events.days import Days
 from pipeline.log.table import EventsTable, last_seq
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -84,10 +81,7 @@ class Partitions:
         self._retention = retention
         self._not_ahead_before = 0.0
         name = {"table": table.identifier.as_string(connection)}
-        found = connection.execute(statement("log", "divided_by"), name).fetchone()
-        key, has_default = found or (None, False)
-        self._by_seq = key == "RANGE (seq)"
-        self._days = Days(connection, table) if key == "RANGE (committed_at)" and not has_default else None
+        self._by_seq = connections.value(connection, statement("log", "divided_by"), name) == "RANGE (seq)"
         self._read_bound()
 
     def has_room(self, seq: int) -> bool:
@@ -99,17 +93,12 @@ class Partitions:
             or (self._bound > seq and time.monotonic() < self._not_ahead_before)
         )
 
-    @property
-    def by_days(self) -> bool:
-        """Whether `reserve_days` has something to do."""
-        return self._days is not None
-
     def reserve(self, seq: int) -> None:
         """Make sure that every seq up to this one has a place, and try for half a partition more.
 
         Creates and attaches, never `partition of`: that would wait for every reader, and make every reader wait.
         Somebody who detaches a partition may be in the way for moments. What is not needed yet does not wait for that.
-        A table from before is not divided by seq: there is nothing to reserve, or `reserve_days` does.
+        A table from before is not divided by seq: there is nothing to reserve.
         """
         if self.has_room(seq):
             return
@@ -121,15 +110,8 @@ class Partitions:
         if not self._attach(self._span(seq), _AHEAD_PATIENCE):
             self._not_ahead_before = time.monotonic() + _AHEAD_EVERY
 
-    def reserve_days(self, rows: sql.Composable, values: Mapping[str, Any]) -> None:
-        """Make sure that the rows of this query have a place in a table that is divided by committed_at."""
-        if self._days is not None:
-            self._days.reserve(rows, values)
-
     def forget(self) -> None:
         """Look again: a transaction that attached partitions may have been rolled back."""
-        if self._days is not None:
-            self._days.forget()
         self._read_bound()
 
     def _read_bound(self) -> None:

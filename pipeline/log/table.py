@@ -10,7 +10,7 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from pipeline.errors import Unavailable
-from pipeline.log import indexes, legacy_tables
+from pipeline.log import default_partition, indexes, legacy_tables
 from pipeline.postgres import connections, migrations
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.connections import sql as statement
@@ -69,6 +69,8 @@ def ensure_table(connection: Connection, table: EventsTable) -> None:
             _wait_for_makers(connection, table)
             _create(connection, table)
     found = legacy_tables.look(connection, table)
+    if found is not None:
+        default_partition.add(connection, table, found)
     if found is not None and connection.info.transaction_status == TransactionStatus.IDLE:
         indexes.build(connection, found.oid, indexes.SEQ)
 

@@ -165,7 +165,7 @@ class Transfer:
         """
         rows = self._select.format(segment=segment.table, bounds=_between(values))
         piece = Piece(target.table, rows, {**values, "offset": target.seq - values["first"]})
-        self._reserve(target, most, piece)
+        self._reserve(target, most)
         added = self._insert_rows(piece, again=not segment.full)
         if added != expected:
             added += self._filler.fill([piece])
@@ -178,19 +178,18 @@ class Transfer:
             rows = self._select_share.format(segment=segment.table, bounds=_between(values))
             mine = {"relations": share.relations, "actions": share.actions, "offset": share.target.seq}
             piece = Piece(share.target.table, rows, {**values, **mine})
-            self._reserve(share.target, share.rows, piece)
+            self._reserve(share.target, share.rows)
             if self._insert_rows(piece, again=not segment.full) != share.rows:
                 lacking.append(piece)
             self._added(share.target, share.rows)
         self._filler.fill(lacking)  # a row's last event may be in any of them
         return sum(share.rows for share in shares)
 
-    def _reserve(self, target: Target, rows: int, piece: Piece) -> None:
-        """So many more have a place, those of the piece too where that depends on when they were committed."""
-        if target.partitions.by_days or not target.has_room(rows):
+    def _reserve(self, target: Target, rows: int) -> None:
+        """So many more have a place."""
+        if not target.has_room(rows):
             self._send()
             target.reserve(rows)
-            target.partitions.reserve_days(piece.rows, piece.values)
 
     def _added(self, target: Target, rows: int) -> None:
         target.add(rows)

@@ -1,0 +1,53 @@
+"""A default partition for events tables from before that are partitioned by committed_at: every event finds a place."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from psycopg import sql
+
+from pipeline.log import legacy_tables
+from pipeline.log.legacy_tables import Found
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+
+if TYPE_CHECKING:
+    from pipeline.log.table import EventsTable
+
+_LONGEST = 63
+
+
+def add(connection: Connection, table: EventsTable, found: Found) -> None:
+    """Add it where `found`, what is under that name, lacks it. Raises SchemaError when sessions hold the table."""
+    if _is_lacking(found):
+        legacy_tables.attempt(_attach, connection, table, found)
+
+
+def _is_lacking(found: Found) -> bool:
+    return found.divided_by == "RANGE (committed_at)" and not found.has_default
+
+
+def _attach(connection: Connection, table: EventsTable) -> None:
+    connection.execute(sql.SQL("lock table {} in share update exclusive mode").format(table.identifier))
+    found = legacy_tables.look(connection, table)
+    if found is None or not _is_lacking(found):
+        return
+    names = {"table": table.identifier, "partition": sql.Identifier(table.schema, _name(connection, table))}
+    # Created and attached: `partition of` would wait for every reader. Without identity: a partition has none.
+    for command in (
+        "create table {partition} (like {table} including all excluding identity)",
+        "alter table {table} attach partition {partition} default",
+    ):
+        connection.execute(sql.SQL(command).format(**names))
+
+
+def _name(connection: Connection, table: EventsTable) -> str:
+    """As pg_partman names it; one that was detached may still have that name."""
+    ends = ("_default" + (f"_{number}" if number else "") for number in itertools.count())
+    names = (table.name.encode()[: _LONGEST - len(end)].decode(errors="ignore") + end for end in ends)
+    return next(name for name in names if _is_free(connection, sql.Identifier(table.schema, name)))
+
+
+def _is_free(connection: Connection, name: sql.Identifier) -> bool:
+    return bool(connections.value(connection, "select to_regclass(%s) is null", [name.as_string(connection)]))
