@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from pipeline.config import settings as config
 from pipeline.log import legacy_tables
 from pipeline.log.table import DEFAULT
-from pipeline.postgres import connections, databases, migrations
+from pipeline.postgres import connections, databases, functions, migrations
 
 
 def migrate_legacy_table(connection: Connection) -> None:
@@ -34,12 +34,16 @@ def run(connection: Connection) -> None:
         )
         with context.begin_transaction():
             context.run_migrations()
+        connection.commit()
+        migrations.install_functions(cast(connections.Connection, connection.connection.driver_connection))
 
 
 if context.is_offline_mode():
     context.configure(dialect_name="postgresql", literal_binds=True, version_table_schema=migrations.SCHEMA)
     with context.begin_transaction():
         context.run_migrations()
+        if context.get_revision_argument() == migrations.head():
+            context.get_context().impl.static_output(functions.script())
 elif (given := context.config.attributes.get("connection")) is not None:
     run(given)
 else:

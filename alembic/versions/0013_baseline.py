@@ -14,17 +14,6 @@ depends_on = None
 FOLDER = Path(__file__).with_suffix("")
 DEFAULT = "public.sequin_events"
 SUBJECTS = ("sources", "schema_history", "staging", "log", "consumers", "exports", "lag", "roles")
-FUNCTIONS = (
-    "internal",
-    "administration",
-    "receiving",
-    "settling",
-    "cursors",
-    "dead_letters",
-    "privileges",
-    "populate",
-)
-"""What a function calls comes before it."""
 OF_TODAY = """
 select count(*) = 5 from pg_attribute
 where attrelid = to_regclass('public.sequin_events')
@@ -48,8 +37,6 @@ def upgrade() -> None:
     elif context.config.attributes.get("events_table", DEFAULT) == DEFAULT:
         context.config.attributes["migrate_legacy_table"](op.get_bind())
     run("events_view" if offline or holds(OF_TODAY) else "empty_events_view")
-    for function in FUNCTIONS:
-        run(f"functions/{function}")
 
 
 def downgrade() -> None:

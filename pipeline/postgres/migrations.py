@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, cast
 import psycopg
 
 from pipeline.errors import SchemaError
-from pipeline.postgres import connections
+from pipeline.postgres import connections, functions
 
 if TYPE_CHECKING:
     import sqlalchemy
     from alembic.config import Config as AlembicConfig
-    from sqlalchemy.exc import DBAPIError
 
 SCHEMA = "pipeline"
 LOCK_TIMEOUT = "10s"
@@ -31,14 +30,15 @@ OLDEST = "0013"
 
 
 def upgrade(dsn: str, events_table: str = "public.sequin_events") -> None:
-    """Bring the pipeline database to the newest revision; does nothing when it is there.
+    """Bring the pipeline database to the newest revision and functions; does nothing when it is there.
 
     A table from before under the name of `events_table` is migrated with it; any other is left alone.
     Safe to run from several processes at once. Raises SchemaError for a revision this code does not know, or when
     locks are not to be had within LOCK_TIMEOUT; Unavailable when the database does not answer.
     """
-    if current(dsn) == head():
-        return
+    with connections.connect(dsn, "pipeline database", name="pipeline schema") as connection:
+        if current_revision(connection) == head() and functions.are_current(connection):
+            return
     from alembic import command
 
     with _migrating(dsn) as alembic:
@@ -66,6 +66,13 @@ def current_revision(connection: connections.Connection) -> str | None:
         return None
     found: str | None = connections.value(connection, "select version_num from pipeline.alembic_version")
     return found
+
+
+def install_functions(connection: connections.Connection) -> None:
+    """Bring the SQL functions of a database at head to this version. Only for whoever holds the migration lock."""
+    with connection.transaction():
+        if current_revision(connection) == head():
+            functions.install(connection)
 
 
 def require_head(connection: connections.Connection) -> None:
@@ -154,6 +161,8 @@ def _migrating(dsn: str) -> Iterator[AlembicConfig]:
             alembic.attributes["connection"] = connection
             yield alembic
     except DBAPIError as error:
+        raise _explained(error.orig or error) from error
+    except psycopg.Error as error:
         raise _explained(error) from error
     except CommandError as error:
         raise SchemaError(f"migration failed: {error}") from error
@@ -181,8 +190,7 @@ def _assigned(text: str, name: str) -> str | None:
     return found[1] if found else None
 
 
-def _explained(error: DBAPIError) -> SchemaError:
-    cause = error.orig
+def _explained(cause: BaseException) -> SchemaError:
     if isinstance(cause, psycopg.errors.LockNotAvailable):
         return SchemaError(
             f"a migration waited {LOCK_TIMEOUT} for a lock that another session holds; end that session "
@@ -198,8 +206,7 @@ def _explained(error: DBAPIError) -> SchemaError:
             f"the pipeline database's disk is full: {connections.one_line(cause)}; free some space there"
         )
     return SchemaError(
-        f"migration of the pipeline database failed: {connections.one_line(cause or error)}; "
-        "put that right and start again"
+        f"migration of the pipeline database failed: {connections.one_line(cause)}; put that right and start again"
     )
 
 

@@ -1,4 +1,4 @@
--- Remove what the migration has made but the events table. Refused where other workers than the first have staged what
+-- Remove what the migration has made but the events table, and the functions. Refused where other workers than the first have staged what
 -- would be lost.
 do $$ begin
     if exists (select from pipeline.catchup_parts) then
@@ -13,7 +13,8 @@ do $$ declare made text; begin
         execute 'drop function ' || made;
     end if;
 end $$;
-drop view pipeline.receivable, pipeline.reached_workers, pipeline.events;
+drop view if exists pipeline.receivable;
+drop view pipeline.reached_workers, pipeline.events;
 drop table pipeline.roles, pipeline.worker_load, pipeline.wal_written, pipeline.lag_samples, pipeline.export_states,
     pipeline.exports, pipeline.export_runs, pipeline.lakes, pipeline.consumer_touches, public.consumer_records,
     pipeline.consumer_progress, pipeline.consumers, pipeline.dead_letters, pipeline.known_rows, pipeline.retention,

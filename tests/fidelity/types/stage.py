@@ -11,7 +11,7 @@ from pipeline.config.settings import Config
 from tests.fixtures.server import ROOT
 from tests.fixtures.stage import Stage
 
-POPULATE = (ROOT / "alembic" / "versions" / "0013_baseline" / "functions" / "populate.sql").read_text()
+POPULATE = (ROOT / "pipeline" / "log" / "functions" / "populate.sql").read_text()
 DOCUMENTS = ("json_out", "jsonb_out")
 """Output functions of types whose values are embedded in `record`; a domain has that of what it is over."""
 SAME = "(select x from (select {a} as v) x) *= (select y from (select {b} as v) y)"

@@ -1,6 +1,6 @@
 -- Texts were printed with an empty search_path and lc_monetary C, so they are read so. pg_temp is named, so that no
 -- temporary table of the caller comes before a name of pg_catalog.
-create function pipeline.populate(base anyelement, record jsonb, exact jsonb default null) returns anyelement
+create or replace function pipeline.populate(base anyelement, record jsonb, exact jsonb default null) returns anyelement
 language plpgsql stable parallel safe
 set search_path = pg_catalog, pg_temp
 set lc_monetary = 'C'

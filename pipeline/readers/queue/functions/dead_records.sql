@@ -1,6 +1,5 @@
 -- Dead letters: items that were delivered max_deliveries times. They wait for somebody, and hold nothing else back.
-
-create function pipeline.dead_records(consumer text)
+create or replace function pipeline.dead_records(consumer text)
 returns table (
     seq bigint, commit_lsn bigint, commit_idx integer, source_table_oid bigint, source_table_schema text,
     source_table_name text, record_pk text, action text, record jsonb, changes jsonb, exact jsonb,
@@ -23,33 +22,4 @@ begin
         where r.consumer_id = me.id and r.state = 'dead'
         order by r.seq, r.record is null, r.record_pk;
 end $$;
-
-create function pipeline.retry_dead(consumer text, seqs bigint[] default null) returns integer
-language plpgsql security definer set search_path = ''
-as $$
-declare
-    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
-    retried integer;
-begin
-    update public.consumer_records r set state = 'available', deliveries = 0
-    where r.consumer_id = me.id and r.state = 'dead' and (retry_dead.seqs is null or r.seq = any (retry_dead.seqs));
-    get diagnostics retried = row_count;
-    if retried > 0 then
-        perform pipeline.wake_consumer(me.name);
-    end if;
-    return retried;
-end $$;
-
-create function pipeline.discard_dead(consumer text, seqs bigint[] default null) returns integer
-language plpgsql security definer set search_path = ''
-as $$
-declare
-    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
-    discarded integer;
-begin
-    delete from public.consumer_records r
-    where r.consumer_id = me.id and r.state = 'dead'
-        and (discard_dead.seqs is null or r.seq = any (discard_dead.seqs));
-    get diagnostics discarded = row_count;
-    return discarded;
-end $$;
+revoke execute on function pipeline.dead_records(consumer text) from public;

@@ -1,6 +1,5 @@
 -- A cursor's position moves forward, and only for who reads it.
-
-create function pipeline.advance(consumer text, seq bigint, session text default null) returns bigint
+create or replace function pipeline.advance(consumer text, seq bigint, session text default null) returns bigint
 language plpgsql security definer set search_path = ''
 as $$
 #variable_conflict use_column
@@ -31,3 +30,4 @@ begin
     end if;
     return reached;
 end $$;
+revoke execute on function pipeline.advance(consumer text, seq bigint, session text) from public;

@@ -1,0 +1,31 @@
+"""Which SQL functions are installed: they are no migrations, but files that every boot compares."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0014"
+down_revision = "0013"
+branch_labels = None
+depends_on = None
+
+INSTALLED = """
+create table pipeline.installed_functions (
+    only_one boolean primary key default true check (only_one),
+    version integer not null,
+    digest text not null,
+    installed_at timestamptz not null default now()
+);
+comment on table pipeline.installed_functions is
+    'Of which version the SQL functions are, and the digest of their texts. No row: they are of before this table.';
+"""
+
+
+def upgrade() -> None:
+    """Additive; the functions come after the migrations."""
+    op.execute(INSTALLED)
+
+
+def downgrade() -> None:
+    """The functions stay as they are."""
+    op.execute("drop table pipeline.installed_functions")

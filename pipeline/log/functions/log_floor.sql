@@ -1,0 +1,22 @@
+-- The seq after which every event is kept.
+create or replace function pipeline.log_floor() returns bigint
+language sql stable set search_path = ''
+as $$
+    -- Every event after this seq is kept: what retention has left, which may begin inside of a partition.
+    select greatest(
+        coalesce(min((regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(\d+)''\)'))[1]::bigint) - 1, 0),
+        coalesce(max((
+            select r.dropped_below - 1
+            from pipeline.retention r
+            join pg_class t on t.oid = d.refobjid
+            join pg_namespace n on n.oid = t.relnamespace
+            where r.events_table = n.nspname || '.' || t.relname
+        )), 0))
+    from pg_rewrite w
+    join pg_depend d on d.classid = 'pg_rewrite'::regclass and d.objid = w.oid and d.refclassid = 'pg_class'::regclass
+        and d.refobjid <> w.ev_class
+    left join pg_inherits i on i.inhparent = d.refobjid and not i.inhdetachpending
+    left join pg_class c on c.oid = i.inhrelid
+    where w.ev_class = 'pipeline.events'::regclass and d.refobjsubid = 1
+$$;
+revoke execute on function pipeline.log_floor() from public;

@@ -1,0 +1,71 @@
+"""The SQL functions of the pipeline database: their text is in files, and is installed whenever it has changed.
+
+A function keeps its signature for one version, since clients of the version before call it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+
+VERSION = 1
+"""Counts up with every change of a function: an older server leaves what a newer one has installed alone."""
+ORDER = (
+    ("log", ("matches", "log_head", "log_floor", "populate")),
+    (
+        "readers.queue",
+        (
+            *("consumer_of", "start_seq", "wake_consumer", "check_consumer", "create_consumer", "drop_consumer"),
+            *("set_consumer_state", "pause_consumer", "resume_consumer", "reset_consumer"),
+            *("bury", "release_expired", "receivable", "hand_out", "receive", "next_visible"),
+            *("ack", "nack", "extend", "dead_records", "retry_dead", "discard_dead"),
+        ),
+    ),
+    ("readers.cursor", ("advance",)),
+)
+"""Files of the rooms' `functions/`; what a function calls comes before it."""
+
+
+def are_current(connection: Connection) -> bool:
+    """Whether there is nothing to install. The database must be at head."""
+    query = "select version > %s or (version = %s and digest = %s) from pipeline.installed_functions"
+    return bool(connections.value(connection, query, (VERSION, VERSION, digest()), default=False))
+
+
+def install(connection: Connection) -> None:
+    """Bring the functions to the texts of this version, in one transaction; does nothing where they are current.
+
+    Only for whoever holds the migration lock.
+    """
+    with connection.transaction():
+        if not are_current(connection):
+            connection.execute(script().encode())
+
+
+@cache
+def script() -> str:
+    """All that `install` executes."""
+    return f"""{texts()}
+insert into pipeline.installed_functions (version, digest) values ({VERSION}, '{digest()}')
+on conflict (only_one) do update set version = excluded.version, digest = excluded.digest, installed_at = now();
+"""  # noqa: S608  our own texts
+
+
+@cache
+def digest() -> str:
+    """What tells these texts from others."""
+    return sha256(texts().encode()).hexdigest()
+
+
+@cache
+def texts() -> str:
+    """The files, one after the other."""
+    return "\n".join(
+        files(f"pipeline.{package}").joinpath("functions", f"{name}.sql").read_text("utf-8")
+        for package, names in ORDER
+        for name in names
+    )

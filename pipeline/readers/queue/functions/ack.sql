@@ -1,0 +1,36 @@
+-- A delivery is settled by its ack_id. An id that is late, or was never one, settles nothing.
+-- `consumer_id + 0` and `is not null`: it is found by the index on ack_id, whatever statistics say of a queue.
+-- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out
+-- of date. What is off has a cost that would make Postgres 15 to 17 compile plans, which takes longer than to run them.
+create or replace function pipeline.ack(consumer text, ack_ids uuid[]) returns integer
+language plpgsql security definer set search_path = ''
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set enable_sort = off
+as $$
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    gone integer;
+    touched integer;
+begin
+    delete from public.consumer_records r
+    where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id and r.state = 'delivered';
+    get diagnostics gone = row_count;
+    update public.consumer_records r
+    set state = 'available', ack_id = null, visible_at = null, delivered_group = null, deliveries = 0,
+        queued_seq = r.seq
+    where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id and r.state = 'pending_redelivery';
+    get diagnostics touched = row_count;
+    if touched > 0 or gone > 0 and (me.group_by is not null or me.max_unacknowledged is not null or exists (
+        select from public.consumer_records r
+        where r.consumer_id = me.id and r.action = 'truncate' and r.state <> 'dead'))
+    then
+        perform pipeline.wake_consumer(me.name);
+    end if;
+    return gone + touched;
+end $$;
+revoke execute on function pipeline.ack(consumer text, ack_ids uuid[]) from public;

@@ -1,0 +1,16 @@
+-- Items become dead letters.
+-- Items that are held already are changed by `insert … on conflict do update`: each is found by its key, where a join
+-- could be planned as a scan of the whole queue, of which statistics are always out of date.
+create or replace function pipeline.bury(items public.consumer_records[]) returns void
+language sql set search_path = ''
+as $$
+    -- These become dead letters, with the event, which the log may lose.
+    insert into public.consumer_records as r
+    select i.* from unnest(items) i
+    on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
+    set state = 'dead', ack_id = null, visible_at = null, delivered_group = null,
+        event = coalesce(r.event, (
+            select to_jsonb(e) from pipeline.events e where e.seq = r.seq
+            order by (e.source_table_oid = r.source_table_oid and e.record_pk = r.record_pk) desc limit 1))
+$$;
+revoke execute on function pipeline.bury(items public.consumer_records[]) from public;

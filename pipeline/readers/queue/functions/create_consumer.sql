@@ -1,0 +1,36 @@
+-- A consumer comes. Like all that changes consumers it may wait for the shuffler; the shuffler never waits for it.
+create or replace function pipeline.create_consumer(
+    name text, kind text default 'records', tables text[] default '{}', actions text[] default '{}',
+    start text default 'now', group_by text[] default null, visibility interval default '30 seconds',
+    max_deliveries integer default null, max_unacknowledged integer default null
+) returns pipeline.consumers
+language plpgsql security definer set search_path = ''
+as $$
+#variable_conflict use_column
+declare
+    made pipeline.consumers;
+begin
+    made.name := create_consumer.name;
+    made.kind := create_consumer.kind;
+    made.tables := coalesce(create_consumer.tables, '{}');
+    made.actions := coalesce(create_consumer.actions, '{}');
+    made.group_by := nullif(create_consumer.group_by, '{}');
+    made.visibility := create_consumer.visibility;
+    made.max_deliveries := create_consumer.max_deliveries;
+    made.max_unacknowledged := create_consumer.max_unacknowledged;
+    perform pipeline.check_consumer(made);
+    made.position := pipeline.start_seq(start);
+    insert into pipeline.consumers as c (
+        name, kind, tables, actions, group_by, visibility, max_deliveries, max_unacknowledged, position)
+    values (made.name, made.kind, made.tables, made.actions, made.group_by, made.visibility, made.max_deliveries,
+        made.max_unacknowledged, made.position)
+    returning c.* into made;
+    if made.kind = 'records' then
+        insert into pipeline.consumer_progress (consumer_id, folded_seq) values (made.id, made.position);
+    end if;
+    return made;
+exception when unique_violation then
+    raise duplicate_object using message = format('there is a consumer %L already', create_consumer.name),
+        hint = 'Take another name, or drop it: select pipeline.drop_consumer(name).';
+end $$;
+revoke execute on function pipeline.create_consumer from public;

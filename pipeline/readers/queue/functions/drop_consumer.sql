@@ -1,0 +1,15 @@
+-- A consumer goes, with all that it has not acknowledged.
+create or replace function pipeline.drop_consumer(name text) returns pipeline.consumers
+language plpgsql security definer set search_path = ''
+as $$
+declare
+    gone pipeline.consumers := pipeline.consumer_of(name);
+begin
+    delete from pipeline.consumer_progress p where p.consumer_id = gone.id;
+    delete from public.consumer_records r where r.consumer_id = gone.id;
+    delete from pipeline.consumer_touches t where t.consumer_id = gone.id;
+    delete from pipeline.consumers c where c.id = gone.id;
+    perform pipeline.wake_consumer(gone.name);
+    return gone;
+end $$;
+revoke execute on function pipeline.drop_consumer(name text) from public;

@@ -1,0 +1,37 @@
+-- Items are taken for one receiver.
+-- Items that are held already are changed by `insert … on conflict do update`: each is found by its key, where a join
+-- could be planned as a scan of the whole queue, of which statistics are always out of date.
+create or replace function pipeline.hand_out(consumer pipeline.consumers, upto integer, visibility interval)
+returns setof public.consumer_records
+language plpgsql set search_path = ''
+as $$
+declare
+    picked public.consumer_records[];
+begin
+    select array_agg(p) into picked from (
+        select r.* from pipeline.receivable r
+        where r.consumer_id = hand_out.consumer.id
+        order by r.queued_seq
+        limit upto
+        for update skip locked) p;
+    -- Asked again, of what is locked now: an item that the shuffler touched after the first statement had begun may have
+    -- a new place, behind a truncate or in a group that the first statement could not see.
+    return query
+        insert into public.consumer_records as r
+        select i.* from unnest(picked) i
+        on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
+        set state = 'delivered', ack_id = gen_random_uuid(), visible_at = clock_timestamp() + hand_out.visibility,
+            deliveries = r.deliveries + 1, delivered_seq = r.seq, delivered_group = nullif(r.group_id, '')
+        where r.state = 'available'
+            and not exists (
+                select from public.consumer_records t
+                where t.consumer_id = r.consumer_id and t.source_table_oid = r.source_table_oid
+                    and t.action = 'truncate' and t.state <> 'dead' and t.seq < r.seq)
+            and (r.group_id = '' or not exists (
+                select from public.consumer_records o
+                where o.consumer_id = r.consumer_id and o.group_id = r.group_id and o.group_id <> ''
+                    and o.state <> 'dead' and (o.queued_seq < r.queued_seq
+                        or o.state <> 'available' and o.visible_at > clock_timestamp())))
+        returning r.*;
+end $$;
+revoke execute on function pipeline.hand_out from public;

@@ -1,0 +1,21 @@
+-- When a delivery expires, or a delay ends, next.
+-- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out
+-- of date. What is off has a cost that would make Postgres 15 to 17 compile plans, which takes longer than to run them.
+create or replace function pipeline.next_visible(consumer text) returns timestamptz
+language plpgsql stable security definer set search_path = ''
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set enable_sort = off
+as $$
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+begin
+    return (select r.visible_at from public.consumer_records r
+        where r.consumer_id = me.id and r.visible_at > clock_timestamp()
+        order by r.visible_at limit 1);
+end $$;
+revoke execute on function pipeline.next_visible(consumer text) from public;

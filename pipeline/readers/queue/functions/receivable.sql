@@ -1,0 +1,31 @@
+-- Items are handed out: each to one receiver, under a new ack_id, for a time.
+create or replace view pipeline.receivable as
+select r.* from public.consumer_records r
+where r.state = 'available' and (r.visible_at is null or r.visible_at <= clock_timestamp())
+    -- A truncate waits for what came before it in its table; what came after waits for the truncate.
+    and not exists (
+        select from public.consumer_records t
+        where t.consumer_id = r.consumer_id and t.source_table_oid = r.source_table_oid
+            and t.action = 'truncate' and t.state <> 'dead' and t.seq < r.seq)
+    and (r.action <> 'truncate' or not exists (
+        select from public.consumer_records o
+        where o.consumer_id = r.consumer_id and o.source_table_oid = r.source_table_oid and o.state <> 'dead'
+            and (o.seq < r.seq or o.delivered_seq < r.seq and o.visible_at > clock_timestamp()
+                and o.state <> 'available')
+        union all
+        select from pipeline.consumer_touches o
+        where o.consumer_id = r.consumer_id and o.source_table_oid = r.source_table_oid and o.seq < r.seq))
+    -- One of a group at a time, in order.
+    and (r.group_id = '' or not exists (
+        select from public.consumer_records o
+        where o.consumer_id = r.consumer_id and o.group_id = r.group_id and o.group_id <> '' and o.state <> 'dead'
+            and (o.queued_seq < r.queued_seq
+                or o.queued_seq = r.queued_seq and (o.record is null, o.record_pk) < (r.record is null, r.record_pk)
+                or o.state <> 'available' and o.visible_at > clock_timestamp())
+        union all
+        select from public.consumer_records o
+        where o.consumer_id = r.consumer_id and o.delivered_group = r.group_id and o.visible_at > clock_timestamp()
+        union all
+        select from pipeline.consumer_touches o
+        where o.consumer_id = r.consumer_id and o.group_id = r.group_id and o.queued_seq < r.queued_seq));
+comment on view pipeline.receivable is 'Items that may be handed out now.';

@@ -1,0 +1,67 @@
+-- The next items of a consumer.
+-- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out
+-- of date. What is off has a cost that would make Postgres 15 to 17 compile plans, which takes longer than to run them.
+create or replace function pipeline.receive(consumer text, max integer default 1, visibility interval default null)
+returns table (
+    ack_id uuid, seq bigint, commit_lsn bigint, commit_idx integer, source_table_schema text, source_table_name text,
+    record_pk text, action text, record jsonb, changes jsonb, exact jsonb, unchanged_columns text[],
+    transaction_annotations jsonb, metadata jsonb, committed_at timestamptz, deliveries integer)
+language plpgsql security definer rows 10 set search_path = ''
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_material = off
+set enable_sort = off
+as $$
+#variable_conflict use_column
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    upto integer := receive.max;
+begin
+    if receive.max is null or receive.max < 1 or receive.max > 1000 then
+        raise invalid_parameter_value using message = format('max is %s: give 1 to 1000', coalesce(max::text, 'null'));
+    elsif receive.visibility <= interval '0' then
+        raise invalid_parameter_value using message = 'visibility must be longer than 0, or null for the consumer''s';
+    end if;
+    if me.state = 'paused' then
+        return;
+    end if;
+    if me.group_by is not null or me.max_unacknowledged is not null then
+        if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+            raise active_sql_transaction using message = format(
+                'consumer %L has group_by or max_unacknowledged, whose receivers have to see each other', me.name),
+                hint = 'Receive in a transaction of isolation level read committed.';
+        end if;
+        -- Two receivers at once would both find the group free, or the same room below the limit.
+        perform pg_advisory_xact_lock(714629015, me.id);
+    end if;
+    perform pipeline.release_expired(me);
+    if me.max_unacknowledged is not null then
+        select least(upto, me.max_unacknowledged - count(*)) into upto from (
+            select from public.consumer_records r
+            where r.consumer_id = me.id and r.visible_at > clock_timestamp()
+                and r.state in ('delivered', 'pending_redelivery')
+            order by r.visible_at limit me.max_unacknowledged) r;
+        if upto <= 0 then
+            return;
+        end if;
+    end if;
+    return query
+        select h.ack_id, h.seq, h.commit_lsn, h.commit_idx, e.source_table_schema, e.source_table_name,
+            h.record_pk, h.action, coalesce(h.record, e.record),
+            case when h.record is null then e.changes end, case when h.record is null then e.exact end,
+            case when h.record is null then e.unchanged_columns end, e.transaction_annotations, e.metadata,
+            e.committed_at, h.deliveries
+        from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h
+        cross join lateral (
+            -- A table from before may have one seq several times.
+            (select * from pipeline.events e where e.seq = h.seq and h.event is null
+            order by (e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk) desc limit 1)
+            union all
+            select * from jsonb_populate_record(null::pipeline.events, h.event) where h.event is not null
+        ) e
+        order by h.queued_seq, h.record is null, h.record_pk;
+end $$;
+revoke execute on function pipeline.receive(consumer text, max integer, visibility interval) from public;

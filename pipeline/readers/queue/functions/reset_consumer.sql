@@ -1,0 +1,22 @@
+-- A consumer begins anew at another place in the log.
+create or replace function pipeline.reset_consumer(name text, start text default 'beginning') returns pipeline.consumers
+language plpgsql security definer set search_path = ''
+as $$
+#variable_conflict use_column
+declare
+    changed pipeline.consumers := pipeline.consumer_of(reset_consumer.name);
+begin
+    -- Held until the end, so that the shuffler leaves this consumer alone meanwhile.
+    perform from pipeline.consumer_progress p where p.consumer_id = changed.id for update;
+    delete from public.consumer_records r where r.consumer_id = changed.id;
+    delete from pipeline.consumer_touches t where t.consumer_id = changed.id;
+    update pipeline.consumers c
+    set position = pipeline.start_seq(start), reader = null, reader_session = null, reader_since = null,
+        updated_at = clock_timestamp()
+    where c.id = changed.id
+    returning c.* into changed;
+    update pipeline.consumer_progress p set folded_seq = changed.position where p.consumer_id = changed.id;
+    perform pipeline.wake_consumer(changed.name);
+    return changed;
+end $$;
+revoke execute on function pipeline.reset_consumer(name text, start text) from public;

@@ -1,0 +1,29 @@
+-- The seq after which one begins who begins at `start`.
+create or replace function pipeline.start_seq(start text) returns bigint
+language plpgsql stable set search_path = ''
+as $$
+declare
+    head bigint := pipeline.log_head();
+    lowest bigint := pipeline.log_floor();
+    asked bigint;
+begin
+    if start = 'now' then
+        return greatest(head, lowest);
+    elsif start = 'beginning' then
+        return lowest;
+    elsif start is null or start !~ '^[0-9]{1,18}$' then
+        raise invalid_parameter_value using message = format('start is %L', start),
+            hint = 'Give ''now'', ''beginning'', or a seq to begin after.';
+    end if;
+    asked := start::bigint;
+    if asked > greatest(head, lowest) then
+        raise invalid_parameter_value using
+            message = format('start %s is beyond the newest event, which is %s', asked, head);
+    elsif asked < lowest then
+        raise numeric_value_out_of_range using
+            message = format('events up to seq %s are no longer kept, so nobody can begin after %s', lowest, asked),
+            hint = format('Begin after %s, or at ''beginning'': what is still there.', lowest);
+    end if;
+    return asked;
+end $$;
+revoke execute on function pipeline.start_seq(start text) from public;
