@@ -966,6 +966,16 @@ ALTER TABLE pipeline.exports ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE pipeline.installed_functions (
+    only_one boolean DEFAULT true NOT NULL,
+    version integer NOT NULL,
+    digest text NOT NULL,
+    installed_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT installed_functions_only_one_check CHECK (only_one)
+);
+
+COMMENT ON TABLE pipeline.installed_functions IS 'Of which version the SQL functions are, and the digest of their texts. No row: they are of before this table.';
+
 CREATE TABLE pipeline.known_rows (
     source_id uuid NOT NULL,
     table_oid bigint NOT NULL,
@@ -1073,6 +1083,149 @@ CREATE VIEW pipeline.reached_workers AS
 
 COMMENT ON VIEW pipeline.reached_workers IS 'Workers before whose part everything is staged: what they stage is next in the order of commits.';
 
+CREATE TABLE pipeline.retention (
+    events_table text NOT NULL,
+    dropped_below bigint DEFAULT 1 NOT NULL,
+    dropped_at timestamp with time zone DEFAULT now() NOT NULL,
+    dropping oid,
+    dropping_name text,
+    dropping_since timestamp with time zone
+);
+
+COMMENT ON TABLE pipeline.retention IS 'What retention has dropped of an events table: every seq below dropped_below, or it is about to.';
+
+COMMENT ON COLUMN pipeline.retention.dropping IS 'The partition that is on its way out; who comes after a crash goes on with it.';
+
+CREATE VIEW pipeline.readers AS
+ WITH log AS (
+         SELECT (((n.nspname)::text || '.'::text) || (t.relname)::text) AS name
+           FROM (((pg_rewrite w
+             JOIN pg_depend d ON (((d.classid = ('pg_rewrite'::regclass)::oid) AND (d.objid = w.oid) AND (d.refclassid = ('pg_class'::regclass)::oid) AND (d.refobjid <> w.ev_class))))
+             JOIN pg_class t ON ((t.oid = d.refobjid)))
+             JOIN pg_namespace n ON ((n.oid = t.relnamespace)))
+          WHERE (w.ev_class = ('pipeline.events'::regclass)::oid)
+         LIMIT 1
+        ), consumers AS (
+         SELECT c.id,
+            c.name,
+            c.kind,
+            c.tables,
+            c.actions,
+            c.state,
+            c.group_by,
+            c.visibility,
+            c.max_deliveries,
+            c.max_unacknowledged,
+            c."position",
+            c.reader,
+            c.reader_session,
+            c.reader_since,
+            c.created_at,
+            c.updated_at,
+            ( SELECT log.name
+                   FROM log) AS events_table,
+            (((((
+                CASE
+                    WHEN (c.state = 'paused'::text) THEN 'resume it, or '::text
+                    ELSE 'let it acknowledge what it has read, or '::text
+                END || '`pipeline consumers reset '::text) || c.name) || '` or `pipeline consumers delete '::text) || c.name) || '`'::text) AS remedy
+           FROM pipeline.consumers c
+        )
+ SELECT 'consumer'::text AS kind,
+    c.name,
+    c.events_table,
+    ( SELECT t.source_id
+           FROM pipeline.events_tables t
+          WHERE (t.name = c.events_table)
+         LIMIT 1) AS source,
+    COALESCE(( SELECT (e.seq - 1)
+           FROM pipeline.events e
+          WHERE ((e.seq > c."position") AND (e.seq < (c."position" + 20000)) AND pipeline.matches(c.tables, e.source_table_schema, e.source_table_name) AND ((cardinality(c.actions) = 0) OR (e.action = ANY (c.actions))))
+          ORDER BY e.seq
+         LIMIT 1), GREATEST(c."position", LEAST((c."position" + 19999), ( SELECT e.seq
+           FROM pipeline.events e
+          ORDER BY e.seq DESC
+         LIMIT 1)))) AS "position",
+    c."position" AS needs_after,
+    (c.reader IS NOT NULL) AS active,
+    (c.state = 'paused'::text) AS paused,
+    c.remedy
+   FROM consumers c
+  WHERE (c.kind = 'cursor'::text)
+UNION ALL
+ SELECT 'consumer'::text AS kind,
+    c.name,
+    c.events_table,
+    ( SELECT t.source_id
+           FROM pipeline.events_tables t
+          WHERE (t.name = c.events_table)
+         LIMIT 1) AS source,
+    LEAST(( SELECT (min(r.queued_seq) - 1)
+           FROM public.consumer_records r
+          WHERE ((r.consumer_id = c.id) AND (r.state = 'available'::text))), ( SELECT (min(r.queued_seq) - 1)
+           FROM public.consumer_records r
+          WHERE ((r.consumer_id = c.id) AND (r.visible_at <= statement_timestamp()) AND (r.state = ANY (ARRAY['delivered'::text, 'pending_redelivery'::text])))), COALESCE(p.folded_seq, c."position")) AS "position",
+    LEAST(COALESCE(p.folded_seq, c."position"), ( SELECT (min(r.seq) - 1)
+           FROM public.consumer_records r
+          WHERE ((r.consumer_id = c.id) AND (r.event IS NULL))), ( SELECT (min(t.seq) - 1)
+           FROM pipeline.consumer_touches t
+          WHERE (t.consumer_id = c.id))) AS needs_after,
+        CASE
+            WHEN (EXISTS ( SELECT
+               FROM public.consumer_records r
+              WHERE ((r.consumer_id = c.id) AND (r.visible_at > statement_timestamp()) AND (r.state = 'delivered'::text)))) THEN true
+            ELSE NULL::boolean
+        END AS active,
+    (c.state = 'paused'::text) AS paused,
+    c.remedy
+   FROM (consumers c
+     LEFT JOIN pipeline.consumer_progress p ON ((p.consumer_id = c.id)))
+  WHERE (c.kind = 'records'::text)
+UNION ALL
+ SELECT 'lake'::text AS kind,
+    l.directory AS name,
+    l.events_table,
+    ( SELECT t.source_id
+           FROM pipeline.events_tables t
+          WHERE (t.name = l.events_table)
+         LIMIT 1) AS source,
+    has.upto AS "position",
+        CASE
+            WHEN ((l.released_at IS NULL) OR (l.released_at < ( SELECT e.committed_at
+               FROM pipeline.exports e
+              WHERE ((e.lake_id = l.id) AND (e.state = 'committed'::text))
+              ORDER BY e.upto_seq DESC
+             LIMIT 1))) THEN has.upto
+            ELSE NULL::bigint
+        END AS needs_after,
+    (EXISTS ( SELECT
+           FROM pg_locks k
+          WHERE ((k.locktype = 'advisory'::text) AND k.granted AND (k.objsubid = 1) AND ((((k.classid)::bigint << 32) | (k.objid)::bigint) = hashtextextended(('pipeline lake '::text || (l.id)::text), (0)::bigint)) AND (k.database = ( SELECT pg_database.oid
+                   FROM pg_database
+                  WHERE (pg_database.datname = current_database())))))) AS active,
+    false AS paused,
+    (('see why with `pipeline export list`, or do without: `pipeline retention --release-lake '::text || l.directory) || '`'::text) AS remedy
+   FROM (pipeline.lakes l
+     CROSS JOIN LATERAL ( SELECT COALESCE(( SELECT max(e.upto_seq) AS max
+                   FROM pipeline.exports e
+                  WHERE ((e.lake_id = l.id) AND (e.state = 'committed'::text))), ( SELECT (r.dropped_below - 1)
+                   FROM pipeline.retention r
+                  WHERE (r.events_table = l.events_table)), (0)::bigint) AS upto) has);
+
+COMMENT ON VIEW pipeline.readers IS 'The registry: every reader of an events table. One that it does not name is not waited for.';
+
+COMMENT ON COLUMN pipeline.readers.events_table IS 'What it reads; null: the default table, which is not made yet.';
+
+COMMENT ON COLUMN pipeline.readers."position" IS 'Everything up to this seq is with it.';
+
+COMMENT ON COLUMN pipeline.readers.needs_after IS 'It needs every event with a larger seq; null: none.';
+
+COMMENT ON COLUMN pipeline.readers.active IS 'Whether somebody reads for it now; null: nobody can tell.';
+
+COMMENT ON COLUMN pipeline.readers.paused IS 'Whether it was told to take nothing.';
+
+COMMENT ON COLUMN pipeline.readers.remedy IS 'What to do when it keeps retention from dropping events.';
+
 CREATE VIEW pipeline.receivable AS
  SELECT consumer_id,
     source_table_oid,
@@ -1156,19 +1309,6 @@ ALTER TABLE pipeline.relations ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY 
     NO MAXVALUE
     CACHE 1
 );
-
-CREATE TABLE pipeline.retention (
-    events_table text NOT NULL,
-    dropped_below bigint DEFAULT 1 NOT NULL,
-    dropped_at timestamp with time zone DEFAULT now() NOT NULL,
-    dropping oid,
-    dropping_name text,
-    dropping_since timestamp with time zone
-);
-
-COMMENT ON TABLE pipeline.retention IS 'What retention has dropped of an events table: every seq below dropped_below, or it is about to.';
-
-COMMENT ON COLUMN pipeline.retention.dropping IS 'The partition that is on its way out; who comes after a crash goes on with it.';
 
 CREATE TABLE pipeline.rewrites (
     id bigint NOT NULL,
@@ -1425,6 +1565,9 @@ ALTER TABLE ONLY pipeline.export_states
 
 ALTER TABLE ONLY pipeline.exports
     ADD CONSTRAINT exports_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.installed_functions
+    ADD CONSTRAINT installed_functions_pkey PRIMARY KEY (only_one);
 
 ALTER TABLE ONLY pipeline.known_rows
     ADD CONSTRAINT known_rows_pkey PRIMARY KEY (source_id, table_oid, record_pk);

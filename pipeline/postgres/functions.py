@@ -1,4 +1,4 @@
-"""The SQL functions of the pipeline database: their text is in files, and is installed whenever it has changed.
+"""The SQL functions of the pipeline database, and the views beside them: files, installed whenever a text has changed.
 
 A function keeps its signature for one version, since clients of the version before call it.
 """
@@ -26,6 +26,7 @@ ORDER = (
         ),
     ),
     ("readers.cursor", ("advance",)),
+    ("log", ("readers",)),
 )
 """Files of the rooms' `functions/`; what a function calls comes before it."""
 

@@ -6,6 +6,7 @@ do $$ begin
             using errcode = 'object_not_in_prerequisite_state';
     end if;
 end $$;
+drop view if exists pipeline.readers;
 do $$ declare made text; begin
     select string_agg(p.oid::regprocedure::text, ', ') into made
     from pg_proc p where p.pronamespace = 'pipeline'::regnamespace;

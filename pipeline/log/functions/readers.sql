@@ -1,16 +1,5 @@
-"""The registry of readers: who has read how far, and what each still needs. The one place that names them all."""
-
-from __future__ import annotations
-
-from alembic import op
-
-revision = "0015"
-down_revision = "0014"
-branch_labels = None
-depends_on = None
-
-READERS = """
-create view pipeline.readers as
+-- The registry of readers: who has read how far, and what each still needs. The one file that names the tables of all.
+create or replace view pipeline.readers as
 with log as (
     -- The table that pipeline.events shows; no row when it shows none.
     select n.nspname || '.' || t.relname as name
@@ -103,14 +92,3 @@ comment on column pipeline.readers.needs_after is 'It needs every event with a l
 comment on column pipeline.readers.active is 'Whether somebody reads for it now; null: nobody can tell.';
 comment on column pipeline.readers.paused is 'Whether it was told to take nothing.';
 comment on column pipeline.readers.remedy is 'What to do when it keeps retention from dropping events.';
-"""
-
-
-def upgrade() -> None:
-    """Additive."""
-    op.get_bind().exec_driver_sql(READERS)
-
-
-def downgrade() -> None:
-    """Readers are where they were."""
-    op.execute("drop view pipeline.readers")
