@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from psycopg import sql
 
-from pipeline.log import legacy_tables
-from pipeline.log.legacy_tables import Found
+from pipeline.log import legacy_tables, table_shape
+from pipeline.log.table_shape import Found
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 
@@ -30,7 +30,7 @@ def _is_lacking(found: Found) -> bool:
 
 def _attach(connection: Connection, table: EventsTable) -> None:
     connection.execute(sql.SQL("lock table {} in share update exclusive mode").format(table.identifier))
-    found = legacy_tables.look(connection, table)
+    found = table_shape.look(connection, table)
     if found is None or not _is_lacking(found):
         return
     names = {"table": table.identifier, "partition": sql.Identifier(table.schema, _name(connection, table))}

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import sql
 
 from pipeline.errors import SchemaError
+from pipeline.log.table_shape import ADDED, FENCE, KINDS, Found, look, refuse_unfit
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection, one_line
 from pipeline.postgres.connections import sql as statement
@@ -27,152 +27,8 @@ logger = logging.getLogger(__name__)
 
 ATTEMPTS, PATIENCE, PAUSE = 5, "2s", 1.0
 """How often a lock is tried and for how long; seconds in between, in which whoever queued behind us goes on."""
-FENCE = "one_writer_since_migration"
-"""A constraint that every new row meets which we write, and none that an older server writes: it stops with an error
-instead of putting rows among ours."""
 RECENTLY = 300
 """Seconds since the newest row arrived after which nobody else seems to write."""
-REQUIRED: Mapping[str, str] = {
-    "seq": "bigint",
-    "source_database_id": "uuid",
-    "source_table_oid": "bigint",
-    "source_table_schema": "text",
-    "source_table_name": "text",
-    "record_pk": "text",
-    "record": "jsonb",
-    "changes": "jsonb",
-    "action": "text",
-    "committed_at": "timestamp with time zone",
-    "inserted_at": "timestamp with time zone",
-}
-"""Columns that an events table of any age has."""
-ADDED: Mapping[str, str] = {
-    "source_epoch": "integer",
-    "commit_lsn": "bigint",
-    "commit_idx": "integer",
-    "xid": "bigint",
-    "exact": "jsonb",
-    "unchanged_columns": "text[]",
-    "transaction_annotations": "jsonb",
-    "metadata": "jsonb",
-}
-"""Columns that have come since, and what they are."""
-_OFTEN_NULL = ("changes", "exact", "unchanged_columns", "transaction_annotations", "metadata")
-_SYNONYMS = {"character varying": "text"}
-_KINDS = {
-    "v": "a view",
-    "m": "a materialized view",
-    "f": "a foreign table",
-    "S": "a sequence",
-    "i": "an index",
-    "I": "an index",
-    "c": "a type",
-}
-
-
-@dataclass(frozen=True)
-class _Column:
-    name: str
-    type: str
-    not_null: bool
-    filled: bool
-    identity: bool
-    sequence: int | None
-
-
-@dataclass(frozen=True)
-class Found:
-    """What there is under the name of an events table. `kind`: as pg_class.relkind has it."""
-
-    oid: int
-    kind: str
-    owner: str
-    me: str
-    owned: bool
-    may_create: bool
-    divided_by: str | None
-    has_default: bool
-    fenced: bool
-    columns: Mapping[str, _Column] = field(default_factory=dict)
-    numbered: bool = False
-
-    @property
-    def lacks(self) -> list[str]:
-        """Columns of today that it lacks."""
-        return [name for name in ADDED if name not in self.columns]
-
-    @property
-    def is_current(self) -> bool:
-        """Nothing is to be done."""
-        return not self.lacks and self.numbered
-
-
-def look(connection: Connection, table: EventsTable) -> Found | None:
-    """What is under that name; None when nothing is. Changes nothing, locks nothing."""
-    values = {"table": table.identifier.as_string(connection), "fence": FENCE}
-    found = connections.one(connection, Found, statement("log", "describe_table"), values)
-    if found is None:
-        return None
-    rows = connections.rows(connection, _Column, statement("log", "list_columns"), {"oid": found.oid})
-    columns = {row.name: row for row in rows}
-    sequence = connections.value(
-        connection, "select to_regclass(%s)::oid::bigint", [table.sequence.as_string(connection)]
-    )
-    seq = columns.get("seq")
-    numbered = bool(seq and not seq.identity and sequence is not None and seq.sequence == sequence)
-    return Found(**{**vars(found), "columns": columns, "numbered": numbered})
-
-
-def refuse_unfit(found: Found, table: EventsTable) -> None:
-    """Raises SchemaError for what is no events table, or cannot be made one by this user. Changes nothing."""
-    if found.kind not in ("r", "p"):
-        raise SchemaError(
-            f"{table} is {_KINDS.get(found.kind, 'no table')}, not an events table; "
-            "name another in PIPELINE_EVENTS_TABLE, or rename that one"
-        )
-    wrong = list(_wrong(found))
-    if wrong:
-        raise SchemaError(
-            f"{table} is there and is not an events table that this server can write: {'; '.join(wrong)}; "
-            "put that right, or name another in PIPELINE_EVENTS_TABLE"
-        )
-    if found.is_current:
-        return
-    if not found.owned:
-        raise SchemaError(
-            f'{table} is from an older version and belongs to "{found.owner}", so user "{found.me}" cannot migrate it; '
-            f'run as a superuser or as {found.owner}: grant "{found.owner}" to "{found.me}"'
-        )
-    if not found.may_create:
-        raise SchemaError(
-            f'user "{found.me}" may not make a sequence beside {table}; run as its owner: '
-            f'grant create on schema "{table.schema}" to "{found.me}"'
-        )
-
-
-def _wrong(found: Found) -> Iterator[str]:
-    """What keeps rows of ours out of it, in plain words."""
-    columns = found.columns
-    missing = [name for name in REQUIRED if name not in columns]
-    if missing:
-        yield f"it has no column {', '.join(missing)}"
-    for column in columns.values():
-        yield from _wrong_column(column)
-    by = found.divided_by
-    if by and not by.startswith(("RANGE (seq)", "RANGE (committed_at)", "HASH")) and not found.has_default:
-        yield f"it is partitioned by {by} without a default partition, so events may find no place in it"
-
-
-def _wrong_column(column: _Column) -> Iterator[str]:
-    expected = REQUIRED.get(column.name, ADDED.get(column.name))
-    if expected is None:
-        if column.not_null and not column.filled:
-            yield f"column {column.name} is not null and has no default"
-        return
-    if _SYNONYMS.get(column.type, column.type) != expected:
-        yield f"column {column.name} is {column.type} where {expected} is expected"
-    if column.name in _OFTEN_NULL and column.not_null:
-        yield f"column {column.name} is not null, and events leave it out"
 
 
 def migrate(connection: Connection, table: EventsTable) -> bool:
@@ -298,7 +154,7 @@ def _make_sequence(
         return 0
     oid, kind, of_others = row
     if kind != "S" or of_others:
-        what = "a sequence that another column uses" if kind == "S" else _KINDS.get(kind, "a table")
+        what = "a sequence that another column uses" if kind == "S" else KINDS.get(kind, "a table")
         raise SchemaError(
             f"{table} cannot be migrated: its sequence is to be {table.sequence_name}, and that is {what}; rename it"
         )

@@ -10,7 +10,7 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from pipeline.errors import Unavailable
-from pipeline.log import default_partition, indexes, legacy_tables
+from pipeline.log import default_partition, indexes, legacy_tables, table_shape
 from pipeline.postgres import connections, migrations
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.connections import sql as statement
@@ -68,7 +68,7 @@ def ensure_table(connection: Connection, table: EventsTable) -> None:
         with connection.transaction():
             _wait_for_makers(connection, table)
             _create(connection, table)
-    found = legacy_tables.look(connection, table)
+    found = table_shape.look(connection, table)
     if found is not None:
         default_partition.add(connection, table, found)
     if found is not None and connection.info.transaction_status == TransactionStatus.IDLE:
@@ -77,10 +77,10 @@ def ensure_table(connection: Connection, table: EventsTable) -> None:
 
 def _is_current(connection: Connection, table: EventsTable) -> bool:
     """Found without a lock: a server that is frozen with it must not keep others from starting."""
-    found = legacy_tables.look(connection, table)
+    found = table_shape.look(connection, table)
     if found is None:
         return False
-    legacy_tables.refuse_unfit(found, table)
+    table_shape.refuse_unfit(found, table)
     return found.is_current
 
 
@@ -97,7 +97,7 @@ def _wait_for_makers(connection: Connection, table: EventsTable) -> None:
 
 
 def _create(connection: Connection, table: EventsTable) -> None:
-    if legacy_tables.look(connection, table) is not None:
+    if table_shape.look(connection, table) is not None:
         legacy_tables.migrate(connection, table)
         return
     names: dict[str, sql.Composable] = {

@@ -19,7 +19,7 @@ from pipeline.config import cron
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportStopped, PipelineError, RetentionBusy
 from pipeline.exports import job
-from pipeline.log import indexes, legacy_tables
+from pipeline.log import indexes, table_shape
 from pipeline.log.table import EventsTable
 from pipeline.operate import exports as export_status
 from pipeline.operate import retention as operation
@@ -112,7 +112,7 @@ def index_history(config: Config, stopped: Callable[[], bool]) -> None:
 
 
 def _index_history(connection: Connection, table: EventsTable, stopped: Callable[[], bool]) -> None:
-    found = legacy_tables.look(connection, table)
+    found = table_shape.look(connection, table)
     if found is None or not found.is_current or indexes.is_there(connection, found.oid, indexes.HISTORY):
         return
     logger.info("making the index for the history of a row", extra={"action": "index.making", "table": str(table)})

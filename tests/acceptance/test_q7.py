@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.log import indexes, legacy_tables
+from pipeline.log import indexes, table_shape
 from tests.fixtures.legacy_tables import ROWS, SHAPES, Shape, fingerprint, old_rows, read_on
 from tests.fixtures.postgres import Cluster, free_port, unique
 from tests.fixtures.server import Serving, run_command
@@ -58,7 +58,7 @@ class Served:
         return found[len(found) - len(ids) :] == [str(number) for number in ids]
 
     def indexed(self) -> bool:
-        found = legacy_tables.look(self.log, self.shape.table)
+        found = table_shape.look(self.log, self.shape.table)
         return found is not None and indexes.is_there(self.log, found.oid, indexes.HISTORY)
 
 

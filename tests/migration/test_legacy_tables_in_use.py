@@ -13,7 +13,7 @@ import pytest
 from pipeline.client import EventLog
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.log import indexes, legacy_tables
+from pipeline.log import indexes, table_shape
 from pipeline.log.page import EVERYTHING
 from pipeline.log.retention import delete_rows
 from pipeline.log.table import DEFAULT, EventsTable
@@ -124,7 +124,7 @@ def receive_all(client: Client) -> list[Any]:
 def test_the_view_that_functions_read_has_the_columns_of_today(migrated: psycopg.Connection[Any]):
     row = migrated.execute("select to_jsonb(e) from pipeline.events e order by seq limit 1").fetchone()
     assert row is not None
-    assert set(row[0]) == {*legacy_tables.REQUIRED, *legacy_tables.ADDED}
+    assert set(row[0]) == {*table_shape.REQUIRED, *table_shape.ADDED}
     assert (row[0]["commit_lsn"], row[0]["source_epoch"]) == (None, 0)
 
 
@@ -139,7 +139,7 @@ def test_the_index_for_histories_is_made_beside_writers_and_once(bare_dsn: str, 
         boot(bare_dsn, shape.table)
         config = settings_for(bare_dsn, events_table=str(shape.table))
         schedule.index_history(config, lambda: False)
-        found = legacy_tables.look(old, shape.table)
+        found = table_shape.look(old, shape.table)
         assert found and indexes.is_there(old, found.oid, indexes.HISTORY)
         once = fingerprint(old, shape.table.schema)
         schedule.index_history(config, lambda: False)
@@ -156,7 +156,7 @@ def test_an_index_that_was_interrupted_is_made_anew(bare_dsn: str, old: psycopg.
     assert old.execute(invalid).fetchone() == (1,)
     schedule.index_history(settings_for(bare_dsn), lambda: False)
     assert old.execute(invalid).fetchone() == (0,)
-    found = legacy_tables.look(old, DEFAULT)
+    found = table_shape.look(old, DEFAULT)
     assert found and indexes.is_there(old, found.oid, indexes.HISTORY)
 
 

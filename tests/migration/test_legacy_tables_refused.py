@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pipeline.errors import SchemaError
-from pipeline.log import legacy_tables
+from pipeline.log import legacy_tables, table_shape
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.postgres import migrations
 from tests.fixtures.legacy_tables import BY_DAY, PLAIN, Shape, boot, fingerprint, first_boot, old_rows, shuffled
@@ -73,7 +73,7 @@ def test_somebody_elses_table_is_refused_with_the_grant_that_is_missing(
             with psycopg.connect(bare_dsn, user=user, autocommit=True) as theirs:
                 with pytest.raises(SchemaError, match=rf'belongs to "{owner}".*grant "{owner}" to "{user}"$'):
                     legacy_tables.migrate(theirs, DEFAULT)
-                assert not legacy_tables.look(old, DEFAULT).is_current  # type: ignore[union-attr]
+                assert not table_shape.look(old, DEFAULT).is_current  # type: ignore[union-attr]
                 old.execute(f"alter table sequin_events owner to {user}")
                 assert legacy_tables.migrate(theirs, DEFAULT)
         finally:
@@ -92,7 +92,7 @@ def test_a_reader_that_holds_it_is_waited_for_and_then_named(
         held = rf"held by a report \(pid {reader.info.backend_pid}, user .*pg_terminate_backend.*start again$"
         with pytest.raises(SchemaError, match=held):
             boot(bare_dsn)
-        assert legacy_tables.look(old, DEFAULT).lacks == list(legacy_tables.ADDED)  # type: ignore[union-attr]
+        assert table_shape.look(old, DEFAULT).lacks == list(table_shape.ADDED)  # type: ignore[union-attr]
         monkeypatch.setattr(legacy_tables, "ATTEMPTS", 10_000)
         migration = threading.Thread(target=boot, args=[bare_dsn, DEFAULT])
         migration.start()
@@ -100,7 +100,7 @@ def test_a_reader_that_holds_it_is_waited_for_and_then_named(
         eventually(lambda: old.execute(waiting).fetchone() is not None)
         reader.rollback()
         migration.join()
-    assert legacy_tables.look(old, DEFAULT).is_current  # type: ignore[union-attr]
+    assert table_shape.look(old, DEFAULT).is_current  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_name_of_the_sequence_that_is_taken_is_said(taken: str, bare_dsn: str,
         old.execute("alter sequence t_sequin_events_seq rename to sequin_events_seq_seq")
     with pytest.raises(SchemaError, match=r"its sequence is to be sequin_events_seq_seq, and that is a .*rename it"):
         boot(bare_dsn)
-    assert legacy_tables.look(old, DEFAULT).lacks == list(legacy_tables.ADDED)  # type: ignore[union-attr]
+    assert table_shape.look(old, DEFAULT).lacks == list(table_shape.ADDED)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("shape", [PLAIN, BY_DAY], ids=str)
@@ -124,5 +124,5 @@ def test_the_older_server_can_no_longer_write_among_our_events(
     old.execute("update sequin_events set inserted_at = now() where seq = (select max(seq) from sequin_events)")
     boot(bare_dsn)
     assert "whatever wrote it must be stopped" in caplog.text
-    with pytest.raises(psycopg.errors.CheckViolation, match=legacy_tables.FENCE):
+    with pytest.raises(psycopg.errors.CheckViolation, match=table_shape.FENCE):
         replace(shape, seq="microseconds").add(old, 1)

@@ -6,7 +6,7 @@ from psycopg.sql import Identifier
 
 from pipeline.capture.source import sources
 from pipeline.config.settings import Config
-from pipeline.log import legacy_tables
+from pipeline.log import legacy_tables, table_shape
 from pipeline.log.table import EventsTable
 from pipeline.operate.preflight.findings import Finding, Findings
 from pipeline.postgres.connections import Connection, sql
@@ -29,11 +29,11 @@ def check(
 
     Raises SchemaError for what is there and is no events table.
     """
-    found = legacy_tables.look(connection, table)
+    found = table_shape.look(connection, table)
     if found is None:
         yield _to_be_made(connection, table, name, setting)
         return
-    legacy_tables.refuse_unfit(found, table)
+    table_shape.refuse_unfit(found, table)
     if not found.is_current:
         text = f"{table} is from an older version: `pipeline serve` will migrate it; its rows stay as they are"
         yield Finding("ok", name, text)

@@ -6,19 +6,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from pipeline.capture.source import slot as slots
 from pipeline.capture.source import sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
-from pipeline.errors import ConfigError, PipelineError
+from pipeline.errors import ConfigError
 from pipeline.log import tables
 from pipeline.log.retention import policy
 from pipeline.log.table import EventsTable
-from pipeline.operate.verify import violations
+from pipeline.operate.verify import positions, violations
 from pipeline.operate.verify.across_tables import Union
 from pipeline.operate.verify.violations import Check, Row, Verification, of_row, place
 from pipeline.postgres import connections, migrations
@@ -160,7 +158,7 @@ class _Verifier:
 
     def _read_head(self) -> Row | None:
         """Positions and the newest rows in one snapshot; the slot before it, since it follows what is stored."""
-        confirmed = self._confirmed()
+        confirmed = positions.confirmed(self._config)
         with self._connection.transaction():
             self._connection.execute("set transaction isolation level repeatable read read only")
             progress = self._row("verify_progress", {"table": str(self._table)})
@@ -172,7 +170,7 @@ class _Verifier:
         for row in beyond:
             self.watermark.add(of_row(row, "is beyond the watermark", f"no row after seq {progress['last_seq']}"))
         self.watermark.broken += (beyond[0]["found"] if beyond else 0) - len(beyond)
-        self._check_positions(progress, beyond[-1] if beyond else newest, confirmed)
+        positions.check(self.positions, progress, beyond[-1] if beyond else newest, self._config.slot, confirmed)
         return progress
 
     def _check_watermark(self, progress: Row, newest: Row | None) -> None:
@@ -204,32 +202,6 @@ class _Verifier:
         check.require(holds, {"seq": progress["last_seq"]}, wrong, expected)
         wrong, expected = f"committed at {newest['committed_at']}", f"{progress['committed_at']}, as the watermark"
         check.require(newest["committed_at"] == progress["committed_at"], newest, wrong, expected)
-
-    def _check_positions(self, progress: Row, newest: Row | None, confirmed: int | str) -> None:
-        check, at = self.positions, lsn.show(progress["commit_lsn"])
-        stored = lsn.show(progress["position"])
-        if progress["epoch"] is not None:
-            staged = min(progress["position"], progress["staged_lsn"])
-            check.require(staged >= progress["commit_lsn"], None, f"staged up to {lsn.show(staged)}", f"at least {at}")
-        if newest is not None:
-            wrong = f"the sequence is at {progress['sequence']}"
-            check.require(progress["sequence"] >= newest["seq"], newest, wrong, f"at least {newest['seq']}")
-        if isinstance(confirmed, str):
-            check.not_checked = f"slot: {confirmed}"
-        else:
-            wrong = f'slot "{self._config.slot}" is confirmed up to {lsn.show(confirmed)}'
-            check.require(confirmed <= progress["position"], None, wrong, f"at most {stored}, which is stored")
-
-    def _confirmed(self) -> int | str:
-        """The slot's confirmed position, or why it is not known."""
-        try:
-            with connections.connect(self._config.source, "source", name="pipeline verify") as source:
-                slot = slots.find(source, self._config.slot)
-        except (PipelineError, psycopg.Error) as error:
-            return connections.one_line(error)
-        if slot is None or slot.confirmed_lsn is None:
-            return f'"{self._config.slot}" does not exist' if slot is None else f'"{slot.name}" is lost'
-        return slot.confirmed_lsn
 
     def _read_rows(self, head: int, range_rows: int, on_range: OnRange) -> None:
         before = self._row("verify_row", {"seq": self._from_seq - 1})

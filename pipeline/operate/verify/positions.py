@@ -1,0 +1,40 @@
+"""Whether the stored positions, the sequence and the slot agree with each other."""
+
+from __future__ import annotations
+
+import psycopg
+
+from pipeline.capture.source import slot as slots
+from pipeline.config.settings import Config
+from pipeline.errors import PipelineError
+from pipeline.operate.verify.violations import Check, Row
+from pipeline.postgres import connections
+from pipeline.wal import lsn
+
+
+def confirmed(config: Config) -> int | str:
+    """The slot's confirmed position, or why it is not known."""
+    try:
+        with connections.connect(config.source, "source", name="pipeline verify") as source:
+            slot = slots.find(source, config.slot)
+    except (PipelineError, psycopg.Error) as error:
+        return connections.one_line(error)
+    if slot is None or slot.confirmed_lsn is None:
+        return f'"{config.slot}" does not exist' if slot is None else f'"{slot.name}" is lost'
+    return slot.confirmed_lsn
+
+
+def check(found: Check, progress: Row, newest: Row | None, slot: str, confirmed: int | str) -> None:
+    """`progress` and `newest` (the newest row) are of one moment, `confirmed` of one before: it follows them."""
+    at, stored = lsn.show(progress["commit_lsn"]), lsn.show(progress["position"])
+    if progress["epoch"] is not None:
+        staged = min(progress["position"], progress["staged_lsn"])
+        found.require(staged >= progress["commit_lsn"], None, f"staged up to {lsn.show(staged)}", f"at least {at}")
+    if newest is not None:
+        wrong = f"the sequence is at {progress['sequence']}"
+        found.require(progress["sequence"] >= newest["seq"], newest, wrong, f"at least {newest['seq']}")
+    if isinstance(confirmed, str):
+        found.not_checked = f"slot: {confirmed}"
+    else:
+        wrong = f'slot "{slot}" is confirmed up to {lsn.show(confirmed)}'
+        found.require(confirmed <= progress["position"], None, wrong, f"at most {stored}, which is stored")

@@ -1,0 +1,49 @@
+"""The house stays readable: files, functions and classes of the product stay small enough to be read at once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "pipeline").glob("**/*.py"))
+FILE_LINES, FUNCTION_LINES, METHODS = 300, 40, 18
+LONGER = {
+    (
+        "pipeline/wal/tuples.py",
+        "encode",
+    ): "the hot path of the worker: a call for each part would cost a fifth of a row",
+}
+"""Functions that are longer, and why."""
+
+
+def too_large(path: Path) -> Iterator[str]:
+    """What of a file is larger than a reader takes in."""
+    text = path.read_text("utf-8")
+    name = path.relative_to(ROOT).as_posix()
+    if (lines := text.count("\n")) > FILE_LINES:
+        yield f"{name}: {lines} lines"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            if lines > FUNCTION_LINES and (name, node.name) not in LONGER:
+                yield f"{name}: {node.name} has {lines} lines"
+        elif isinstance(node, ast.ClassDef):
+            methods = sum(isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) for part in node.body)
+            if methods > METHODS:
+                yield f"{name}: {node.name} has {methods} methods"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_files_functions_and_classes_can_be_read_at_once(path: Path) -> None:
+    assert list(too_large(path)) == []
+
+
+def test_what_may_be_longer_is_there_and_longer() -> None:
+    for name, function in LONGER:
+        nodes = ast.walk(ast.parse((ROOT / name).read_text("utf-8")))
+        found = [node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == function]
+        assert any((node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES for node in found)
