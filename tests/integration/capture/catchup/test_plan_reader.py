@@ -6,7 +6,6 @@ import random
 import uuid
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 
 from pipeline.capture.catchup import plan_reader, store
@@ -86,11 +85,6 @@ def test_the_shuffler_sees_the_workers_that_are_reached(connection: Connection) 
         parts = plan_reader.read(connection, SOURCE)
         rows = connection.execute("select worker from pipeline.reached_workers order by worker").fetchall()
         assert [part.worker for part in parts if part.reached] == [worker for (worker,) in rows]
-
-
-def test_a_database_of_an_older_version_has_no_parts(source_dsn: str) -> None:
-    with psycopg.connect(source_dsn, autocommit=True) as connection:
-        assert plan_reader.read(connection, SOURCE) == []
 
 
 def test_the_anchor_may_have_staged_beyond_its_end(connection: Connection) -> None:
