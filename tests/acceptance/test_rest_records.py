@@ -214,9 +214,9 @@ def test_the_commands_that_the_docs_show(server: Serving, shared: Shared, tmp_pa
 
 
 def bash(script: str, folder: Path) -> str:
-    return subprocess.run(
-        ["bash", "-e", "-c", script], cwd=folder, check=True, capture_output=True, text=True, timeout=60
-    ).stdout
+    ended = subprocess.run(["bash", "-e", "-c", script], cwd=folder, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
 
 
 def test_last_stopping_the_server_ends_a_long_poll(shop: Shop) -> None:
