@@ -19,7 +19,7 @@ from pipeline.config.settings import describe
 from pipeline.errors import ConsumerError, CursorExpired, Unavailable
 from pipeline.log.page import Filter, Kept, Page, PageRequest, Pages, Shape, is_cut
 from pipeline.log.table import CHANNEL, EventsTable
-from pipeline.postgres import connections
+from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 
 __all__ = ["Event", "EventLog"]
@@ -173,7 +173,7 @@ class _Reader:
         self._wanted = Filter(tuple(tables))
         self._poll = POLL_SECONDS
         self._pages = Pages(table.identifier, _COLUMNS)
-        self._kept = Kept(table, sees_retention=connections.value(connection, connections.sql("log", "sees_retention")))
+        self._kept = Kept(table, sees_retention=queries.value(connection, queries.statement("log", "sees_retention")))
 
     def listen(self) -> None:
         """Hear of new events from now on, where that is possible: a standby and some poolers have no LISTEN."""

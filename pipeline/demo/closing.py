@@ -17,7 +17,7 @@ from pipeline.config.settings import Config
 from pipeline.demo import lake, screen
 from pipeline.demo.lake import Exported
 from pipeline.demo.shop import CLERKS
-from pipeline.postgres import connections, databases
+from pipeline.postgres import databases, queries
 from pipeline.postgres.embedded import Server
 
 _SHOWN_DIFFERENCES = 5
@@ -99,7 +99,7 @@ def _invite(console: Console, server: Server, folder: Path) -> None:
     for line in (command, server.psql_command(databases.PIPELINE)):
         console.print(f"  {line}", markup=False)
     console.print("\n[bold]First queries[/]\n")
-    console.print(connections.sql("demo", "to_try").strip(), markup=False)
+    console.print(queries.statement("demo", "to_try").strip(), markup=False)
     console.print(f"\nThe shop is the database source: {server.psql_command(databases.SOURCE)}", markup=False)
     console.print("Change something there, and it is the next event.")
 

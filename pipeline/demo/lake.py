@@ -14,7 +14,7 @@ from pipeline.config.settings import Config
 from pipeline.exports import extra, job
 from pipeline.exports.child import Event
 from pipeline.postgres import connections
-from pipeline.postgres.connections import sql
+from pipeline.postgres.queries import statement
 
 Counts = Counter[tuple[str, str]]
 """Table and action → events."""
@@ -47,10 +47,10 @@ def export(console: Console, config: Config) -> Exported:
                 status.update(f"bringing the current state of {event['dataset']} up to date with Spark")
 
         outcome = job.export(config, "command", told, lambda: False)
-    query = sql("demo", "count_files").strip().format(folder=_shown(config.exports))
+    query = statement("demo", "count_files").strip().format(folder=_shown(config.exports))
     counted = _counted(query)
     with connections.connect(config.database, "pipeline database", name="demo") as connection:
-        rows = connection.execute(sql("demo", "count_events"), {"upto": outcome.exported_upto}).fetchall()
+        rows = connection.execute(statement("demo", "count_events"), {"upto": outcome.exported_upto}).fetchall()
     logged = Counter({(table, action): number for table, action, number in rows})
     files = sum(1 for _ in (config.exports / "changes").rglob("*.parquet"))
     return Exported(query, counted, files, outcome.seconds, list(_differences(logged, counted)))

@@ -16,9 +16,10 @@ import psycopg
 from pipeline.demo.verdict import Change, Event
 from pipeline.errors import PipelineError
 from pipeline.log import table as log
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import connections, queries
+from pipeline.postgres.connections import Connection
 from pipeline.postgres.embedded import Server
+from pipeline.postgres.queries import statement
 
 MARK = "demo"
 """Prefix of the messages that mark where a run begins and ends."""
@@ -73,7 +74,7 @@ class Follower(threading.Thread):
         return True
 
     def _read(self) -> int:
-        rows = self._connection.execute(sql("demo", "follow_events"), {"seq": self._last}).fetchall()
+        rows = self._connection.execute(statement("demo", "follow_events"), {"seq": self._last}).fetchall()
         now = time.monotonic()
         for seq, xid, table, action, content in rows:
             if action == "message" and table == MARK:
@@ -88,14 +89,14 @@ class Follower(threading.Thread):
 
 def mark(source: Connection, name: str) -> str:
     """Write a message into the source's WAL that becomes an event of its own; returns its LSN."""
-    return str(connections.value(source, "select pg_logical_emit_message(true, %s, %s)::text", (MARK, name)))
+    return str(queries.value(source, "select pg_logical_emit_message(true, %s, %s)::text", (MARK, name)))
 
 
 def read_events(connection: Connection, after: int, until: int) -> Iterator[Event]:
     """The log between two positions, both left out; in pieces, so that it may be long."""
     with connection.transaction(), connection.cursor(name="demo_events") as cursor:
         cursor.itersize = 5000
-        cursor.execute(sql("demo", "read_events"), {"after": after, "until": until})
+        cursor.execute(statement("demo", "read_events"), {"after": after, "until": until})
         for seq, lsn, idx, xid, table, action, key, values, old in cursor:
             yield Event(seq, lsn, idx, xid, Change(table, action, tuple(key), values, old))
 
@@ -113,4 +114,4 @@ def commit_lsns(postgres: Server, start: str, end: str) -> dict[int, int]:
 
 def latest(connection: Connection, after: int, rows: int) -> list[tuple[Any, ...]]:
     """The newest events, newest first: seq, table, action, record_pk, record, changes."""
-    return connection.execute(sql("demo", "latest_events"), {"seq": after, "rows": rows}).fetchall()
+    return connection.execute(statement("demo", "latest_events"), {"seq": after, "rows": rows}).fetchall()

@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 
 from pipeline.demo.recording import RecordingSession
 from pipeline.errors import PipelineError
-from pipeline.postgres import connections
+from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 
 TABLES = ("customers", "stock", "orders", "order_lines")
@@ -65,7 +65,7 @@ class ChangedMind(Exception):
 def create(dsn: str) -> None:
     """Make the shop's tables new and empty."""
     with connections.connect(dsn, "source", name="demo") as connection:
-        connection.execute(connections.sql("demo", "create_shop"))
+        connection.execute(queries.statement("demo", "create_shop"))
 
 
 def wait_until_published(source: Connection) -> None:

@@ -9,14 +9,15 @@ from datetime import datetime
 from typing import Literal
 
 import psycopg
-from psycopg import sql as composed
+from psycopg import sql
 
 from pipeline.config.settings import Config
 from pipeline.errors import ExportFailed
 from pipeline.exports.window import Window
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections, migrations
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import migrations, queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 RUN_LOCK = 1_817_104_723
 """First half of the advisory lock that a run's session holds; the second is the run's id."""
@@ -80,9 +81,9 @@ def look(connection: Connection, config: Config) -> Window:
     """
     migrations.require_head(connection)
     table = EventsTable.parse(config.events_table)
-    query = composed.SQL(sql("exports", "look")).format(events=table.identifier)
+    query = sql.SQL(statement("exports", "look")).format(events=table.identifier)
     try:
-        return connections.one(connection, Window, query, {"directory": str(config.exports)}) or Window()
+        return queries.one(connection, Window, query, {"directory": str(config.exports)}) or Window()
     except psycopg.errors.UndefinedTable as error:
         raise ExportFailed(
             f"the events table {table} is not there; restore it, or correct PIPELINE_EVENTS_TABLE"
@@ -93,44 +94,46 @@ def begin_run(connection: Connection, trigger: Trigger) -> int:
     """A new run, which counts as running as long as this session lives; returns its id."""
     parameters = {"trigger": trigger, "holder": f"{platform.node()} (pid {os.getpid()})", "lock": RUN_LOCK}
     with connection.transaction():
-        connection.execute(sql("exports", "end_lost_runs"), parameters)
-        row = connection.execute(sql("exports", "begin_run"), parameters).fetchone()
+        connection.execute(statement("exports", "end_lost_runs"), parameters)
+        row = connection.execute(statement("exports", "begin_run"), parameters).fetchone()
     assert row is not None  # noqa: S101  insert … returning
     return int(row[0])
 
 
 def set_log(connection: Connection, run: int, log: str) -> None:
     """Say where the run's log is."""
-    connection.execute(sql("exports", "set_log"), {"run": run, "log": log})
+    connection.execute(statement("exports", "set_log"), {"run": run, "log": log})
 
 
 def finish_run(connection: Connection, run: int, reason: str | None) -> None:
     """The run has ended: well, or for a reason."""
     state = "failed" if reason else "done"
-    connection.execute(sql("exports", "finish_run"), {"run": run, "state": state, "reason": reason})
+    connection.execute(statement("exports", "finish_run"), {"run": run, "state": state, "reason": reason})
 
 
 def runs(connection: Connection, limit: int, *states: str) -> list[Run]:
     """The newest runs first; of these states, or of all."""
     chosen = list(states or ("running", "done", "failed"))
-    return connections.rows(
-        connection, Run, sql("exports", "list_runs"), {"limit": limit, "lock": RUN_LOCK, "states": chosen}
+    return queries.rows(
+        connection, Run, statement("exports", "list_runs"), {"limit": limit, "lock": RUN_LOCK, "states": chosen}
     )
 
 
 def exports(connection: Connection, limit: int | None) -> list[Export]:
     """The newest ranges first."""
-    return connections.rows(connection, Export, sql("exports", "list_exports"), {"id": None, "limit": limit})
+    return queries.rows(connection, Export, statement("exports", "list_exports"), {"id": None, "limit": limit})
 
 
 def export(connection: Connection, number: int) -> tuple[Export, list[File]]:
     """One range and its files. Raises ExportFailed when there is none of this id."""
-    found = connections.one(connection, Export, sql("exports", "list_exports"), {"id": number, "limit": 1})
+    found = queries.one(connection, Export, statement("exports", "list_exports"), {"id": number, "limit": 1})
     if found is None:
         raise ExportFailed(f"there is no export {number}; `pipeline export list` shows those there are")
-    return found, connections.rows(connection, File, sql("exports", "export_files"), {"id": number})
+    return found, queries.rows(connection, File, statement("exports", "export_files"), {"id": number})
 
 
 def keyless_tables(connection: Connection) -> list[str]:
     """`schema.table` of those that have no current state, since nothing tells which row a change is of."""
-    return [f"{schema}.{name}" for schema, name in connection.execute(sql("exports", "keyless_tables")).fetchall()]
+    return [
+        f"{schema}.{name}" for schema, name in connection.execute(statement("exports", "keyless_tables")).fetchall()
+    ]

@@ -9,9 +9,9 @@ from datetime import datetime
 
 from psycopg import sql
 
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 STATES = ("parked", "retrying", "retried", "discarded")
@@ -79,7 +79,7 @@ def counts(connection: Connection) -> dict[str, int]:
 
 def find(connection: Connection, state: str | None, limit: int | None = None) -> list[Letter]:
     """In the order of the log; of one state, or all."""
-    return connections.rows(connection, Letter, statement("log", "list_letters"), {"state": state, "limit": limit})
+    return queries.rows(connection, Letter, statement("log", "list_letters"), {"state": state, "limit": limit})
 
 
 def request_retry(connection: Connection, ids: Sequence[int] | None) -> list[int]:
@@ -94,7 +94,7 @@ def discard(connection: Connection, ids: Sequence[int] | None) -> list[int]:
 
 def to_retry(connection: Connection, source: uuid.UUID, limit: int) -> list[Retry]:
     """Those that the shuffler was asked to write again, locked, in the order of the log."""
-    return connections.rows(connection, Retry, statement("log", "claim_retries"), {"source": source, "limit": limit})
+    return queries.rows(connection, Retry, statement("log", "claim_retries"), {"source": source, "limit": limit})
 
 
 def retried(connection: Connection, letter: int, seq: int) -> None:

@@ -9,7 +9,7 @@ from psycopg import sql
 
 from pipeline.log import legacy_tables, table_shape
 from pipeline.log.table_shape import Found
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
 if TYPE_CHECKING:
@@ -50,4 +50,4 @@ def _name(connection: Connection, table: EventsTable) -> str:
 
 
 def _is_free(connection: Connection, name: sql.Identifier) -> bool:
-    return bool(connections.value(connection, "select to_regclass(%s) is null", [name.as_string(connection)]))
+    return bool(queries.value(connection, "select to_regclass(%s) is null", [name.as_string(connection)]))

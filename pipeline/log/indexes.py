@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 SEQ = ("seq",)
 """What every reader reads by."""
@@ -87,4 +87,4 @@ def _name(text: str | None) -> sql.SQL:
 
 def _indexes(connection: Connection, oid: int, columns: Sequence[str]) -> list[_Index]:
     values = {"oid": oid, "columns": list(columns)}
-    return connections.rows(connection, _Index, statement("log", "list_indexes"), values)
+    return queries.rows(connection, _Index, statement("log", "list_indexes"), values)

@@ -16,9 +16,9 @@ from psycopg import sql
 
 from pipeline.errors import SchemaError
 from pipeline.log.table_shape import ADDED, FENCE, KINDS, Found, look, refuse_unfit
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection, one_line
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 if TYPE_CHECKING:
     from pipeline.log.table import EventsTable
@@ -57,7 +57,7 @@ def attempt(
     """Make the change in a transaction, as soon as its locks are to be had. Raises SchemaError as `migrate` does."""
     for _ in range(ATTEMPTS):
         try:
-            with connection.transaction(), connections.lock_timeout(connection, PATIENCE):
+            with connection.transaction(), queries.lock_timeout(connection, PATIENCE):
                 change(connection, table)
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
             holders = _holders(connection, found)
@@ -164,9 +164,7 @@ def _make_sequence(
 def _last_value(connection: Connection, sequence: int | None) -> int:
     if sequence is None:
         return 0
-    return int(
-        connections.value(connection, "select coalesce(pg_sequence_last_value(%s::oid::regclass), 0)", [sequence])
-    )
+    return int(queries.value(connection, "select coalesce(pg_sequence_last_value(%s::oid::regclass), 0)", [sequence]))
 
 
 def _holders(connection: Connection, found: Found) -> str:

@@ -13,9 +13,9 @@ from psycopg import sql
 
 from pipeline.config import patterns
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import AsyncConnection, Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 SPAN = 50_000
 """seqs that one page covers at most: a filter that wants little keeps no connection for long."""
@@ -179,7 +179,7 @@ class Kept:
 
     def read(self, connection: Connection) -> int:
         """The seq."""
-        return int(connections.value(connection, self._statement, self._values))
+        return int(queries.value(connection, self._statement, self._values))
 
     async def read_async(self, connection: AsyncConnection) -> int:
         """The same for asyncio."""

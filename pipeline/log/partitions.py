@@ -10,9 +10,9 @@ import psycopg
 from psycopg import sql
 
 from pipeline.log.table import EventsTable, last_seq
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 PARTITION_ROWS = 10_000_000
 """seq values a partition spans; the most, where a retention makes them smaller."""
@@ -49,7 +49,7 @@ class Partition:
 def attached(connection: Connection, table: EventsTable) -> list[Partition]:
     """The partitions of a table in order of seq; none of a table that has no partitions."""
     name = table.identifier.as_string(connection)
-    return connections.rows(connection, Partition, statement("log", "list_partitions"), {"table": name})
+    return queries.rows(connection, Partition, statement("log", "list_partitions"), {"table": name})
 
 
 def _stem(table: EventsTable) -> str:
@@ -81,7 +81,7 @@ class Partitions:
         self._retention = retention
         self._not_ahead_before = 0.0
         name = {"table": table.identifier.as_string(connection)}
-        self._by_seq = connections.value(connection, statement("log", "divided_by"), name) == "RANGE (seq)"
+        self._by_seq = queries.value(connection, statement("log", "divided_by"), name) == "RANGE (seq)"
         self._read_bound()
 
     def has_room(self, seq: int) -> bool:
@@ -152,7 +152,7 @@ class Partitions:
             "upper": sql.Literal(upper),
         }
         try:
-            with self._connection.transaction(), connections.lock_timeout(self._connection, patience):
+            with self._connection.transaction(), queries.lock_timeout(self._connection, patience):
                 self._connection.execute(
                     sql.SQL("create table {partition} (like {table} including all)").format(**names)
                 )

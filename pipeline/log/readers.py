@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 LAKE = "lake"
 """The kind of a folder that the log is exported to; what else there is takes events as they come."""
@@ -53,12 +54,12 @@ class Readers:
 
     def known(self) -> set[tuple[str, str]]:
         """Kind and name of each, of whatever table, whether or not it needs anything."""
-        return set(self._connection.execute(sql("log", "known_readers")).fetchall())
+        return set(self._connection.execute(statement("log", "known_readers")).fetchall())
 
     def needing(self) -> list[Needing]:
         """Those for whom events have to be kept, the one that needs most first."""
-        return connections.rows(self._connection, Needing, sql("log", "readers_needing"), self._values)
+        return queries.rows(self._connection, Needing, statement("log", "readers_needing"), self._values)
 
     def behind(self) -> list[Behind]:
         """Those that lack events which are there already. Of the default table only."""
-        return connections.rows(self._connection, Behind, sql("log", "readers_behind"), self._values)
+        return queries.rows(self._connection, Behind, statement("log", "readers_behind"), self._values)

@@ -8,7 +8,7 @@ from psycopg import sql
 
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 _FETCH = 5_000
 

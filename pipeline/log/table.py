@@ -11,9 +11,9 @@ from psycopg.pq import TransactionStatus
 
 from pipeline.errors import Unavailable
 from pipeline.log import default_partition, indexes, legacy_tables, table_shape
-from pipeline.postgres import connections, migrations
+from pipeline.postgres import migrations, queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 CHANNEL = "sequin_events"
 """NOTIFY channel; the payload is `{"table": …, "seq": …}` with the newest seq."""
@@ -87,7 +87,7 @@ def _is_current(connection: Connection, table: EventsTable) -> bool:
 def _wait_for_makers(connection: Connection, table: EventsTable) -> None:
     """Until nobody else makes or migrates tables. Inside of a transaction."""
     try:
-        with connections.lock_timeout(connection, PATIENCE):
+        with queries.lock_timeout(connection, PATIENCE):
             connection.execute("select pg_advisory_xact_lock(%s)", [migrations.LOCK_KEY])
     except psycopg.errors.LockNotAvailable as error:
         raise Unavailable(
@@ -119,7 +119,7 @@ def point_view(connection: Connection, table: EventsTable) -> None:
 def last_seq(connection: Connection, table: EventsTable) -> int:
     """The newest seq handed out; 0 before the first event."""
     return int(
-        connections.value(
+        queries.value(
             connection,
             sql.SQL("select case when is_called then last_value else 0 end from {}").format(table.sequence),
             default=0,

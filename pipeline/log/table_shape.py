@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipeline.errors import SchemaError
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 if TYPE_CHECKING:
     from pipeline.log.table import EventsTable
@@ -96,14 +96,12 @@ class Found:
 def look(connection: Connection, table: EventsTable) -> Found | None:
     """What is under that name; None when nothing is. Changes nothing, locks nothing."""
     values = {"table": table.identifier.as_string(connection), "fence": FENCE}
-    found = connections.one(connection, Found, statement("log", "describe_table"), values)
+    found = queries.one(connection, Found, statement("log", "describe_table"), values)
     if found is None:
         return None
-    rows = connections.rows(connection, _Column, statement("log", "list_columns"), {"oid": found.oid})
+    rows = queries.rows(connection, _Column, statement("log", "list_columns"), {"oid": found.oid})
     columns = {row.name: row for row in rows}
-    sequence = connections.value(
-        connection, "select to_regclass(%s)::oid::bigint", [table.sequence.as_string(connection)]
-    )
+    sequence = queries.value(connection, "select to_regclass(%s)::oid::bigint", [table.sequence.as_string(connection)])
     seq = columns.get("seq")
     numbered = bool(seq and not seq.identity and sequence is not None and seq.sequence == sequence)
     return Found(**{**vars(found), "columns": columns, "numbered": numbered})

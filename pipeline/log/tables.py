@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections, migrations
+from pipeline.postgres import migrations, queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def known(connection: Connection) -> list[KnownTable]:
     """All of them by name; none in a database that was never migrated."""
     if migrations.current_revision(connection) is None:
         return []
-    return connections.rows(connection, KnownTable, statement("log", "known_tables"))
+    return queries.rows(connection, KnownTable, statement("log", "known_tables"))
 
 
 def with_known(connection: Connection, named: Iterable[str]) -> list[EventsTable]:

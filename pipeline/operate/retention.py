@@ -18,8 +18,9 @@ from pipeline.log.retention import delete_rows, drop_partition, policy, preserve
 from pipeline.log.retention.policy import Dropped
 from pipeline.log.table import EventsTable
 from pipeline.operate import exports as export_status
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import connections, queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 _NOBODY = 2**63 - 1
 _LOCK = 1_817_104_724
@@ -109,7 +110,7 @@ def run(config: Config, stopped: Callable[[], bool]) -> Outcome:
 
 def release_lake(connection: Connection, directory: str) -> None:
     """Retention waits no longer for exports to this folder. Raises ConfigError for one that is not known."""
-    if connection.execute(sql("operate", "release_lake"), {"directory": directory}).fetchone() is None:
+    if connection.execute(statement("operate", "release_lake"), {"directory": directory}).fetchone() is None:
         raise ConfigError(f"no lake in {directory} holds anything back; `pipeline retention --dry-run` shows what does")
 
 
@@ -161,7 +162,7 @@ def _record(config: Config, connection: Connection, table: EventsTable, partitio
 def _alone(connection: Connection, table: EventsTable) -> Iterator[None]:
     """One session a table; it lets go at the end of the connection, if not before."""
     values = (_LOCK, str(table))
-    if not (connections.value(connection, "select pg_try_advisory_lock(%s, hashtext(%s))", values)):
+    if not (queries.value(connection, "select pg_try_advisory_lock(%s, hashtext(%s))", values)):
         raise RetentionBusy("retention is at work already; try again when it has ended")
     yield
     connection.execute("select pg_advisory_unlock(%s, hashtext(%s))", values)
@@ -171,7 +172,9 @@ def _read(config: Config, connection: Connection, table: EventsTable, keep: floa
     holders = _holders(config, connection, table)
     plan = policy.plan(connection, table, keep, _lowest(holders))
     known = policy.dropped(connection, table)
-    size = connection.execute(sql("operate", "log_size"), {"table": table.identifier.as_string(connection)}).fetchone()
+    size = connection.execute(
+        statement("operate", "log_size"), {"table": table.identifier.as_string(connection)}
+    ).fetchone()
     held = [each for each in holders if each.position is not None and each.position < plan.aged_upto]
     return Retention(
         keep=config.retention,

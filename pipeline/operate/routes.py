@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from pipeline.config.settings import Config
 from pipeline.log import tables
 from pipeline.log.tables import KnownTable
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 
@@ -48,7 +49,7 @@ class Routing:
 
 def collect(config: Config, connection: Connection) -> Routing:
     """All there is."""
-    history = connections.rows(connection, Held, sql("operate", "list_routes"), {"source": config.source_id})
+    history = queries.rows(connection, Held, statement("operate", "list_routes"), {"source": config.source_id})
     wanted = config.events_table, [route.model_dump(mode="json") for route in config.routes]
     pending = not history or (history[0].events_table, history[0].routes) != wanted
     return Routing(history, tables.known(connection), pending)

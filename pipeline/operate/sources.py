@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 
@@ -27,4 +28,4 @@ class KnownSource:
 
 def collect(connection: Connection) -> list[KnownSource]:
     """All of them."""
-    return connections.rows(connection, KnownSource, sql("operate", "known_sources"))
+    return queries.rows(connection, KnownSource, statement("operate", "known_sources"))

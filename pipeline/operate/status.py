@@ -29,7 +29,8 @@ from pipeline.operate.lag.model import Lag, Limit, is_late
 from pipeline.operate.lag.slots import SlotLag
 from pipeline.operate.retention import Retention
 from pipeline.postgres import connections, migrations, role_locks
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.readers import consumer_status
 from pipeline.readers.consumer_status import ConsumerStatus
 from pipeline.wal import lsn
@@ -203,7 +204,7 @@ def role_reasons(held: Sequence[role_locks.RoleState], needed: Sequence[str] = (
 def _progress(connection: Connection, source_id: uuid.UUID) -> tuple[Progress, Moved | None]:
     """Of one statement. While a backlog is read in parts, staged is what nothing is missing before."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(sql("operate", "progress"), {"source": source_id}).fetchone()
+        row = cursor.execute(statement("operate", "progress"), {"source": source_id}).fetchone()
     if row is None:
         return Progress(), None
     shown, moved = ({each.name: row[each.name] for each in fields(kind)} for kind in (Progress, Moved))

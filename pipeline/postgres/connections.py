@@ -1,29 +1,22 @@
-"""Connections to both databases, the `.sql` reader, and the one place where driver errors become ours."""
+"""Connections to both databases, and the one place where driver errors become ours."""
 
 from __future__ import annotations
 
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache
-from importlib.resources import files
-from typing import Any, LiteralString, TypeVar
+from contextlib import suppress
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import TupleRow, class_row
-from psycopg.sql import SQL, Composed
+from psycopg.rows import TupleRow
 
 from pipeline.config.settings import describe
 from pipeline.errors import Unavailable
 
-T = TypeVar("T")
 Connection = psycopg.Connection[TupleRow]
 AsyncConnection = psycopg.AsyncConnection[TupleRow]
-Query = LiteralString | bytes | SQL | Composed
-Values = Sequence[Any] | Mapping[str, Any] | None
 CONNECT_TIMEOUT = 10
 """Seconds to wait for a connection to be accepted."""
 GONE = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
@@ -53,12 +46,6 @@ LIVENESS = {
 """How soon a peer that is gone without a word is noticed, in libpq's terms; what a DSN says itself stays."""
 
 
-@cache
-def sql(package: str, name: str) -> LiteralString:
-    """The statement in `pipeline/<package>/sql/<name>.sql`, read once."""
-    return files(f"pipeline.{package}").joinpath("sql", f"{name}.sql").read_text("utf-8")
-
-
 def conninfo(dsn: str, **ours: str) -> str:
     """The DSN with our parameters over its own, and with LIVENESS where it says nothing."""
     given = conninfo_to_dict(dsn)
@@ -86,36 +73,6 @@ def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> C
 async def connect_async(dsn: str, *, name: str) -> AsyncConnection:
     """The same for asyncio, but for its errors: psycopg's, which `unavailable` explains."""
     return await AsyncConnection.connect(conninfo(dsn, application_name=name), autocommit=True)
-
-
-def rows(connection: Connection, shape: type[T], query: Query, values: Values = None) -> list[T]:
-    """All rows of a query, each as `shape`, a class whose parameters are the columns."""
-    with connection.cursor(row_factory=class_row(shape)) as cursor:
-        return cursor.execute(query, values).fetchall()
-
-
-def one(connection: Connection, shape: type[T], query: Query, values: Values = None) -> T | None:
-    """The first row of a query, as `rows` has them; None when there is none."""
-    with connection.cursor(row_factory=class_row(shape)) as cursor:
-        return cursor.execute(query, values).fetchone()
-
-
-def value(connection: Connection, query: Query, values: Values = None, *, default: Any = None) -> Any:
-    """The first column of a query's first row; `default` when there is no row."""
-    row = connection.execute(query, values).fetchone()
-    return row[0] if row else default
-
-
-@contextmanager
-def lock_timeout(connection: Connection, timeout: str) -> Iterator[None]:
-    """In a transaction: statements inside wait no longer than `timeout` ('2s') for a lock, then raise LockNotAvailable.
-
-    Statements behind it wait as they did before; after an error the transaction is at its end anyway.
-    """
-    before = value(connection, "select current_setting('lock_timeout')")
-    connection.execute("select set_config('lock_timeout', %s, true)", (timeout,))
-    yield
-    connection.execute("select set_config('lock_timeout', %s, true)", (before,))
 
 
 def unavailable(dsn: str, what: str, error: BaseException) -> Unavailable:

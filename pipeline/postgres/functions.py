@@ -9,7 +9,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
 VERSION = 1
@@ -34,7 +34,7 @@ ORDER = (
 def are_current(connection: Connection) -> bool:
     """Whether there is nothing to install. The database must be at head."""
     query = "select version > %s or (version = %s and digest = %s) from pipeline.installed_functions"
-    return bool(connections.value(connection, query, (VERSION, VERSION, digest()), default=False))
+    return bool(queries.value(connection, query, (VERSION, VERSION, digest()), default=False))
 
 
 def install(connection: Connection) -> None:

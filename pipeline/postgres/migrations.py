@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import psycopg
 
 from pipeline.errors import SchemaError
-from pipeline.postgres import connections, functions
+from pipeline.postgres import connections, functions, queries
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -62,9 +62,9 @@ def current(dsn: str) -> str | None:
 
 def current_revision(connection: connections.Connection) -> str | None:
     """The same over an open connection."""
-    if not connections.value(connection, "select to_regclass('pipeline.alembic_version') is not null"):
+    if not queries.value(connection, "select to_regclass('pipeline.alembic_version') is not null"):
         return None
-    found: str | None = connections.value(connection, "select version_num from pipeline.alembic_version")
+    found: str | None = queries.value(connection, "select version_num from pipeline.alembic_version")
     return found
 
 
@@ -171,7 +171,7 @@ def _migrating(dsn: str) -> Iterator[AlembicConfig]:
 def _may_create(connection: connections.Connection) -> bool:
     """Whether this user may make what the first migration makes."""
     return bool(
-        connections.value(
+        queries.value(
             connection,
             "select has_database_privilege(current_database(), 'create')"
             " and coalesce(has_schema_privilege(to_regnamespace('public'), 'create'), false)",

@@ -12,8 +12,9 @@ from typing import Literal
 
 import psycopg
 
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)
 
@@ -48,13 +49,13 @@ def try_acquire(connection: Connection, role: str) -> bool:
 
 
 def _lock(connection: Connection, role: str) -> bool:
-    return bool(connections.value(connection, sql("postgres", "lock_role"), {"role": role}))
+    return bool(queries.value(connection, statement("postgres", "lock_role"), {"role": role}))
 
 
 def _evict_frozen(connection: Connection, role: str) -> bool:
     try:
         ended = connection.execute(
-            sql("postgres", "evict_frozen"), {"role": role, "seconds": FROZEN_SECONDS}
+            statement("postgres", "evict_frozen"), {"role": role, "seconds": FROZEN_SECONDS}
         ).fetchall()
     except psycopg.errors.InsufficientPrivilege as error:  # it belongs to a user whose sessions we may not end
         logger.warning("%s is held by a frozen session: %s", role, error, extra={"action": "role.frozen"})
@@ -96,7 +97,8 @@ def beating(connection: Connection, lost: Callable[[psycopg.Error], None]) -> It
 def report(connection: Connection, role: str, server: str, pid: int, state: State, reason: str | None = None) -> None:
     """Say how the role is. Only its holder may call this."""
     connection.execute(
-        sql("postgres", "report_role"), {"role": role, "server": server, "pid": pid, "state": state, "reason": reason}
+        statement("postgres", "report_role"),
+        {"role": role, "server": server, "pid": pid, "state": state, "reason": reason},
     )
 
 
@@ -108,4 +110,4 @@ def server_of(connection: Connection, role: str) -> str | None:
 
 def states(connection: Connection) -> dict[str, RoleState]:
     """Every role that was ever held, by name."""
-    return {row.role: row for row in connections.rows(connection, RoleState, sql("postgres", "role_states"))}
+    return {row.role: row for row in queries.rows(connection, RoleState, statement("postgres", "role_states"))}

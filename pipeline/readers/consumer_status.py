@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any, LiteralString
 
 from psycopg.rows import dict_row
 
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
-
-statement = partial(sql, "readers")
-"""A statement of this package, by its name."""
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 
 @dataclass(frozen=True)
@@ -47,15 +44,17 @@ class ConsumerStatus:
 
 def find(connection: Connection, name: str | None = None) -> list[ConsumerStatus]:
     """All by name, or the one that is named; empty when there is none."""
-    return connections.rows(connection, ConsumerStatus, statement("standing"), {"name": name})
+    return queries.rows(connection, ConsumerStatus, statement("readers", "standing"), {"name": name})
 
 
 def call(connection: Connection, named: LiteralString, /, **arguments: Any) -> Any:
     """Run one of the statements that change a consumer; the value it returns, if it returns one."""
-    return connections.value(connection, statement(named), arguments)
+    return queries.value(connection, statement("readers", named), arguments)
 
 
 def dead_letters(connection: Connection, name: str, limit: int) -> list[dict[str, Any]]:
     """The oldest dead letters of a consumer by column, `letter` being all of one as JSON text."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(statement("dead_letters"), {"name": name, "after": 0, "limit": limit}).fetchall()
+        return cursor.execute(
+            statement("readers", "dead_letters"), {"name": name, "after": 0, "limit": limit}
+        ).fetchall()

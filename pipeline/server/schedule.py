@@ -24,7 +24,8 @@ from pipeline.log.table import EventsTable
 from pipeline.operate import exports as export_status
 from pipeline.operate import retention as operation
 from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop
 
 logger = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
 def sample(config: Config) -> None:
     """Store positions and counts as they are now."""
     with connections.connect(config.database, "pipeline database", name="pipeline sample") as connection:
-        connection.execute(sql("server", "add_sample"), {"source": config.source_id, **_at_source(config)})
+        connection.execute(statement("server", "add_sample"), {"source": config.source_id, **_at_source(config)})
 
 
 def _at_source(config: Config) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def _at_source(config: Config) -> dict[str, Any]:
         connections.connect(config.source, "source", name="pipeline sample") as source,
         source.cursor(row_factory=dict_row) as cursor,
     ):
-        found = cursor.execute(sql("server", "source_position"), {"slot": config.slot}).fetchone()
+        found = cursor.execute(statement("server", "source_position"), {"slot": config.slot}).fetchone()
     return found or {"source_lsn": None, "confirmed_lsn": None}
 
 

@@ -12,9 +12,9 @@ import psycopg
 from psycopg import sql
 
 from pipeline.log import dead_letters
-from pipeline.postgres import connections
+from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 from pipeline.shuffle.plan import Run
 from pipeline.shuffle.transfer import Transfer
 from pipeline.staging.segments import Segment
@@ -185,7 +185,7 @@ def before(connection: Connection, run: Run, poison: Poison) -> Run | None:
     for segment in run.segments:
         if segment.first_lsn < poison.commit_lsn:
             query = sql.SQL(statement("shuffle", "last_before")).format(segment=segment.table)
-            found.append(connections.value(connection, query, {"after": run.after, "before": poison.commit_lsn}))
+            found.append(queries.value(connection, query, {"after": run.after, "before": poison.commit_lsn}))
     upto = max((commit_lsn for commit_lsn in found if commit_lsn is not None), default=None)
     if upto is None:
         return None

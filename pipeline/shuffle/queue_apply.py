@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Sequence
 
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 from pipeline.readers.queue import consumers, items
 from pipeline.readers.queue.consumers import RecordsConsumer
 
@@ -41,7 +41,7 @@ def catch_up(connection: Connection, source: uuid.UUID, table: EventsTable, ther
     """
     if not there:
         return False
-    head = connections.value(connection, statement("shuffle", "last_moved"), {"source": source}, default=0)
+    head = queries.value(connection, statement("shuffle", "last_moved"), {"source": source}, default=0)
     progress = False
     behind = 0
     for consumer in there:

@@ -14,7 +14,7 @@ from pipeline.log import dead_letters
 from pipeline.log import table as log
 from pipeline.log.dead_letters import Retry
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 from pipeline.shuffle import poison, queue_apply
 from pipeline.shuffle.targets import Target, Targets
 

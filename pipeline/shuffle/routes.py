@@ -14,9 +14,9 @@ from pipeline.config.routes import Route
 from pipeline.errors import ConfigError
 from pipeline.log import table as log
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ def begin(connection: Connection, source: uuid.UUID, default: EventsTable, route
 
 def require_default(connection: Connection, source: uuid.UUID, default: EventsTable) -> Held | None:
     """What holds now. Raises ConfigError when something has a position in a default table that was another one."""
-    held = connections.one(connection, Held, statement("shuffle", "held_routes"), {"source": source})
+    held = queries.one(connection, Held, statement("shuffle", "held_routes"), {"source": source})
     if held is not None and held.events_table != str(default):
         _require_unfollowed(connection, held.events_table, str(default))
     return held
@@ -99,7 +99,7 @@ def _record(
     first = {str(table): log.last_seq(connection, table) + 1 for table in written}
     values = {"source": source, "events_table": str(default), "routes": Jsonb(routes), "first_seqs": Jsonb(first)}
     values["last_seq"] = log.last_seq(connection, default)
-    after = connections.value(connection, statement("shuffle", "record_routes"), values)
+    after = queries.value(connection, statement("shuffle", "record_routes"), values)
     logger.info(
         "routes hold from here on",
         extra={

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 from pipeline.staging.segments import Segment
 
 

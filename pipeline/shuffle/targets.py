@@ -13,7 +13,7 @@ from pipeline.log import table as log
 from pipeline.log.partitions import Partitions
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 from pipeline.staging.segments import Segment
 
 

@@ -16,9 +16,9 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 from pipeline.shuffle import toast_batches
 from pipeline.shuffle.toast_batches import Form, Unfilled
 
@@ -83,7 +83,7 @@ class Filler:
 
     def _find(self, piece: Piece) -> list[Unfilled]:
         query = sql.SQL(statement("shuffle", "list_unfilled")).format(rows=piece.lacking)
-        return connections.rows(self._connection, Unfilled, query, piece.values)
+        return queries.rows(self._connection, Unfilled, query, piece.values)
 
     def _searched(self) -> list[EventsTable]:
         """Every events table that may have events of the rows; none when one has no index for that yet."""

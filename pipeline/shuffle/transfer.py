@@ -14,7 +14,7 @@ from psycopg import sql
 from pipeline.errors import Fenced
 from pipeline.log import table as log
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 from pipeline.shuffle import queue_apply
 from pipeline.shuffle.batched_transaction import Answer, Together
 from pipeline.shuffle.targets import Share, Target, Targets

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 
 def restart(connection: Connection, source: uuid.UUID, epoch: int) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,7 @@ class Staged:
 
 def staged(connection: Connection, source: uuid.UUID, worker: int = 0) -> Staged | None:
     """What is stored; None when this source was never replicated."""
-    return connections.one(
-        connection, Staged, statement("staging", "last_staged"), {"source": source, "worker": worker}
-    )
+    return queries.one(connection, Staged, statement("staging", "last_staged"), {"source": source, "worker": worker})
 
 
 def restart(connection: Connection, source: uuid.UUID, epoch: int, position: int, worker: int = 0) -> None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 FULL_AT = 2_000
 """Rows after which a segment takes no further batch: what the shuffler may have to read again to find new rows."""
@@ -51,7 +51,7 @@ def table(segment_id: int) -> sql.Identifier:
 
 def pending(connection: Connection, source: uuid.UUID) -> list[Segment]:
     """Segments with rows that may still have to be moved, in order of LSN."""
-    return connections.rows(connection, Segment, statement("staging", "pending_segments"), {"source": source})
+    return queries.rows(connection, Segment, statement("staging", "pending_segments"), {"source": source})
 
 
 def first_ordinal_after(connection: Connection, segment: Segment, commit_lsn: int) -> int:

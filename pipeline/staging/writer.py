@@ -14,7 +14,7 @@ from psycopg.rows import TupleRow
 from pipeline.errors import Fenced, StorageError, Unavailable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 from pipeline.staging import rows, segments
 from pipeline.staging.pipelined_copy import copy_within
 

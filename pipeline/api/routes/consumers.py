@@ -29,7 +29,7 @@ from pipeline.api.models import (
     Settled,
 )
 from pipeline.api.problems import documented
-from pipeline.readers.consumer_status import statement
+from pipeline.postgres.queries import statement
 
 router = APIRouter(prefix="/v1/consumers", tags=["consumers"], responses=documented(422))
 
@@ -49,13 +49,13 @@ async def create(body: NewConsumer, database: TheDatabase, response: Response) -
 @router.get("", response_model=Consumers, summary="List consumers")
 async def everyone(database: TheDatabase) -> dict[str, Any]:
     """All of them by name, and where each stands."""
-    return {"data": await database.rows(statement("standing"), {"name": None})}
+    return {"data": await database.rows(statement("readers", "standing"), {"name": None})}
 
 
 @router.get("/{name}", response_model=Consumer, summary="Show a consumer", responses=_NAMED)
 async def one(name: Name, database: TheDatabase) -> dict[str, Any]:
     """Its settings and where it stands."""
-    found = await database.rows(statement("standing"), {"name": name})
+    found = await database.rows(statement("readers", "standing"), {"name": name})
     if not found:
         raise HTTPException(404, f'consumer "{name}" does not exist; GET /v1/consumers lists those that do')
     return found[0]
@@ -139,7 +139,7 @@ async def dead_letters(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """Items that were delivered too often, as they were then, by seq."""
-    found = await database.rows(statement("dead_letters"), {"name": name, "after": after, "limit": limit})
+    found = await database.rows(statement("readers", "dead_letters"), {"name": name, "after": after, "limit": limit})
     return json_list([row["letter"] for row in found])
 
 
@@ -166,7 +166,7 @@ async def _hand_out(database: Database, client: Client, name: str, wanted: Recei
     """Items for a client that is still there; when it went meanwhile, they were never handed out."""
     parameters = {"name": name, "max": wanted.max, "visibility": wanted.visibility}
     async with database.transaction() as connection, connection.cursor(row_factory=scalar_row) as cursor:
-        await cursor.execute(statement("receive_records"), parameters)
+        await cursor.execute(statement("readers", "receive_records"), parameters)
         items = await cursor.fetchall()
         client.require_there()
     return items or None
@@ -175,11 +175,11 @@ async def _hand_out(database: Database, client: Client, name: str, wanted: Recei
 async def _change(database: Database, change: LiteralString, name: str, **arguments: Any) -> dict[str, Any]:
     """Call a function; the consumer as it is then, or as it was when it is gone."""
     async with database.transaction() as connection:
-        before = await rows(connection, statement("standing"), {"name": name})
-        await connection.execute(statement(change), {"name": name, **arguments})
-        return (await rows(connection, statement("standing"), {"name": name}) or before or [{}])[0]
+        before = await rows(connection, statement("readers", "standing"), {"name": name})
+        await connection.execute(statement("readers", change), {"name": name, **arguments})
+        return (await rows(connection, statement("readers", "standing"), {"name": name}) or before or [{}])[0]
 
 
 async def _one(database: Database, call: LiteralString, **arguments: Any) -> dict[str, Any]:
-    found = await database.rows(statement(call), arguments)
+    found = await database.rows(statement("readers", call), arguments)
     return found[0]

@@ -15,7 +15,7 @@ from pipeline.api.models import MAX_SEQ, NAME, Events
 from pipeline.api.problems import documented
 from pipeline.log.page import EVERYTHING, Filter, Kept, PageRequest, is_cut
 from pipeline.log.table import EventsTable
-from pipeline.readers.consumer_status import statement
+from pipeline.postgres.queries import statement
 from pipeline.readers.cursor.feed import PAGES
 
 NDJSON = "application/x-ndjson"
@@ -101,7 +101,7 @@ async def _begin(connection: AsyncConnection, reading: _Reading) -> bool:
         if reading.after is None:
             reading.after = await Kept(EventsTable.parse(reading.table)).read_async(connection) - 1
         return True
-    readers = await rows(connection, statement("find_reader"), {"name": reading.consumer})
+    readers = await rows(connection, statement("readers", "find_reader"), {"name": reading.consumer})
     if not readers:
         raise HTTPException(404, f'consumer "{reading.consumer}" does not exist; POST /v1/consumers makes one')
     found = readers[0]

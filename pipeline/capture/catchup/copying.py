@@ -11,7 +11,8 @@ from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.source import slot as slots
 from pipeline.errors import ReplicationError, SlotMissing
 from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ def copy(stream: ReplicationStream, anchor: str, name: str, target: int) -> Copi
     """
     stream.query("set statement_timeout = 0")
     stream.query(f"select pg_catalog.pg_copy_logical_replication_slot('{anchor}', '{name}', true)")
-    found = stream.query(sql("capture.catchup", "copied_slot").format(name=name))
+    found = stream.query(statement("capture.catchup", "copied_slot").format(name=name))
     if len(found) != 2 or found[0] is None or found[1] is None:
         raise SlotMissing(f'slot "{name}" is gone though it was just made')
     begins_at = int(found[1])
@@ -76,7 +77,9 @@ def follow(source: Connection, anchor: str, commit_lsn: int, position: int) -> N
         with source.transaction():
             source.execute("set local statement_timeout = 0")
             for _ in range(2):
-                source.execute(sql("capture.catchup", "advance_slot"), {"slot": anchor, "target": lsn.show(target)})
+                source.execute(
+                    statement("capture.catchup", "advance_slot"), {"slot": anchor, "target": lsn.show(target)}
+                )
     except (ReplicationError, psycopg.DatabaseError) as error:
         if source.broken:
             raise

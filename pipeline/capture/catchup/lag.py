@@ -9,8 +9,9 @@ import psycopg
 from pipeline.capture.catchup import limits
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class Lag:
         if threshold is None:
             return None
         try:
-            row = self._source.execute(sql("capture.catchup", "wal_end")).fetchone()
+            row = self._source.execute(statement("capture.catchup", "wal_end")).fetchone()
         except psycopg.errors.InFailedSqlTransaction:  # somebody else's, which ends by itself
             return None
         assert row is not None  # noqa: S101  a query without a table
@@ -46,8 +47,8 @@ class Lag:
 
     def slots(self, pipeline: Connection, position: int) -> int:
         """How many slots may read what comes after `position`; says why, when they are fewer than wanted."""
-        if connections.value(
-            pipeline, sql("capture.catchup", "is_carried"), {"source": self._stored.id, "position": position}
+        if queries.value(
+            pipeline, statement("capture.catchup", "is_carried"), {"source": self._stored.id, "position": position}
         ):
             self._say("catching up with one slot: the source may still send transactions of the epoch before")
             return 1

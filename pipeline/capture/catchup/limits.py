@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 SAFE_MINORS = {15: 13, 16: 9, 17: 5}
 """From these on, fast-forwarding a slot cannot lose catalog rows that it needs (fixed in April 2025)."""
@@ -39,7 +40,7 @@ class Allowed:
 
 def room(source: Connection) -> Room:
     """What the source can spare now."""
-    found = connections.one(source, Room, sql("capture.catchup", "room"))
+    found = queries.one(source, Room, statement("capture.catchup", "room"))
     assert found is not None  # noqa: S101  a query without a table
     return found
 

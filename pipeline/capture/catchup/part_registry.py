@@ -20,8 +20,9 @@ from pipeline.capture.schema_history.versions import Known, TableVersion
 from pipeline.capture.source import slot as slots
 from pipeline.capture.source.sources import Source
 from pipeline.errors import SlotMissing
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.staging import progress
 from pipeline.wal.messages import LogicalMessage, Relation
 
@@ -109,7 +110,7 @@ class PartBook(RelationBook):
 
     @staticmethod
     def _asked(connection: Connection, name: str, values: dict[str, object]) -> bool:
-        return bool(connections.value(connection, sql("capture.catchup", name), values))
+        return bool(queries.value(connection, statement("capture.catchup", name), values))
 
 
 def _is_same(form: TableVersion, before: TableVersion) -> bool:
@@ -123,5 +124,7 @@ def _bare(form: TableVersion) -> TableVersion:
 
 def reached(connection: Connection, source_id: uuid.UUID, worker: int) -> tuple[bool, int]:
     """Whether everything before this worker's part is staged, and worker 0's position."""
-    row = connection.execute(sql("capture.catchup", "is_reached"), {"source": source_id, "worker": worker}).fetchone()
+    row = connection.execute(
+        statement("capture.catchup", "is_reached"), {"source": source_id, "worker": worker}
+    ).fetchone()
     return (False, 0) if row is None else (row[0], row[1])

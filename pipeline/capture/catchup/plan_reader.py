@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 
 from pipeline.capture.catchup.plan import Part, chain
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 
 def read(connection: Connection, source_id: uuid.UUID) -> list[Part]:
@@ -14,4 +15,4 @@ def read(connection: Connection, source_id: uuid.UUID) -> list[Part]:
 
     Of the anchor's part only what is left counts: its `from_lsn` moves along.
     """
-    return chain(connections.rows(connection, Part, sql("capture.catchup", "parts"), {"source": source_id}))
+    return chain(queries.rows(connection, Part, statement("capture.catchup", "parts"), {"source": source_id}))

@@ -12,7 +12,8 @@ from psycopg.rows import TupleRow
 from pipeline.capture.catchup.plan import Part
 from pipeline.errors import Fenced
 from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.staging.writer import Writer
 
 IDLE_SECONDS = 15
@@ -44,7 +45,7 @@ def add(connection: Connection, source_id: uuid.UUID, generation: int, parts: Se
     }
     with connection.transaction():
         connection.execute("set local synchronous_commit = on")
-        stored = connection.execute(sql("capture.catchup", "add_parts"), values)
+        stored = connection.execute(statement("capture.catchup", "add_parts"), values)
         if stored.rowcount != len(parts):
             raise Fenced(f"another replication worker has taken over source {source_id}; no catch-up is begun")
 
@@ -62,7 +63,7 @@ async def absorb(
         await connection.execute("set local synchronous_commit = on")
         # Before any row of it: the shuffler locks rows in another order.
         await connection.execute("lock table pipeline.segments in share row exclusive mode")
-        absorbed = await connection.execute(sql("capture.catchup", "absorb_part"), values)
+        absorbed = await connection.execute(statement("capture.catchup", "absorb_part"), values)
         if absorbed.rowcount != 1:
             raise Fenced(f"another replication worker has taken over source {source_id}; part {part} is left to it")
 
@@ -81,4 +82,4 @@ async def abandon(connection: AsyncConnection[TupleRow], source_id: uuid.UUID, p
             await absorb(connection, source_id, part.worker, other.generation, own.generation)
         else:
             values = {"source": source_id, "worker": part.worker}
-            await connection.execute(sql("capture.catchup", "discard_part"), values)
+            await connection.execute(statement("capture.catchup", "discard_part"), values)

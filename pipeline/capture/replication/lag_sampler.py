@@ -20,7 +20,7 @@ from psycopg.rows import class_row
 from pipeline.capture.replication.stopwatch import Stopwatch
 from pipeline.config.settings import Config
 from pipeline.postgres import connections
-from pipeline.postgres.connections import sql
+from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +147,9 @@ class Sampler:
     async def sample(self) -> None:
         """One look at both databases, and perhaps a write."""
         async with self._at.cursor(row_factory=class_row(Look)) as cursor:
-            look = await (await cursor.execute(sql("capture.replication", "look_at_wal"), self._values)).fetchone()
+            look = await (
+                await cursor.execute(statement("capture.replication", "look_at_wal"), self._values)
+            ).fetchone()
         if look is None:
             return
         before, self._last = self._last, look
@@ -171,7 +173,7 @@ class Sampler:
         if time.monotonic() >= self._thin_at:
             self._thin_at = time.monotonic() + THIN_SECONDS
             await self._store.execute(
-                sql("capture.replication", "thin_written"), {**self._values, "now": look.written_at}
+                statement("capture.replication", "thin_written"), {**self._values, "now": look.written_at}
             )
 
     async def _store_looks(self, looks: Sequence[Look]) -> None:
@@ -180,17 +182,21 @@ class Sampler:
             "times": [look.written_at for look in looks],
             "spilled": [look.spilled_bytes for look in looks],
         }
-        await self._store.execute(sql("capture.replication", "store_written"), {**self._values, **values})
+        await self._store.execute(statement("capture.replication", "store_written"), {**self._values, **values})
 
     async def _store_load(self, due: int) -> None:
         """`due`: what was written before the last look should be staged by now."""
-        row = await (await self._store.execute(sql("capture.replication", "moved_position"), self._values)).fetchone()
+        row = await (
+            await self._store.execute(statement("capture.replication", "moved_position"), self._values)
+        ).fetchone()
         moved = row[0] if row else None
         if moved is not None:
             self._moved = max(self._moved, moved)
         late = self._worker.staged < due
         if (late or moved is None) and len(self._efforts) > 1:
-            await self._store.execute(sql("capture.replication", "store_load"), {**self._values, **self._shares()})
+            await self._store.execute(
+                statement("capture.replication", "store_load"), {**self._values, **self._shares()}
+            )
         self._waiting = late or moved is None
 
     def _shares(self) -> dict[str, float]:

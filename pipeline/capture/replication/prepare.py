@@ -19,7 +19,8 @@ from pipeline.errors import PublicationChanged, SourceChanged, SourceUnfit
 from pipeline.log import tables
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.staging import writer
 
 MIN_VERSION = 150000
@@ -51,7 +52,7 @@ def require_fit(source: Connection) -> None:
 
 def settings(source: Connection) -> tuple[int, str, bool, str, bool]:
     """Version, wal_level, whether this user may replicate, its name, and whether the server is a standby."""
-    row = source.execute(sql("capture.replication", "source_settings")).fetchone()
+    row = source.execute(statement("capture.replication", "source_settings")).fetchone()
     assert row is not None  # noqa: S101  the role we are
     version, wal_level, may_replicate, user, standby = row
     return version, wal_level, may_replicate, user, standby
@@ -59,7 +60,7 @@ def settings(source: Connection) -> tuple[int, str, bool, str, bool]:
 
 def shares_database(source: Connection, pipeline: Connection) -> bool:
     """Whether both connections lead to one database of one cluster."""
-    query = sql("capture.replication", "database_identity")
+    query = statement("capture.replication", "database_identity")
     return source.execute(query).fetchone() == pipeline.execute(query).fetchone()
 
 

@@ -17,8 +17,9 @@ from pipeline.capture.source import slot as slots
 from pipeline.capture.source import sources
 from pipeline.capture.source.sources import Source
 from pipeline.errors import SlotMissing
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.staging import progress
 from pipeline.wal.messages import LogicalMessage, Relation
 
@@ -96,8 +97,8 @@ class RelationBook:
             if read is not None and not read.settled and last_change(oid) > read.read_at:
                 self._settle(known, read)
         oids = [oid for oid, _ in self._known if oid != versions.MESSAGE_OID]
-        seen = connections.rows(
-            self._source, versions.Seen, sql("capture.replication", "look_at_tables"), {"oids": oids}
+        seen = queries.rows(
+            self._source, versions.Seen, statement("capture.replication", "look_at_tables"), {"oids": oids}
         )
         changed = [table for table in seen if self._versions.get(table.oid) != table.version]
         for table in changed[:LOOK_AT]:

@@ -20,7 +20,8 @@ from pipeline.capture.source import blocked_transactions
 from pipeline.capture.source.blocked_transactions import Stop
 from pipeline.capture.source.sources import Source
 from pipeline.errors import Unsendable
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop as Stopping
 from pipeline.staging import rows
 from pipeline.staging.writer import Batch, Writer
@@ -90,9 +91,9 @@ async def _pass_over(
     async with staging.transaction():
         await writer.append(batch, durable=True)
         await staging.execute(
-            sql("capture.replication", "mark_event"), {**values, "relation": relation, "metadata": metadata}
+            statement("capture.replication", "mark_event"), {**values, "relation": relation, "metadata": metadata}
         )
-        await staging.execute(sql("capture.replication", "mark_skipped"), values)
+        await staging.execute(statement("capture.replication", "mark_skipped"), values)
     logger.warning(
         "passed over the transaction that commits at %s, as requested: %s",
         lsn.show(at),

@@ -11,7 +11,8 @@ from psycopg import Cursor
 from psycopg.rows import dict_row
 
 from pipeline.capture.schema_history.fingerprint import ColumnPrint, Fingerprint
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 _DROPPED_MEANWHILE = 3
 
@@ -100,7 +101,7 @@ def read(
 
 def type_names(source: Connection, oids: Iterable[int]) -> dict[int, tuple[str, int]]:
     """Name and base type of each that is there, by oid."""
-    rows = source.execute(sql("capture.schema_history", "describe_types"), {"oids": list(oids)}).fetchall()
+    rows = source.execute(statement("capture.schema_history", "describe_types"), {"oids": list(oids)}).fetchall()
     return {oid: (name, base_oid) for oid, name, base_oid in rows}
 
 
@@ -108,7 +109,7 @@ def _read(
     cursor: Cursor[dict[str, Any]], values: dict[str, Any], again: int = _DROPPED_MEANWHILE
 ) -> dict[str, Any] | None:
     try:
-        return cursor.execute(sql("capture.schema_history", "describe_table"), values).fetchone()
+        return cursor.execute(statement("capture.schema_history", "describe_table"), values).fetchone()
     except psycopg.errors.InternalError_:  # it was there for the snapshot, and gone for a function in it
         if not again:
             raise

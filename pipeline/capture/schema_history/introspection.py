@@ -10,8 +10,9 @@ from pipeline.capture.schema_history import catalog_table
 from pipeline.capture.schema_history.completion import attnums, complete
 from pipeline.capture.schema_history.fingerprint import Fingerprint
 from pipeline.capture.schema_history.versions import Column, Known, TableVersion
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.wal.messages import Relation, RelationColumn
 
 _PATIENCE, _POLL = 5.0, 0.002
@@ -56,7 +57,7 @@ def _wait_until_visible(source: Connection, xid: int) -> None:
     deadline = time.monotonic() + _PATIENCE
     while True:
         if (
-            connections.value(source, sql("capture.schema_history", "is_visible"), {"xid": xid})
+            queries.value(source, statement("capture.schema_history", "is_visible"), {"xid": xid})
         ) or time.monotonic() > deadline:
             return
         time.sleep(_POLL)
@@ -84,7 +85,7 @@ def present(
     """A table as a change of it would be described now; None when it is gone."""
     with source.transaction():
         source.execute("set local search_path = ''")  # names of types come out qualified
-        row = source.execute(sql("capture.schema_history", "describe_sent"), {"oid": oid}).fetchone()
+        row = source.execute(statement("capture.schema_history", "describe_sent"), {"oid": oid}).fetchone()
         if row is None:
             return None
         name, schema, identity, columns = row

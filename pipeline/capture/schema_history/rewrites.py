@@ -12,8 +12,9 @@ import psycopg
 
 from pipeline.capture.schema_history.continuity import Rewrite
 from pipeline.capture.schema_history.versions import TableVersion
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 _PATIENCE = "200ms"
@@ -52,18 +53,18 @@ class Rewritten:
 
 def unsettled(connection: Connection) -> list[Rewritten]:
     """Rewritten tables that nobody has settled, by name; none in a pipeline database of before."""
-    return connections.rows(connection, Rewritten, sql("capture.schema_history", "unsettled_rewrites"))
+    return queries.rows(connection, Rewritten, statement("capture.schema_history", "unsettled_rewrites"))
 
 
 def settle(connection: Connection, table: str) -> int:
     """Its rows have been written, or it does not matter; returns how many rewrites that were."""
-    return connection.execute(sql("capture.schema_history", "settle_rewrites"), {"table": table}).rowcount
+    return connection.execute(statement("capture.schema_history", "settle_rewrites"), {"table": table}).rowcount
 
 
 def is_empty(source: Connection, relation_oid: int) -> bool:
     """Whether the table has no rows, for certain: one that is locked may have some."""
     try:
-        with source.transaction(), connections.lock_timeout(source, _PATIENCE):
+        with source.transaction(), queries.lock_timeout(source, _PATIENCE):
             row = source.execute("select pg_catalog.pg_relation_size(%s::oid) = 0", (relation_oid,)).fetchone()
     except psycopg.errors.LockNotAvailable:
         return False
@@ -93,4 +94,4 @@ def record(
             "from_lsn": place[0],
             "from_idx": place[1],
         }
-        connection.execute(sql("capture.schema_history", "record_rewrite"), values)
+        connection.execute(statement("capture.schema_history", "record_rewrite"), values)

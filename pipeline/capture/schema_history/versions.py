@@ -10,7 +10,8 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from pipeline.capture.schema_history.fingerprint import Fingerprint
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 MESSAGE_OID = 0
 """`table_oid` of logical messages, which belong to no table."""
@@ -108,7 +109,7 @@ def latest(connection: Connection, source_id: uuid.UUID, epoch: int) -> dict[tup
     """The last known form of each relation, by oid and (for logical messages) name."""
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(
-            sql("capture.schema_history", "latest_relations"), {"source": source_id, "epoch": epoch}
+            statement("capture.schema_history", "latest_relations"), {"source": source_id, "epoch": epoch}
         ).fetchall()
     found = [_known(row) for row in rows]
     return {identity(known.form): known for known in found}
@@ -119,10 +120,10 @@ def find(connection: Connection, source_id: uuid.UUID, epoch: int, identity: tup
 
     That is for workers that read parts of a backlog side by side: only inside of a transaction.
     """
-    connection.execute(sql("capture.schema_history", "lock_relations"), {"source": source_id})
+    connection.execute(statement("capture.schema_history", "lock_relations"), {"source": source_id})
     values = {"source": source_id, "epoch": epoch, "oid": identity[0], "name": identity[1]}
     with connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(sql("capture.schema_history", "find_relation"), values).fetchone()
+        row = cursor.execute(statement("capture.schema_history", "find_relation"), values).fetchone()
     return None if row is None else _known(row)
 
 
@@ -159,7 +160,7 @@ def record(
     Returns its id, which staged rows refer to.
     """
     row = connection.execute(
-        sql("capture.schema_history", "record_relation"),
+        statement("capture.schema_history", "record_relation"),
         {
             **vars(replace(form, columns=())),
             "columns": Jsonb([asdict(column) for column in form.columns]),

@@ -6,8 +6,9 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 SKIP = "pipeline sources skip-transaction"
@@ -38,21 +39,21 @@ class Stop:
 
 def record(connection: Connection, source_id: uuid.UUID, stop: Stop) -> None:
     """Say where the source stops. Only when everything before it is stored; nothing for what is behind us already."""
-    connection.execute(sql("capture.source", "record_stop"), {**vars(stop), "source": source_id})
+    connection.execute(statement("capture.source", "record_stop"), {**vars(stop), "source": source_id})
 
 
 def current(connection: Connection, source_id: uuid.UUID) -> Stop | None:
     """Where the source stops now; None when it does not."""
-    return connections.one(connection, Stop, sql("capture.source", "current_stop"), {"source": source_id})
+    return queries.one(connection, Stop, statement("capture.source", "current_stop"), {"source": source_id})
 
 
 def request(connection: Connection, source_id: uuid.UUID, commit_lsn: int) -> bool:
     """Ask the worker to pass over the transaction at which the source stops now; False when it stops nowhere there."""
     values = {"source": source_id, "commit_lsn": commit_lsn}
-    return connection.execute(sql("capture.source", "request_skip"), values).rowcount == 1
+    return connection.execute(statement("capture.source", "request_skip"), values).rowcount == 1
 
 
 def last_skipped(connection: Connection, source_id: uuid.UUID) -> int | None:
     """commit_lsn of the newest transaction of this epoch that was passed over."""
-    found: int | None = connections.value(connection, sql("capture.source", "last_skipped"), {"source": source_id})
+    found: int | None = queries.value(connection, statement("capture.source", "last_skipped"), {"source": source_id})
     return found

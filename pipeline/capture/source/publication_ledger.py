@@ -15,8 +15,9 @@ from pipeline.capture.schema_history import baselines, introspection
 from pipeline.capture.source import sources
 from pipeline.capture.source.sources import Source
 from pipeline.errors import PublicationChanged
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 Members = dict[str, list[Any]]
 """By the oid of table or schema: [oid of the membership, schema, table or ""]."""
@@ -41,7 +42,7 @@ class Published:
 
 def read(source: Connection, names: Sequence[str]) -> dict[str, Published]:
     """These publications as they are now; those that do not exist are left out."""
-    found = connections.rows(source, Published, sql("capture.source", "publications"), {"publications": list(names)})
+    found = queries.rows(source, Published, statement("capture.source", "publications"), {"publications": list(names)})
     return {publication.name: publication for publication in found}
 
 
@@ -106,7 +107,9 @@ def _lost(kind: str, before: Members, now: Members, dropped: Collection[int]) ->
 def dropped(source: Connection, stored: dict[str, Published]) -> set[int]:
     """Tables and schemas of these publications that do not exist any more."""
     members = [int(oid) for publication in stored.values() for oid in (*publication.tables, *publication.schemas)]
-    return {row[0] for row in source.execute(sql("capture.source", "dropped_members"), {"oids": members}).fetchall()}
+    return {
+        row[0] for row in source.execute(statement("capture.source", "dropped_members"), {"oids": members}).fetchall()
+    }
 
 
 def difference(source: Connection, stored: dict[str, Published], now: dict[str, Published]) -> str | None:

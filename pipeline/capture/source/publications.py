@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import psycopg
-from psycopg import sql as pgsql
+from psycopg import sql
 
 from pipeline.capture.source import publishable_tables as source_tables
 from pipeline.capture.source.publication_ledger import Ledger, Published, read
@@ -19,14 +19,15 @@ from pipeline.capture.source.publishable_tables import Table, TableName
 from pipeline.config import patterns
 from pipeline.errors import PublicationMissing
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import connections, queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)
 
 KEYLESS_SUFFIX = "_keyless"
 _PUBLISH = {"": "insert, update, delete, truncate", KEYLESS_SUFFIX: "insert, truncate"}
-_WITH_GENERATED = pgsql.SQL("alter publication {} set (publish_generated_columns = stored)")
+_WITH_GENERATED = sql.SQL("alter publication {} set (publish_generated_columns = stored)")
 _NOT_OWNED = "this user does not own it, or may not use its schema"
 _AT_ONCE = 500
 """Tables in one statement: each is locked until it commits, and locks are counted."""
@@ -81,7 +82,7 @@ class Publisher:
     def require_possible(self) -> None:
         """Raises PublicationMissing when there is no publication and no right to create one; changes nothing."""
         if self._name not in self._existing() and not (
-            connections.value(self._source, "select has_database_privilege(current_database(), 'create')")
+            queries.value(self._source, "select has_database_privilege(current_database(), 'create')")
         ):
             raise self._missing("permission denied for database " + self._source.info.dbname)
 
@@ -137,7 +138,7 @@ class Publisher:
             return published
         with self._source.transaction():
             for name in late:
-                self._source.execute(_WITH_GENERATED.format(pgsql.Identifier(name)))
+                self._source.execute(_WITH_GENERATED.format(sql.Identifier(name)))
         return ledger.look(list(published))
 
     def _uncovered(self, tables: Sequence[Table]) -> list[Table]:
@@ -154,10 +155,10 @@ class Publisher:
     def _create(self, name: str, actions: str, ledger: Ledger) -> int:
         try:
             with self._source.transaction():
-                statement = pgsql.SQL("create publication {} with (publish = {})")
-                self._source.execute(statement.format(pgsql.Identifier(name), pgsql.Literal(actions)))
+                statement = sql.SQL("create publication {} with (publish = {})")
+                self._source.execute(statement.format(sql.Identifier(name), sql.Literal(actions)))
                 if self._source.info.server_version >= 180000:
-                    self._source.execute(_WITH_GENERATED.format(pgsql.Identifier(name)))
+                    self._source.execute(_WITH_GENERATED.format(sql.Identifier(name)))
                 oid = self._existing()[name]
                 ledger.made(name, oid)  # before it is there: never one of ours that we take for somebody else's
         except psycopg.errors.InsufficientPrivilege as error:
@@ -215,17 +216,19 @@ class Publisher:
         return missing
 
     def _members(self, publication: str) -> set[int]:
-        rows = self._source.execute(sql("capture.source", "member_tables"), {"publication": publication}).fetchall()
+        rows = self._source.execute(
+            statement("capture.source", "member_tables"), {"publication": publication}
+        ).fetchall()
         return {oid for (oid,) in rows}
 
     def _run(self, publication: str, verb: str, tables: dict[int, TableName]) -> None:
         # ONLY: without it the children of a table come along, and a child has no key of its own.
-        listed = pgsql.SQL(", ").join(pgsql.SQL("only {}").format(table.identifier) for table in tables.values())
-        with self._source.transaction(), connections.lock_timeout(self._source, "2s"):
+        listed = sql.SQL(", ").join(sql.SQL("only {}").format(table.identifier) for table in tables.values())
+        with self._source.transaction(), queries.lock_timeout(self._source, "2s"):
             before = self._members(publication)
             self._source.execute(
-                pgsql.SQL("alter publication {} {} table {}").format(
-                    pgsql.Identifier(publication), pgsql.SQL("add" if verb == "add" else "drop"), listed
+                sql.SQL("alter publication {} {} table {}").format(
+                    sql.Identifier(publication), sql.SQL("add" if verb == "add" else "drop"), listed
                 )
             )
             wanted = before | tables.keys() if verb == "add" else before - tables.keys()

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from psycopg import sql as pgsql
+from psycopg import sql
 
 from pipeline.capture.source.publication_ledger import Published
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 
 class TableName(NamedTuple):
@@ -20,9 +21,9 @@ class TableName(NamedTuple):
     name: str
 
     @property
-    def identifier(self) -> pgsql.Identifier:
+    def identifier(self) -> sql.Identifier:
         """The name, quoted for SQL."""
-        return pgsql.Identifier(self.schema, self.name)
+        return sql.Identifier(self.schema, self.name)
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
@@ -71,12 +72,12 @@ class Table:
 
 def read(source: Connection, publication: str) -> list[Table]:
     """All there are, for a publication that is there or will be ours."""
-    return connections.rows(source, Table, sql("capture.source", "publishable_tables"), {"publication": publication})
+    return queries.rows(source, Table, statement("capture.source", "publishable_tables"), {"publication": publication})
 
 
 def unpublishable(source: Connection) -> list[tuple[str, str]]:
     """What can never be replicated: name and kind."""
-    return source.execute(sql("capture.source", "unpublishable_tables")).fetchall()
+    return source.execute(statement("capture.source", "unpublishable_tables")).fetchall()
 
 
 def uncovered(tables: Sequence[Table], published: Iterable[Published]) -> list[Table]:

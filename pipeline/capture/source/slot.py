@@ -10,8 +10,9 @@ import psycopg
 
 from pipeline.capture.replication.stream import application_name
 from pipeline.errors import ConfigError, SlotExists, SlotInUse, SlotLost, SlotMissing, SlotUnusable, SourceUnfit
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import connections, queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 EVICT_MILLISECONDS = 5_000
@@ -59,7 +60,7 @@ def find_ours(connection: Connection, name: str, source_id: uuid.UUID | None) ->
 
 def all_slots(connection: Connection) -> list[Slot]:
     """Every logical slot of the cluster."""
-    return connections.rows(connection, Slot, sql("capture.source", "slots"))
+    return queries.rows(connection, Slot, statement("capture.source", "slots"))
 
 
 def part_name(anchor: str, worker: int) -> str:
@@ -84,7 +85,7 @@ def create(connection: Connection, name: str) -> int:
     slots are missing.
     """
     try:
-        row = connection.execute(sql("capture.source", "create_slot"), {"name": name}).fetchone()
+        row = connection.execute(statement("capture.source", "create_slot"), {"name": name}).fetchone()
     except psycopg.errors.DuplicateObject as error:
         raise SlotExists(f'slot "{name}" exists already; choose another name, or delete it first') from error
     except psycopg.errors.InvalidName as error:
@@ -184,9 +185,7 @@ def evict(connection: Connection, slot: Slot) -> None:
     """
     if slot.active_pid is None:
         return
-    if not (
-        connections.value(connection, "select pg_terminate_backend(%s, %s)", (slot.active_pid, EVICT_MILLISECONDS))
-    ):
+    if not (queries.value(connection, "select pg_terminate_backend(%s, %s)", (slot.active_pid, EVICT_MILLISECONDS))):
         raise SlotInUse(f'slot "{slot.name}" is still read by pid {slot.active_pid}, which does not end; end it')
 
 

@@ -12,8 +12,9 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from pipeline.errors import ConfigError, Unavailable
-from pipeline.postgres import connections, migrations, role_locks
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import migrations, queries, role_locks
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 PUBLISHING_SECONDS = 30.0
 """How long to wait while another session changes publications; it needs some seconds at most."""
@@ -63,7 +64,7 @@ def find(connection: Connection, source_id: uuid.UUID | None) -> Source | None:
 
     Raises ConfigError when several are stored and no id says which.
     """
-    found = connections.rows(connection, Source, sql("capture.source", "find_sources"), {"id": source_id})
+    found = queries.rows(connection, Source, statement("capture.source", "find_sources"), {"id": source_id})
     if len(found) > 1:
         ids = ", ".join(str(source.id) for source in found)
         raise ConfigError(f"the pipeline database has {len(found)} sources; set PIPELINE_SOURCE_ID to one of {ids}")
@@ -77,12 +78,12 @@ def find_in_any(connection: Connection, source_id: uuid.UUID | None) -> Source |
 
 def add(connection: Connection, source: Source) -> None:
     """Store a new source."""
-    connection.execute(sql("capture.source", "add_source"), _values(source))
+    connection.execute(statement("capture.source", "add_source"), _values(source))
 
 
 def change(connection: Connection, source: Source) -> None:
     """Store another history of a known source: everything but its id may be new."""
-    connection.execute(sql("capture.source", "change_source"), _values(source))
+    connection.execute(statement("capture.source", "change_source"), _values(source))
 
 
 def _values(source: Source) -> dict[str, Any]:
@@ -91,7 +92,9 @@ def _values(source: Source) -> dict[str, Any]:
 
 def add_publication(connection: Connection, source_id: uuid.UUID, name: str, oid: int) -> None:
     """Remember that we made this publication: only such ones do we ever change."""
-    connection.execute(sql("capture.source", "add_publication"), {"id": source_id, "publication": Jsonb({name: oid})})
+    connection.execute(
+        statement("capture.source", "add_publication"), {"id": source_id, "publication": Jsonb({name: oid})}
+    )
 
 
 def store_timeline(connection: Connection, source_id: uuid.UUID, timeline: int) -> None:
@@ -126,17 +129,19 @@ def _held(connection: Connection, name: str) -> Iterator[None]:
         yield
     finally:
         if not connection.closed:
-            connection.execute(sql("capture.source", "unlock_role"), {"role": name})
+            connection.execute(statement("capture.source", "unlock_role"), {"role": name})
 
 
 def begin_epoch(connection: Connection, epoch: Epoch) -> None:
     """Record from where on a history was followed, and why; keeps the record that is there."""
-    connection.execute(sql("capture.source", "begin_epoch"), {**vars(epoch), "after_seqs": Jsonb(epoch.after_seqs)})
+    connection.execute(
+        statement("capture.source", "begin_epoch"), {**vars(epoch), "after_seqs": Jsonb(epoch.after_seqs)}
+    )
 
 
 def epochs(connection: Connection, source_id: uuid.UUID) -> list[tuple[int, dict[str, int]]]:
     """Number and `after_seqs` of every epoch, the newest first."""
-    return connection.execute(sql("capture.source", "epochs"), {"source": source_id}).fetchall()
+    return connection.execute(statement("capture.source", "epochs"), {"source": source_id}).fetchall()
 
 
 def carry(connection: Connection, source_id: uuid.UUID, transactions: Iterable[tuple[int, int]]) -> None:
@@ -147,11 +152,11 @@ def carry(connection: Connection, source_id: uuid.UUID, transactions: Iterable[t
         for commit_lsn, committed_at in transactions
     ]
     with connection.cursor() as cursor:
-        cursor.executemany(sql("capture.source", "carry_transaction"), values)
+        cursor.executemany(statement("capture.source", "carry_transaction"), values)
 
 
 def carried(connection: Connection, source_id: uuid.UUID, from_lsn: int) -> frozenset[tuple[int, int]]:
     """Those of them that a slot confirmed up to `from_lsn` may send again; forgets the others."""
     values = {"source": source_id, "from_lsn": from_lsn}
-    connection.execute(sql("capture.source", "forget_carried"), values)
-    return frozenset(connection.execute(sql("capture.source", "carried_transactions"), values).fetchall())
+    connection.execute(statement("capture.source", "forget_carried"), values)
+    return frozenset(connection.execute(statement("capture.source", "carried_transactions"), values).fetchall())

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pipeline.capture.replication.stream import SystemIdentity
 from pipeline.capture.source.sources import Source
 from pipeline.errors import HistoryDiverged, ReplicationError
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 ADOPT = "`pipeline sources adopt` goes on in a new epoch"
@@ -16,7 +17,7 @@ ADOPT = "`pipeline sources adopt` goes on in a new epoch"
 
 def identity(source: Connection) -> SystemIdentity:
     """What IDENTIFY_SYSTEM says, over an ordinary connection."""
-    row = source.execute(sql("capture.source", "identity")).fetchone()
+    row = source.execute(statement("capture.source", "identity")).fetchone()
     assert row is not None  # noqa: S101  a query without a table
     return SystemIdentity(*row)
 

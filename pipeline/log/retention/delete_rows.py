@@ -11,7 +11,7 @@ from pipeline.log.retention import policy, preserve_values
 from pipeline.log.retention.policy import Trim
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 BATCH = 2_000
 """Events deleted in one transaction."""

@@ -15,9 +15,9 @@ import psycopg
 from psycopg import sql
 
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 PATIENCE = 1.0, 10.0
 """Seconds to wait for a lock: at first, and at most as it goes on. Only who attaches partitions may wait for us."""
@@ -80,11 +80,11 @@ def go_on(connection: Connection, table: EventsTable) -> bool:
 def reader_of(connection: Connection, table: EventsTable) -> Reader | None:
     """Who keeps the recorded drop from going on, as far as this user may see; the oldest of them."""
     values = {"table": str(table), "name": table.identifier.as_string(connection)}
-    return connections.one(connection, Reader, statement("log.retention", "find_readers"), values)
+    return queries.one(connection, Reader, statement("log.retention", "find_readers"), values)
 
 
 def _state(connection: Connection, table: EventsTable) -> _State | None:
-    return connections.one(connection, _State, statement("log.retention", "find_dropping"), {"table": str(table)})
+    return queries.one(connection, _State, statement("log.retention", "find_dropping"), {"table": str(table)})
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from psycopg import sql
 from pipeline.log import partitions
 from pipeline.log.partitions import Partition
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 TRIM_AFTER = 1.5
 """So many retentions old, the first events of a partition go row by row: all of it will not be old for a while."""
@@ -63,8 +63,7 @@ class Plan:
 def dropped(connection: Connection, table: EventsTable) -> Dropped:
     """What was dropped so far."""
     return (
-        connections.one(connection, Dropped, statement("log.retention", "find_dropped"), {"table": str(table)})
-        or Dropped()
+        queries.one(connection, Dropped, statement("log.retention", "find_dropped"), {"table": str(table)}) or Dropped()
     )
 
 
@@ -135,14 +134,14 @@ def _aged(connection: Connection, parts: Sequence[Partition], head: int, old: da
 
 def newest(connection: Connection, of: sql.Identifier, upto: int = 2**63 - 1) -> Event | None:
     """The last event of a table or partition up to a seq."""
-    return connections.one(
+    return queries.one(
         connection, Event, sql.SQL(statement("log.retention", "newest_event")).format(events=of), {"upto": upto}
     )
 
 
 def first(connection: Connection, of: sql.Identifier, since: int) -> Event | None:
     """The first event of a table or partition from a seq on, below which there is none."""
-    return connections.one(
+    return queries.one(
         connection, Event, sql.SQL(statement("log.retention", "oldest_event")).format(events=of), {"since": since}
     )
 
@@ -150,5 +149,5 @@ def first(connection: Connection, of: sql.Identifier, since: int) -> Event | Non
 def is_old(connection: Connection, event: Event, keep: float) -> bool:
     """Whether it arrived more than `keep` seconds ago, by the database's clock."""
     return bool(
-        connections.value(connection, "select clock_timestamp() - %s > make_interval(secs => %s)", (event.at, keep))
+        queries.value(connection, "select clock_timestamp() - %s > make_interval(secs => %s)", (event.at, keep))
     )

@@ -16,9 +16,9 @@ from psycopg import sql
 from pipeline.log import tables
 from pipeline.log.partitions import Partition
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 
 BATCH = 2_000
 """Rows carried over in one transaction."""
@@ -89,7 +89,7 @@ def carry_range(
 
 def carried_tables(connection: Connection) -> list[Carried]:
     """Every source table whose rows are carried over, as the relation history knows them now."""
-    return connections.rows(connection, Carried, statement("log.retention", "carried_tables"))
+    return queries.rows(connection, Carried, statement("log.retention", "carried_tables"))
 
 
 def _carry(

@@ -20,8 +20,9 @@ from pipeline.operate.exports import Exports
 from pipeline.operate.lag import slots as slot_lags
 from pipeline.operate.lag.lsn_times import Around
 from pipeline.operate.lag.slots import SlotLag
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import connections, queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 T = TypeVar("T")
 
@@ -122,12 +123,12 @@ def look(config: Config, connection: Connection, stored: Source | None) -> Look:
     with connections.connect(config.source, "source", name="pipeline status") as source:
         try:
             missing = prepare.publisher(config, source, connection).missing(stored.publications if stored else {})
-            holder = connections.rows(source, Holder, sql("operate.lag", "lag_holder"))
+            holder = queries.rows(source, Holder, statement("operate.lag", "lag_holder"))
             found = [slot for slot in slots.all_slots(source) if slot.database == source.info.dbname]
             anchor = next((slot for slot in found if slot.name == config.slot), None)
             values["sender"] = anchor.active_pid if anchor else None
             with source.cursor(row_factory=dict_row) as cursor:  # after the slots: none is beyond this end of WAL
-                row = cursor.execute(sql("operate.lag", "lag_source"), values).fetchone() or {}
+                row = cursor.execute(statement("operate.lag", "lag_source"), values).fetchone() or {}
         except psycopg.OperationalError as error:
             raise connections.unavailable(config.source, "source", error) from error
     restart, confirmed = (anchor.restart_lsn, anchor.confirmed_lsn) if anchor else (None, None)
@@ -139,7 +140,7 @@ def sessions(connection: Connection, source_id: uuid.UUID) -> dict[str, Session]
     """By name; those that there are."""
     return {
         found.name: found
-        for found in connections.rows(connection, Session, sql("operate.lag", "lag_sessions"), {"source": source_id})
+        for found in queries.rows(connection, Session, statement("operate.lag", "lag_sessions"), {"source": source_id})
     }
 
 
@@ -147,12 +148,13 @@ def around(connection: Connection, of: Moved, lsns: Iterable[int]) -> dict[int, 
     """What is known of the times at which these LSNs were written."""
     values = {"source": of.source_id, "epoch": of.epoch, "lsns": list(lsns)}
     return {
-        found.asked: found for found in connections.rows(connection, Around, sql("operate.lag", "lag_written"), values)
+        found.asked: found
+        for found in queries.rows(connection, Around, statement("operate.lag", "lag_written"), values)
     }
 
 
 def spilled(connection: Connection, of: Moved, at: AtSource) -> int:
     """Bytes that decoding has spilled at the source in about the last minute."""
     values = {"source": of.source_id, "epoch": of.epoch, "read_at": at.read_at}
-    before = connections.value(connection, sql("operate.lag", "lag_spilled"), values)
+    before = queries.value(connection, statement("operate.lag", "lag_spilled"), values)
     return 0 if before is None else max(0, (at.spilled_bytes or 0) - before)

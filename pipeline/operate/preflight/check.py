@@ -16,8 +16,9 @@ from pipeline.operate.preflight import blocked_transactions, exports, legacy_log
 from pipeline.operate.preflight import source as check_source
 from pipeline.operate.preflight.findings import Finding as Finding
 from pipeline.operate.preflight.findings import Findings, guarded, of_error
-from pipeline.postgres import connections, databases, migrations
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import connections, databases, migrations, queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 NEWEST = 18
 """The newest major version that is tested."""
@@ -105,11 +106,11 @@ def pooler(what: str, in_between: bool, shared: bool) -> Finding | None:
 
 
 def _backend_pid(connection: Connection) -> int:
-    return int(connections.value(connection, sql("operate.preflight", "backend_pid"), default=0))
+    return int(queries.value(connection, statement("operate.preflight", "backend_pid"), default=0))
 
 
 def _facts(connection: Connection) -> _Server:
-    facts = connections.one(connection, _Server, sql("operate.preflight", "server_facts"))
+    facts = queries.one(connection, _Server, statement("operate.preflight", "server_facts"))
     assert facts is not None  # noqa: S101  the database we are in
     return facts
 

@@ -9,7 +9,8 @@ from pipeline.config.settings import Config
 from pipeline.log import legacy_tables, table_shape
 from pipeline.log.table import EventsTable
 from pipeline.operate.preflight.findings import Finding, Findings
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.shuffle import routes
 
 NEARLY = 0.8
@@ -47,7 +48,7 @@ def check(
 
 def _to_be_made(connection: Connection, table: EventsTable, name: str, setting: str) -> Finding:
     schema = Identifier(table.schema).as_string(connection)
-    row = connection.execute(sql("operate.preflight", "events_schema"), {"schema": schema}).fetchone()
+    row = connection.execute(statement("operate.preflight", "events_schema"), {"schema": schema}).fetchone()
     assert row is not None  # noqa: S101  a query without a table
     present, may_create, user = row
     if not present:
@@ -70,7 +71,7 @@ def _other_writer(connection: Connection, table: EventsTable, name: str) -> Find
 def _exhausted(connection: Connection, table: EventsTable, oid: int, name: str) -> Findings:
     """Columns beside ours that are counted up with each row, such as `id serial`: at their end no row can be added."""
     for column, kind, last, most in connection.execute(
-        sql("operate.preflight", "counted_columns"), {"oid": oid}
+        statement("operate.preflight", "counted_columns"), {"oid": oid}
     ).fetchall():
         if last < NEARLY * most:
             continue

@@ -20,8 +20,9 @@ from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.operate.preflight import catchup as check_catchup
 from pipeline.operate.preflight.findings import Finding, Findings, guarded, some
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 
@@ -105,7 +106,7 @@ def _slot(config: Config, source: Connection, pipeline: Connection | None, store
 
 
 def _limits(config: Config, source: Connection) -> Findings:
-    settings = connections.one(source, _Settings, sql("operate.preflight", "source_limits"))
+    settings = queries.one(source, _Settings, statement("operate.preflight", "source_limits"))
     assert settings is not None  # noqa: S101  a query without a table
     room = limits.room(source)
     slot = slots.find(source, config.slot)

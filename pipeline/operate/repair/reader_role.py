@@ -12,7 +12,7 @@ from pipeline.errors import ConfigError, PipelineError
 from pipeline.log import table as log
 from pipeline.log import tables
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections
+from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 
 _LONGEST = 63
@@ -64,7 +64,7 @@ def _create(connection: Connection, role: str, readable: Sequence[EventsTable]) 
     present = can_login = False
     for table in readable:
         values = {"role": role, "table": table.identifier.as_string(connection), "schema": table.schema}
-        found = connection.execute(connections.sql("operate.repair", "reader_facts"), values).fetchone()
+        found = connection.execute(queries.statement("operate.repair", "reader_facts"), values).fetchone()
         assert found is not None  # noqa: S101  one row in any case
         _, present, can_login, refused = found
         if refused:
@@ -87,7 +87,7 @@ def _grant(connection: Connection, role: str, table: EventsTable) -> None:
 
 def _require_reader(connection: Connection, role: str, table: EventsTable) -> None:
     values = {"role": role, "table": table.identifier.as_string(connection)}
-    row = connection.execute(connections.sql("operate.repair", "reader_surplus"), values).fetchone()
+    row = connection.execute(queries.statement("operate.repair", "reader_surplus"), values).fetchone()
     if row is not None and row[0] is not None:
         raise ConfigError(
             f'role "{role}" may use more than the events: {row[0]}; '

@@ -12,7 +12,7 @@ from psycopg import sql
 from pipeline.log.retention import policy
 from pipeline.log.table import EventsTable
 from pipeline.operate.verify.violations import Check, Row, of_row
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
 RANGE_ROWS = 20_000
@@ -78,7 +78,7 @@ class Union:
             self.check.add(of_row(place.row(), wrong, f"commit_idx {first} in one of them"))
 
     def _places(self, table: EventsTable, head: int) -> Iterator[_Place]:
-        query = sql.SQL(connections.sql("operate.verify", "verify_places")).format(events=table.identifier)
+        query = sql.SQL(queries.statement("operate.verify", "verify_places")).format(events=table.identifier)
         after = 0
         while True:
             values: dict[str, Any] = {"source": self._source, "after": after, "head": head, "limit": RANGE_ROWS}

@@ -19,7 +19,7 @@ from pipeline.log.table import EventsTable
 from pipeline.operate.verify import positions, violations
 from pipeline.operate.verify.across_tables import Union
 from pipeline.operate.verify.violations import Check, Row, Verification, of_row, place
-from pipeline.postgres import connections, migrations
+from pipeline.postgres import connections, migrations, queries
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 
@@ -62,7 +62,7 @@ def _all(
     on_range: OnRange,
 ) -> Verification:
     """Each table by itself, then all of them together. `from_seq` is of the first; the others are read whole."""
-    query = connections.sql("operate.verify", "verify_heads")
+    query = queries.statement("operate.verify", "verify_heads")
     heads: dict[str, int] = dict(connection.execute(query, {"source": source.id}).fetchall())
     started = time.monotonic()
     found = [
@@ -265,7 +265,7 @@ class _Verifier:
 
     def _from_the_first(self) -> bool:
         table = self._table.identifier.as_string(self._connection)
-        whole = connections.value(self._connection, connections.sql("operate.verify", "verify_bound"), {"table": table})
+        whole = queries.value(self._connection, queries.statement("operate.verify", "verify_bound"), {"table": table})
         return bool(whole) and self._dropped_below() == 1
 
     def _dropped_below(self) -> int:
@@ -283,4 +283,4 @@ class _Verifier:
             return cursor.execute(self._statement(name, **names), {"source": self._source.id, **values}).fetchall()
 
     def _statement(self, name: str, **names: sql.Composable) -> sql.Composed:
-        return sql.SQL(connections.sql("operate.verify", name)).format(**{**self._names, **names})
+        return sql.SQL(queries.statement("operate.verify", name)).format(**{**self._names, **names})

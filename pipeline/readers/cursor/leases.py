@@ -25,7 +25,7 @@ from pipeline.errors import (
     WrongKind,
 )
 from pipeline.log.page import Filter
-from pipeline.postgres import connections
+from pipeline.postgres import connections, queries
 from pipeline.readers.cursor.feed import Connect, Connection
 
 logger = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ class Cursors:
         try:
             async with self._lend() as connection:
                 row = await (
-                    await connection.execute(connections.sql("readers.cursor", "advance_cursor"), values)
+                    await connection.execute(queries.statement("readers.cursor", "advance_cursor"), values)
                 ).fetchone()
         except psycopg.errors.ObjectInUse:
             raise ConsumerChanged(f"consumer {claim.name} is read by somebody else by now; connect again") from None
@@ -150,7 +150,7 @@ class Cursors:
                 held = CursorHeld(f"consumer {name} is read by {found.reader} since {since}")
                 raise _Busy(found.held_by, found.reader_session or "", held)
             values = {"name": name, "reader": reader, "session": own}
-            await connection.execute(connections.sql("readers.cursor", "take_cursor"), values)
+            await connection.execute(queries.statement("readers.cursor", "take_cursor"), values)
             return found
 
     def _forgotten(self, session: str | None) -> bool:
@@ -171,7 +171,7 @@ class Cursors:
         try:
             async with self._lend() as connection:
                 ended = await (
-                    await connection.execute(connections.sql("readers.cursor", "evict_reader"), values)
+                    await connection.execute(queries.statement("readers.cursor", "evict_reader"), values)
                 ).fetchone()
         except psycopg.errors.InsufficientPrivilege:
             return False
@@ -185,7 +185,7 @@ class Cursors:
         while self._session is not None and self._session.lost is None and own.startswith(self._session.name):
             with suppress(psycopg.Error, PipelineError, OSError):
                 async with self._lend() as connection:
-                    await connection.execute(connections.sql("readers.cursor", "release_cursor"), values)
+                    await connection.execute(queries.statement("readers.cursor", "release_cursor"), values)
                     return
             await asyncio.sleep(_RELEASE_SECONDS)
 
@@ -221,7 +221,7 @@ class _Session:
         name = uuid.uuid4().hex
         try:
             connection = await connections.connect_async(dsn, name="pipeline cursors")
-            await connection.execute(connections.sql("readers.cursor", "lock_session"), {"session": name})
+            await connection.execute(queries.statement("readers.cursor", "lock_session"), {"session": name})
         except (psycopg.Error, OSError) as error:
             raise connections.unavailable(dsn, "pipeline database", error) from error
         return cls(name, dsn, connection, claims)
@@ -246,7 +246,7 @@ class _Session:
         before = [(claim, claim.position) for claim in self._ours()]
         async with self._connection.cursor(row_factory=dict_row) as cursor:
             names = {"names": [claim.name for claim, _ in before]}
-            await cursor.execute(connections.sql("readers.cursor", "review_cursors"), names, prepare=True)
+            await cursor.execute(queries.statement("readers.cursor", "review_cursors"), names, prepare=True)
             rows = {row["name"]: row for row in await cursor.fetchall()}
         for claim, position in before:
             if (reason := _judge(claim, position, rows.get(claim.name))) is not None:
@@ -268,7 +268,7 @@ def _judge(claim: Claim, position: int, row: DictRow | None) -> ConsumerError | 
 async def _find(connection: Connection, name: str) -> _Found:
     async with connection.cursor(row_factory=class_row(_Found)) as cursor:
         values: dict[str, Any] = {"name": name}
-        found = await (await cursor.execute(connections.sql("readers.cursor", "find_cursor"), values)).fetchone()
+        found = await (await cursor.execute(queries.statement("readers.cursor", "find_cursor"), values)).fetchone()
     if found is None:
         raise UnknownConsumer(f"there is no consumer {name!r}; create it: POST /v1/consumers")
     if found.kind != "cursor":

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.postgres import connections
-from pipeline.postgres.connections import Connection, sql
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 CHANNEL = "pipeline_consumers"
 """NOTIFY channel; the payload is the name of a consumer that may have something to receive."""
@@ -44,7 +45,9 @@ def claim_one(connection: Connection, consumer: RecordsConsumer) -> RecordsConsu
 
 def set_folded(connection: Connection, consumers: Sequence[RecordsConsumer], seq: int) -> None:
     """Say that the log up to `seq` is in the items of these, which are claimed."""
-    connection.execute(sql("readers.queue", "set_folded"), {"ids": [consumer.id for consumer in consumers], "seq": seq})
+    connection.execute(
+        statement("readers.queue", "set_folded"), {"ids": [consumer.id for consumer in consumers], "seq": seq}
+    )
 
 
 def wake(connection: Connection, consumers: Sequence[RecordsConsumer]) -> None:
@@ -54,4 +57,4 @@ def wake(connection: Connection, consumers: Sequence[RecordsConsumer]) -> None:
 
 
 def _read(connection: Connection, name: str, values: dict[str, int | None]) -> list[RecordsConsumer]:
-    return connections.rows(connection, RecordsConsumer, sql("readers.queue", name), values)
+    return queries.rows(connection, RecordsConsumer, statement("readers.queue", name), values)

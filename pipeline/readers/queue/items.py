@@ -8,7 +8,7 @@ from psycopg import sql
 
 from pipeline.config import patterns
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.connections import sql as statement
+from pipeline.postgres.queries import statement
 from pipeline.readers.queue.consumers import RecordsConsumer
 
 _STEPS = ("fold_1_seen", "fold_2_keyed", "fold_3_items", "fold_4_latest", "fold_5_write")

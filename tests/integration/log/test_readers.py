@@ -17,7 +17,7 @@ from pipeline.operate.lag import stages
 from pipeline.operate.lag.facts import AtSource, Look, Moved
 from pipeline.operate.lag.model import Lag
 from pipeline.operate.status import Status
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from tests.fixtures.aging_log import KEEP, PARTITION, AgingLog, aging_log
 from tests.fixtures.small_log import SOURCE
 
@@ -110,7 +110,7 @@ def test_a_look_reads_by_index_however_long_the_log_is(look: str, log: AgingLog)
             select '00000000-0000-0000-0000-000000000001', n - 1, n, 'committed', 'x' from generate_series(1, 5000) n;
         analyze
     """)
-    query = f"explain (analyze, format json) {connections.sql('log', look)}"
+    query = f"explain (analyze, format json) {queries.statement('log', look)}"
     row = log.connection.execute(query, {"table": str(log.table)}).fetchone()
     assert row is not None
     read = [

@@ -17,7 +17,7 @@ from pipeline.capture.replication.lag_sampler import Sampler
 from pipeline.capture.replication.stopwatch import Stopwatch
 from pipeline.capture.source import slot
 from pipeline.config import settings
-from pipeline.postgres.connections import sql
+from pipeline.postgres.queries import statement
 from pipeline.server import schedule
 from pipeline.wal import lsn
 from tests.fixtures.postgres import Cluster
@@ -128,7 +128,7 @@ def test_of_old_looks_few_are_kept_and_none_that_ends_a_quiet_time(log: psycopg.
     ends += " from pipeline.wal_written"
     middle = {"at": now - timedelta(hours=8)}
     before = log.execute(ends, middle).fetchone()
-    log.execute(sql("capture.replication", "thin_written"), {"source": SOURCE, "now": now})
+    log.execute(statement("capture.replication", "thin_written"), {"source": SOURCE, "now": now})
     kept = log.execute(
         "select count(*), count(*) filter (where written_at > %(now)s::timestamptz - interval '10 minutes'),"
         " min(written_at) >= %(now)s::timestamptz - interval '8 days' from pipeline.wal_written",

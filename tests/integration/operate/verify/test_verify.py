@@ -22,7 +22,7 @@ from pipeline.log.retention import policy
 from pipeline.log.table import DEFAULT
 from pipeline.operate.verify import verify
 from pipeline.operate.verify.violations import SHOWN, Verification
-from pipeline.postgres import connections
+from pipeline.postgres import queries
 from tests.fixtures.beside import Beside
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import Serving, run_command
@@ -167,8 +167,8 @@ def broken(found: Verification) -> dict[str, list[int | None]]:
 def test_a_range_is_read_by_the_index_on_seq_and_not_sorted(log: psycopg.Connection):
     for setting in verify.SETTINGS:
         log.execute(f"set {setting}")
-    rows = sql.SQL(connections.sql("operate.verify", "verify_rows")).format(events=DEFAULT.identifier)
-    query = sql.SQL("explain " + connections.sql("operate.verify", "verify_range")).format(rows=rows)
+    rows = sql.SQL(queries.statement("operate.verify", "verify_rows")).format(events=DEFAULT.identifier)
+    query = sql.SQL("explain " + queries.statement("operate.verify", "verify_range")).format(rows=rows)
     values = {**verify.NO_ROW, "source": SOURCE, "cut": False, "after": 3, "head": LAST, "limit": 8}
     plan = "\n".join(line for (line,) in log.execute(query, values))
     assert "Index Scan using sequin_events_000000000001_pkey" in plan
