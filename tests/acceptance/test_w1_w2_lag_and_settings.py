@@ -21,10 +21,10 @@ from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("catching up")
 LAG = (
-    "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), confirmed_flush_lsn)"
+    "select pg_wal_lsn_diff(pg_current_wal_flush_lsn(), confirmed_flush_lsn)"
     " from pg_replication_slots where slot_name = %s"
 )
-WRITE = "select count(pg_logical_emit_message(false, 'elsewhere', repeat('x', 1000000))) from generate_series(1, %s)"
+WRITE = "select count(pg_logical_emit_message(true, 'elsewhere', repeat('x', 1000000))) from generate_series(1, %s)"
 
 
 @pytest.fixture
