@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
 
 import psycopg
 from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
 from apscheduler.schedulers.background import BackgroundScheduler
-from psycopg.rows import dict_row
 
 from pipeline.capture.replication import prepare
 from pipeline.config import cron
@@ -23,9 +21,9 @@ from pipeline.log import indexes, table_shape
 from pipeline.log.table import EventsTable
 from pipeline.operate import exports as export_status
 from pipeline.operate import retention as operation
+from pipeline.operate.samples import sample
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop
 
 logger = logging.getLogger(__name__)
@@ -76,24 +74,6 @@ def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
         scheduler.add_job(export, cron.parse(config.export_schedule), [config, stopped], id="export")
     scheduler.add_listener(_log_failure, EVENT_JOB_ERROR)
     return scheduler
-
-
-def sample(config: Config) -> None:
-    """Store positions and counts as they are now."""
-    with connections.connect(config.database, "pipeline database", name="pipeline sample") as connection:
-        connection.execute(statement("server", "add_sample"), {"source": config.source_id, **_at_source(config)})
-
-
-def _at_source(config: Config) -> dict[str, Any]:
-    """How far the source has written and the slot is confirmed; of a source that does not answer, nothing is known."""
-    found: dict[str, Any] | None = None
-    with (
-        suppress(PipelineError, psycopg.OperationalError),
-        connections.connect(config.source, "source", name="pipeline sample") as source,
-        source.cursor(row_factory=dict_row) as cursor,
-    ):
-        found = cursor.execute(statement("server", "source_position"), {"slot": config.slot}).fetchone()
-    return found or {"source_lsn": None, "confirmed_lsn": None}
 
 
 def publish_new_tables(config: Config) -> None:

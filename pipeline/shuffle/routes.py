@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 from pipeline.config.routes import Route
 from pipeline.errors import ConfigError
 from pipeline.log import table as log
+from pipeline.log.readers import Readers
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -74,9 +75,8 @@ def require_default(connection: Connection, source: uuid.UUID, default: EventsTa
 
 
 def _require_unfollowed(connection: Connection, before: str, default: str) -> None:
-    followers = connection.execute(statement("shuffle", "find_followers"), {"table": before}).fetchall()
-    if followers:
-        names = ", ".join(f'{kind} "{name}"' for kind, name in followers)
+    if readers := Readers(connection, EventsTable.parse(before)).needing():
+        names = ", ".join(f'{reader.kind} "{reader.name}"' for reader in readers)
         raise ConfigError(
             f"PIPELINE_EVENTS_TABLE was {before} and now is {default}, but {names} would lose its place, a seq of the "
             f"table before; set it back to {before} and send changes elsewhere by PIPELINE_ROUTES, or delete the "

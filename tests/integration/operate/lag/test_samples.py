@@ -17,8 +17,8 @@ from pipeline.capture.replication.lag_sampler import Sampler
 from pipeline.capture.replication.stopwatch import Stopwatch
 from pipeline.capture.source import slot
 from pipeline.config import settings
+from pipeline.operate import samples
 from pipeline.postgres.queries import statement
-from pipeline.server import schedule
 from pipeline.wal import lsn
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.waiting import eventually
@@ -144,7 +144,7 @@ def test_positions_and_counts_are_stored_for_rates(
     columns = "source_lsn, confirmed_lsn, staged_lsn, shuffled_lsn, staged_changes, events"
     newest = f"select {columns} from pipeline.lag_samples order by sampled_at desc limit 1"
     gone = settings.load(source_dsn="host=/nowhere", database_dsn=database_dsn, slot=slot_name)
-    schedule.sample(gone)
+    samples.sample(gone)
     assert log.execute(newest).fetchone() == (None, None, None, None, 0, 0)
     log.execute(
         "insert into pipeline.replication_progress (source_id, epoch, position, commit_lsn, changes)"
@@ -157,7 +157,7 @@ def test_positions_and_counts_are_stored_for_rates(
     log.execute("insert into pipeline.lag_samples select now() - interval '61 minutes', 1, 1, 1, 1, 1, 1")
     with psycopg.connect(source_dsn, autocommit=True) as source:
         confirmed = slot.create(source, slot_name)
-        schedule.sample(settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name))
+        samples.sample(settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name))
     row = log.execute(newest).fetchone()
     assert row is not None
     assert row[0] >= row[1] == confirmed

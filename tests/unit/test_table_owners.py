@@ -1,0 +1,200 @@
+"""The columns of a table are known in one room: SQL elsewhere names it only where a reason is told here.
+
+Events tables are not in it: their names are a setting, and what is in them is for everybody to read.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MADE = re.compile(r"^CREATE (?:TABLE|VIEW) ((?:pipeline|public)\.\w+)", re.MULTILINE)
+NAMED = re.compile(r"\b(?:pipeline|public)\.\w+\b(?!\()")
+WRITTEN = re.compile(r"(?:insert into|update|delete from|lock(?: table)?|truncate)\s+(?:only\s+)?([a-z]+\.\w+)")
+FREE = {"public.sequin_events", "pipeline.events"}
+"""The log itself: a default of a setting, and the view that shows it by one name."""
+
+REGISTRY = "the registry of readers is the one file that names what every kind of reader keeps"
+REPORT = "a report reads places of several rooms in one statement, so that they are of one moment"
+PROOF = "verify compares what rooms keep with each other, and does not ask the code that it checks"
+VERSION = "a row is joined to its table version in the statement that moves or reads it"
+PART = "what a part has staged becomes the slot's own in one transaction"
+JOB = "the Spark job is a program of its own that shares no code with the server"
+
+
+class Owner(NamedTuple):
+    """`room`: whose SQL may read and write the table. The others, path to reason, may read it, or write it too."""
+
+    room: str
+    readers: Mapping[str, str] = MappingProxyType({})
+    writers: Mapping[str, str] = MappingProxyType({})
+
+
+OWNERS = {
+    "pipeline.alembic_version": Owner("pipeline/postgres"),
+    "pipeline.carried_transactions": Owner(
+        "pipeline/capture/source", {"pipeline/capture/catchup": "a part asks whether it may leave a transaction out"}
+    ),
+    "pipeline.catchup_parts": Owner("pipeline/capture/catchup"),
+    "pipeline.consumer_progress": Owner("pipeline/readers", {"pipeline/log/functions/readers.sql": REGISTRY}),
+    "pipeline.consumer_touches": Owner("pipeline/readers", {"pipeline/log/functions/readers.sql": REGISTRY}),
+    "pipeline.consumers": Owner("pipeline/readers", {"pipeline/log/functions/readers.sql": REGISTRY}),
+    "pipeline.dead_letters": Owner(
+        "pipeline/log",
+        {
+            "pipeline/operate/verify": PROOF,
+            "pipeline/shuffle": "a letter is written again in the statements that write what was staged",
+        },
+    ),
+    "pipeline.epochs": Owner("pipeline/capture/source", {"pipeline/operate": REPORT}),
+    "pipeline.events_tables": Owner(
+        "pipeline/shuffle",
+        {
+            "pipeline/log": "which tables there are is asked by all that read the log; only the shuffler adds one",
+            "pipeline/operate/verify": PROOF,
+        },
+    ),
+    "pipeline.export_runs": Owner("pipeline/exports", {"spark": JOB}),
+    "pipeline.export_states": Owner("spark/lake", {"pipeline/exports": JOB}),
+    "pipeline.exports": Owner("spark/lake", {"pipeline/exports": JOB, "pipeline/log/functions/readers.sql": REGISTRY}),
+    "pipeline.installed_functions": Owner("pipeline/postgres"),
+    "pipeline.known_rows": Owner(
+        "pipeline/log/retention", {"pipeline/shuffle": "an update takes what it left out from what retention has kept"}
+    ),
+    "pipeline.lag_samples": Owner("pipeline/operate"),
+    "pipeline.lakes": Owner(
+        "spark/lake",
+        {"pipeline/exports": JOB, "pipeline/log/functions/readers.sql": REGISTRY},
+        {"pipeline/operate": "a lake is released by a command, also where there is no Spark"},
+    ),
+    "pipeline.published_forms": Owner("pipeline/capture/schema_history"),
+    "pipeline.reached_workers": Owner(
+        "pipeline/staging",
+        {
+            "pipeline/capture": "a worker asks up to where nothing is missing before it lets go of anything",
+            "pipeline/operate": REPORT,
+            "pipeline/shuffle": "the shuffler moves no further than what is staged without a gap",
+        },
+    ),
+    "pipeline.readers": Owner("pipeline/log"),
+    "pipeline.receivable": Owner("pipeline/readers"),
+    "pipeline.relations": Owner(
+        "pipeline/capture/schema_history",
+        {
+            "pipeline/shuffle": VERSION,
+            "pipeline/readers": VERSION,
+            "pipeline/log": VERSION,
+            "pipeline/exports": VERSION,
+            "pipeline/operate/verify": PROOF,
+            "spark": JOB,
+        },
+    ),
+    "pipeline.replication_progress": Owner(
+        "pipeline/staging",
+        {
+            "pipeline/capture/source": "a stop is of the place that the worker has come to",
+            "pipeline/operate": REPORT,
+            "pipeline/shuffle": "the shuffler looks once for what is staged and how far",
+        },
+        {"pipeline/capture/catchup": PART},
+    ),
+    "pipeline.retention": Owner(
+        "pipeline/log", {"pipeline/shuffle": "a letter's row is looked for as far back as the log goes", "spark": JOB}
+    ),
+    "pipeline.rewrites": Owner("pipeline/capture/schema_history"),
+    "pipeline.roles": Owner("pipeline/postgres", {"pipeline/operate": REPORT}),
+    "pipeline.routes": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
+    "pipeline.segments": Owner(
+        "pipeline/staging",
+        {"pipeline/shuffle": "the shuffler looks once for what is staged and how far"},
+        {"pipeline/capture/catchup": PART},
+    ),
+    "pipeline.shuffle_progress": Owner(
+        "pipeline/shuffle",
+        {
+            "pipeline/capture/replication": "what was moved is what the lag of the worker is measured against",
+            "pipeline/log/retention": VERSION,
+            "pipeline/operate": REPORT,
+        },
+    ),
+    "pipeline.source_stops": Owner(
+        "pipeline/capture/source",
+        {"pipeline/shuffle": "values of before a transaction that was skipped are not known to be the newest"},
+        {"pipeline/capture/replication": "a skip is noted in the transaction that stages the event which says so"},
+    ),
+    "pipeline.sources": Owner(
+        "pipeline/capture/source",
+        {
+            "pipeline/capture/replication": "a sample is stored only under the epoch that holds",
+            "pipeline/operate": REPORT,
+        },
+    ),
+    "pipeline.wal_written": Owner("pipeline/capture/replication", {"pipeline/operate/lag": REPORT}),
+    "pipeline.worker_load": Owner("pipeline/capture/replication", {"pipeline/operate": REPORT}),
+    "public.consumer_records": Owner(
+        "pipeline/readers",
+        {
+            "pipeline/log/functions/readers.sql": REGISTRY,
+            "pipeline/operate/repair/reader_role.py": "a role that may only read is granted what it needs, by name",
+            "pipeline/capture/source": "tables of ours in the source's database are not published",
+        },
+    ),
+    "public.wal_events": Owner(
+        "pipeline/staging",
+        {
+            "pipeline/capture/source": "tables of ours in the source's database are not published",
+            "pipeline/operate": REPORT,
+            "pipeline/shuffle": "an error names the staged table that it comes from",
+        },
+        {"pipeline/capture/replication": "the event that stands for a skipped transaction is staged with its mark"},
+    ),
+}
+
+
+def statements(path: Path) -> Iterator[str]:
+    """SQL without comments: of a `.py` file, its texts that are no docstrings."""
+    if path.suffix == ".sql":
+        yield re.sub(r"--.*", "", path.read_text())
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Constant) and isinstance(child.value, str) and not isinstance(node, ast.Expr):
+                yield child.value
+
+
+def uses() -> Iterator[tuple[str, str, bool]]:
+    """Path, table, and whether it is written there."""
+    for top in ("pipeline", "spark"):
+        for path in sorted((*ROOT.glob(f"{top}/**/*.sql"), *ROOT.glob(f"{top}/**/*.py"))):
+            for text in statements(path):
+                written = set(WRITTEN.findall(text.lower()))
+                for table in set(NAMED.findall(text)) & OWNERS.keys():
+                    yield str(path.relative_to(ROOT)), table, table in written
+
+
+USES = sorted(set(uses()))
+
+
+def test_every_table_has_an_owner():
+    made = set(MADE.findall((ROOT / "docs" / "schema.sql").read_text()))
+    assert made - FREE == OWNERS.keys()
+
+
+@pytest.mark.parametrize("table", OWNERS)
+def test_a_table_is_named_only_in_the_sql_of_its_owner(table: str):
+    owner = OWNERS[table]
+    may_write = (owner.room, *owner.writers)
+    may_read = (*may_write, *owner.readers)
+    of_it = [(path, writes) for path, named, writes in USES if named == table]
+    assert [path for path, writes in of_it if not path.startswith(may_write if writes else may_read)] == []
+    others = [path for path, _ in of_it if not path.startswith(owner.room)]
+    assert [
+        room for room in (*owner.readers, *owner.writers) if not any(path.startswith(room) for path in others)
+    ] == []
