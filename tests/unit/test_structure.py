@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +42,16 @@ def too_large(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_files_functions_and_classes_can_be_read_at_once(path: Path) -> None:
     assert list(too_large(path)) == []
+
+
+def test_a_module_that_calls_itself_pure_is_held_to_it() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    held = {module for each in contracts if "pure" in each["name"] for module in each["source_modules"]}
+    docs = {path: ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "" for path in FILES}
+    pure = [path for path, text in docs.items() if re.search(r"\bPure[.:]", text)]
+    assert len(pure) > 10
+    names = [path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".") for path in pure]
+    assert [name for name in names if name not in held] == []
 
 
 def test_what_may_be_longer_is_there_and_longer() -> None:
