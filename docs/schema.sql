@@ -691,6 +691,31 @@ CREATE FUNCTION pipeline.wake_consumer(consumer text) RETURNS void
     select pg_notify('pipeline_consumers', consumer)
 $$;
 
+CREATE VIEW pipeline.advisory_locks AS
+ SELECT pid,
+        CASE objsubid
+            WHEN 1 THEN (((classid)::bigint << 32) | (objid)::bigint)
+            ELSE NULL::bigint
+        END AS key,
+        CASE objsubid
+            WHEN 2 THEN ((((classid)::bigint << 32) >> 32))::integer
+            ELSE NULL::integer
+        END AS key1,
+        CASE objsubid
+            WHEN 2 THEN ((((objid)::bigint << 32) >> 32))::integer
+            ELSE NULL::integer
+        END AS key2
+   FROM pg_locks l
+  WHERE ((locktype = 'advisory'::text) AND granted AND (database = ( SELECT pg_database.oid
+           FROM pg_database
+          WHERE (pg_database.datname = current_database()))));
+
+COMMENT ON VIEW pipeline.advisory_locks IS 'Advisory locks that are held in this database.';
+
+COMMENT ON COLUMN pipeline.advisory_locks.key IS 'What pg_advisory_lock was given, if it was one number.';
+
+COMMENT ON COLUMN pipeline.advisory_locks.key1 IS 'The first of what it was given, if these were two.';
+
 CREATE TABLE pipeline.alembic_version (
     version_num character varying(32) NOT NULL
 );
@@ -1199,10 +1224,8 @@ UNION ALL
             ELSE NULL::bigint
         END AS needs_after,
     (EXISTS ( SELECT
-           FROM pg_locks k
-          WHERE ((k.locktype = 'advisory'::text) AND k.granted AND (k.objsubid = 1) AND ((((k.classid)::bigint << 32) | (k.objid)::bigint) = hashtextextended(('pipeline lake '::text || (l.id)::text), (0)::bigint)) AND (k.database = ( SELECT pg_database.oid
-                   FROM pg_database
-                  WHERE (pg_database.datname = current_database())))))) AS active,
+           FROM pipeline.advisory_locks k
+          WHERE (k.key = hashtextextended(('pipeline lake '::text || (l.id)::text), (0)::bigint)))) AS active,
     false AS paused,
     (('see why with `pipeline export list`, or do without: `pipeline retention --release-lake '::text || l.directory) || '`'::text) AS remedy
    FROM (pipeline.lakes l

@@ -15,6 +15,7 @@ from pipeline.postgres.connections import Connection
 VERSION = 1
 """Counts up with every change of a function: an older server leaves what a newer one has installed alone."""
 ORDER = (
+    ("postgres", ("advisory_locks",)),
     ("log", ("matches", "log_head", "log_floor", "populate")),
     (
         "readers.queue",

@@ -38,6 +38,7 @@ class Owner(NamedTuple):
 
 
 OWNERS = {
+    "pipeline.advisory_locks": Owner("pipeline"),
     "pipeline.alembic_version": Owner("pipeline/postgres"),
     "pipeline.carried_transactions": Owner(
         "pipeline/capture/source", {"pipeline/capture/catchup": "a part asks whether it may leave a transaction out"}

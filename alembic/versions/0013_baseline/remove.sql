@@ -7,6 +7,7 @@ do $$ begin
     end if;
 end $$;
 drop view if exists pipeline.readers;
+drop view if exists pipeline.advisory_locks;
 do $$ declare made text; begin
     select string_agg(p.oid::regprocedure::text, ', ') into made
     from pg_proc p where p.pronamespace = 'pipeline'::regnamespace;

@@ -129,7 +129,7 @@ def _held(connection: Connection, name: str) -> Iterator[None]:
         yield
     finally:
         if not connection.closed:
-            connection.execute(statement("capture.source", "unlock_role"), {"role": name})
+            connection.execute(statement("postgres", "unlock_role"), {"role": name})
 
 
 def begin_epoch(connection: Connection, epoch: Epoch) -> None:

@@ -8,9 +8,7 @@ select r.id, r.trigger,
 from pipeline.export_runs r
 cross join lateral (
     select r.state = 'running' and not exists (
-        select from pg_locks l
-        where l.locktype = 'advisory' and l.objsubid = 2 and l.classid::bigint = %(lock)s and l.objid::bigint = r.id
-            and l.database = (select oid from pg_database where datname = current_database())
+        select from pipeline.advisory_locks l where l.key1 = %(lock)s and l.key2 = r.id
     ) as is_lost
 ) lost
 where r.state = any(%(states)s)

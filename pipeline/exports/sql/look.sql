@@ -33,9 +33,7 @@ select (select coalesce(max(seq), 0) from {events}) as head,
             where e.lake_id = lake.id and e.state in ('writing', 'publishing') order by e.id desc limit 1
         ), a.application_name)
         from lake
-        join pg_locks l on l.locktype = 'advisory' and l.granted and l.objsubid = 1
-            and ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended('pipeline lake ' || lake.id::text, 0)
-            and l.database = (select oid from pg_database where datname = current_database())
+        join pipeline.advisory_locks l on l.key = hashtextextended('pipeline lake ' || lake.id::text, 0)
         left join pg_stat_activity a on a.pid = l.pid
         limit 1
     ) as holder

@@ -67,10 +67,7 @@ select 'lake', l.directory, l.events_table,
         order by e.upto_seq desc limit 1
     ) then has.upto end,
     exists (
-        select from pg_catalog.pg_locks k
-        where k.locktype = 'advisory' and k.granted and k.objsubid = 1
-            and ((k.classid::bigint << 32) | k.objid::bigint) = hashtextextended('pipeline lake ' || l.id::text, 0)
-            and k.database = (select oid from pg_catalog.pg_database where datname = current_database())
+        select from pipeline.advisory_locks k where k.key = hashtextextended('pipeline lake ' || l.id::text, 0)
     ),
     false,
     'see why with `pipeline export list`, or do without: `pipeline retention --release-lake ' || l.directory || '`'

@@ -9,10 +9,8 @@ where a.pid <> pg_catalog.pg_backend_pid() and (
             and a.pid = p.backend_pid and a.backend_start = p.backend_start and a.state <> 'idle'
     )
     or exists (
-        select from pg_catalog.pg_locks l
-        where l.pid = a.pid and l.locktype = 'advisory' and l.granted and l.objsubid = 1
-            and l.database = (select oid from pg_catalog.pg_database where datname = current_database())
-            and ((l.classid::bigint << 32) | l.objid::bigint)
-                = hashtextextended('pipeline claim ' || %(source)s::text || ' ' || %(worker)s::text, 0)
+        select from pipeline.advisory_locks l
+        where l.pid = a.pid
+            and l.key = hashtextextended('pipeline claim ' || %(source)s::text || ' ' || %(worker)s::text, 0)
     )
 )

@@ -2,10 +2,7 @@
 with ours as (
     select case r.role when 'replication' then 'worker' else r.role end as name, l.pid
     from pipeline.roles r
-    join pg_catalog.pg_locks l on l.locktype = 'advisory' and l.granted and l.objsubid = 2
-        and l.database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
-        and l.classid = 1346981968
-        and l.objid = (pg_catalog.hashtext('pipeline:' || r.role)::bigint & 4294967295)::oid
+    join pipeline.advisory_locks l on l.key1 = 1346981968 and l.key2 = pg_catalog.hashtext('pipeline:' || r.role)
     where r.role in ('replication', 'shuffle')
     union all
     select 'staging', p.backend_pid
