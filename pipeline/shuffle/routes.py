@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 from pipeline.config.routes import Route
 from pipeline.errors import ConfigError
 from pipeline.log import table as log
+from pipeline.log import table_setup
 from pipeline.log.readers import Readers
 from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
@@ -42,7 +43,7 @@ def prepare(connection: Connection, source: uuid.UUID | None, default: EventsTab
     """
     held = require_default(connection, source, default) if source else None
     for table in tables(default, routes):
-        log.ensure_table(connection, table)
+        table_setup.ensure(connection, table)
     if held is None:
         log.point_view(connection, default)
 
@@ -58,7 +59,7 @@ def begin(connection: Connection, source: uuid.UUID, default: EventsTable, route
         connection.execute(statement("shuffle", "hold_watermark"), {"source": source})
         held = require_default(connection, source, default)
         for table in tables(default, routes):
-            log.ensure_table(connection, table)
+            table_setup.ensure(connection, table)
             _add_table(connection, source, table)
         log.point_view(connection, default)
         if held is not None and held.events_table == str(default) and held.routes == wanted:

@@ -20,7 +20,8 @@ from psycopg.conninfo import make_conninfo
 
 from pipeline.client import POLL_SECONDS, Event, EventLog
 from pipeline.errors import ConsumerError, CursorExpired, Unavailable
-from pipeline.log.table import EventsTable, ensure_table
+from pipeline.log import table_setup
+from pipeline.log.table import EventsTable
 from tests.fixtures.postgres import unique
 from tests.fixtures.server import ROOT, environment
 from tests.fixtures.small_log import SOURCE, add_inserts, add_table, small_log
@@ -178,7 +179,7 @@ def test_what_cannot_be_read_is_said_plainly(log: psycopg.Connection, database_d
 
 def test_other_events_tables_are_read_by_their_name(log: psycopg.Connection, database_dsn: str) -> None:
     table = EventsTable("public", 'odd "name')
-    ensure_table(log, table)
+    table_setup.ensure(log, table)
     assert EventLog(database_dsn, str(table)).read(0) == []
 
 

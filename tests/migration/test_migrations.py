@@ -13,6 +13,7 @@ import pytest
 
 from pipeline.errors import SchemaError
 from pipeline.log import table as log
+from pipeline.log import table_setup
 from pipeline.log.table import EventsTable
 from pipeline.postgres import migrations
 from tests.fixtures.legacy_tables import first_boot
@@ -127,7 +128,7 @@ def test_another_events_table_is_like_the_default_one(database_dsn: str):
     """The default one is made by migrations, since it may be there from before; the others by one statement."""
     other = EventsTable("public", "other_events")
     with psycopg.connect(database_dsn, autocommit=True) as connection:
-        log.ensure_table(connection, other)
+        table_setup.ensure(connection, other)
         assert shape(connection, other) == shape(connection, log.DEFAULT)
 
 

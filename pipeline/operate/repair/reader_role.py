@@ -9,8 +9,7 @@ from psycopg import sql
 
 from pipeline.config.settings import Config
 from pipeline.errors import ConfigError, PipelineError
-from pipeline.log import table as log
-from pipeline.log import tables
+from pipeline.log import table_setup, tables
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
@@ -42,7 +41,7 @@ def ensure(config: Config, role: str) -> list[str]:
         raise ConfigError(f"{role!r} is no name for a role; take one of 1 to {_LONGEST} bytes")
     with connections.connect(config.database, "pipeline database", name="pipeline migrate") as connection:
         for name in config.events_tables:  # as the server does at its start
-            log.ensure_table(connection, EventsTable.parse(name))
+            table_setup.ensure(connection, EventsTable.parse(name))
         readable = tables.with_known(connection, config.events_tables)
         try:
             with connection.transaction():

@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from pipeline.capture.catchup import limits
 from pipeline.cli.render import status
 from pipeline.config.settings import load
-from pipeline.log import table
+from pipeline.log import table_setup
 from pipeline.log.table import EventsTable
 from pipeline.operate.preflight import catchup as check_catchup
 from pipeline.operate.preflight import check
@@ -287,7 +287,7 @@ def test_routes_that_cannot_be_or_never_are(
 def test_a_route_to_a_table_of_another_owner(database_dsn: str) -> None:
     role = unique("other")
     with connections.connect(database_dsn, "pipeline database") as connection:
-        table.ensure_table(connection, EventsTable("public", "a_events"))
+        table_setup.ensure(connection, EventsTable("public", "a_events"))
         for statement in (
             "create role {}",
             "grant usage on schema pipeline to {}",
