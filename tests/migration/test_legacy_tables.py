@@ -1,4 +1,4 @@
-"""Q7 of Sequin's checklist: an events table from before is migrated at boot, and its rows are what they were."""
+"""An events table of an older server is migrated at boot, and its rows are what they were."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ON_18 = (SHAPES[0], BY_DAY)
     + [pytest.param(18, shape, id=f"pg18, {shape}") for shape in ON_18],
     indirect=["server"],
 )
-def test_q7_migration_at_boot_on_an_old_destination_table(shape: Shape, bare_dsn: str, old: psycopg.Connection[Any]):
+def test_a_legacy_table_is_migrated_at_boot(shape: Shape, bare_dsn: str, old: psycopg.Connection[Any]):
     shape.create(old)
     before, highest = old_rows(old, shape.table), read_on(old, shape.table)[-1][0]
     boot(bare_dsn, shape.table)

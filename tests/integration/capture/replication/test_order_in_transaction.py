@@ -83,7 +83,7 @@ def test_three_updates_of_one_row_are_three_events_of_one_transaction(road: Road
     assert [event["record"]["note"] for event in events] == ["a", "b", "c"]
 
 
-def test_q4_total_order(road: Road):
+def test_changes_have_one_total_order(road: Road):
     def write(writer: int) -> None:
         with psycopg.connect(road.config.source, autocommit=True) as source:
             for number in range(EACH):

@@ -86,7 +86,7 @@ def stage(cluster: Cluster) -> Iterator[Stage]:
         yield made
 
 
-def test_q6_record_mode_delete_wins(stage: Stage):
+def test_the_last_change_of_a_row_stays_and_a_delete_wins(stage: Stage):
     stage.run("create table r (id int primary key, v text)")
     client = create(stage.log)
     stage.start()

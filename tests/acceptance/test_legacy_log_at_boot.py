@@ -1,4 +1,4 @@
-"""Q7 of Sequin's checklist with the server that users run: an old events table, two boots, new events, plain words."""
+"""A legacy events table with the server that users run: two boots, new events, plain words."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def served(shape: Shape, clusters: Callable[[int], Cluster], tmp_path: Path) -> 
     [QUICK, *(pytest.param(shape, marks=pytest.mark.long) for shape in SHAPES if shape is not QUICK)],
     ids=str,
 )
-def test_q7_migration_at_boot_on_an_old_destination_table(served: Served, shape: Shape):
+def test_a_legacy_table_is_migrated_at_boot(served: Served, shape: Shape):
     before, highest = old_rows(served.log, shape.table), read_on(served.log, shape.table)[-1][0]
     assert "is from an older version" in served.run("check")
     served.serve(1001, 1002)

@@ -1,4 +1,4 @@
-"""W1, W2 and W6 of walakka's checklist: lag in bytes per slot, and what keeps catching up from more than one."""
+"""Lag in bytes of each slot, and what keeps a backlog from being read by more than one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def metric(server: Serving, slot: str) -> float:
     return float(found[1])
 
 
-def test_w1_lag_in_bytes_is_shown_per_slot(
+def test_lag_in_bytes_is_shown_per_slot(
     serve: Callable[..., Serving], source_dsn: str, database_dsn: str, slot_name: str, tmp_path: Path
 ) -> None:
     api = serve(arguments=("serve", "--only", "api"), wait=False)

@@ -1,4 +1,4 @@
-"""W3 to W7 of walakka's checklist: a backlog read by several slots, three times in a row on one server."""
+"""A backlog is read by several slots, three times in a row on one server."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def command(stage: CatchingUp, *arguments: str) -> str:
     return done.stdout
 
 
-def test_w3_slots_are_opened_up_to_the_tip(story: Story) -> None:
+def test_slots_are_opened_up_to_the_tip(story: Story) -> None:
     anchor = story.stage.slot
     for each in story.rounds:
         assert [worker for worker, _, _ in each.planned] == [1, 2]
@@ -90,20 +90,20 @@ def test_w3_slots_are_opened_up_to_the_tip(story: Story) -> None:
         assert each.slots == {anchor, part_name(anchor, 1), part_name(anchor, 2)}
 
 
-def test_w3_new_commits_are_staged_while_the_backlog_still_drains(story: Story) -> None:
+def test_new_commits_are_staged_while_the_backlog_still_drains(story: Story) -> None:
     for each in story.rounds:
         assert each.late_staged
         assert each.held_at < each.planned[0][1]
         assert each.moved == 0
 
 
-def test_w4_w7_nothing_is_missing_double_or_out_of_order_across_the_hand_over(story: Story) -> None:
+def test_nothing_is_missing_double_or_out_of_order_across_the_hand_over(story: Story) -> None:
     assert story.stage.version > ROUNDS
     story.stage.require_exact()
     assert "as it must be" in command(story.stage, "verify")
 
 
-def test_w5_slots_and_workers_of_parts_are_gone(story: Story) -> None:
+def test_slots_and_workers_of_parts_are_gone(story: Story) -> None:
     stage = story.stage
     eventually(lambda: list(stage.slots()) == [stage.slot])
     eventually(lambda: stage.walsenders() == 1)
@@ -111,7 +111,7 @@ def test_w5_slots_and_workers_of_parts_are_gone(story: Story) -> None:
     eventually(lambda: (stage.planned(), list(stage.positions())) == ([], [0]))
 
 
-def test_w6_it_falls_behind_and_catches_up_again_and_again(story: Story) -> None:
+def test_it_falls_behind_and_catches_up_again_and_again(story: Story) -> None:
     begins = [each.planned[0][1] for each in story.rounds]
     assert begins == sorted(set(begins))
     assert story.server.log().count("catchup.planned") >= ROUNDS

@@ -1,4 +1,4 @@
-"""W8 of walakka's checklist: the hand-over survives `kill -9` at any moment, of one process or of all."""
+"""Catching up with several slots survives `kill -9` at any moment, of one process or of all."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def cut_off(stage: CatchingUp, _: Serving) -> None:
 
 
 @pytest.mark.parametrize("end", [kill, stop, pytest.param(cut_off, marks=pytest.mark.long)])
-def test_w8_ended_once_there_is_a_plan(stage: CatchingUp, end: Callable[[CatchingUp, Serving], None]) -> None:
+def test_ended_once_there_is_a_plan(stage: CatchingUp, end: Callable[[CatchingUp, Serving], None]) -> None:
     with stage.first_worker_held():
         server = stage.serve()
         stage.streams()
@@ -63,7 +63,7 @@ def test_w8_ended_once_there_is_a_plan(stage: CatchingUp, end: Callable[[Catchin
     stage.require_exact()
 
 
-def test_w8_killed_helpers_and_a_killed_role_go_on_where_they_were(stage: CatchingUp) -> None:
+def test_killed_helpers_and_a_killed_role_go_on_where_they_were(stage: CatchingUp) -> None:
     with stage.first_worker_held():
         server = stage.serve()
         stage.streams()
@@ -85,7 +85,7 @@ def test_w8_killed_helpers_and_a_killed_role_go_on_where_they_were(stage: Catchi
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
-def test_w8_killed_at_random_moments_five_times_over(stage: CatchingUp, seed: int) -> None:
+def test_killed_at_random_moments_five_times_over(stage: CatchingUp, seed: int) -> None:
     chosen = random.Random(seed)
     for _ in range(5):
         server = stage.serve(catchup_max_slots=chosen.choice([2, 4]))
