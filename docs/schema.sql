@@ -353,7 +353,7 @@ CREATE FUNCTION pipeline.log_floor() RETURNS bigint
     LANGUAGE sql STABLE
     SET search_path TO ''
     AS $$
-    -- Every event after this seq is kept: what retention has left, which may begin inside of a partition.
+    -- Every event after this seq is kept: retention may have deleted the first rows of the first partition.
     select greatest(
         coalesce(min((regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(\d+)''\)'))[1]::bigint) - 1, 0),
         coalesce(max((
@@ -381,7 +381,7 @@ $$;
 CREATE FUNCTION pipeline.matches(tables text[], schema_name text, table_name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
-    -- Patterns like 'public.*'; none match everything.
+    -- Patterns like 'public.*'; an empty list matches every table.
     select cardinality(tables) = 0 or exists (
         select from unnest(tables) as pattern
         where schema_name || '.' || table_name like
@@ -469,8 +469,8 @@ declare
     kept text;
     replaced text;
 begin
-    -- jsonb_populate_record gives strings and numbers to the input of each column's type. Only of json and jsonb it
-    -- makes something else: a document of a string, an SQL NULL of null. Those that are in exact are cast one by one.
+    -- jsonb_populate_record passes strings and numbers to the input function of each column's type. Columns of json and
+    -- jsonb differ: it turns a string into a document and null into an SQL NULL. Those in exact are cast one by one.
     if exact is null then
         return jsonb_populate_record(base, record);
     end if;
@@ -495,7 +495,7 @@ begin
     if documents = '{}' then
         return jsonb_populate_record(base, record || exact);
     end if;
-    -- A base that is a row, of nulls where it was null: no domain objects to what it lacks until it is replaced.
+    -- A base that is a row, of nulls where it was null: no domain rejects what is missing before it is replaced.
     execute 'select ' || kept into filled using base;
     filled := jsonb_populate_record(filled, (record || exact) - documents);
     execute 'select ' || replaced into filled using filled, exact;

@@ -17,7 +17,7 @@ import psycopg
 
 from pipeline.config.settings import describe
 from pipeline.errors import ConsumerError, CursorExpired, Unavailable
-from pipeline.log.page import Filter, Kept, Page, PageRequest, Pages, Shape, is_cut
+from pipeline.log.page import Filter, KeptFrom, Page, PageRequest, Pages, Shape, is_expired
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
@@ -173,7 +173,9 @@ class _Reader:
         self._wanted = Filter(tuple(tables))
         self._poll = POLL_SECONDS
         self._pages = Pages(table.identifier, _COLUMNS)
-        self._kept = Kept(table, sees_retention=queries.value(connection, queries.statement("log", "sees_retention")))
+        self._kept = KeptFrom(
+            table, sees_retention=queries.value(connection, queries.statement("log", "sees_retention"))
+        )
 
     def listen(self) -> None:
         """Hear of new events from now on, where that is possible: a standby and some poolers have no LISTEN."""
@@ -187,7 +189,7 @@ class _Reader:
         request = PageRequest(after, min(limit, self.rows), _PAGE_BYTES, self._wanted)
         page = self._pages.read(self._connection, request)
         kept_from = self.kept_from()
-        if is_cut(after, kept_from):
+        if is_expired(after, kept_from):
             raise CursorExpired(
                 f"events up to seq {kept_from - 1} of {self._table} are no longer kept, so nobody can go on after "
                 f"{after}; go on after {kept_from - 1}, and make up for what is missing",

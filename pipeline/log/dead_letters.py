@@ -18,8 +18,11 @@ STATES = ("parked", "retrying", "retried", "discarded")
 
 
 @dataclass(frozen=True)
-class Letter:
-    """One of them, without its values. `seq`: of the event in its place; `retried_seq`: of the one with its values."""
+class DeadLetter:
+    """One dead letter, without its values.
+
+    `seq`: of the event that stands in its place; `retried_seq`: of the event with its values, once it was retried.
+    """
 
     id: int
     state: str
@@ -41,7 +44,7 @@ class Letter:
 
 @dataclass(frozen=True)
 class Retry:
-    """A letter that is to be written again."""
+    """A dead letter that is to be written to its events table again."""
 
     id: int
     epoch: int
@@ -57,7 +60,7 @@ def park(
     cause: str,
     sqlstate: str,
 ) -> int:
-    """Keep the row of `rows` (columns as wal_events has them) with this ordinal; returns the letter's id."""
+    """Keep one row of `rows` (columns as in wal_events), by its ordinal; returns the dead letter's id."""
     query = sql.SQL(statement("log", "park_row")).format(rows=rows)
     values = {"source": source, "epoch": epoch, "ordinal": ordinal, "cause": cause, "sqlstate": sqlstate}
     row = connection.execute(query, values).fetchone()
@@ -65,46 +68,46 @@ def park(
     return int(row[0])
 
 
-def place(connection: Connection, letter: int, events_table: str, seq: int) -> None:
-    """Where the event is that holds its place."""
-    values = {"id": letter, "table": events_table, "seq": seq}
-    connection.execute(statement("log", "place_letter"), values)
+def set_event(connection: Connection, dead_letter: int, events_table: str, seq: int) -> None:
+    """Store which event stands in its place."""
+    values = {"id": dead_letter, "table": events_table, "seq": seq}
+    connection.execute(statement("log", "set_dead_letter_event"), values)
 
 
 def counts(connection: Connection) -> dict[str, int]:
-    """How many there are in each state."""
-    found: dict[str, int] = dict(connection.execute(statement("log", "count_letters")).fetchall())
+    """How many dead letters there are in each state."""
+    found: dict[str, int] = dict(connection.execute(statement("log", "count_dead_letters")).fetchall())
     return {state: found.get(state, 0) for state in STATES}
 
 
-def find(connection: Connection, state: str | None, limit: int | None = None) -> list[Letter]:
-    """In the order of the log; of one state, or all."""
-    return queries.rows(connection, Letter, statement("log", "list_letters"), {"state": state, "limit": limit})
+def find(connection: Connection, state: str | None, limit: int | None = None) -> list[DeadLetter]:
+    """Dead letters in the order of the log; of one state, or all."""
+    return queries.rows(connection, DeadLetter, statement("log", "list_dead_letters"), {"state": state, "limit": limit})
 
 
 def request_retry(connection: Connection, ids: Sequence[int] | None) -> list[int]:
-    """Ask the shuffler to write parked ones again (None: all); returns which those are."""
+    """Ask the shuffler to write parked dead letters again (None: all); returns their ids."""
     return [row[0] for row in connection.execute(statement("log", "request_retry"), {"ids": _list(ids)})]
 
 
 def discard(connection: Connection, ids: Sequence[int] | None) -> list[int]:
-    """Give parked ones up (None: all): they stay for the record, and are not asked about again."""
-    return [row[0] for row in connection.execute(statement("log", "discard_letters"), {"ids": _list(ids)})]
+    """Give up parked dead letters (None: all): they stay for the record and are never retried; returns their ids."""
+    return [row[0] for row in connection.execute(statement("log", "discard_dead_letters"), {"ids": _list(ids)})]
 
 
-def to_retry(connection: Connection, source: uuid.UUID, limit: int) -> list[Retry]:
-    """Those that the shuffler was asked to write again, locked, in the order of the log."""
+def claim_retries(connection: Connection, source: uuid.UUID, limit: int) -> list[Retry]:
+    """Dead letters that the shuffler was asked to write again, locked, in the order of the log."""
     return queries.rows(connection, Retry, statement("log", "claim_retries"), {"source": source, "limit": limit})
 
 
-def retried(connection: Connection, letter: int, seq: int) -> None:
-    """It is in the log, in this transaction."""
-    connection.execute(statement("log", "settle_letter"), {"id": letter, "seq": seq})
+def mark_retried(connection: Connection, dead_letter: int, seq: int) -> None:
+    """It was written to the log, in this transaction, as the event `seq`."""
+    connection.execute(statement("log", "mark_retried"), {"id": dead_letter, "seq": seq})
 
 
-def failed(connection: Connection, letter: int, cause: str, sqlstate: str) -> None:
-    """It cannot be written yet."""
-    values = {"id": letter, "cause": cause, "sqlstate": sqlstate}
+def mark_failed(connection: Connection, dead_letter: int, cause: str, sqlstate: str) -> None:
+    """It still cannot be written: park it again."""
+    values = {"id": dead_letter, "cause": cause, "sqlstate": sqlstate}
     connection.execute(statement("log", "park_again"), values)
 
 

@@ -1,4 +1,4 @@
-"""A default partition for events tables from before that are partitioned by committed_at: every event finds a place."""
+"""A default partition for legacy events tables partitioned by committed_at, so that no event lacks a partition."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _LONGEST = 63
 
 
 def add(connection: Connection, table: EventsTable, found: Found) -> None:
-    """Add it where `found`, what is under that name, lacks it. Raises SchemaError when sessions hold the table."""
+    """Add it if the table, described by `found`, lacks it. Raises SchemaError when sessions hold the table."""
     if _is_lacking(found):
         legacy_tables.attempt(_attach, connection, table, found)
 
 
 def _is_lacking(found: Found) -> bool:
-    return found.divided_by == "RANGE (committed_at)" and not found.has_default
+    return found.partitioned_by == "RANGE (committed_at)" and not found.has_default
 
 
 def _attach(connection: Connection, table: EventsTable) -> None:
@@ -34,7 +34,7 @@ def _attach(connection: Connection, table: EventsTable) -> None:
     if found is None or not _is_lacking(found):
         return
     names = {"table": table.identifier, "partition": sql.Identifier(table.schema, _name(connection, table))}
-    # Created and attached: `partition of` would wait for every reader. Without identity: a partition has none.
+    # Created, then attached: `partition of` would wait for every reader. A partition cannot have an identity column.
     for command in (
         "create table {partition} (like {table} including all excluding identity)",
         "alter table {table} attach partition {partition} default",
@@ -43,7 +43,7 @@ def _attach(connection: Connection, table: EventsTable) -> None:
 
 
 def _name(connection: Connection, table: EventsTable) -> str:
-    """As pg_partman names it; one that was detached may still have that name."""
+    """The name that pg_partman gives; with a number if a detached partition still has that name."""
     ends = ("_default" + (f"_{number}" if number else "") for number in itertools.count())
     names = (table.name.encode()[: _LONGEST - len(end)].decode(errors="ignore") + end for end in ends)
     return next(name for name in names if _is_free(connection, sql.Identifier(table.schema, name)))

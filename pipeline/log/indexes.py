@@ -1,4 +1,4 @@
-"""Indexes that an events table from before lacks, made beside readers and writers, who wait for nothing."""
+"""Builds the indexes that a legacy events table lacks, concurrently: no reader or writer waits."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 SEQ = ("seq",)
-"""What every reader reads by."""
-HISTORY = ("source_database_id", "source_table_oid", "record_pk", "seq")
-"""The history of a row."""
+"""Every reader reads the log in this order."""
+ROW_HISTORY = ("source_database_id", "source_table_oid", "record_pk", "seq")
+"""Finds all events of one row."""
 
 
 @dataclass(frozen=True)
 class _Index:
-    """An index of a table or partition, or that it has none: then `index_oid` is None. Names are quoted already."""
+    """An index of a table or partition; `index_oid` is None if it has none. Names are quoted already."""
 
     table_oid: int
     table_name: str
     is_root: bool
-    divided: bool
+    is_partitioned: bool
     index_oid: int | None
     index_name: str | None
     valid: bool | None
@@ -37,15 +37,15 @@ def is_there(connection: Connection, oid: int, columns: Sequence[str]) -> bool:
 
 
 def build(connection: Connection, oid: int, columns: Sequence[str]) -> None:
-    """Make the index, concurrently, unless it is there. Whoever is interrupted, the next call goes on.
+    """Build the index concurrently, unless it exists. If a call is interrupted, the next one continues its work.
 
-    The connection must be in autocommit mode and outside of a transaction; nobody else may build at the same time.
+    The connection must be in autocommit mode and outside of a transaction; no other session may build it meanwhile.
     """
     found = _indexes(connection, oid, columns)
     root = found[0]
     if root.valid:
         return
-    if not root.divided:
+    if not root.is_partitioned:
         _build_one(connection, found, root.table_name, columns)
         return
     if root.index_oid is None:
@@ -70,7 +70,7 @@ def _attach(connection: Connection, oid: int, root: _Index, partition: str, colu
 
 def _build_one(connection: Connection, known: Sequence[_Index], table: str, columns: Sequence[str]) -> None:
     for each in known:
-        if each.table_name == table and each.valid is False:  # somebody's attempt that was interrupted
+        if each.table_name == table and each.valid is False:  # left by a build that was interrupted
             connection.execute(sql.SQL("drop index concurrently if exists {}").format(_name(each.index_name)))
     connection.execute(_create("create index concurrently on", table, columns))
 
@@ -81,7 +81,7 @@ def _create(command: str, table: str, columns: Sequence[str]) -> sql.Composed:
 
 
 def _name(text: str | None) -> sql.SQL:
-    """As it stands: the server has quoted it."""
+    """The name as SQL, unchanged: the server has quoted it already."""
     return sql.SQL(text or "")
 
 

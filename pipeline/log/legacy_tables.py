@@ -1,7 +1,7 @@
-"""An events table from before commit_lsn is brought to the columns of today; its rows stay as they are, byte for byte.
+"""Migrates a legacy events table, made before commit_lsn, to the current columns; its rows stay byte for byte.
 
-Everything happens in one short transaction: whoever is interrupted has changed nothing. What no other session may
-meanwhile do is wait for us for long, so locks are tried for moments, a few times.
+Everything happens in one short transaction, so an interrupted migration has changed nothing. No other session may wait
+long for this one, so each lock is tried for a short time only, a few times.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ATTEMPTS, PATIENCE, PAUSE = 5, "2s", 1.0
-"""How often a lock is tried and for how long; seconds in between, in which whoever queued behind us goes on."""
+ATTEMPTS, LOCK_TIMEOUT, PAUSE = 5, "2s", 1.0
+"""How often a lock is tried and for how long; seconds in between, in which sessions that queued behind us go on."""
 RECENTLY = 300
-"""Seconds since the newest row arrived after which nobody else seems to write."""
+"""If the newest row is older than this many seconds, no other program seems to write to the table."""
 
 
 def migrate(connection: Connection, table: EventsTable) -> bool:
-    """Bring a table that is from before to the columns of today; False when there is nothing to do.
+    """Bring a legacy table to the current columns; False when there is nothing to do.
 
-    Raises SchemaError for what is no events table, for one of another owner, and when sessions hold it for too long.
+    Raises SchemaError when it is not an events table, when it has another owner, and when sessions hold it too long.
     """
     found = look(connection, table)
     if found is None:
@@ -45,7 +45,7 @@ def migrate(connection: Connection, table: EventsTable) -> bool:
     _warn_of_writers(connection, table)
     attempt(_change, connection, table, found)
     logger.info(
-        "events table migrated: its rows stay as they are, new ones get the next seqs",
+        "events table migrated: its rows are unchanged, new rows get the next seqs",
         extra={"action": "events.migrated", "table": str(table), "columns": ", ".join(found.lacks)},
     )
     return True
@@ -54,10 +54,10 @@ def migrate(connection: Connection, table: EventsTable) -> bool:
 def attempt(
     change: Callable[[Connection, EventsTable], None], connection: Connection, table: EventsTable, found: Found
 ) -> None:
-    """Make the change in a transaction, as soon as its locks are to be had. Raises SchemaError as `migrate` does."""
+    """Make the change in a transaction, as soon as its locks can be taken. Raises SchemaError as `migrate` does."""
     for _ in range(ATTEMPTS):
         try:
-            with connection.transaction(), queries.lock_timeout(connection, PATIENCE):
+            with connection.transaction(), queries.lock_timeout(connection, LOCK_TIMEOUT):
                 change(connection, table)
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
             holders = _holders(connection, found)
@@ -69,7 +69,7 @@ def attempt(
         else:
             return
     raise SchemaError(
-        f"{table} is from an older version and must be migrated, but is held by {holders}; "
+        f"{table} is from an older version and must be migrated, but is locked by {holders}; "
         "let those transactions end (select pg_terminate_backend(pid) ends a session), and start again"
     )
 
@@ -85,7 +85,7 @@ def _warn_of_writers(connection: Connection, table: EventsTable) -> None:
     ago = seconds_since_newest(connection, table)
     if ago is not None and ago < RECENTLY:
         logger.warning(
-            "%s got a row %.0f s ago: whatever wrote it must be stopped, and its rows are refused from now on (%s)",
+            "another program wrote a row to %s %.0f s ago; stop it: its rows are rejected from now on (constraint %s)",
             table,
             max(0.0, ago),
             FENCE,
@@ -105,19 +105,19 @@ def _change(connection: Connection, table: EventsTable) -> None:
         )
         for name in found.lacks
     ]
-    if not found.fenced:
+    if not found.has_fence:
         check = sql.SQL("add constraint {} check (commit_lsn is not null) not valid")
         changes.append(check.format(sql.Identifier(FENCE)))
-    if not found.columns["inserted_at"].filled:
+    if not found.columns["inserted_at"].has_default:
         changes.append(sql.SQL("alter column inserted_at set default now()"))
     if changes:
         connection.execute(sql.SQL("alter table {} {}").format(table.identifier, sql.SQL(", ").join(changes)))
-    if not found.numbered:
-        _number(connection, table, found)
+    if not found.has_sequence:
+        _give_sequence(connection, table, found)
 
 
-def _number(connection: Connection, table: EventsTable, found: Found) -> None:
-    """seq gets a sequence of its own, by the name that the shuffler knows, above every seq there is."""
+def _give_sequence(connection: Connection, table: EventsTable, found: Found) -> None:
+    """Give seq its own sequence, by the name that the shuffler knows, starting above every seq in the table."""
     names: dict[str, sql.Composable] = {
         "table": table.identifier,
         "sequence": table.sequence,
@@ -146,7 +146,7 @@ def _number(connection: Connection, table: EventsTable, found: Found) -> None:
 def _make_sequence(
     connection: Connection, table: EventsTable, found: Found, names: Mapping[str, sql.Composable]
 ) -> int:
-    """The sequence, unless there is one that nobody else uses; returns the last number it gave out, 0 for none."""
+    """Create the sequence, or take over one of that name that no other column uses; returns its last value, else 0."""
     values = {"name": table.sequence.as_string(connection), "table": found.oid}
     row = connection.execute(statement("log", "describe_sequence"), values).fetchone()
     if row is None:
@@ -156,7 +156,8 @@ def _make_sequence(
     if kind != "S" or of_others:
         what = "a sequence that another column uses" if kind == "S" else KINDS.get(kind, "a table")
         raise SchemaError(
-            f"{table} cannot be migrated: its sequence is to be {table.sequence_name}, and that is {what}; rename it"
+            f"{table} cannot be migrated: its sequence must be named {table.sequence_name}, but that is {what}; "
+            "rename it"
         )
     return _last_value(connection, oid)
 
@@ -168,7 +169,7 @@ def _last_value(connection: Connection, sequence: int | None) -> int:
 
 
 def _holders(connection: Connection, found: Found) -> str:
-    """Who holds it, by what can be seen."""
+    """The sessions that hold locks on the table, as far as this user can see them."""
     rows = connection.execute(statement("log", "find_holders"), {"oid": found.oid}).fetchall()
     shown = [
         f"{application or 'a program'} (pid {pid}, user {user}"

@@ -1,6 +1,6 @@
-"""Events after a seq, a page at a time: the one way in which clients' readers read the log, each in its own shape.
+"""Events after a seq, a page at a time: all readers for clients use this, each in its own shape.
 
-`Pages` makes the statement and understands its rows; `read` and `read_async` only carry them to the database and back.
+`Pages` composes the statement and interprets its rows; `read` and `read_async` only execute it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline.postgres.connections import AsyncConnection, Connection
 from pipeline.postgres.queries import statement
 
 SPAN = 50_000
-"""seqs that one page covers at most: a filter that wants little keeps no connection for long."""
+"""The most seqs that one page covers: a filter that matches little does not occupy a connection for long."""
 _GROWTH = 4
 DEFAULT_LOG = sql.Identifier("pipeline", "events")
 """The view of the default events table."""
@@ -33,7 +33,7 @@ class Numbered(Protocol):
 
 
 class Described(Protocol):
-    """What a filter looks at."""
+    """What a filter needs to know of an event."""
 
     @property
     def table(self) -> str:
@@ -41,7 +41,7 @@ class Described(Protocol):
 
     @property
     def action(self) -> str:
-        """Such as insert."""
+        """For instance insert."""
 
 
 T = TypeVar("T", bound=Numbered)
@@ -49,9 +49,9 @@ T = TypeVar("T", bound=Numbered)
 
 @dataclass(frozen=True)
 class Filter:
-    """What a reader wants: patterns `schema.table` in which `*` matches anything, and actions; empty means all.
+    """Which events a reader wants: patterns `schema.table` in which `*` matches anything, and actions; empty means all.
 
-    `within`: more patterns, of which one has to match as well.
+    `within`: further patterns; if there are any, one of them has to match as well.
     """
 
     tables: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Filter:
     within: tuple[str, ...] = ()
 
     def wants(self, event: Described) -> bool:
-        """Whether it wants this event."""
+        """Whether the reader wants this event."""
         named = patterns.matches(self.tables, event.table) and patterns.matches(self.within, event.table)
         return named and (not self.actions or event.action in self.actions)
 
@@ -69,9 +69,10 @@ EVERYTHING = Filter()
 
 @dataclass(frozen=True)
 class Shape(Generic[T]):
-    """How a reader takes an event: `columns` of the relation `e`, the seq among them, and what is made of their values.
+    """The form in which a reader gets events: `columns` of the relation `e`, including seq; `make` turns their values
+    into an event.
 
-    `size`: an expression over these columns, the characters that an event takes.
+    `size`: an SQL expression over these columns: how many characters an event takes.
     """
 
     columns: LiteralString
@@ -83,7 +84,7 @@ class Shape(Generic[T]):
 class PageRequest:
     """The next events after a seq: `rows` of them, or until they take `bytes`, whichever is less.
 
-    The last one may go beyond `bytes`, and all that have its seq are in the page.
+    The last event may exceed `bytes`. Legacy tables may repeat a seq: a page holds all events of its last seq.
     """
 
     after: int
@@ -94,10 +95,10 @@ class PageRequest:
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """Events, and `upto`, up to where that is all there is of what was wanted. `size`: the characters they take.
+    """Events; up to the seq `upto` there are no others that were wanted. `size`: the characters they take.
 
-    `full`: it ended since it had enough, so that more may be near. `next_rows`: how many to ask for next, so that large
-    events are not read in vain.
+    `full`: the page ended at a limit of the request, so more events may follow. `next_rows`: how many to ask for next,
+    so that no large events are read only to be discarded.
     """
 
     entries: Sequence[T]
@@ -109,12 +110,12 @@ class Page(Generic[T]):
 
     @property
     def at_head(self) -> bool:
-        """Whether there was nothing after it."""
+        """Whether the log ended with this page."""
         return self.upto >= self.head
 
 
 class Pages(Generic[T]):
-    """Pages of one relation that has the columns of an events table, in one shape."""
+    """Reads pages of one relation that has the columns of an events table, in one shape."""
 
     def __init__(self, events: sql.Identifier, shape: Shape[T]) -> None:
         self.statement = sql.SQL(statement("log", "read_page")).format(
@@ -132,7 +133,7 @@ class Pages(Generic[T]):
         return self.page(request, await cursor.fetchall())
 
     def page(self, request: PageRequest, rows: Sequence[tuple[Any, ...]]) -> Page[T]:
-        """What the statement's rows say."""
+        """The page that the statement's rows make."""
         head, bound, found = rows[0][:3]
         if bound is None:
             return Page([], request.after, request.after, 0, full=False, next_rows=request.rows)
@@ -157,17 +158,17 @@ def values(request: PageRequest) -> dict[str, object]:
 
 
 def _next_rows(request: PageRequest, events: int, size: int) -> int:
-    """More and more, but by their mean size no more than fit."""
+    """Grow step by step, but ask for no more events than fit by their mean size."""
     if not events:
         return request.rows
     return max(1, min(_GROWTH * request.rows, request.bytes * events // max(1, size)))
 
 
-class Kept:
+class KeptFrom:
     """From which seq on every event of a table is kept.
 
-    Ask after a read: whoever drops events says so before, so what was read without a gap then was read whole.
-    `sees_retention`: whether this user may see what retention has dropped.
+    Ask after a read: retention records what it drops before it drops it, so if the events just read are still kept,
+    none of them was missed. `sees_retention`: whether this user may read what retention has dropped.
     """
 
     def __init__(self, table: EventsTable, *, sees_retention: bool = True) -> None:
@@ -188,6 +189,6 @@ class Kept:
         return int(row[0])
 
 
-def is_cut(after: int, kept_from: int) -> bool:
-    """Whether something that comes after a seq is no longer kept."""
+def is_expired(after: int, kept_from: int) -> bool:
+    """Whether a reader at seq `after` has missed events, since some that follow it are no longer kept."""
     return after + 1 < kept_from

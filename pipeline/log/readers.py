@@ -1,6 +1,6 @@
-"""The registry of readers, `pipeline.readers`: who has read how far, what each still needs, and who reads now.
+"""The registry of readers, `pipeline.readers`: how far each reader is, what it still needs, and whether it is active.
 
-A new kind of reader is one more branch of that view. Nothing else asks where a reader stands in the log.
+A new kind of reader is one more branch of that view. No other code asks where a reader is in the log.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 LAKE = "lake"
-"""The kind of a folder that the log is exported to; what else there is takes events as they come."""
+"""The kind of a folder that the log is exported to, on a schedule; all other kinds take events as they arrive."""
 
 
 @dataclass(frozen=True)
-class Needing:
-    """A reader that needs every event after a seq. `remedy`: what to do when that keeps retention from its work."""
+class NeedingReader:
+    """A reader that needs every event after a seq. `remedy`: what to do when that prevents retention from dropping."""
 
     kind: str
     name: str
@@ -28,10 +28,10 @@ class Needing:
 
 
 @dataclass(frozen=True)
-class Behind:
-    """A reader that has something to take: its first event, and how many seqs there are from there.
+class LaggingReader:
+    """A reader that has events to take: where the first of them is, and how many seqs there are from there to the head.
 
-    `active`: whether somebody reads for it now; None: nobody can tell.
+    `active`: whether a client reads for it now; None when that cannot be known.
     """
 
     kind: str
@@ -46,20 +46,20 @@ class Behind:
 
 
 class Readers:
-    """Those of one events table; `known` tells of all."""
+    """The readers of one events table; `known` returns those of all tables."""
 
     def __init__(self, connection: Connection, table: EventsTable) -> None:
         self._connection = connection
         self._values = {"table": str(table)}
 
     def known(self) -> set[tuple[str, str]]:
-        """Kind and name of each, of whatever table, whether or not it needs anything."""
+        """Kind and name of every reader, of any table, whether or not it needs anything."""
         return set(self._connection.execute(statement("log", "known_readers")).fetchall())
 
-    def needing(self) -> list[Needing]:
-        """Those for whom events have to be kept, the one that needs most first."""
-        return queries.rows(self._connection, Needing, statement("log", "readers_needing"), self._values)
+    def needing(self) -> list[NeedingReader]:
+        """Readers for which events have to be kept, the one that needs most first."""
+        return queries.rows(self._connection, NeedingReader, statement("log", "needing_readers"), self._values)
 
-    def behind(self) -> list[Behind]:
-        """Those that lack events which are there already. Of the default table only."""
-        return queries.rows(self._connection, Behind, statement("log", "readers_behind"), self._values)
+    def lagging(self) -> list[LaggingReader]:
+        """Readers that have not taken all events yet. Of the default table only."""
+        return queries.rows(self._connection, LaggingReader, statement("log", "lagging_readers"), self._values)

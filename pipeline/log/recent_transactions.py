@@ -18,8 +18,8 @@ def transactions_since(
 ) -> set[tuple[int, int]]:
     """An epoch's last transactions with commit_lsn >= `from_lsn`: commit_lsn and commit time in µs since 2000.
 
-    `upto_seq` is the epoch's last seq, or a later one of no other epoch. Reads no further back than it must, since seq
-    is in commit order.
+    `upto_seq` is the epoch's last seq, or a later one that belongs to no other epoch. Reads no further back than
+    necessary, since seq is in commit order.
     """
     found: set[tuple[int, int]] = set()
     query = sql.SQL(statement("log", "newest_first")).format(events=table.identifier)

@@ -1,4 +1,4 @@
-"""Events tables: `public.sequin_events`, and others of the same columns under their own name."""
+"""Events tables: `public.sequin_events`, and others with the same columns under their own names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class EventsTable:
 
     @property
     def sequence_name(self) -> str:
-        """The same without its schema; a long table name is cut, as Postgres itself does."""
+        """The same without its schema; a long table name is cut, as Postgres itself cuts it."""
         return f"{self.name.encode()[:_LONGEST].decode(errors='ignore')}_seq_seq"
 
 
@@ -52,7 +52,7 @@ _LONGEST = 63 - len("_seq_seq")
 
 
 def point_view(connection: Connection, table: EventsTable) -> None:
-    """`pipeline.events`, the view by which SQL functions find the log, is of this table from now on."""
+    """Let the view `pipeline.events`, by which SQL functions find the log, show this table."""
     name = table.identifier.as_string(connection)
     if connection.execute(statement("log", "view_is_of"), {"table": name}).fetchone() is None:
         connection.execute(sql.SQL(statement("log", "point_view")).format(table=table.identifier))
@@ -77,7 +77,7 @@ def next_seq(connection: Connection, table: EventsTable) -> int:
 
 
 def set_seq(connection: Connection, table: EventsTable, seq: int) -> None:
-    """Say that every seq up to this one is taken. Only the one writer of the table may."""
+    """Mark every seq up to this one as taken. Only the table's one writer may call this."""
     connection.execute(sql.SQL("select setval({}, {})").format(_regclass(connection, table), sql.Literal(seq)))
 
 
@@ -85,11 +85,11 @@ def _regclass(connection: Connection, table: EventsTable) -> sql.Composable:
     return sql.SQL("{}::regclass").format(sql.Literal(table.sequence.as_string(connection)))
 
 
-def news(table: EventsTable, seq: int) -> tuple[str, str]:
-    """What readers are told by NOTIFY, as channel and payload: events up to this seq are there."""
+def notification(table: EventsTable, seq: int) -> tuple[str, str]:
+    """Channel and payload of the NOTIFY that tells readers that events up to this seq are in the log."""
     return CHANNEL, json.dumps({"table": str(table), "seq": seq})
 
 
 def notify(connection: Connection, table: EventsTable, seq: int) -> None:
     """Wake the readers, when the transaction commits."""
-    connection.execute("select pg_notify(%s, %s)", news(table, seq))
+    connection.execute("select pg_notify(%s, %s)", notification(table, seq))

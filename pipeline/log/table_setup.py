@@ -1,4 +1,4 @@
-"""An events table is made, or an older one brought up to date."""
+"""Makes an events table, or migrates a legacy one."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pipeline.postgres import migrations, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
-PATIENCE = "30s"
-"""How long whoever makes a table waits for others that do; a migration of an old table gives up sooner."""
+LOCK_TIMEOUT = "30s"
+"""How long to wait for another session that makes tables; a migration of a legacy table gives up sooner."""
 
 
 def ensure(connection: Connection, table: EventsTable) -> None:
-    """Make an events table like the default one, with a sequence of its own, or migrate one that is from before.
+    """Make an events table like the default one, with its own sequence, or migrate a legacy one of that name.
 
-    Raises SchemaError for what is there and is no events table, Unavailable while another session makes or migrates
-    tables for long. What readers need and a table from before lacks is made outside of a transaction only, since it may
-    take long.
+    Raises SchemaError when something of that name is not an events table, Unavailable when another session makes or
+    migrates tables for too long. Indexes that readers need and a legacy table lacks are built outside of a transaction
+    only, since that may take long.
     """
     if not _is_current(connection, table):
         with connection.transaction():
-            _wait_for_makers(connection, table)
+            _wait_for_migrations(connection, table)
             _create(connection, table)
     found = table_shape.look(connection, table)
     if found is not None:
@@ -36,7 +36,7 @@ def ensure(connection: Connection, table: EventsTable) -> None:
 
 
 def _is_current(connection: Connection, table: EventsTable) -> bool:
-    """Found without a lock: a server that is frozen with it must not keep others from starting."""
+    """Asked without a lock: a frozen server that holds it must not prevent others from starting."""
     found = table_shape.look(connection, table)
     if found is None:
         return False
@@ -44,15 +44,15 @@ def _is_current(connection: Connection, table: EventsTable) -> bool:
     return found.is_current
 
 
-def _wait_for_makers(connection: Connection, table: EventsTable) -> None:
-    """Until nobody else makes or migrates tables. Inside of a transaction."""
+def _wait_for_migrations(connection: Connection, table: EventsTable) -> None:
+    """Wait until no other session makes or migrates tables. Call inside a transaction."""
     try:
-        with queries.lock_timeout(connection, PATIENCE):
+        with queries.lock_timeout(connection, LOCK_TIMEOUT):
             connection.execute("select pg_advisory_xact_lock(%s)", [migrations.LOCK_KEY])
     except psycopg.errors.LockNotAvailable as error:
         raise Unavailable(
-            f"{table} cannot be made: another session has been making or migrating tables for {PATIENCE}; "
-            "end it (pg_locks has it under locktype advisory), or try again"
+            f"{table} cannot be created: another session has been creating or migrating tables for {LOCK_TIMEOUT}; "
+            "end it (pg_locks shows it with locktype advisory), or try again"
         ) from error
 
 

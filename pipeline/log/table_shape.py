@@ -1,4 +1,4 @@
-"""What there is under the name of an events table: whether it is one, of which age, and who may change it."""
+"""What exists under the name of an events table: whether it is one, whether it is a legacy one, who may change it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pipeline.log.table import EventsTable
 
 FENCE = "one_writer_since_migration"
-"""A constraint that every new row meets which we write, and none that an older server writes: it stops with an error
-instead of putting rows among ours."""
+"""A constraint that every row we write satisfies and no row of an older server does: the older server fails with an
+error instead of mixing its rows with ours."""
 REQUIRED: Mapping[str, str] = {
     "seq": "bigint",
     "source_database_id": "uuid",
@@ -41,7 +41,7 @@ ADDED: Mapping[str, str] = {
     "transaction_annotations": "jsonb",
     "metadata": "jsonb",
 }
-"""Columns that have come since, and what they are."""
+"""Columns that were added since, with their types."""
 _OFTEN_NULL = ("changes", "exact", "unchanged_columns", "transaction_annotations", "metadata")
 _SYNONYMS = {"character varying": "text"}
 KINDS = {
@@ -61,40 +61,40 @@ class _Column:
     name: str
     type: str
     not_null: bool
-    filled: bool
+    has_default: bool
     identity: bool
     sequence: int | None
 
 
 @dataclass(frozen=True)
 class Found:
-    """What there is under the name of an events table. `kind`: as pg_class.relkind has it."""
+    """What exists under the name of an events table. `kind`: pg_class.relkind; `user`: whom this connection runs as."""
 
     oid: int
     kind: str
     owner: str
-    me: str
-    owned: bool
+    user: str
+    is_owner: bool
     may_create: bool
-    divided_by: str | None
+    partitioned_by: str | None
     has_default: bool
-    fenced: bool
+    has_fence: bool
     columns: Mapping[str, _Column] = field(default_factory=dict)
-    numbered: bool = False
+    has_sequence: bool = False
 
     @property
     def lacks(self) -> list[str]:
-        """Columns of today that it lacks."""
+        """Current columns that it lacks."""
         return [name for name in ADDED if name not in self.columns]
 
     @property
     def is_current(self) -> bool:
-        """Nothing is to be done."""
-        return not self.lacks and self.numbered
+        """Whether it needs no migration."""
+        return not self.lacks and self.has_sequence
 
 
 def look(connection: Connection, table: EventsTable) -> Found | None:
-    """What is under that name; None when nothing is. Changes nothing, locks nothing."""
+    """What exists under that name; None when nothing does. Changes nothing, locks nothing."""
     values = {"table": table.identifier.as_string(connection), "fence": FENCE}
     found = queries.one(connection, Found, statement("log", "describe_table"), values)
     if found is None:
@@ -103,57 +103,57 @@ def look(connection: Connection, table: EventsTable) -> Found | None:
     columns = {row.name: row for row in rows}
     sequence = queries.value(connection, "select to_regclass(%s)::oid::bigint", [table.sequence.as_string(connection)])
     seq = columns.get("seq")
-    numbered = bool(seq and not seq.identity and sequence is not None and seq.sequence == sequence)
-    return Found(**{**vars(found), "columns": columns, "numbered": numbered})
+    has_sequence = bool(seq and not seq.identity and sequence is not None and seq.sequence == sequence)
+    return Found(**{**vars(found), "columns": columns, "has_sequence": has_sequence})
 
 
 def refuse_unfit(found: Found, table: EventsTable) -> None:
-    """Raises SchemaError for what is no events table, or cannot be made one by this user. Changes nothing."""
+    """Raises SchemaError for what is not an events table and cannot be made one by this user. Changes nothing."""
     if found.kind not in ("r", "p"):
         raise SchemaError(
             f"{table} is {KINDS.get(found.kind, 'no table')}, not an events table; "
             "name another in PIPELINE_EVENTS_TABLE, or rename that one"
         )
-    wrong = list(_wrong(found))
+    wrong = list(_defects(found))
     if wrong:
         raise SchemaError(
-            f"{table} is there and is not an events table that this server can write: {'; '.join(wrong)}; "
-            "put that right, or name another in PIPELINE_EVENTS_TABLE"
+            f"{table} exists and is not an events table that this server can write: {'; '.join(wrong)}; "
+            "fix that, or name another in PIPELINE_EVENTS_TABLE"
         )
     if found.is_current:
         return
-    if not found.owned:
+    if not found.is_owner:
         raise SchemaError(
-            f'{table} is from an older version and belongs to "{found.owner}", so user "{found.me}" cannot migrate it; '
-            f'run as a superuser or as {found.owner}: grant "{found.owner}" to "{found.me}"'
+            f'{table} is from an older version and belongs to "{found.owner}", so user "{found.user}" cannot migrate '
+            f'it; run as a superuser or as {found.owner}: grant "{found.owner}" to "{found.user}"'
         )
     if not found.may_create:
         raise SchemaError(
-            f'user "{found.me}" may not make a sequence beside {table}; run as its owner: '
-            f'grant create on schema "{table.schema}" to "{found.me}"'
+            f'user "{found.user}" may not create a sequence in the schema of {table}; run as its owner: '
+            f'grant create on schema "{table.schema}" to "{found.user}"'
         )
 
 
-def _wrong(found: Found) -> Iterator[str]:
-    """What keeps rows of ours out of it, in plain words."""
+def _defects(found: Found) -> Iterator[str]:
+    """Why our rows cannot be written to it, in plain words."""
     columns = found.columns
     missing = [name for name in REQUIRED if name not in columns]
     if missing:
         yield f"it has no column {', '.join(missing)}"
     for column in columns.values():
-        yield from _wrong_column(column)
-    by = found.divided_by
+        yield from _column_defects(column)
+    by = found.partitioned_by
     if by and not by.startswith(("RANGE (seq)", "RANGE (committed_at)", "HASH")) and not found.has_default:
-        yield f"it is partitioned by {by} without a default partition, so events may find no place in it"
+        yield f"it is partitioned by {by} without a default partition, so some events would have no partition"
 
 
-def _wrong_column(column: _Column) -> Iterator[str]:
+def _column_defects(column: _Column) -> Iterator[str]:
     expected = REQUIRED.get(column.name, ADDED.get(column.name))
     if expected is None:
-        if column.not_null and not column.filled:
+        if column.not_null and not column.has_default:
             yield f"column {column.name} is not null and has no default"
         return
     if _SYNONYMS.get(column.type, column.type) != expected:
         yield f"column {column.name} is {column.type} where {expected} is expected"
     if column.name in _OFTEN_NULL and column.not_null:
-        yield f"column {column.name} is not null, and events leave it out"
+        yield f"column {column.name} is not null, but events may leave it null"

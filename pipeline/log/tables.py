@@ -1,4 +1,4 @@
-"""The events tables that were ever written: the default one, and those that routes send changes to."""
+"""The events tables that were ever written to: the default one, and those that routes send changes to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.postgres.queries import statement
 
 @dataclass(frozen=True)
 class KnownTable:
-    """One of them. `events`: how many the shuffler has added. `present`: whether it still is there."""
+    """One events table. `events`: how many the shuffler has added. `present`: whether it still exists."""
 
     name: str
     last_seq: int | None
@@ -31,6 +31,6 @@ def known(connection: Connection) -> list[KnownTable]:
 
 
 def with_known(connection: Connection, named: Iterable[str]) -> list[EventsTable]:
-    """These first, then all others that were ever written and are there."""
+    """The named ones first, then all others that were ever written to and still exist."""
     others = [table.name for table in known(connection) if table.present]
     return [EventsTable.parse(name) for name in dict.fromkeys([*named, *others])]

@@ -132,19 +132,19 @@ def _drop(
     before = policy.dropped(connection, table)
     gone = 0
     if before.dropping is not None:
-        if not drop_partition.go_on(connection, table):
+        if not drop_partition.finish(connection, table):
             return Outcome(below=before.below, waiting=True)
         gone += 1
     plan = policy.plan(connection, table, keep, _needed_after(config, connection, table))
     for partition in plan.drops:
-        if not preserve_values.carry(connection, table, partition, stopped):
+        if not preserve_values.preserve(connection, table, partition, stopped):
             break
         if stopped() or not _record(config, connection, table, partition):
             break
-        if not drop_partition.go_on(connection, table):
+        if not drop_partition.finish(connection, table):
             return Outcome(gone, 0, partition.upper, waiting=True)
         gone += 1
-    rows = delete_rows.trim(connection, table, plan.trim, keep, stopped) if plan.trim else 0
+    rows = delete_rows.delete(connection, table, plan.deletion, keep, stopped) if plan.deletion else 0
     return Outcome(gone, rows, policy.dropped(connection, table).below)
 
 
@@ -154,7 +154,7 @@ def _record(config: Config, connection: Connection, table: EventsTable, partitio
     policy.record(connection, table, partition.upper, partition)
     if partition.upper - 1 <= _needed_after(config, connection, table):
         return True
-    policy.take_back(connection, table, before)
+    policy.undo_record(connection, table, before)
     return False
 
 
@@ -185,7 +185,7 @@ def _read(config: Config, connection: Connection, table: EventsTable, keep: floa
         oldest_at=plan.oldest.at if plan.oldest else None,
         bytes=size[0] if size else 0,
         droppable=[str(each) for each in plan.drops],
-        trim_from=plan.oldest.seq if plan.trim and plan.oldest else None,
+        trim_from=plan.oldest.seq if plan.deletion and plan.oldest else None,
         due=plan.due,
         held_by=_readers(connection, table, known) + held,
     )
@@ -222,7 +222,7 @@ def _readers(connection: Connection, table: EventsTable, known: Dropped) -> list
     """Who reads a partition that is on its way out; whoever keeps it longer than moments is somebody."""
     if known.since is None or datetime.now(UTC) - known.since < timedelta(seconds=MOMENTS):
         return []
-    reader = drop_partition.reader_of(connection, table)
+    reader = drop_partition.blocking_session(connection, table)
     if reader is None:
         unseen = "somebody, or a session that this user may not see (grant it pg_read_all_stats), reads"
         return [Holder("session", unseen, None, "the drop goes on when that transaction ends")]

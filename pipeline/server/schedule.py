@@ -94,12 +94,12 @@ def index_history(config: Config, stopped: Callable[[], bool]) -> None:
 
 def _index_history(connection: Connection, table: EventsTable, stopped: Callable[[], bool]) -> None:
     found = table_shape.look(connection, table)
-    if found is None or not found.is_current or indexes.is_there(connection, found.oid, indexes.HISTORY):
+    if found is None or not found.is_current or indexes.is_there(connection, found.oid, indexes.ROW_HISTORY):
         return
     logger.info("making the index for the history of a row", extra={"action": "index.making", "table": str(table)})
     try:
         with _cancelled(connection, stopped):
-            indexes.build(connection, found.oid, indexes.HISTORY)
+            indexes.build(connection, found.oid, indexes.ROW_HISTORY)
     except psycopg.errors.QueryCanceled:
         return
     logger.info("the index is there", extra={"action": "index.made", "table": str(table)})

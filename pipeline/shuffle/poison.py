@@ -153,7 +153,7 @@ class BisectingTransfer:
                     raise
                 failure = refusal
             else:
-                dead_letters.place(self._connection, letter, *self._transfer.newest)
+                dead_letters.set_event(self._connection, letter, *self._transfer.newest)
                 self.parked += 1
                 return
         raise Stopped(self._locate(segment, ordinal, failure, in_place=True))

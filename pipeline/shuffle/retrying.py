@@ -30,7 +30,7 @@ def retry(connection: Connection, source: uuid.UUID, targets: Targets) -> bool:
         return False
     try:
         with connection.transaction():
-            wanted = dead_letters.to_retry(connection, source, AT_ONCE)
+            wanted = dead_letters.claim_retries(connection, source, AT_ONCE)
             row = connection.execute(statement("shuffle", "lock_log"), {"source": source}).fetchone()
             targets.begin()
             written = [
@@ -56,17 +56,17 @@ def _append(
         if not poison.is_poison(error):
             raise
         for letter in letters:
-            dead_letters.failed(connection, letter.id, poison.cause_of(error), error.sqlstate or "")
+            dead_letters.mark_failed(connection, letter.id, poison.cause_of(error), error.sqlstate or "")
         return None
     for letter in letters:
         try:
             with connection.transaction():
                 _write(connection, source, target, letter, outdated=letter.id in outdated)
-                dead_letters.retried(connection, letter.id, target.seq)
+                dead_letters.mark_retried(connection, letter.id, target.seq)
         except psycopg.Error as error:
             if not poison.is_poison(error):
                 raise
-            dead_letters.failed(connection, letter.id, poison.cause_of(error), error.sqlstate or "")
+            dead_letters.mark_failed(connection, letter.id, poison.cause_of(error), error.sqlstate or "")
         else:
             target.add(1)
     counted = {"action": "shuffle.retried", "events": target.added, "failed": len(letters) - target.added}

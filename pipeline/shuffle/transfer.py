@@ -246,7 +246,7 @@ class Transfer:
         for target in written:
             target.finish()
             # Not inside: until a commit with a NOTIFY is on disk, every other commit with one, staging's too, waits.
-            self._together.later("select pg_notify(%s, %s)", log.news(target.table, target.seq - 1))
+            self._together.later("select pg_notify(%s, %s)", log.notification(target.table, target.seq - 1))
 
 
 def wake_readers(connection: Connection, source: uuid.UUID) -> None:

@@ -88,7 +88,7 @@ def test_who_is_killed_half_way_has_changed_nothing_and_the_next_one_goes_on(
 ):
     PLAIN.create(first)
     before = fingerprint(first, "public")
-    number = legacy_tables._number
+    number = legacy_tables._give_sequence
 
     def die(connection: Any, *arguments: Any) -> None:
         number(connection, *arguments)

@@ -85,7 +85,7 @@ def test_a_reader_that_holds_it_is_waited_for_and_then_named(
     bare_dsn: str, old: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ):
     PLAIN.create(old)
-    monkeypatch.setattr(legacy_tables, "PATIENCE", "50ms")
+    monkeypatch.setattr(legacy_tables, "LOCK_TIMEOUT", "50ms")
     monkeypatch.setattr(legacy_tables, "PAUSE", 0.01)
     with psycopg.connect(bare_dsn, application_name="a report") as reader:
         reader.execute("select from sequin_events")
@@ -111,7 +111,9 @@ def test_a_name_of_the_sequence_that_is_taken_is_said(taken: str, bare_dsn: str,
     old.execute(taken)
     if "serial" in taken:
         old.execute("alter sequence t_sequin_events_seq rename to sequin_events_seq_seq")
-    with pytest.raises(SchemaError, match=r"its sequence is to be sequin_events_seq_seq, and that is a .*rename it"):
+    with pytest.raises(
+        SchemaError, match=r"its sequence must be named sequin_events_seq_seq, but that is a .*rename it"
+    ):
         boot(bare_dsn)
     assert table_shape.look(old, DEFAULT).lacks == list(table_shape.ADDED)  # type: ignore[union-attr]
 
@@ -123,6 +125,6 @@ def test_the_older_server_can_no_longer_write_among_our_events(
     shape.create(old)
     old.execute("update sequin_events set inserted_at = now() where seq = (select max(seq) from sequin_events)")
     boot(bare_dsn)
-    assert "whatever wrote it must be stopped" in caplog.text
+    assert "another program wrote a row" in caplog.text
     with pytest.raises(psycopg.errors.CheckViolation, match=table_shape.FENCE):
         replace(shape, seq="microseconds").add(old, 1)

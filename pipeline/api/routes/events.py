@@ -13,7 +13,7 @@ from pipeline.api.database import AsyncConnection, Database, TheDatabase, TheWak
 from pipeline.api.long_poll import MAX_SECONDS, Client, until_found
 from pipeline.api.models import MAX_SEQ, NAME, Events
 from pipeline.api.problems import documented
-from pipeline.log.page import EVERYTHING, Filter, Kept, PageRequest, is_cut
+from pipeline.log.page import EVERYTHING, Filter, KeptFrom, PageRequest, is_expired
 from pipeline.log.table import EventsTable
 from pipeline.postgres.queries import statement
 from pipeline.readers.cursor.feed import PAGES
@@ -99,7 +99,7 @@ async def _begin(connection: AsyncConnection, reading: _Reading) -> bool:
     """Where to read and for whom; False while its consumer is paused."""
     if reading.consumer is None:
         if reading.after is None:
-            reading.after = await Kept(EventsTable.parse(reading.table)).read_async(connection) - 1
+            reading.after = await KeptFrom(EventsTable.parse(reading.table)).read_async(connection) - 1
         return True
     readers = await rows(connection, statement("readers", "find_reader"), {"name": reading.consumer})
     if not readers:
@@ -122,8 +122,8 @@ async def _read_on(connection: AsyncConnection, reading: _Reading) -> bool:
         page = await PAGES.read_async(connection, wanted)
         reading.events += [entry.event for entry in page.entries]
         after, size, rows, full = page.upto, size + page.size, page.next_rows, page.full
-    kept_from = await Kept(EventsTable.parse(reading.table)).read_async(connection)
-    if is_cut(begun, kept_from):
+    kept_from = await KeptFrom(EventsTable.parse(reading.table)).read_async(connection)
+    if is_expired(begun, kept_from):
         raise HTTPException(410, _expired(reading, kept_from))
     reading.after = after
     return not page.at_head

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
-from pipeline.log.dead_letters import Letter
+from pipeline.log.dead_letters import DeadLetter
 from pipeline.operate import formatting
 from pipeline.operate.repair.retry_dead_letters import Outcome
 
 
-def letters(found: Sequence[Letter]) -> None:
+def letters(found: Sequence[DeadLetter]) -> None:
     """Each with its place, cause and state."""
     columns = ("id", "state", "table", "action", "key", "place", "attempts", "cause")
     formatting.show(formatting.table(columns, map(_line, found)) if found else "no dead letters")
 
 
-def _line(each: Letter) -> list[object]:
+def _line(each: DeadLetter) -> list[object]:
     return [
         each.id,
         each.state,

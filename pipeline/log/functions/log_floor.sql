@@ -2,7 +2,7 @@
 create or replace function pipeline.log_floor() returns bigint
 language sql stable set search_path = ''
 as $$
-    -- Every event after this seq is kept: what retention has left, which may begin inside of a partition.
+    -- Every event after this seq is kept: retention may have deleted the first rows of the first partition.
     select greatest(
         coalesce(min((regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(\d+)''\)'))[1]::bigint) - 1, 0),
         coalesce(max((

@@ -1,5 +1,5 @@
--- Texts were printed with an empty search_path and lc_monetary C, so they are read so. pg_temp is named, so that no
--- temporary table of the caller comes before a name of pg_catalog.
+-- Texts were printed with an empty search_path and lc_monetary C, so they are read with them. pg_temp is named, so that
+-- no temporary table of the caller comes before a name of pg_catalog.
 create or replace function pipeline.populate(base anyelement, record jsonb, exact jsonb default null) returns anyelement
 language plpgsql stable parallel safe
 set search_path = pg_catalog, pg_temp
@@ -16,8 +16,8 @@ declare
     kept text;
     replaced text;
 begin
-    -- jsonb_populate_record gives strings and numbers to the input of each column's type. Only of json and jsonb it
-    -- makes something else: a document of a string, an SQL NULL of null. Those that are in exact are cast one by one.
+    -- jsonb_populate_record passes strings and numbers to the input function of each column's type. Columns of json and
+    -- jsonb differ: it turns a string into a document and null into an SQL NULL. Those in exact are cast one by one.
     if exact is null then
         return jsonb_populate_record(base, record);
     end if;
@@ -42,7 +42,7 @@ begin
     if documents = '{}' then
         return jsonb_populate_record(base, record || exact);
     end if;
-    -- A base that is a row, of nulls where it was null: no domain objects to what it lacks until it is replaced.
+    -- A base that is a row, of nulls where it was null: no domain rejects what is missing before it is replaced.
     execute 'select ' || kept into filled using base;
     filled := jsonb_populate_record(filled, (record || exact) - documents);
     execute 'select ' || replaced into filled using filled, exact;

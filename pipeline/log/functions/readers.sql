@@ -1,4 +1,4 @@
--- The registry of readers: who has read how far, and what each still needs. The one file that names the tables of all.
+-- The registry of readers: how far each one is, and what it still needs. The one file that names the tables of all kinds.
 create or replace view pipeline.readers as
 with log as (
     -- The table that pipeline.events shows; no row when it shows none.
@@ -18,7 +18,7 @@ with log as (
 )
 select 'consumer' as kind, c.name, c.events_table,
     (select t.source_id from pipeline.events_tables t where t.name = c.events_table limit 1) as source,
-    -- What its filter leaves out counts as read, as far as 20,000 seqs tell.
+    -- Events that its filter leaves out count as read, among the next 20,000 seqs.
     coalesce((
         select e.seq - 1 from pipeline.events e
         where e.seq > c.position and e.seq < c.position + 20000
@@ -61,7 +61,7 @@ union all
 select 'lake', l.directory, l.events_table,
     (select t.source_id from pipeline.events_tables t where t.name = l.events_table limit 1),
     has.upto,
-    -- One that was released needs nothing until it is exported to again.
+    -- A lake that was released needs nothing until it is exported to again.
     case when l.released_at is null or l.released_at < (
         select e.committed_at from pipeline.exports e where e.lake_id = l.id and e.state = 'committed'
         order by e.upto_seq desc limit 1
@@ -73,7 +73,7 @@ select 'lake', l.directory, l.events_table,
     'see why with `pipeline export list`, or do without: `pipeline retention --release-lake ' || l.directory || '`'
 from pipeline.lakes l
 cross join lateral (
-    -- A lake that holds nothing begins with what there is.
+    -- A lake that holds nothing begins with the oldest event that is kept.
     select coalesce(
         (select max(e.upto_seq) from pipeline.exports e where e.lake_id = l.id and e.state = 'committed'),
         (select r.dropped_below - 1 from pipeline.retention r where r.events_table = l.events_table),

@@ -1,3 +1,3 @@
-"""What is old enough to go, and how it goes without a reader's missing it."""
+"""Which events are old enough to be dropped, and how they are dropped so that no reader misses any unknowingly."""
 
 from __future__ import annotations

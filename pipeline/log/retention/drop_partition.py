@@ -1,7 +1,7 @@
-"""One partition leaves the log without anybody waiting for it: detached concurrently, then dropped.
+"""Drops one partition of the log so that no reader or writer waits: detaches it concurrently, then drops it.
 
-The detachment has two halves, between which it waits for all who may be reading the partition. Whoever ends in between,
-the next call goes on from there.
+A concurrent detach has two halves, between which it waits for all sessions that may be reading the partition. If the
+process ends in between, the next call continues from there.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
-PATIENCE = 1.0, 10.0
-"""Seconds to wait for a lock: at first, and at most as it goes on. Only who attaches partitions may wait for us."""
+LOCK_TIMEOUT = 1.0, 10.0
+"""Seconds to wait for a lock: at first, and at most later. Only a session that attaches partitions may wait for us."""
 STATEMENT_SECONDS = 20
 _STEPS = {
     "attached": "alter table {table} detach partition {partition} concurrently",
@@ -30,17 +30,17 @@ _STEPS = {
 
 
 @dataclass(frozen=True)
-class Reader:
-    """A session that keeps a partition from going, and since when its transaction runs.
+class BlockingSession:
+    """A session that prevents a partition from being dropped, and since when its transaction runs.
 
-    `was_before`: it began before the drop, so the drop has to wait for its end.
+    `is_older`: its transaction began before the drop, so the drop has to wait for its end.
     """
 
     pid: int
     user_name: str | None
     application: str | None
     since: datetime | None
-    was_before: bool
+    is_older: bool
 
     def __str__(self) -> str:
         return f"{self.application or 'a program'} (pid {self.pid}, user {self.user_name})"
@@ -54,18 +54,18 @@ class _State:
     seconds: float
 
 
-def go_on(connection: Connection, table: EventsTable) -> bool:
-    """Bring the drop that is recorded to its end; False while somebody still reads the partition.
+def finish(connection: Connection, table: EventsTable) -> bool:
+    """Finish the drop that is recorded; False while a session still reads the partition.
 
-    True when there is none. The connection must be in autocommit mode and outside of a transaction.
+    True when no drop is recorded. The connection must be in autocommit mode and outside of a transaction.
     """
     while (state := _state(connection, table)) is not None:
-        reader = reader_of(connection, table)
-        if state.state == "pending" and reader is not None and reader.was_before:
+        session = blocking_session(connection, table)
+        if state.state == "pending" and session is not None and session.is_older:
             return False
         names = {"table": table.identifier, "partition": sql.Identifier(state.schema, state.name)}
         try:
-            with _patience(connection, state.seconds):
+            with _lock_timeout(connection, state.seconds):
                 connection.execute(sql.SQL(_STEPS[state.state]).format(**names))
         except (
             psycopg.errors.LockNotAvailable,
@@ -77,21 +77,21 @@ def go_on(connection: Connection, table: EventsTable) -> bool:
     return True
 
 
-def reader_of(connection: Connection, table: EventsTable) -> Reader | None:
-    """Who keeps the recorded drop from going on, as far as this user may see; the oldest of them."""
+def blocking_session(connection: Connection, table: EventsTable) -> BlockingSession | None:
+    """The oldest session that prevents the recorded drop from going on, as far as this user may see."""
     values = {"table": str(table), "name": table.identifier.as_string(connection)}
-    return queries.one(connection, Reader, statement("log.retention", "find_readers"), values)
+    return queries.one(connection, BlockingSession, statement("log.retention", "find_blocking_session"), values)
 
 
 def _state(connection: Connection, table: EventsTable) -> _State | None:
-    return queries.one(connection, _State, statement("log.retention", "find_dropping"), {"table": str(table)})
+    return queries.one(connection, _State, statement("log.retention", "find_drop"), {"table": str(table)})
 
 
 @contextmanager
-def _patience(connection: Connection, seconds: float) -> Iterator[None]:
-    """Locks are waited for the longer, the longer the drop has been trying: readers may take turns for ever."""
-    patience = max(PATIENCE[0], min(seconds / 4, PATIENCE[1]))
-    for name, value in (("lock_timeout", patience), ("statement_timeout", STATEMENT_SECONDS)):
+def _lock_timeout(connection: Connection, seconds: float) -> Iterator[None]:
+    """Wait longer for locks the longer the drop has been trying: readers may follow each other without a gap."""
+    lock_timeout = max(LOCK_TIMEOUT[0], min(seconds / 4, LOCK_TIMEOUT[1]))
+    for name, value in (("lock_timeout", lock_timeout), ("statement_timeout", STATEMENT_SECONDS)):
         connection.execute("select set_config(%s, %s, false)", (name, f"{value * 1000:.0f}ms"))
     try:
         yield

@@ -1,4 +1,4 @@
-"""What of an events table is old enough to go, and what has gone. Ages count from an event's arrival in the log."""
+"""Which events are old enough to be dropped, and which were. An event's age counts from its arrival in the log."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
-TRIM_AFTER = 1.5
-"""So many retentions old, the first events of a partition go row by row: all of it will not be old for a while."""
+DELETE_ROWS_AFTER = 1.5
+"""Once the first events of a partition are this many retentions old, they are deleted row by row: it will be a while
+until the whole partition is old enough."""
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """Every seq below `below` is gone, or is going. `dropping`: oid of a partition whose drop began at `since`."""
+    """All below seq `below` is dropped or about to be. `dropping`: oid of a partition whose drop began at `since`."""
 
     below: int = 1
     at: datetime | None = None
@@ -38,8 +39,8 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Trim:
-    """Events of one table, or of one partition, that go row by row: those up to `upto` that are old enough."""
+class RowDeletion:
+    """Events of one table, or of one partition, to delete row by row: those up to `upto` that are old enough."""
 
     of: sql.Identifier
     upto: int
@@ -47,42 +48,43 @@ class Trim:
 
 @dataclass(frozen=True)
 class Plan:
-    """What may go now: whole partitions, oldest first, then rows. `aged_upto`: what age alone would let go.
+    """What may be dropped now: whole partitions, oldest first, then rows. `aged_upto`: the seq up to which events are
+    old enough, whether or not a reader needs them.
 
-    `due`: when the next of what stays is old enough, as far as that is known. `oldest`: the first event there is.
+    `due`: when the next events become old enough, if that is known. `oldest`: the first event in the table.
     """
 
     now: datetime
     drops: Sequence[Partition] = ()
-    trim: Trim | None = None
+    deletion: RowDeletion | None = None
     aged_upto: int = 0
     due: datetime | None = None
     oldest: Event | None = None
 
 
 def dropped(connection: Connection, table: EventsTable) -> Dropped:
-    """What was dropped so far."""
+    """What was dropped from the table so far."""
     return (
         queries.one(connection, Dropped, statement("log.retention", "find_dropped"), {"table": str(table)}) or Dropped()
     )
 
 
 def record(connection: Connection, table: EventsTable, below: int, partition: Partition | None = None) -> None:
-    """Say that every seq below `below` is gone. Before it is: a reader below must get an error, never a gap."""
+    """Record that every seq below `below` is dropped, before it is: a reader below must get an error, never a gap."""
     oid, name = (partition.oid, str(partition)) if partition else (None, None)
     values = {"table": str(table), "below": below, "oid": oid, "name": name}
     connection.execute(statement("log.retention", "record_drop"), values)
 
 
-def take_back(connection: Connection, table: EventsTable, before: Dropped) -> None:
-    """Undo `record` of a partition that has not been touched."""
-    connection.execute(statement("log.retention", "take_back_drop"), {"table": str(table), "below": before.below})
+def undo_record(connection: Connection, table: EventsTable, before: Dropped) -> None:
+    """Undo `record` for a partition of which nothing was dropped yet."""
+    connection.execute(statement("log.retention", "undo_drop"), {"table": str(table), "below": before.below})
 
 
 def plan(connection: Connection, table: EventsTable, keep: float, needed_after: int) -> Plan:
-    """What may go when events are kept for `keep` seconds and readers still need every seq above `needed_after`.
+    """What may be dropped when events are kept for `keep` seconds and readers need every seq above `needed_after`.
 
-    The newest event stays in any case, and with it the partition that the shuffler writes to.
+    The newest event is never dropped, nor is the partition that the shuffler writes to.
     """
     row = connection.execute("select clock_timestamp()").fetchone()
     head = newest(connection, table.identifier)
@@ -105,22 +107,22 @@ def plan(connection: Connection, table: EventsTable, keep: float, needed_after: 
 def _with_rest(
     connection: Connection, found: Plan, piece: Partition | EventsTable, head: Event, upto: int, keep: float
 ) -> Plan:
-    """The same with what is to be said of the first piece that does not go as a whole."""
+    """The plan with what is known of the first partition, or table, that cannot be dropped as a whole."""
     begin = first(connection, piece.identifier, found.oldest.seq if found.oldest else 1)
     if begin is None:
         return found
-    slack = TRIM_AFTER if isinstance(piece, Partition) else 1.0
+    slack = DELETE_ROWS_AFTER if isinstance(piece, Partition) else 1.0
     due = begin.at + timedelta(seconds=keep * slack)
     if due < found.now:
-        trim = Trim(piece.identifier, upto) if begin.seq <= upto else None
-        return replace(found, trim=trim, aged_upto=min(begin.seq, head.seq - 1))
+        deletion = RowDeletion(piece.identifier, upto) if begin.seq <= upto else None
+        return replace(found, deletion=deletion, aged_upto=min(begin.seq, head.seq - 1))
     if isinstance(piece, Partition) and piece.upper <= head.seq and (last := newest(connection, piece.identifier)):
         due = min(due, last.at + timedelta(seconds=keep))
     return replace(found, due=due)
 
 
 def _aged(connection: Connection, parts: Sequence[Partition], head: int, old: datetime) -> list[Partition]:
-    """The first partitions that are full and whose newest event is older than that."""
+    """The first partitions that are full and whose newest event arrived before `old`."""
     aged: list[Partition] = []
     for each in parts:
         if each.upper > head:
@@ -140,7 +142,7 @@ def newest(connection: Connection, of: sql.Identifier, upto: int = 2**63 - 1) ->
 
 
 def first(connection: Connection, of: sql.Identifier, since: int) -> Event | None:
-    """The first event of a table or partition from a seq on, below which there is none."""
+    """The first event of a table or partition; none is below the seq `since`."""
     return queries.one(
         connection, Event, sql.SQL(statement("log.retention", "oldest_event")).format(events=of), {"since": since}
     )

@@ -1,7 +1,7 @@
-"""Values that a later update may leave out are kept when the last event that has them goes: in `pipeline.known_rows`.
+"""Preserves values that later updates may leave out when the last event with them is dropped: in `pipeline.known_rows`.
 
-Carried over before the events go, in small batches and under no lock: who dies in between begins again, and finds what
-is there already. What has a newer event in the log, or is from the same one, wins over what was carried.
+They are copied before the events are dropped, in small batches and under no lock: an interrupted copy is repeated, and
+finds what it copied before. A newer event in the log wins over what was preserved.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 BATCH = 2_000
-"""Rows carried over in one transaction."""
+"""Rows preserved in one transaction."""
 UNMOVED = 2_000
-"""Bytes up to which Postgres moves no value of a new row out of it."""
+"""Postgres moves no value of a new row out to TOAST if the row has at most so many bytes."""
 _LATER_SEQ = sql.SQL("n.seq > %(upto)s")
 _LATER = sql.SQL("(n.source_epoch, n.commit_lsn, n.commit_idx) > (e.source_epoch, e.commit_lsn, e.commit_idx)")
 _PER_COLUMN = 24
-"""Bytes that a value may take more than its JSON text with its name."""
+"""How many bytes more a value may take than its JSON text with its name."""
 
 
 @dataclass(frozen=True)
-class Carried:
-    """A source table whose rows are carried over. `narrow`: JSON texts of rows up to this length never need it."""
+class PreservedTable:
+    """A source table whose values are preserved. `narrow`: rows with a JSON text no longer than this never need it."""
 
     source: uuid.UUID
     epoch: int
@@ -51,17 +51,18 @@ class Carried:
 
     @property
     def values(self) -> dict[str, Any]:
-        """For the statements."""
+        """The parameters of the statements."""
         return {**vars(self), "narrow": self.narrow}
 
 
-def carry(connection: Connection, table: EventsTable, partition: Partition, stopped: Callable[[], bool]) -> bool:
-    """Keep what a partition knows of rows without newer events; False when it was stopped before the end.
+def preserve(connection: Connection, table: EventsTable, partition: Partition, stopped: Callable[[], bool]) -> bool:
+    """Preserve what a partition has of rows without newer events; False when it was stopped before the end.
 
-    No more events may come into the partition. The connection must be in autocommit mode and outside of a transaction.
+    No more events may be written to the partition. The connection must be in autocommit mode and outside of a
+    transaction.
     """
-    page = sql.SQL(statement("log.retention", "carry_page"))
-    for each in carried_tables(connection):
+    page = sql.SQL(statement("log.retention", "preserve_page"))
+    for each in preserved_tables(connection):
         before: str | None = None
         values = {**each.values, "upto": partition.upper - 1, "limit": BATCH}
         _forget_truncated(connection, partition.identifier, values)
@@ -69,39 +70,44 @@ def carry(connection: Connection, table: EventsTable, partition: Partition, stop
             if stopped():
                 return False
             with connection.transaction():
-                connection.execute("set local synchronous_commit = off")  # the drop, which comes later, is durable
-                keys, before = _carry(connection, table, partition.identifier, page, {**values, "before": before})
+                connection.execute("set local synchronous_commit = off")  # the drop that follows is durable
+                keys, before = _preserve(connection, table, partition.identifier, page, {**values, "before": before})
             if keys < BATCH:
                 break
     return True
 
 
-def carry_range(
-    connection: Connection, table: EventsTable, of: sql.Identifier, carried: Sequence[Carried], first: int, upto: int
+def preserve_range(
+    connection: Connection,
+    table: EventsTable,
+    of: sql.Identifier,
+    preserved: Sequence[PreservedTable],
+    first: int,
+    upto: int,
 ) -> None:
-    """The same of a few events of a table or partition, in the transaction that deletes them."""
-    page = sql.SQL(statement("log.retention", "carry_range"))
-    for each in carried:
+    """The same for a few events of a table or partition, in the transaction that deletes them."""
+    page = sql.SQL(statement("log.retention", "preserve_range"))
+    for each in preserved:
         values = {**each.values, "first": first, "upto": upto}
         _forget_truncated(connection, of, values)
-        _carry(connection, table, of, page, values)
+        _preserve(connection, table, of, page, values)
 
 
-def carried_tables(connection: Connection) -> list[Carried]:
-    """Every source table whose rows are carried over, as the relation history knows them now."""
-    return queries.rows(connection, Carried, statement("log.retention", "carried_tables"))
+def preserved_tables(connection: Connection) -> list[PreservedTable]:
+    """Every source table whose values are preserved, by its table versions as known now."""
+    return queries.rows(connection, PreservedTable, statement("log.retention", "preserved_tables"))
 
 
-def _carry(
+def _preserve(
     connection: Connection, table: EventsTable, part: sql.Identifier, page: sql.SQL, values: dict[str, Any]
 ) -> tuple[int, str | None]:
-    """How many keys that were, and the last of them."""
-    connection.execute("set local enable_hashjoin = off")  # each row by itself, whatever the planner thinks of a table
+    """Preserve one page; returns how many keys it had, and the last of them."""
+    connection.execute("set local enable_hashjoin = off")  # look up row by row, whatever the table's statistics say
     connection.execute("set local enable_mergejoin = off")
-    newer = sql.SQL(statement("log.retention", "carry_newer"))
+    newer = sql.SQL(statement("log.retention", "newer_event"))
     found = [newer.format(events=table.identifier, after=_LATER_SEQ)]
     found += [newer.format(events=other.identifier, after=_LATER) for other in _others(connection, table)]
-    query = sql.SQL(statement("log.retention", "carry_rows")).format(
+    query = sql.SQL(statement("log.retention", "preserve_rows")).format(
         page=page.format(part=part), part=part, newer=sql.SQL(" union all ").join(found)
     )
     row = connection.execute(query, values).fetchone()
@@ -110,7 +116,7 @@ def _carry(
 
 
 def _others(connection: Connection, table: EventsTable) -> list[EventsTable]:
-    """Further events tables, whose events may be newer ones of the same rows."""
+    """The other events tables, which may hold newer events of the same rows."""
     return [each for each in tables.with_known(connection, []) if each != table]
 
 

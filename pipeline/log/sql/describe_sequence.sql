@@ -1,4 +1,4 @@
--- What has the name of an events table's sequence, and whether a column of its own or of others takes numbers from it.
+-- What has the name of an events table's sequence, and whether any other column takes numbers from it.
 select c.oid::bigint as oid, c.relkind::text as kind,
     exists (
         select from pg_depend d

@@ -1,6 +1,6 @@
--- Usable indexes that begin with these columns, and unusable ones on just these, of a table and its partitions.
+-- Valid indexes that begin with these columns, and invalid ones on exactly these, of a table and its partitions.
 select t.relid::bigint as table_oid, quote_ident(tn.nspname) || '.' || quote_ident(tc.relname) as table_name,
-    t.relid = %(oid)s::oid as is_root, tc.relkind = 'p' as divided,
+    t.relid = %(oid)s::oid as is_root, tc.relkind = 'p' as is_partitioned,
     x.oid::bigint as index_oid,
     quote_ident(xn.nspname) || '.' || quote_ident(x.relname) as index_name, i.indisvalid as valid,
     h.inhparent::bigint as attached_to

@@ -1,14 +1,14 @@
 -- The next events that a reader wants after a seq, in its shape, until there are `rows` of them or they take `bytes`; and
--- up to which seq that is all there is: below `upto`, and `head`. Events of one seq, as legacy tables have them, are
--- never cut apart.
+-- up to which seq there are no others: below `upto`, and up to `head`. Events of one seq, as legacy tables have them, are
+-- never split.
 with bounds as materialized (
     select (select coalesce(max(seq), 0) from {events}) as head,
         (select min(seq) from {events} where seq > %(after)s::bigint) + %(span)s::bigint as upto
 ), page as materialized (
     select {columns}
     from (
-        -- Apart from the filter, and the bound as a row: a planner that sees a filter, or a range with an end that it does
-        -- not know, expects next to nothing, and rather sorts all of the span than to read the page in order.
+        -- Separate from the filter, and the bound as a row: a planner that sees a filter, or a range whose end it does not
+        -- know, expects few rows, and sorts the whole span instead of reading the page in order.
         select * from {events}
         where seq > %(after)s::bigint and (seq, 0) < ((select upto from bounds), 0)
         order by seq offset 0

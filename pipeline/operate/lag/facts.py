@@ -15,7 +15,7 @@ from pipeline.capture.replication import lag_sampler, prepare
 from pipeline.capture.source import slot as slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
-from pipeline.log.readers import Behind
+from pipeline.log.readers import LaggingReader
 from pipeline.operate.exports import Exports
 from pipeline.operate.lag import slots as slot_lags
 from pipeline.operate.lag.lsn_times import Around
@@ -110,7 +110,7 @@ class Facts:
     moved: Moved
     holder: Holder | None = None
     sessions: Mapping[str, Session] = field(default_factory=dict)
-    readers: list[Behind] = field(default_factory=list)
+    readers: list[LaggingReader] = field(default_factory=list)
     around: Mapping[int, Around] = field(default_factory=dict)
     spilled: int = 0
     reasons: tuple[str, ...] = ()

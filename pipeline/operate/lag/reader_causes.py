@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from pipeline.exports import window
-from pipeline.log.readers import LAKE, Behind
+from pipeline.log.readers import LAKE, LaggingReader
 from pipeline.operate import formatting
 from pipeline.operate.lag import lsn_times
 from pipeline.operate.lag.facts import AtSource, Facts, Holder
@@ -49,13 +49,13 @@ def _consumer(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
     return Limit("consumer", text + _state(first) + others, _remedy(first))
 
 
-def _state(reader: Behind) -> str:
+def _state(reader: LaggingReader) -> str:
     if reader.paused:
         return "; it is paused"
     return "; nobody reads it" if reader.active is False else ""
 
 
-def _remedy(reader: Behind) -> str:
+def _remedy(reader: LaggingReader) -> str:
     if reader.kind != "consumer":
         return reader.remedy
     if reader.paused:

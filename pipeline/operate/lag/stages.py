@@ -38,7 +38,7 @@ def measure(
         moved=moved,
         holder=look.holder,
         sessions=lag_facts.sessions(connection, moved.source_id),
-        readers=[each for each in readers.behind() if each.kind != LAKE or (each.kind, each.name) == lake],
+        readers=[each for each in readers.lagging() if each.kind != LAKE or (each.kind, each.name) == lake],
         around=lag_facts.around(connection, moved, [*found.values(), *reader_causes.held_beyond(at)]),
         spilled=lag_facts.spilled(connection, moved, at),
         reasons=tuple(reasons),

@@ -39,7 +39,7 @@ def check(
         text = f"{table} is from an older version: `pipeline serve` will migrate it; its rows stay as they are"
         yield Finding("ok", name, text)
         yield from _other_writer(connection, table, name)
-    elif not found.owned and found.divided_by:
+    elif not found.is_owner and found.partitioned_by:
         yield Finding("error", name, f"this user may not write {table}", f"let this user own {table}")
     else:
         yield Finding("ok", name, f"{table} is there")

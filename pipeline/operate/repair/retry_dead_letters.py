@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pipeline.errors import PipelineError
 from pipeline.log import dead_letters
-from pipeline.log.dead_letters import Letter
+from pipeline.log.dead_letters import DeadLetter
 from pipeline.postgres import role_locks
 from pipeline.postgres.connections import Connection
 
@@ -21,7 +21,7 @@ _POLL = 0.1
 class Outcome:
     """Of letters that were asked for. `server`: who writes them, None when no server runs."""
 
-    letters: list[Letter]
+    letters: list[DeadLetter]
     server: str | None
 
     @property

@@ -92,13 +92,13 @@ def test_what_each_kind_has_read_and_needs(log: AgingLog) -> None:
         "queue": 149,
         "/lake": 0,
     }
-    assert {each.name: each.seqs for each in readers.behind()} == {"cursor": 290, "queue": 161, "/lake": 300}
+    assert {each.name: each.seqs for each in readers.lagging()} == {"cursor": 290, "queue": 161, "/lake": 300}
     log.connection.execute("update pipeline.consumers set reader = 'me' where name = 'cursor'")
     found = log.connection.execute("select name, active, paused from pipeline.readers order by name").fetchall()
     assert found == [("/lake", False, False), ("cursor", True, False), ("idle", False, True), ("queue", None, False)]
 
 
-@pytest.mark.parametrize("look", ["known_readers", "readers_needing", "readers_behind"])
+@pytest.mark.parametrize("look", ["known_readers", "needing_readers", "lagging_readers"])
 def test_a_look_reads_by_index_however_long_the_log_is(look: str, log: AgingLog) -> None:
     log.add(20_000)
     log.connection.execute("""

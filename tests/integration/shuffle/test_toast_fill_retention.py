@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.log.partitions import Partition, attached
 from pipeline.log.retention import delete_rows, drop_partition, policy, preserve_values
-from pipeline.log.retention.policy import Trim
+from pipeline.log.retention.policy import RowDeletion
 from pipeline.log.table import DEFAULT
 from tests.fixtures.filling import Filling, big, filling
 from tests.fixtures.postgres import Cluster
@@ -47,9 +47,9 @@ def full(stage: Filling) -> list[Partition]:
 def drop(stage: Filling) -> None:
     """All partitions that are full, as retention drops them."""
     for partition in full(stage):
-        assert preserve_values.carry(stage.log, DEFAULT, partition, lambda: False)
+        assert preserve_values.preserve(stage.log, DEFAULT, partition, lambda: False)
         policy.record(stage.log, DEFAULT, partition.upper, partition)
-        assert drop_partition.go_on(stage.log, DEFAULT)
+        assert drop_partition.finish(stage.log, DEFAULT)
 
 
 def known(stage: Filling, name: str) -> dict[str, list[str]]:
@@ -101,7 +101,7 @@ def test_a_crash_at_any_step_loses_and_repeats_nothing(stage: Filling, jobs: str
     begin_another_partition(stage)
     for partition in full(stage):
         asked = iter(range(10_000))
-        while not preserve_values.carry(stage.log, DEFAULT, partition, lambda: next(asked) % 7 == 6):  # noqa: B023
+        while not preserve_values.preserve(stage.log, DEFAULT, partition, lambda: next(asked) % 7 == 6):  # noqa: B023
             monkeypatch.setattr(preserve_values, "BATCH", preserve_values.BATCH + 1)
     stage.run(f"update {jobs} set a = {big('after it was carried')}, n = 1 where id = 2")
     stage.arrive()
@@ -114,7 +114,7 @@ def test_what_is_trimmed_row_by_row_is_filled_in(stage: Filling, jobs: str) -> N
     stage.arrive()
     head = policy.newest(stage.log, DEFAULT.identifier)
     assert head
-    assert delete_rows.trim(stage.log, DEFAULT, Trim(DEFAULT.identifier, head.seq - 1), 0, lambda: False)
+    assert delete_rows.delete(stage.log, DEFAULT, RowDeletion(DEFAULT.identifier, head.seq - 1), 0, lambda: False)
     assert known(stage, jobs) == {str(i): ["a", "b"] for i in (1, 2, 3)}
     stage.run(f"update {jobs} set n = 1", f"update {jobs} set n = 2 where id = 2")
     assert [unchanged for _, unchanged in later(stage, jobs)] == [None] * 4

@@ -14,7 +14,7 @@ import pytest
 from pipeline.capture.catchup.plan import Part
 from pipeline.capture.schema_history.rewrites import Rewritten
 from pipeline.capture.source.slot import Slot
-from pipeline.log.dead_letters import Letter
+from pipeline.log.dead_letters import DeadLetter
 from pipeline.log.tables import KnownTable
 from pipeline.operate.json_values import as_json
 from pipeline.operate.lag.model import Lag, Limit, Stage
@@ -79,7 +79,7 @@ def test_every_sort_of_value(value: Any, shown: str) -> None:
             '"wal_status": "lost", "retained_bytes": 5}',
         ),
         (
-            Letter(1, "parked", 1, LSN, 3, "a.b", "insert", "k", "p.e", 9, None, "c", "23505", 2, AT, AT),
+            DeadLetter(1, "parked", 1, LSN, 3, "a.b", "insert", "k", "p.e", 9, None, "c", "23505", 2, AT, AT),
             '{"id": 1, "state": "parked", "source_epoch": 1, "commit_lsn": "2/AB", "commit_idx": 3, "table": "a.b", '
             '"action": "insert", "record_pk": "k", "events_table": "p.e", "seq": 9, "retried_seq": null, '
             f'"cause": "c", "sqlstate": "23505", "attempts": 2, "parked_at": {ISO}, "updated_at": {ISO}}}',

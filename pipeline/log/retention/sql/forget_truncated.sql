@@ -1,4 +1,4 @@
--- Rows from before their table was emptied are no more; neither is what was known in an earlier epoch.
+-- Forget rows from before their table was truncated, and what was known in an earlier epoch.
 delete from pipeline.known_rows k
 where k.source_id = %(source)s and (k.epoch < %(epoch)s or k.table_oid = %(oid)s
     and (k.commit_lsn, k.commit_idx) < (

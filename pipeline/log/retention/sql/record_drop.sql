@@ -1,4 +1,4 @@
--- Everything below a seq is gone, or goes now. Before the first row goes.
+-- Record that everything below a seq is being dropped, before the first row is.
 insert into pipeline.retention (events_table, dropped_below, dropped_at, dropping, dropping_name, dropping_since)
 values (%(table)s, %(below)s, clock_timestamp(), %(oid)s, %(name)s,
     case when %(oid)s::oid is not null then clock_timestamp() end)

@@ -40,7 +40,7 @@ SIZE = """
 
 @pytest.fixture
 def log(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgingLog]:
-    monkeypatch.setattr(partitions, "SMALLEST", 10)
+    monkeypatch.setattr(partitions, "MIN_ROWS", 10)
     with aging_log(database_dsn) as made:
         yield made
 
@@ -141,7 +141,7 @@ def write_and_drop(config: Config, source: psycopg.Connection, log: psycopg.Conn
 def test_the_log_stays_bounded_over_ten_retentions_of_writing(
     source_dsn: str, database_dsn: str, slot_name: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(partitions, "SMALLEST", 200)
+    monkeypatch.setattr(partitions, "MIN_ROWS", 200)
     config = settings.load(
         source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name, retention=f"{SECONDS}s", export_schedule="off"
     )

@@ -12,7 +12,7 @@ import pytest
 from pipeline.api import lag_metrics
 from pipeline.cli.render import lag as lag_report
 from pipeline.exports.ledger import Run
-from pipeline.log.readers import Behind
+from pipeline.log.readers import LaggingReader
 from pipeline.operate import formatting
 from pipeline.operate.exports import Exports
 from pipeline.operate.json_values import as_json
@@ -61,9 +61,11 @@ def moved(**values: Any) -> Facts:
     return replace(FACTS, moved=replace(FACTS.moved, **values))
 
 
-def reader(**values: Any) -> Behind:
+def reader(**values: Any) -> LaggingReader:
     known: dict[str, Any] = {"kind": "consumer", "name": "c", "active": False, "paused": False, "remedy": "", "seqs": 5}
-    return Behind(**{**known, "commit_lsn": 500, "committed_at": NOW - timedelta(seconds=LATE), "epoch": 0, **values})
+    return LaggingReader(
+        **{**known, "commit_lsn": 500, "committed_at": NOW - timedelta(seconds=LATE), "epoch": 0, **values}
+    )
 
 
 def test_nothing_is_late() -> None:

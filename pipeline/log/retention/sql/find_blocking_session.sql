@@ -1,7 +1,7 @@
--- Sessions that keep the partition on its way out from going, the oldest transaction first: those that have locked it or
--- its table, and those whose snapshot is as old.
+-- The session with the oldest transaction that prevents the partition from being dropped: it has locked the partition or
+-- its table, or has a snapshot from before the drop began.
 select a.pid, a.usename::text as user_name, a.application_name as application, a.xact_start as since,
-    a.xact_start < r.dropping_since as was_before
+    a.xact_start < r.dropping_since as is_older
 from pipeline.retention r
 cross join pg_stat_activity a
 where r.events_table = %(table)s and r.dropping is not null and a.datname = current_database()

@@ -1,2 +1,2 @@
--- Where the event is that holds a letter's place.
+-- Which event stands in a dead letter's place.
 update pipeline.dead_letters set events_table = %(table)s, seq = %(seq)s where id = %(id)s

@@ -1,8 +1,8 @@
--- Of each reader of the default events table that has something to take, the first event that it lacks.
+-- Each reader of the default events table that lacks events, with the first event that it lacks.
 with head as (
     select coalesce((select seq from pipeline.events order by seq desc limit 1), 0) as seq
 ), reader as (
-    -- A folder that was made a lake twice is as far as the newer one.
+    -- If a folder was made a lake twice, the newer lake counts.
     select distinct on (kind, name) kind, name, position, active, paused, remedy
     from pipeline.readers
     where coalesce(events_table, %(table)s::text) = %(table)s

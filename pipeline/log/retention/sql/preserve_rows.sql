@@ -1,5 +1,5 @@
--- What the last events of rows have that a later update may leave out goes to known_rows, before these events go.
--- Postgres moves out nothing of 24 bytes or less, and nothing of a row that is inserted with 2,000 bytes or less.
+-- Copies to known_rows what the last events of rows have and a later update may leave out, before these are dropped.
+-- Postgres moves out no value of 24 bytes or less, and nothing of a row that is inserted with 2,000 bytes or less.
 with page as materialized (
 {page}
 ), last as materialized (

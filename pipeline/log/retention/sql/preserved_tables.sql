@@ -1,6 +1,6 @@
 -- Tables whose rows can have values that an update leaves out, and what is known of their columns. `fixed`: never moved
--- out; `plain`: stored in no more bytes than their text has; `growth`: by how much the rest may be longer than its text,
--- null when that is not known. Types of Postgres itself have the same oids everywhere.
+-- out to TOAST; `plain`: stored in no more bytes than their text has; `growth`: how many times longer than its text any
+-- other value may be, null when that is not known. Built-in types have the same oids everywhere.
 select p.source_id as source, p.epoch, r.table_oid as oid,
     coalesce(array_agg(c.name) filter (where c.fixed), '{}') as fixed,
     coalesce(array_agg(c.name) filter (where c.plain), '{}') as plain,
