@@ -115,7 +115,7 @@ CREATE FUNCTION pipeline.bury(items public.consumer_records[]) RETURNS void
     LANGUAGE sql
     SET search_path TO ''
     AS $$
-    -- These become dead letters, with the event, which the log may lose.
+    -- Each keeps its event, which retention may drop from the log.
     insert into public.consumer_records as r
     select i.* from unnest(items) i
     on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
@@ -328,8 +328,8 @@ begin
         order by r.queued_seq
         limit upto
         for update skip locked) p;
-    -- Asked again, of what is locked now: an item that the shuffler touched after the first statement had begun may have
-    -- a new place, behind a truncate or in a group that the first statement could not see.
+    -- Checked again on the locked rows: an item that the shuffler changed after the first statement began may have a new
+    -- place, behind a truncate or in a group that the first statement could not see.
     return query
         insert into public.consumer_records as r
         select i.* from unnest(picked) i
@@ -534,7 +534,7 @@ begin
                 'consumer %L has group_by or max_unacknowledged, whose receivers have to see each other', me.name),
                 hint = 'Receive in a transaction of isolation level read committed.';
         end if;
-        -- Two receivers at once would both find the group free, or the same room below the limit.
+        -- Two receivers at once would both find the group free, or both stay below the limit.
         perform pg_advisory_xact_lock(714629015, me.id);
     end if;
     perform pipeline.release_expired(me);
@@ -556,7 +556,7 @@ begin
             e.committed_at, h.deliveries
         from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h
         cross join lateral (
-            -- A table from before may have one seq several times.
+            -- A legacy table may have one seq several times.
             (select * from pipeline.events e where e.seq = h.seq and h.event is null
             order by (e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk) desc limit 1)
             union all
@@ -602,7 +602,7 @@ CREATE FUNCTION pipeline.reset_consumer(name text, start text DEFAULT 'beginning
 declare
     changed pipeline.consumers := pipeline.consumer_of(reset_consumer.name);
 begin
-    -- Held until the end, so that the shuffler leaves this consumer alone meanwhile.
+    -- Locked until the transaction ends, so that the shuffler skips this consumer meanwhile.
     perform from pipeline.consumer_progress p where p.consumer_id = changed.id for update;
     delete from public.consumer_records r where r.consumer_id = changed.id;
     delete from pipeline.consumer_touches t where t.consumer_id = changed.id;
@@ -678,8 +678,8 @@ begin
             message = format('start %s is beyond the newest event, which is %s', asked, head);
     elsif asked < lowest then
         raise numeric_value_out_of_range using
-            message = format('events up to seq %s are no longer kept, so nobody can begin after %s', lowest, asked),
-            hint = format('Begin after %s, or at ''beginning'': what is still there.', lowest);
+            message = format('events up to seq %s are no longer kept, so no consumer can begin after %s', lowest, asked),
+            hint = format('Begin after %s, or at ''beginning'': the oldest event that is kept.', lowest);
     end if;
     return asked;
 end $_$;

@@ -1,4 +1,4 @@
-"""Long polls: look, wait for a bell or a time, look again; until there is something, or nobody is there to tell."""
+"""Long polls: look, wait for a notification or a time, look again; until something is found or the client is gone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from pipeline.readers.wakeups import Bell
+from pipeline.readers.wakeups import Subscription
 
 MAX_SECONDS = 60
 """The longest that a client may ask us to wait."""
@@ -36,15 +36,15 @@ class Client:
 
 
 @asynccontextmanager
-async def _watched(request: Request, bell: Bell) -> AsyncIterator[Client]:
-    """The client while it waits; when it hangs up the bell is rung. The body must have been read."""
+async def _watched(request: Request, subscription: Subscription) -> AsyncIterator[Client]:
+    """The client while it waits; when it hangs up the subscription is rung. The body must have been read."""
     client = Client()
 
     async def watch() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             continue
         client.gone = True
-        bell.ring()
+        subscription.notify()
 
     task = asyncio.create_task(watch())
     try:
@@ -58,7 +58,7 @@ async def _watched(request: Request, bell: Bell) -> AsyncIterator[Client]:
 
 async def until_found(
     request: Request,
-    bell: Bell,
+    subscription: Subscription,
     seconds: float,
     look: Callable[[Client], Awaitable[T | None]],
     due: Callable[[], Awaitable[float | None]],
@@ -69,15 +69,15 @@ async def until_found(
     """
     deadline = time.monotonic() + seconds
     shortest = _SHORTEST
-    async with _watched(request, bell) as client:
+    async with _watched(request, subscription) as client:
         while True:
             client.require_there()
             found = await look(client)
             left = deadline - time.monotonic()
-            if found is not None or left <= 0 or bell.silenced:
+            if found is not None or left <= 0 or subscription.closing:
                 return found
             comes = await due()
-            if await bell.wait(left if comes is None else min(left, max(comes, shortest))):
+            if await subscription.wait(left if comes is None else min(left, max(comes, shortest))):
                 shortest = _SHORTEST
             else:
                 shortest = min(shortest * 2, _LONGEST)

@@ -115,7 +115,7 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
 
 async def _failed(_request: Request, error: Exception) -> JSONResponse:
     """Whatever else goes wrong: one of our errors, a database's, or one that nobody expected."""
-    if (known := refusals.ours(error)) is not None:
+    if (known := refusals.for_reader(error)) is not None:
         status = refusals.meaning(known).status
         return problem(status, str(known), {"Retry-After": str(RETRY_SECONDS)} if status == 503 else None)
     where = " < ".join(

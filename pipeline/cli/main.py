@@ -189,7 +189,7 @@ def _plain_errors() -> Iterator[None]:
     except Exception as error:
         from pipeline.readers import refusals
 
-        if (refusal := refusals.of_command(error)) is None:
+        if (refusal := refusals.for_command(error)) is None:
             raise
         raise refusal from error
 

@@ -1,3 +1,3 @@
-"""Events out, live: who reads what and how far, woken when there is more."""
+"""Live readers: consumers, how far each has read, and how they are woken when there is more."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Each consumer and where it stands, and the statements that people change consumers by."""
+"""The status of each consumer, and the statements that change consumers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline.postgres.queries import statement
 class ConsumerStatus:
     """A row of `pipeline.consumers` with counts, which stop at 100 000; None where they do not apply to its kind.
 
-    `visibility` and `oldest_pending_seconds` are seconds, `lag` is seqs from where it has come to the newest.
+    `visibility` and `oldest_pending_seconds` are in seconds; `lag` is in seqs, from its position to the newest event.
     """
 
     id: int
@@ -43,17 +43,17 @@ class ConsumerStatus:
 
 
 def find(connection: Connection, name: str | None = None) -> list[ConsumerStatus]:
-    """All by name, or the one that is named; empty when there is none."""
-    return queries.rows(connection, ConsumerStatus, statement("readers", "standing"), {"name": name})
+    """All consumers ordered by name, or the named one; empty when there is none."""
+    return queries.rows(connection, ConsumerStatus, statement("readers", "consumer_status"), {"name": name})
 
 
 def call(connection: Connection, named: LiteralString, /, **arguments: Any) -> Any:
-    """Run one of the statements that change a consumer; the value it returns, if it returns one."""
+    """Run one of the statements that change a consumer; returns its value, if it has one."""
     return queries.value(connection, statement("readers", named), arguments)
 
 
 def dead_letters(connection: Connection, name: str, limit: int) -> list[dict[str, Any]]:
-    """The oldest dead letters of a consumer by column, `letter` being all of one as JSON text."""
+    """The oldest dead letters of a consumer, as columns by name; `letter` is the whole dead letter as JSON text."""
     with connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
             statement("readers", "dead_letters"), {"name": name, "after": 0, "limit": limit}

@@ -1,4 +1,4 @@
-"""One table of what an error means to a reader: the SQL functions' SQLSTATEs, our errors, HTTP status, close code."""
+"""What each error means to a reader, in one table: SQLSTATE of our functions, error class, HTTP status, close code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Meaning:
-    """`sqlstate`: by which the SQL functions say it. After close code RESTART the client connects again."""
+    """A row of the table. `sqlstate`: what the SQL functions raise. After close code RESTART the client reconnects."""
 
     error: type[PipelineError]
     status: int
@@ -45,18 +45,18 @@ _TABLE = (
     Meaning(Unavailable, 503, frames.RESTART),
     Meaning(PipelineError, 500, frames.RESTART),
 )
-_LATER = ("08", "53", "57", "40", "55P03")
-"""The beginnings of states that go away: no connection, no room, shutdown, deadlock, a lock that was not to be had."""
+_TEMPORARY = ("08", "53", "57", "40", "55P03")
+"""How SQLSTATEs of temporary errors begin: no connection, no room, shutdown, deadlock, a lock not available."""
 _NOT_MIGRATED = ("42P01", "42703", "42883", "3F000")
 
 
 def meaning(error: PipelineError) -> Meaning:
-    """How an error of ours is told over each transport."""
+    """How one of our errors is reported over each transport."""
     return next(each for each in _TABLE if isinstance(error, each.error))
 
 
-def refusal(error: psycopg.Error) -> PipelineError | None:
-    """What an SQL function says, and what it advises, as our error; None when it is not a refusal of theirs."""
+def from_sqlstate(error: psycopg.Error) -> PipelineError | None:
+    """What one of our SQL functions raised, with its hint, as our error; None when none of them raised it."""
     kind = next((each.error for each in _TABLE if each.sqlstate and each.sqlstate == error.sqlstate), None)
     if kind is None:
         return None
@@ -64,41 +64,41 @@ def refusal(error: psycopg.Error) -> PipelineError | None:
     return kind(f"{said}; {hint[0].lower()}{hint[1:]}" if hint else said)
 
 
-def ours(error: Exception) -> PipelineError | None:
-    """What a reader is told of any error while it is served; None of one that nobody expected."""
+def for_reader(error: Exception) -> PipelineError | None:
+    """The error that a reader is told, for any error while it is served; None for an unexpected one."""
     if isinstance(error, PipelineError):
         return error
     if isinstance(error, PoolTimeout | TooManyRequests):
-        return Unavailable("the pipeline database does not answer, or is busy; try again later")
+        return Unavailable("the pipeline database does not answer or is busy; try again later")
     if isinstance(error, psycopg.Error):
-        return refusal(error) or _of_database(error)
-    return _later(error) if isinstance(error, OSError) else None
+        return from_sqlstate(error) or _from_database(error)
+    return _temporary(error) if isinstance(error, OSError) else None
 
 
-def _later(error: Exception) -> Unavailable:
-    return Unavailable(f"the pipeline database does not do it now: {connections.one_line(error)}; try again later")
+def _temporary(error: Exception) -> Unavailable:
+    return Unavailable(f"the pipeline database cannot do it now: {connections.one_line(error)}; try again later")
 
 
-def _of_database(error: psycopg.Error) -> PipelineError:
+def _from_database(error: psycopg.Error) -> PipelineError:
     state = error.sqlstate or ""
-    if state.startswith(_LATER) or isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return _later(error)
+    if state.startswith(_TEMPORARY) or isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return _temporary(error)
     if state in _NOT_MIGRATED:
         return Unavailable("the pipeline database is of another version; run `pipeline migrate`")
     if isinstance(error, psycopg.DataError):
-        return WrongArgument("a value is not one that Postgres can take, such as a text with a zero byte")
+        return WrongArgument("Postgres does not accept one of the values, for instance a text with a zero byte")
     logger.error("%s", connections.one_line(error), extra={"action": "api.failed", "sqlstate": state})
-    return StorageError("the pipeline database refused what the server asked; the server's log says why")
+    return StorageError("the pipeline database rejected the server's statement; the server's log says why")
 
 
-def of_command(error: BaseException) -> PipelineError | None:
-    """What a command says when a database refuses a statement of its; None when the error is no driver's."""
+def for_command(error: BaseException) -> PipelineError | None:
+    """What a command reports when a database rejects one of its statements; None when it is not a database's error."""
     if not isinstance(error, psycopg.Error):
         return None
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        remedy = "connect as a user who may, or grant it"
+        remedy = "connect as a user who has the privilege, or grant it"
     elif error.sqlstate in _NOT_MIGRATED:
         remedy = "its tables are of another version: run `pipeline migrate`, or the version that made them"
     else:
         remedy = "run `pipeline check` to see what is wrong"
-    return PipelineError(f"a database refuses: {connections.one_line(error)}; {remedy}")
+    return PipelineError(f"a database rejected a statement: {connections.one_line(error)}; {remedy}")

@@ -1,4 +1,4 @@
-"""One LISTEN connection for a whole process; who waits for events or items is woken by it."""
+"""One LISTEN connection for the whole process; it wakes everything in it that waits for events or items."""
 
 from __future__ import annotations
 
@@ -20,57 +20,58 @@ CONSUMERS_CHANNEL = "pipeline_consumers"
 """NOTIFY channel; the payload is the name of a consumer that may have something to receive."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
 _NEW_EVENTS = " new events"
-"""A topic beside the consumers' names, none of which has a space."""
+"""A topic that cannot be the name of a consumer: those have no space."""
 
 
-class Bell:
-    """Rung when there may be something new. What happens between two waits is not missed."""
+class Subscription:
+    """Notified when there may be something new. What happens between two waits is not missed."""
 
     def __init__(self, wakeups: Wakeups) -> None:
         self._wakeups = wakeups
-        self._rung = asyncio.Event()
+        self._notified = asyncio.Event()
 
     @property
-    def silenced(self) -> bool:
-        """The process is about to end; nobody may wait any more."""
+    def closing(self) -> bool:
+        """The process is about to end; do not wait any more."""
         return self._wakeups.closing
 
-    def ring(self) -> None:
-        """Wake who waits, or who waits next."""
-        self._rung.set()
+    def notify(self) -> None:
+        """End the current wait, or the next one."""
+        self._notified.set()
 
     async def wait(self, seconds: float) -> bool:
-        """Until rung, or `seconds` at most; whether it was rung. Look at `silenced` before."""
+        """Wait until notified, at most `seconds`; returns whether it was. Check `closing` before."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._rung.wait(), max(seconds, 0.0))
-        rung = self._rung.is_set()
-        self._rung.clear()
-        return rung
+            await asyncio.wait_for(self._notified.wait(), max(seconds, 0.0))
+        notified = self._notified.is_set()
+        self._notified.clear()
+        return notified
 
 
 class Wakeups:
-    """Hands what `run` hears to the bells. After the connection was lost all are rung: what was said is unknown.
+    """Passes the notifications that `run` receives to the subscriptions.
 
-    Take a bell first, then look, then wait; otherwise what comes in between is missed.
+    After the connection was lost all are notified, since notifications may have been missed. Subscribe first, then look
+    for something new, then wait; otherwise what comes in between is missed.
     """
 
     def __init__(self, dsn: str, events_table: str) -> None:
         self.closing = False
         self._dsn = dsn
         self._events_table = events_table
-        self._bells: defaultdict[str, set[Bell]] = defaultdict(set)
+        self._subscriptions: defaultdict[str, set[Subscription]] = defaultdict(set)
 
     @contextmanager
-    def of_consumer(self, name: str) -> Iterator[Bell]:
-        """A bell for items of that consumer."""
-        with self._bell(name) as bell:
-            yield bell
+    def for_consumer(self, name: str) -> Iterator[Subscription]:
+        """A subscription to new items of that consumer."""
+        with self._subscribe(name) as subscription:
+            yield subscription
 
     @contextmanager
-    def of_events(self, *consumers: str) -> Iterator[Bell]:
-        """A bell for new events, and for what is said of these consumers."""
-        with self._bell(_NEW_EVENTS, *consumers) as bell:
-            yield bell
+    def for_events(self, *consumers: str) -> Iterator[Subscription]:
+        """A subscription to new events, and to notifications of these consumers."""
+        with self._subscribe(_NEW_EVENTS, *consumers) as subscription:
+            yield subscription
 
     async def run(self) -> None:
         """Listen until cancelled, over a new connection whenever one is lost."""
@@ -81,48 +82,48 @@ class Wakeups:
                     if told:
                         logger.info("listening again", extra={"action": "api.listening"})
                     delay, told = _FIRST_DELAY, False
-                    self._ring_all()
+                    self._notify_all()
                     await self._listen(connection)
             except (psycopg.Error, OSError) as error:
                 if not told:
                     lost = connections.unavailable(self._dsn, "pipeline database", error)
-                    logger.warning("nobody is woken: %s", lost, extra={"action": "api.not_listening"})
+                    logger.warning("cannot listen for new events: %s", lost, extra={"action": "api.not_listening"})
                 told = True
             await asyncio.sleep(delay)
             delay = min(delay * 2, _LONGEST_DELAY)
 
     def close(self) -> None:
-        """The process is about to end: wake all; nobody should wait again."""
+        """The process is about to end: wake all subscriptions; none should wait again."""
         self.closing = True
-        self._ring_all()
+        self._notify_all()
 
     async def _listen(self, connection: psycopg.AsyncConnection) -> None:
         async for heard in connection.notifies():
             if heard.channel == CONSUMERS_CHANNEL:
-                self._ring(heard.payload)
+                self._notify(heard.payload)
             elif _table(heard.payload) in (self._events_table, None):
-                self._ring(_NEW_EVENTS)
+                self._notify(_NEW_EVENTS)
 
     @contextmanager
-    def _bell(self, *topics: str) -> Iterator[Bell]:
-        bell = Bell(self)
+    def _subscribe(self, *topics: str) -> Iterator[Subscription]:
+        subscription = Subscription(self)
         for topic in topics:
-            self._bells[topic].add(bell)
+            self._subscriptions[topic].add(subscription)
         try:
-            yield bell
+            yield subscription
         finally:
             for topic in topics:
-                self._bells[topic].discard(bell)
-                if not self._bells[topic]:
-                    del self._bells[topic]
+                self._subscriptions[topic].discard(subscription)
+                if not self._subscriptions[topic]:
+                    del self._subscriptions[topic]
 
-    def _ring(self, topic: str) -> None:
-        for bell in self._bells.get(topic, ()):
-            bell.ring()
+    def _notify(self, topic: str) -> None:
+        for subscription in self._subscriptions.get(topic, ()):
+            subscription.notify()
 
-    def _ring_all(self) -> None:
-        for topic in self._bells:
-            self._ring(topic)
+    def _notify_all(self) -> None:
+        for topic in self._subscriptions:
+            self._notify(topic)
 
 
 async def _connect(dsn: str) -> psycopg.AsyncConnection:
@@ -133,7 +134,7 @@ async def _connect(dsn: str) -> psycopg.AsyncConnection:
 
 
 def _table(payload: str) -> str | None:
-    """The events table that a notification speaks of; None when it does not say."""
+    """The events table that a notification names; None when it names none."""
     try:
         said = json.loads(payload)
     except ValueError:

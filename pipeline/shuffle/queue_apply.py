@@ -25,11 +25,11 @@ def fold_moved(connection: Connection, table: EventsTable, before: int, moved: i
     """
     if not 0 < moved <= MOST_EVENTS:
         return
-    here = [consumer for consumer in consumers.claim(connection) if consumer.folded_seq >= before]
+    here = [consumer for consumer in consumers.claim(connection) if consumer.applied_seq >= before]
     if not here:
         return
-    changed = [consumer for consumer in here if items.fold(connection, table.identifier, consumer, last)]
-    consumers.set_folded(connection, here, last)
+    changed = [consumer for consumer in here if items.apply(connection, table.identifier, consumer, last)]
+    consumers.set_applied(connection, here, last)
     if changed:
         consumers.wake(connection, changed)
 
@@ -45,8 +45,8 @@ def catch_up(connection: Connection, source: uuid.UUID, table: EventsTable, ther
     progress = False
     behind = 0
     for consumer in there:
-        is_behind = consumer.folded_seq < head
-        if consumer.touched or (is_behind and not behind):
+        is_behind = consumer.applied_seq < head
+        if consumer.has_deferred or (is_behind and not behind):
             progress |= _fold_chunk(connection, table, consumer, head)
             behind += is_behind
     return progress
@@ -58,11 +58,11 @@ def _fold_chunk(connection: Connection, table: EventsTable, consumer: RecordsCon
         if claimed is None:
             return False
         upto = head
-        if claimed.folded_seq < head:
-            upto = items.chunk_end(connection, table.identifier, claimed.folded_seq, CHUNK_EVENTS) or head
-        changed = items.fold(connection, table.identifier, claimed, upto)
-        if upto > claimed.folded_seq:
-            consumers.set_folded(connection, [claimed], upto)
+        if claimed.applied_seq < head:
+            upto = items.chunk_end(connection, table.identifier, claimed.applied_seq, CHUNK_EVENTS) or head
+        changed = items.apply(connection, table.identifier, claimed, upto)
+        if upto > claimed.applied_seq:
+            consumers.set_applied(connection, [claimed], upto)
         if changed:
             consumers.wake(connection, [claimed])
-    return changed > 0 or upto > claimed.folded_seq
+    return changed > 0 or upto > claimed.applied_seq

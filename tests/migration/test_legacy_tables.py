@@ -94,7 +94,7 @@ def test_who_is_killed_half_way_has_changed_nothing_and_the_next_one_goes_on(
         number(connection, *arguments)
         first.execute("select pg_terminate_backend(%s)", [connection.info.backend_pid])
 
-    monkeypatch.setattr(legacy_tables, "_number", die)
+    monkeypatch.setattr(legacy_tables, "_give_sequence", die)
     with pytest.raises(SchemaError):
         migrations.upgrade(empty_dsn)
     assert fingerprint(first, "public") == before

@@ -89,7 +89,7 @@ def test_a_reader_that_holds_it_is_waited_for_and_then_named(
     monkeypatch.setattr(legacy_tables, "PAUSE", 0.01)
     with psycopg.connect(bare_dsn, application_name="a report") as reader:
         reader.execute("select from sequin_events")
-        held = rf"held by a report \(pid {reader.info.backend_pid}, user .*pg_terminate_backend.*start again$"
+        held = rf"locked by a report \(pid {reader.info.backend_pid}, user .*pg_terminate_backend.*start again$"
         with pytest.raises(SchemaError, match=held):
             boot(bare_dsn)
         assert table_shape.look(old, DEFAULT).lacks == list(table_shape.ADDED)  # type: ignore[union-attr]

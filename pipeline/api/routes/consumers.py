@@ -49,13 +49,13 @@ async def create(body: NewConsumer, database: TheDatabase, response: Response) -
 @router.get("", response_model=Consumers, summary="List consumers")
 async def everyone(database: TheDatabase) -> dict[str, Any]:
     """All of them by name, and where each stands."""
-    return {"data": await database.rows(statement("readers", "standing"), {"name": None})}
+    return {"data": await database.rows(statement("readers", "consumer_status"), {"name": None})}
 
 
 @router.get("/{name}", response_model=Consumer, summary="Show a consumer", responses=_NAMED)
 async def one(name: Name, database: TheDatabase) -> dict[str, Any]:
     """Its settings and where it stands."""
-    found = await database.rows(statement("readers", "standing"), {"name": name})
+    found = await database.rows(statement("readers", "consumer_status"), {"name": name})
     if not found:
         raise HTTPException(404, f'consumer "{name}" does not exist; GET /v1/consumers lists those that do')
     return found[0]
@@ -94,7 +94,7 @@ async def receive(
     Acknowledge each by its `ack_id` within `visibility` seconds, or it is handed out again.
     """
     wanted = body or Receive()
-    with wakeups.of_consumer(name) as bell:
+    with wakeups.for_consumer(name) as subscription:
 
         async def look(client: Client) -> list[str] | None:
             return await _hand_out(database, client, name, wanted)
@@ -103,7 +103,7 @@ async def receive(
             seconds: float | None = (await _one(database, "next_visible", name=name))["seconds"]
             return seconds
 
-        items = await until_found(request, bell, wanted.wait, look, due)
+        items = await until_found(request, subscription, wanted.wait, look, due)
     return json_list(items or [])
 
 
@@ -175,9 +175,9 @@ async def _hand_out(database: Database, client: Client, name: str, wanted: Recei
 async def _change(database: Database, change: LiteralString, name: str, **arguments: Any) -> dict[str, Any]:
     """Call a function; the consumer as it is then, or as it was when it is gone."""
     async with database.transaction() as connection:
-        before = await rows(connection, statement("readers", "standing"), {"name": name})
+        before = await rows(connection, statement("readers", "consumer_status"), {"name": name})
         await connection.execute(statement("readers", change), {"name": name, **arguments})
-        return (await rows(connection, statement("readers", "standing"), {"name": name}) or before or [{}])[0]
+        return (await rows(connection, statement("readers", "consumer_status"), {"name": name}) or before or [{}])[0]
 
 
 async def _one(database: Database, call: LiteralString, **arguments: Any) -> dict[str, Any]:

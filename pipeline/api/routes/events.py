@@ -73,7 +73,7 @@ async def read(
     """
     wanted = Filter(within=tuple(part.strip() for part in tables.split(","))) if tables else EVERYTHING
     reading = _Reading(request.app.state.events_table, limit, after, wanted, consumer)
-    with wakeups.of_events(*([consumer] if consumer else [])) as bell:
+    with wakeups.for_events(*([consumer] if consumer else [])) as subscription:
 
         async def look(_client: Client) -> list[str] | None:
             return await _look(database, reading)
@@ -81,7 +81,7 @@ async def read(
         async def due() -> float | None:
             return 0.0 if reading.unfinished else None
 
-        await until_found(request, bell, wait, look, due)
+        await until_found(request, subscription, wait, look, due)
     return _answer(request, reading)
 
 

@@ -65,7 +65,7 @@ class _Streams:
         except WebSocketDisconnect:
             raise
         except Exception as error:
-            if (known := refusals.ours(error)) is not None:
+            if (known := refusals.for_reader(error)) is not None:
                 await _farewell(websocket, refusals.meaning(known).close_code, str(known))
                 return
             logger.exception("a stream failed", extra={"action": "stream.failed"})
@@ -91,8 +91,10 @@ class _Stream:
         self._cursors = cursors
         self._claim = claim
         self._follower = follower
-        self._ends = frames.Ends(claim.position, options.mode)
-        self._frames = (frames.EventFrames if options.mode == "events" else frames.TransactionFrames)(options.most)
+        self._acknowledgements = frames.Acknowledgements(claim.position, options.mode)
+        self._frames = (frames.EventFrames if options.mode == "events" else frames.TransactionFrames)(
+            options.max_events
+        )
         self._wanted: int | None = None
         self._news = asyncio.Event()
 
@@ -125,7 +127,7 @@ class _Stream:
             text = message.get("text")
             if text is None:
                 raise frames.BadFrame(frames.NOT_SUPPORTED, "frames are text, not binary")
-            position = self._ends.position(frames.acknowledged_seq(text))
+            position = self._acknowledgements.position(frames.acknowledged_seq(text))
             self._wanted = max(position or 0, self._wanted or 0)
             self._news.set()
 
@@ -133,7 +135,7 @@ class _Stream:
         async for batch in self._follower.batches():
             await self._claim.active()
             for frame in self._frames.add(batch.entries, whole=batch.whole):
-                self._ends.sent(frame)
+                self._acknowledgements.sent(frame)
                 await self._websocket.send_text(frame.text)  # waits while the client has enough to read
 
     async def _acknowledge(self) -> NoReturn:
@@ -163,7 +165,7 @@ class _Stream:
     async def _pass_over(self) -> None:
         """Who has acknowledged everything has dealt with what was not for it, too; retention need not wait for it."""
         passed = self._follower.position
-        if self._ends.last <= self._claim.position < passed and not self._frames.keeps:
+        if self._acknowledgements.last <= self._claim.position < passed and not self._frames.has_pending:
             await self._cursors.advance(self._claim, passed)
 
 

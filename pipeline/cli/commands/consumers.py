@@ -163,7 +163,7 @@ def _connected(context: typer.Context) -> Iterator[Connection]:
         try:
             yield connection
         except psycopg.Error as error:
-            if (refusal := refusals.refusal(error)) is None:
+            if (refusal := refusals.from_sqlstate(error)) is None:
                 raise
             raise refusal from error
 

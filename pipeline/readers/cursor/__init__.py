@@ -1,3 +1,3 @@
-"""Cursor consumers: who reads, what comes next, and in which frames it is sent."""
+"""Cursor consumers: which client reads each cursor, the events that follow, and the frames that carry them."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The head of the log, read once for all who follow it; who is behind reads pages until it has caught up."""
+"""The head of the log, read once for all followers; a follower that lags reads pages until it has caught up."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Connection = psycopg.AsyncConnection[TupleRow]
 Connect = Callable[[], AbstractAsyncContextManager[Connection]]
 """Lends a connection in a transaction."""
 RING_BYTES = 8_000_000
-"""So much of the newest events is kept, in characters; who is further behind reads pages."""
+"""How much of the newest events is buffered, in characters; a follower that lags further reads pages."""
 PAGE_READERS = 4
-"""Pages that are read at the same time for all who are behind."""
+"""How many pages are read at the same time for all lagging followers."""
 POLL_SECONDS = 2.0
-"""How often the log is looked at although nothing was heard."""
+"""How often the log is read although no notification came."""
 _RETRY_SECONDS, _START_SECONDS = 0.5, 10.0
 
 
@@ -41,25 +41,25 @@ _JSON = Shape(
     make=Entry,
 )
 PAGES = Pages(DEFAULT_LOG, _JSON)
-"""Events as finished JSON, for whoever hands them on as they are."""
+"""Reads events as finished JSON, to be passed on unchanged."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a filter wants of the events after `after`, up to `upto`; `whole`: no transaction goes on after that.
+    """The events that a filter wants, after `after`, up to `upto`; `whole`: no transaction continues after that.
 
-    `dense`: how many to ask for next, so that large events are not read in vain.
+    `next_rows`: how many to ask for next, so that no large events are read only to be discarded.
     """
 
     after: int
     upto: int
     entries: Sequence[Entry]
     whole: bool
-    dense: int = MAX_EVENTS
+    next_rows: int = MAX_EVENTS
     found: dict[Filter, list[Entry]] = field(default_factory=dict, repr=False)
 
     def of(self, wanted: Filter) -> Batch:
-        """The part that a filter wants; looked for once."""
+        """The part that a filter wants; computed once."""
         if wanted == EVERYTHING:
             return self
         if wanted not in self.found:
@@ -68,7 +68,7 @@ class Batch:
 
 
 class _Interest:
-    """What those who have the same filter share: where it last found something, and what wakes them."""
+    """What followers with the same filter share: where it last matched an event, and what wakes them."""
 
     def __init__(self, since: int) -> None:
         self.newest = since
@@ -81,7 +81,7 @@ class _Interest:
 
 
 class Follower:
-    """One reader of the feed. `position`: up to there it has everything; moves also over what its filter leaves out."""
+    """One reader of the feed. `position`: it has everything up to there; also skips what its filter leaves out."""
 
     def __init__(self, feed: Feed, wanted: Filter, position: int) -> None:
         self._feed = feed
@@ -93,13 +93,13 @@ class Follower:
 
     @property
     def position(self) -> int:
-        """Where the last batch ended that was asked for and left again, or the head when nothing came since."""
+        """The end of the last batch that was processed, or the head when nothing the filter wants came since."""
         if self._handed is None and not self._unfinished and self._feed.nothing_since(self._filter, self._position):
             self._position = self._feed.head
         return self._position
 
     async def batches(self) -> AsyncIterator[Batch]:
-        """All that comes after `position`, in order, for ever. Holds nothing while the caller is at work."""
+        """Everything after `position`, in order, without end. Holds no connection while the caller uses a batch."""
         while True:
             batch = await self._next()
             self._handed = batch
@@ -110,14 +110,14 @@ class Follower:
     async def _next(self) -> Batch:
         while True:
             position = self.position
-            if (batch := self._feed.kept(self._filter, position)) is not None:
+            if (batch := self._feed.buffered(self._filter, position)) is not None:
                 self._unfinished = False
                 return batch
             if position < self._feed.head or self._unfinished:
                 page = await self._feed.page(position, self._filter, self._rows)
-                self._rows = page.dense
+                self._rows = page.next_rows
                 if page.upto > position or self._unfinished:
-                    self._unfinished = not page.whole  # the feed wakes nobody for the end of what a page has begun
+                    self._unfinished = not page.whole  # the feed wakes no one for the rest of a page's transaction
                     return page
             await self._feed.wait(self._filter)
 
@@ -139,7 +139,7 @@ class Feed:
 
     @asynccontextmanager
     async def follower(self, wanted: Filter, position: int) -> AsyncIterator[Follower]:
-        """Follow what a filter wants after `position`. Raises Unavailable when the log cannot be read."""
+        """Follow the events that a filter wants after `position`. Raises Unavailable when the log cannot be read."""
         if self._tail is None:
             self._tail = asyncio.create_task(self._run(), name="feed")
         with self._interest(wanted):
@@ -150,26 +150,26 @@ class Feed:
             yield Follower(self, wanted, position)
 
     def nothing_since(self, wanted: Filter, position: int) -> bool:
-        """Whether the filter wants nothing between there and the head, as far as is known without reading."""
+        """Whether the filter wants no event from there to the head, as far as is known without reading."""
         return self._interests[wanted].newest <= position < self.head
 
-    def kept(self, wanted: Filter, position: int) -> Batch | None:
-        """The next batch after a position, where it is among those that are kept."""
+    def buffered(self, wanted: Filter, position: int) -> Batch | None:
+        """The next batch after a position; None when it is not buffered."""
         if not self._ring or not self._ring[0].after <= position < self.head:
             return None
-        # Most followers are at the end of what is kept.
+        # Most followers are at the end of the buffer.
         batch = next(batch for batch in reversed(self._ring) if batch.after <= position)
         if batch.after < position:
             batch = Batch(position, batch.upto, [e for e in batch.entries if e.seq > position], batch.whole)
         return batch.of(wanted)
 
     async def page(self, after: int, wanted: Filter, rows: int) -> Batch:
-        """Read the next events that a filter wants, a frame of them at most."""
+        """Read the next events that a filter wants, at most one frame of them."""
         async with self._readers, self._lend() as connection:
             return await read_page(connection, after, wanted, rows)
 
     async def wait(self, wanted: Filter) -> None:
-        """Until there may be something new for that filter."""
+        """Wait until there may be new events for that filter."""
         await self._interests[wanted].changed.wait()
 
     @contextmanager
@@ -200,24 +200,24 @@ class Feed:
                     await self._read_head(connection)
             except (psycopg.Error, OSError) as error:
                 lost = connections.unavailable(self._dsn, "pipeline database", error)
-                logger.warning("the log is not read: %s", lost, extra={"action": "feed.lost"})
+                logger.warning("the log cannot be read: %s", lost, extra={"action": "feed.lost"})
             except Exception:
-                logger.exception("the log is not read", extra={"action": "feed.failed"})
+                logger.exception("the log cannot be read", extra={"action": "feed.failed"})
             await asyncio.sleep(_RETRY_SECONDS)
-        self._started.set()  # who has just come is about to hear that the server ends
+        self._started.set()  # a new follower is about to be told that the server ends
 
     async def _read_head(self, connection: Connection) -> None:
-        with self._wakeups.of_events() as bell:
+        with self._wakeups.for_events() as subscription:
             if not self._started.is_set():
                 self._begin(await _newest(connection))
             rows = MAX_EVENTS
-            while not bell.silenced:
+            while not subscription.closing:
                 batch = await read_page(connection, self.head, EVERYTHING, rows)
-                rows = batch.dense
+                rows = batch.next_rows
                 if batch.upto > self.head:
                     self._append(batch)
                 if batch.whole:
-                    await bell.wait(POLL_SECONDS)
+                    await subscription.wait(POLL_SECONDS)
 
     def _begin(self, head: int) -> None:
         self.head = head
@@ -226,20 +226,20 @@ class Feed:
         self._started.set()
 
     def _append(self, batch: Batch) -> None:
-        goes_on = bool(self._ring) and not self._ring[-1].whole
+        continues = bool(self._ring) and not self._ring[-1].whole
         self._ring.append(batch)
         self._size += _size(batch)
         while self._size > RING_BYTES and len(self._ring) > 1:
             self._size -= _size(self._ring.popleft())
         self.head = batch.upto
         for wanted, interest in self._interests.items():
-            if goes_on or batch.of(wanted).entries:
+            if continues or batch.of(wanted).entries:
                 interest.newest = batch.upto
                 interest.wake()
 
 
 async def read_page(connection: Connection, after: int, wanted: Filter, rows: int) -> Batch:
-    """The next events after a seq, `rows` and a frame of them at most; `upto` is `after` when there is nothing."""
+    """The next events after a seq, at most `rows` and at most one frame; `upto` is `after` when there are none."""
     page = await PAGES.read_async(connection, PageRequest(after, rows, FRAME_BYTES, wanted))
     return Batch(after, page.upto, page.entries, page.at_head, min(page.next_rows, MAX_EVENTS))
 

@@ -13,41 +13,41 @@ from typing import Literal, cast, get_args
 MAX_EVENTS = 500
 """Events in one frame, at most."""
 FRAME_BYTES = 1_000_000
-"""A frame is closed once it holds so many characters of events; one event may be larger."""
+"""A frame is complete once it holds so many characters of events; a single event may be larger."""
 MAX_CLIENT_FRAME = 65_536
 """Bytes of a client's message."""
 REMEMBERED_ENDS = 131_072
-"""So many ends of unacknowledged transactions are kept, to tell which acknowledgement is inside of one."""
+"""How many ends of unacknowledged transactions are remembered, to tell which acknowledgement is inside one."""
 
 NOT_SUPPORTED, NOT_TEXT, POLICY, SERVER_ERROR, RESTART = 1003, 1007, 1008, 1011, 1012
 UNKNOWN, HELD, EXPIRED = 4404, 4409, 4410
-"""Close codes: RFC 6455's, and ours: no such consumer, another reader has it, its position is no longer in the log."""
+"""Close codes of RFC 6455, and our own: no such consumer, read by another reader, its position is no longer kept."""
 
 Mode = Literal["events", "transactions"]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a client asks of a stream. `most`: events in a frame."""
+    """What a client asks of a stream. `max_events`: the most events in a frame."""
 
     mode: Mode = "events"
-    most: int = MAX_EVENTS
+    max_events: int = MAX_EVENTS
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Options:
         """From the query of the URL. Raises BadFrame."""
         if unknown := set(given) - {"mode", "max"}:
-            raise BadFrame(POLICY, f"unknown parameter {min(unknown)!r}; there are mode and max")
-        mode, most = given.get("mode", "events"), given.get("max", str(MAX_EVENTS))
+            raise BadFrame(POLICY, f"unknown parameter {min(unknown)!r}; use mode or max")
+        mode, max_events = given.get("mode", "events"), given.get("max", str(MAX_EVENTS))
         if mode not in get_args(Mode):
-            raise BadFrame(POLICY, f"mode is events or transactions, not {mode!r}")
-        if not re.fullmatch("[0-9]{1,9}", most) or not 1 <= int(most) <= MAX_EVENTS:
-            raise BadFrame(POLICY, f"max is a number of events from 1 to {MAX_EVENTS}, not {most!r}")
-        return cls(cast(Mode, mode), int(most))
+            raise BadFrame(POLICY, f"mode must be events or transactions, not {mode!r}")
+        if not re.fullmatch("[0-9]{1,9}", max_events) or not 1 <= int(max_events) <= MAX_EVENTS:
+            raise BadFrame(POLICY, f"max must be a number of events from 1 to {MAX_EVENTS}, not {max_events!r}")
+        return cls(cast(Mode, mode), int(max_events))
 
 
 class BadFrame(Exception):
-    """A client's frame that says nothing we know. Carries the close code; the text is for the client."""
+    """A frame from a client that is not valid. Carries the close code; the text is for the client."""
 
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -56,7 +56,7 @@ class BadFrame(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One event, `event` its JSON as Postgres prints it; neighbours of one `transaction` belong together."""
+    """One event; `event` is its JSON as Postgres prints it. Adjacent entries of one `transaction` belong together."""
 
     seq: int
     table: str
@@ -69,7 +69,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A server's frame of events, ready to send. `seq`: its last event; `ends`: that is the end of a transaction."""
+    """A server's frame of events, ready to send. `seq`: of its last event; `ends`: its transaction ends there."""
 
     text: str
     seq: int
@@ -77,16 +77,16 @@ class Frame:
 
 
 def acknowledged_seq(text: str) -> int:
-    """The seq of a client's `{"ack": seq}`. Raises BadFrame for everything else."""
+    """The seq in a client's `{"ack": seq}`. Raises BadFrame for anything else."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
-        raise BadFrame(POLICY, 'expected a JSON object such as {"ack": 42}; this is no JSON') from None
+        raise BadFrame(POLICY, 'expected a JSON object such as {"ack": 42}; this is not JSON') from None
     if not isinstance(said, dict) or set(said) != {"ack"}:
         raise BadFrame(POLICY, 'expected {"ack": seq} and nothing else')
     seq = said["ack"]
     if not isinstance(seq, int) or isinstance(seq, bool) or not 0 <= seq < 1 << 63:
-        raise BadFrame(POLICY, '"ack" is the seq of an event: a number from 0 to 9223372036854775807')
+        raise BadFrame(POLICY, '"ack" must be the seq of an event: a number from 0 to 9223372036854775807')
     return seq
 
 
@@ -96,54 +96,54 @@ def ready(position: int) -> str:
 
 
 def acknowledged(position: int) -> str:
-    """The position is stored: what is up to there does not come again."""
+    """The position is stored: events up to there are not sent again."""
     return f'{{"type":"acknowledged","position":{position}}}'
 
 
 def error(sentence: str) -> str:
-    """The frame before the server closes."""
+    """The last frame before the server closes the stream."""
     return json.dumps({"type": "error", "title": sentence}, ensure_ascii=False, separators=(",", ":"))
 
 
 def close_reason(sentence: str) -> str:
-    """As much of a sentence as fits into a close frame."""
+    """The part of a sentence that fits into a close frame."""
     return sentence.encode()[:123].decode(errors="ignore")
 
 
 class EventFrames:
-    """Frames of mode `events`: what is there, without waiting for more."""
+    """Frames of mode `events`: all events at once, without waiting for more."""
 
-    keeps = False
+    has_pending = False
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_events: int) -> None:
+        self._max_events = max_events
 
     def add(self, entries: Sequence[Entry], *, whole: bool) -> Iterator[Frame]:
         """The frames of these events."""
-        for part in _parts(entries, self._most):
+        for part in _parts(entries, self._max_events):
             text = ",".join([entry.event for entry in part])
             yield Frame(f'{{"type":"events","data":[{text}]}}', part[-1].seq, ends=True)
 
 
 class TransactionFrames:
-    """Frames of mode `transactions`. The last part of one is kept back until it is known to be the last."""
+    """Frames of mode `transactions`. The last part of a transaction is held until it is known to be the last."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_events: int) -> None:
+        self._max_events = max_events
         self._part: list[Entry] = []
         self._size = 0
 
     @property
-    def keeps(self) -> bool:
-        """Whether events were added that are in no frame yet."""
+    def has_pending(self) -> bool:
+        """Whether some of the added events are in no frame yet."""
         return bool(self._part)
 
     def add(self, entries: Sequence[Entry], *, whole: bool) -> Iterator[Frame]:
-        """The frames that these events complete. `whole`: no transaction goes on after them."""
+        """The frames that these events complete. `whole`: no transaction continues after them."""
         for entry in entries:
             if self._part and entry.transaction != self._part[-1].transaction:
                 yield self._take(complete=True)
-            elif len(self._part) >= self._most or self._size >= FRAME_BYTES:
+            elif len(self._part) >= self._max_events or self._size >= FRAME_BYTES:
                 yield self._take(complete=False)
             self._part.append(entry)
             self._size += len(entry.event)
@@ -160,15 +160,15 @@ class TransactionFrames:
         return Frame(f'{head[:-1]},"data":[{text}]}}', part[-1].seq, ends=complete)
 
 
-class Ends:
-    """What acknowledgements of a stream mean: none goes beyond what was sent, none ends inside of a transaction."""
+class Acknowledgements:
+    """Which position an acknowledgement sets: never beyond what was sent, and never inside a transaction."""
 
     def __init__(self, position: int, mode: Mode) -> None:
         self._sent = position
         self._unacknowledged: array[int] | None = array("q") if mode == "transactions" else None
 
     def sent(self, frame: Frame) -> None:
-        """Remember a frame that is about to leave."""
+        """Remember a frame that is about to be sent."""
         self._sent = frame.seq
         if self._unacknowledged is not None and frame.ends:
             self._unacknowledged.append(frame.seq)
@@ -176,7 +176,7 @@ class Ends:
                 del self._unacknowledged[: REMEMBERED_ENDS // 2]
 
     def position(self, seq: int) -> int | None:
-        """Where an acknowledgement moves the position; None: nowhere. Raises BadFrame beyond what was sent."""
+        """The position that an acknowledgement sets; None: it moves nothing. Raises BadFrame beyond what was sent."""
         if seq > self._sent:
             raise BadFrame(POLICY, f'"ack": {seq} is beyond the last event that was sent, {self._sent}')
         if self._unacknowledged is None:
@@ -194,12 +194,12 @@ class Ends:
         return self._sent
 
 
-def _parts(entries: Sequence[Entry], most: int) -> Iterator[Sequence[Entry]]:
-    """At most so many, and closed once they hold FRAME_BYTES."""
+def _parts(entries: Sequence[Entry], max_events: int) -> Iterator[Sequence[Entry]]:
+    """Parts of at most `max_events` events, each closed once it holds FRAME_BYTES."""
     start = size = 0
     for end, entry in enumerate(entries, 1):
         size += len(entry.event)
-        if end - start >= most or size >= FRAME_BYTES:
+        if end - start >= max_events or size >= FRAME_BYTES:
             yield entries[start:end]
             start, size = end, 0
     if start < len(entries):

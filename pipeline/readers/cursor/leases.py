@@ -1,4 +1,4 @@
-"""Who reads a cursor: one at a time, known by a session that ends with its process."""
+"""Which client reads a cursor: one at a time, identified by a database session that ends with its process."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from pipeline.readers.cursor.feed import Connect, Connection
 logger = logging.getLogger(__name__)
 
 REVIEW_SECONDS = 2.0
-"""How often the cursors that are read here are looked at; that also shows that this process is not frozen."""
+"""How often the cursors that this process reads are checked; that also shows that the process is not frozen."""
 FROZEN_SECONDS = 6.0
-"""A process that has said nothing for so long loses its cursors to whoever asks for them."""
+"""A process that has been silent for so long loses its cursors to the next reader that asks for them."""
 _RELEASE_SECONDS = 1.0
 _LEAVING_SECONDS = 0.5
 
@@ -53,7 +53,7 @@ class _Found:
 
 
 class Claim:
-    """A cursor that is ours to read. `position`: the last acknowledged seq that is stored."""
+    """A cursor that this process may read. `position`: the last acknowledged seq that is stored."""
 
     def __init__(self, name: str, session: str, wanted: Filter, position: int, *, paused: bool) -> None:
         self.name = name
@@ -69,20 +69,20 @@ class Claim:
         await self._active.wait()
 
     def set_paused(self, paused: bool) -> None:
-        """Nothing is handed out while it is paused."""
+        """No events are sent while it is paused."""
         if paused:
             self._active.clear()
         else:
             self._active.set()
 
     def end(self, reason: PipelineError) -> None:
-        """It is ours no longer."""
+        """This process may no longer read the cursor."""
         if not self.ended.done():
             self.ended.set_result(reason)
 
 
 class Cursors:
-    """The cursors that are read through this process. `lend`: connections for single transactions."""
+    """The cursors that are read through this process. `lend`: lends a connection for one transaction."""
 
     def __init__(self, dsn: str, lend: Connect) -> None:
         self._dsn = dsn
@@ -95,11 +95,11 @@ class Cursors:
 
     @asynccontextmanager
     async def claim(self, name: str, reader: str) -> AsyncIterator[Claim]:
-        """Read a cursor; `reader` is what others are told.
+        """Read a cursor; `reader` is how other clients see this one.
 
         Raises UnknownConsumer, WrongKind, CursorHeld, CursorExpired, or Unavailable.
         """
-        session = await self._living_session()
+        session = await self._live_session()
         own = f"{session.name}:{next(self._numbers)}"
         found = await self._take(name, reader, own)
         wanted = Filter(tuple(found.tables), tuple(found.actions))
@@ -117,7 +117,7 @@ class Cursors:
             await asyncio.shield(release)
 
     async def advance(self, claim: Claim, seq: int) -> None:
-        """Store an acknowledgement. Raises CursorHeld when the cursor has another reader by now, UnknownConsumer."""
+        """Store an acknowledgement. Raises ConsumerChanged when another client reads it now, UnknownConsumer."""
         values = {"name": claim.name, "seq": seq, "session": claim.session}
         try:
             async with self._lend() as connection:
@@ -125,13 +125,13 @@ class Cursors:
                     await connection.execute(queries.statement("readers.cursor", "advance_cursor"), values)
                 ).fetchone()
         except psycopg.errors.ObjectInUse:
-            raise ConsumerChanged(f"consumer {claim.name} is read by somebody else by now; connect again") from None
+            raise ConsumerChanged(f"consumer {claim.name} is now read by another client; connect again") from None
         except psycopg.errors.UndefinedObject:
             raise UnknownConsumer(f"consumer {claim.name} was dropped") from None
         claim.position = int(row[0]) if row else seq
 
     async def _take(self, name: str, reader: str, own: str) -> _Found:
-        """The consumer as it is, ours; a frozen process that has it is put out first."""
+        """Claim the consumer, and return it as it is; a frozen process that reads it is ended first."""
         try:
             return await self._try_take(name, reader, own)
         except _Busy as busy:
@@ -154,12 +154,12 @@ class Cursors:
             return found
 
     def _forgotten(self, session: str | None) -> bool:
-        """Whether it is a claim of this process that could not be released when it ended."""
+        """Whether it is a claim of this process that ended but could not be released."""
         ours = self._session is not None and (session or "").startswith(f"{self._session.name}:")
         return ours and session not in self._claims
 
     async def _left(self, session: str) -> bool:
-        """Whether a reader of this process is just leaving: who hangs up and connects again must not meet himself."""
+        """Whether a reader of this process is just leaving: a client that reconnects must not block itself."""
         for _ in range(10):
             if session not in self._claims:
                 break
@@ -176,11 +176,11 @@ class Cursors:
         except psycopg.errors.InsufficientPrivilege:
             return False
         if ended is not None:
-            logger.warning("a frozen reader (pid %s) was put out", pid, extra={"action": "cursor.evicted"})
+            logger.warning("ended the session of a frozen reader (pid %s)", pid, extra={"action": "cursor.evicted"})
         return ended is not None
 
     async def _release(self, name: str, own: str) -> None:
-        """Until it is done, or the session has ended, which says as much."""
+        """Retry until it is released, or the session has ended, which releases it too."""
         values = {"name": name, "session": own}
         while self._session is not None and self._session.lost is None and own.startswith(self._session.name):
             with suppress(psycopg.Error, PipelineError, OSError):
@@ -189,7 +189,7 @@ class Cursors:
                     return
             await asyncio.sleep(_RELEASE_SECONDS)
 
-    async def _living_session(self) -> _Session:
+    async def _live_session(self) -> _Session:
         async with self._opening:
             if self._session is None or self._session.lost is not None:
                 self._session = await _Session.open(self._dsn, self._claims)
@@ -205,7 +205,7 @@ class _Busy(Exception):
 
 
 class _Session:
-    """A connection that holds the lock of its name. When it breaks, whatever was claimed with it is lost."""
+    """A connection that holds the advisory lock of its name. When it breaks, all its claims are lost."""
 
     def __init__(self, name: str, dsn: str, connection: Connection, claims: dict[str, Claim]) -> None:
         self.name = name
@@ -233,7 +233,7 @@ class _Session:
                 await asyncio.sleep(REVIEW_SECONDS)
         except (psycopg.Error, OSError) as error:
             self.lost = connections.unavailable(self._dsn, "pipeline database", error)
-            logger.warning("cursors are lost: %s", self.lost, extra={"action": "cursor.lost"})
+            logger.warning("lost all cursors: %s", self.lost, extra={"action": "cursor.lost"})
             for claim in self._ours():
                 claim.end(self.lost)
         finally:
@@ -254,7 +254,7 @@ class _Session:
 
 
 def _judge(claim: Claim, position: int, row: DictRow | None) -> ConsumerError | None:
-    """Why a claim is over, by the consumer's row as it is now; also says whether it is paused."""
+    """Why a claim has ended, by the consumer's current row, or None; also updates whether it is paused."""
     if row is None:
         return UnknownConsumer(f"consumer {claim.name} was dropped")
     if row["reader_session"] != claim.session:
@@ -276,7 +276,7 @@ async def _find(connection: Connection, name: str) -> _Found:
     if found.position < found.floor:
         raise CursorExpired(
             f"consumer {name} is at seq {found.position}, but events up to seq {found.floor} are no longer kept; "
-            "reset it to 'beginning' to go on with what is left",
+            "reset it to 'beginning' to continue with the events that are left",
             found.floor,
         )
     return found

@@ -1,4 +1,4 @@
-"""Records consumers as the shuffler needs them: what they want, and how much of the log is in their items."""
+"""Records consumers as the shuffler needs them: what they want, and up to which seq the log is in their queues."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ CHANNEL = "pipeline_consumers"
 
 @dataclass(frozen=True)
 class RecordsConsumer:
-    """A consumer of kind records. `folded_seq`: the log up to there is in its items, but for what is `touched`:
-    changes of items that a client's open transaction held.
+    """A consumer of kind records. `applied_seq`: the log up to there is in its items.
+
+    `has_deferred`: except for deferred changes, of items that a client's open transaction held.
     """
 
     id: int
@@ -24,34 +25,34 @@ class RecordsConsumer:
     tables: list[str]
     actions: list[str]
     group_by: list[str] | None
-    folded_seq: int
-    touched: bool
+    applied_seq: int
+    has_deferred: bool
 
 
 def look(connection: Connection) -> list[RecordsConsumer]:
-    """All of them, those that are furthest behind first."""
+    """All records consumers, those that lag most first."""
     return _read(connection, "list_consumers", {})
 
 
 def claim(connection: Connection) -> list[RecordsConsumer]:
-    """The same, locked until the transaction ends; without those that an administrative function works on."""
+    """The same, locked until the transaction ends; without consumers that an administrative function has locked."""
     return _read(connection, "claim_consumers", {"id": None})
 
 
 def claim_one(connection: Connection, consumer: RecordsConsumer) -> RecordsConsumer | None:
-    """This one, locked until the transaction ends; None while an administrative function works on it."""
+    """This consumer, locked until the transaction ends; None while an administrative function has locked it."""
     return next(iter(_read(connection, "claim_consumers", {"id": consumer.id})), None)
 
 
-def set_folded(connection: Connection, consumers: Sequence[RecordsConsumer], seq: int) -> None:
-    """Say that the log up to `seq` is in the items of these, which are claimed."""
+def set_applied(connection: Connection, consumers: Sequence[RecordsConsumer], seq: int) -> None:
+    """Record that the log up to `seq` is in the items of these consumers, which are claimed."""
     connection.execute(
-        statement("readers.queue", "set_folded"), {"ids": [consumer.id for consumer in consumers], "seq": seq}
+        statement("readers.queue", "set_applied"), {"ids": [consumer.id for consumer in consumers], "seq": seq}
     )
 
 
 def wake(connection: Connection, consumers: Sequence[RecordsConsumer]) -> None:
-    """Tell who waits for one of these, when the transaction commits."""
+    """Wake clients that wait for items of these consumers, when the transaction commits."""
     names = [consumer.name for consumer in consumers]
     connection.execute("select pg_notify(%s, name) from unnest(%s::text[]) name", (CHANNEL, names))
 

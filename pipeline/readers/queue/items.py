@@ -11,26 +11,26 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.readers.queue.consumers import RecordsConsumer
 
-_STEPS = ("fold_1_seen", "fold_2_keyed", "fold_3_items", "fold_4_latest", "fold_5_write")
+_STEPS = ("apply_1_seen", "apply_2_keyed", "apply_3_items", "apply_4_latest", "apply_5_write")
 """Parts of one `with`, in its order; the last one ends with the select."""
 
 
-def fold(connection: Connection, events: sql.Identifier, consumer: RecordsConsumer, upto: int) -> int:
-    """Bring a claimed consumer's items from its `folded_seq` to `upto`; returns how many have changed.
+def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsumer, upto: int) -> int:
+    """Apply the log from a claimed consumer's `applied_seq` to `upto` to its items; returns how many have changed.
 
-    Call it in a transaction. It waits for nobody: changes of items that another transaction holds are put aside, and
-    are part of the next fold.
+    Call it in a transaction. It waits for no lock: changes of items that another transaction holds are deferred, and
+    are part of the next call.
     """
-    connection.execute(statement("readers.queue", "plan_fold"))
+    connection.execute(statement("readers.queue", "set_planner"))
     values = {
         "consumer": consumer.id,
-        "after": consumer.folded_seq,
+        "after": consumer.applied_seq,
         "upto": upto,
         "patterns": patterns.likes(consumer.tables),
         "actions": consumer.actions,
         "group_by": consumer.group_by,
     }
-    row = connection.execute(_fold_query(events.as_string(connection)), values, prepare=True).fetchone()
+    row = connection.execute(_apply_query(events.as_string(connection)), values, prepare=True).fetchone()
     assert row is not None  # noqa: S101  aggregates
     changed, tables, seqs = row
     if tables:
@@ -40,17 +40,17 @@ def fold(connection: Connection, events: sql.Identifier, consumer: RecordsConsum
 
 
 def chunk_end(connection: Connection, events: sql.Identifier, after: int, limit: int) -> int | None:
-    """The seq of the last of at most so many events after a seq; None when there are none."""
+    """The seq of the last of the next `limit` events after a seq; None when there are none."""
     query = sql.SQL(statement("readers.queue", "end_chunk")).format(events=events)
     row = connection.execute(query, {"after": after, "limit": limit}).fetchone()
     return None if row is None or row[0] is None else int(row[0])
 
 
 @cache
-def _fold_query(events: str) -> bytes:
-    """One statement of the steps, in their order. Composed once: it is long, and runs for every consumer at every move.
+def _apply_query(events: str) -> bytes:
+    """The steps as one statement. Composed once: it is long, and runs for every consumer at every transfer.
 
-    One, because each step reads what the one before found, and locks must be taken by the statement that writes.
+    One statement, because each step reads the result of the one before, and the one that writes must take the locks.
     """
     steps = ",\n".join(statement("readers.queue", step) for step in _STEPS)
     return f"with {steps}".format(
@@ -62,7 +62,7 @@ def _fold_query(events: str) -> bytes:
 
 
 def key_of_record(record: str, names: str, columns: str) -> str:
-    """A query whose `record_pk` is that of a row, of SQL expressions for what key_of_record.sql needs."""
+    """A query for a row's `record_pk`, from SQL expressions for what key_of_record.sql needs."""
     return statement("readers.queue", "key_of_record").format(record=record, names=names, columns=columns)
 
 

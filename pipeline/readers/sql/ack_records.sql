@@ -1,2 +1,2 @@
--- Items that are done with.
+-- Acknowledge items.
 select pipeline.ack(%(name)s::text, %(ack_ids)s::uuid[]) as count

@@ -1,4 +1,4 @@
--- Make a consumer.
+-- Create a consumer.
 select from pipeline.create_consumer(
     name => %(name)s::text, kind => %(kind)s::text, tables => %(tables)s::text[], actions => %(actions)s::text[],
     start => %(start)s::text, group_by => %(group_by)s::text[],

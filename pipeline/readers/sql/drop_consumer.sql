@@ -1,2 +1,2 @@
--- Forget a consumer and what it has not acknowledged.
+-- Delete a consumer, with what it has not acknowledged.
 select from pipeline.drop_consumer(%(name)s::text)

@@ -1,2 +1,2 @@
--- Hand out nothing more.
+-- Deliver nothing more.
 select from pipeline.pause_consumer(%(name)s::text)

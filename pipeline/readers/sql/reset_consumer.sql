@@ -1,2 +1,2 @@
--- Begin anew, at another place of the log.
+-- Start again at another place in the log.
 select from pipeline.reset_consumer(%(name)s::text, %(start)s::text)

@@ -1,2 +1,2 @@
--- Hand out again.
+-- Deliver again.
 select from pipeline.resume_consumer(%(name)s::text)

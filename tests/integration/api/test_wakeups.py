@@ -30,9 +30,9 @@ def within(database_dsn: str) -> Callable[[Test], None]:
 
 @asynccontextmanager
 async def listening(wakeups: Wakeups) -> AsyncIterator[Wakeups]:
-    with wakeups.of_consumer("first") as bell:
+    with wakeups.for_consumer("first") as subscription:
         task = asyncio.create_task(wakeups.run())
-        assert await bell.wait(20)  # whoever was there before it listened is woken
+        assert await subscription.wait(20)  # whoever was there before it listened is woken
     try:
         yield wakeups
     finally:
@@ -43,7 +43,7 @@ async def listening(wakeups: Wakeups) -> AsyncIterator[Wakeups]:
 
 def test_each_hears_its_own(within: Callable[[Test], None]) -> None:
     async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
-        with wakeups.of_consumer("a") as a, wakeups.of_consumer("b") as b, wakeups.of_events("b") as events:
+        with wakeups.for_consumer("a") as a, wakeups.for_consumer("b") as b, wakeups.for_events("b") as events:
             log.execute("notify pipeline_consumers, 'a'")
             assert await a.wait(20)
             assert not await b.wait(0)
@@ -59,7 +59,7 @@ def test_each_hears_its_own(within: Callable[[Test], None]) -> None:
 
 def test_another_events_table_is_not_ours(within: Callable[[Test], None]) -> None:
     async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
-        with wakeups.of_events() as events, wakeups.of_consumer("after") as after:
+        with wakeups.for_events() as events, wakeups.for_consumer("after") as after:
             log.execute("""notify sequin_events, '{"table": "public.others", "seq": 1}'""")
             log.execute("notify pipeline_consumers, 'after'")
             assert await after.wait(20)
@@ -70,7 +70,7 @@ def test_another_events_table_is_not_ours(within: Callable[[Test], None]) -> Non
 
 def test_what_comes_before_the_wait_is_not_missed(within: Callable[[Test], None]) -> None:
     async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
-        with wakeups.of_consumer("a") as early, wakeups.of_consumer("a") as late:
+        with wakeups.for_consumer("a") as early, wakeups.for_consumer("a") as late:
             log.execute("notify pipeline_consumers, 'a'")
             assert await early.wait(20)
             assert await late.wait(0)
@@ -81,7 +81,7 @@ def test_what_comes_before_the_wait_is_not_missed(within: Callable[[Test], None]
 
 def test_all_are_woken_when_the_connection_was_cut(within: Callable[[Test], None]) -> None:
     async def test(wakeups: Wakeups, log: psycopg.Connection) -> None:
-        with wakeups.of_consumer("a") as a, wakeups.of_events() as events:
+        with wakeups.for_consumer("a") as a, wakeups.for_events() as events:
             log.execute(
                 "select pg_terminate_backend(pid) from pg_stat_activity"
                 " where application_name = 'pipeline wakeup' and datname = current_database()"
@@ -95,19 +95,19 @@ def test_all_are_woken_when_the_connection_was_cut(within: Callable[[Test], None
 
 def test_nobody_waits_while_the_process_ends(within: Callable[[Test], None]) -> None:
     async def test(wakeups: Wakeups, _log: psycopg.Connection) -> None:
-        with wakeups.of_consumer("a") as bell:
-            waiting = asyncio.create_task(bell.wait(60))
+        with wakeups.for_consumer("a") as subscription:
+            waiting = asyncio.create_task(subscription.wait(60))
             await asyncio.sleep(0)
             wakeups.close()
-            assert await waiting and bell.silenced
+            assert await waiting and subscription.closing
 
     within(test)
 
 
 def test_a_bell_that_is_put_away_is_forgotten(within: Callable[[Test], None]) -> None:
     async def test(wakeups: Wakeups, _log: psycopg.Connection) -> None:
-        with wakeups.of_events("a"), wakeups.of_consumer("a"):
-            assert wakeups._bells
-        assert not wakeups._bells
+        with wakeups.for_events("a"), wakeups.for_consumer("a"):
+            assert wakeups._subscriptions
+        assert not wakeups._subscriptions
 
     within(test)

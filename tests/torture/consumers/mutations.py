@@ -47,16 +47,16 @@ def mutated(dsn: str, name: str | None) -> Iterator[None]:
         _mutate_function(dsn, mutation)
         yield
         return
-    original = items._fold_query
+    original = items._apply_query
 
     def broken(events: str) -> bytes:
         return _replaced(original(events).decode(), mutation).encode()
 
-    items._fold_query = broken  # type: ignore[assignment]
+    items._apply_query = broken  # type: ignore[assignment]
     try:
         yield
     finally:
-        items._fold_query = original
+        items._apply_query = original
 
 
 def _mutate_function(dsn: str, mutation: Mutation) -> None:

@@ -52,34 +52,34 @@ from pipeline.readers.cursor import frames
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )
 def test_status_and_close_code(error: Exception, status: int, code: int) -> None:
-    ours = refusals.ours(error)
+    ours = refusals.for_reader(error)
     assert ours is not None
     meaning = refusals.meaning(ours)
     assert (meaning.status, meaning.close_code) == (status, code)
 
 
 def test_what_nobody_expected_stays_that() -> None:
-    assert refusals.ours(KeyError("x")) is None
+    assert refusals.for_reader(KeyError("x")) is None
 
 
 def test_only_what_the_functions_say_is_a_refusal() -> None:
-    assert isinstance(refusals.refusal(errors.InvalidParameterValue("x")), ConfigError)
-    assert refusals.refusal(errors.UndefinedTable("x")) is None
-    assert refusals.refusal(psycopg.OperationalError("x")) is None
+    assert isinstance(refusals.from_sqlstate(errors.InvalidParameterValue("x")), ConfigError)
+    assert refusals.from_sqlstate(errors.UndefinedTable("x")) is None
+    assert refusals.from_sqlstate(psycopg.OperationalError("x")) is None
 
 
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
-        (errors.InsufficientPrivilege("x"), "connect as a user who may, or grant it"),
+        (errors.InsufficientPrivilege("x"), "connect as a user who has the privilege, or grant it"),
         (errors.UndefinedColumn("x"), "run `pipeline migrate`"),
         (errors.UndefinedFunction("x"), "run `pipeline migrate`"),
         (errors.DiskFull("x"), "run `pipeline check`"),
     ],
 )
 def test_a_command_says_what_to_do(error: psycopg.Error, remedy: str) -> None:
-    said = refusals.of_command(error)
+    said = refusals.for_command(error)
     assert said is not None
-    assert str(said).startswith("a database refuses: x; ")
+    assert str(said).startswith("a database rejected a statement: x; ")
     assert remedy in str(said)
-    assert refusals.of_command(KeyError("x")) is None
+    assert refusals.for_command(KeyError("x")) is None

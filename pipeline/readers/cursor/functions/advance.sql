@@ -1,4 +1,4 @@
--- A cursor's position moves forward, and only for who reads it.
+-- Move a cursor's position forward; with a session, only for the one that reads the cursor.
 create or replace function pipeline.advance(consumer text, seq bigint, session text default null) returns bigint
 language plpgsql security definer set search_path = ''
 as $$

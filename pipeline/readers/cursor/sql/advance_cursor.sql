@@ -1,2 +1,2 @@
--- Move a cursor's position, as the reader that this process claimed it for.
+-- Move a cursor's position, on behalf of the reader that claimed it.
 select pipeline.advance(%(name)s, %(seq)s, %(session)s)

@@ -1,4 +1,4 @@
--- A consumer, kept from other claims until the transaction ends, and the backend of the process that reads it.
+-- A consumer, locked against other claims until the transaction ends, and the backend of the process that reads it.
 select c.kind, c.state, c.tables, c.actions, c.position, c.reader, c.reader_session, c.reader_since,
     pipeline.log_floor() as floor,
     (

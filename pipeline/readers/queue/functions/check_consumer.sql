@@ -1,4 +1,4 @@
--- What is wrong with the settings of a consumer is said before it is made.
+-- Check the settings of a consumer before it is created.
 create or replace function pipeline.check_consumer(made pipeline.consumers) returns void
 language plpgsql immutable set search_path = ''
 as $$

@@ -1,4 +1,4 @@
--- The consumer of that name; an error says when there is none, or it is of another kind.
+-- The consumer of that name; an error when there is none, or when it is of another kind.
 create or replace function pipeline.consumer_of(consumer text, kind text default null) returns pipeline.consumers
 language plpgsql stable set search_path = ''
 as $$

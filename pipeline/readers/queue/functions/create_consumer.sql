@@ -1,4 +1,4 @@
--- A consumer comes. Like all that changes consumers it may wait for the shuffler; the shuffler never waits for it.
+-- Create a consumer. Like every function that changes consumers it may wait for the shuffler, which never waits for it.
 create or replace function pipeline.create_consumer(
     name text, kind text default 'records', tables text[] default '{}', actions text[] default '{}',
     start text default 'now', group_by text[] default null, visibility interval default '30 seconds',

@@ -1,4 +1,4 @@
--- Dead letters: items that were delivered max_deliveries times. They wait for somebody, and hold nothing else back.
+-- Dead letters: items that were delivered max_deliveries times. They stay until someone acts, and block no other item.
 create or replace function pipeline.dead_records(consumer text)
 returns table (
     seq bigint, commit_lsn bigint, commit_idx integer, source_table_oid bigint, source_table_schema text,

@@ -1,4 +1,4 @@
--- Dead letters are given up.
+-- Delete dead letters.
 create or replace function pipeline.discard_dead(consumer text, seqs bigint[] default null) returns integer
 language plpgsql security definer set search_path = ''
 as $$

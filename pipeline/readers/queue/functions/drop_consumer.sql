@@ -1,4 +1,4 @@
--- A consumer goes, with all that it has not acknowledged.
+-- Drop a consumer, with all that it has not acknowledged.
 create or replace function pipeline.drop_consumer(name text) returns pipeline.consumers
 language plpgsql security definer set search_path = ''
 as $$

@@ -1,7 +1,7 @@
--- A delivery is held for longer.
--- `consumer_id + 0` and `is not null`: it is found by the index on ack_id, whatever statistics say of a queue.
--- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out
--- of date. What is off has a cost that would make Postgres 15 to 17 compile plans, which takes longer than to run them.
+-- Let deliveries take longer.
+-- `consumer_id + 0` and `is not null`: the index on ack_id is used, whatever the statistics of the queue say.
+-- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out of
+-- date. jit is off since the disabled plans' cost would make Postgres 15 to 17 compile queries, which takes longer.
 create or replace function pipeline.extend(consumer text, ack_ids uuid[], visibility interval) returns integer
 language plpgsql security definer set search_path = ''
 set jit = off

@@ -1,6 +1,6 @@
--- Items are taken for one receiver.
--- Items that are held already are changed by `insert … on conflict do update`: each is found by its key, where a join
--- could be planned as a scan of the whole queue, of which statistics are always out of date.
+-- Deliver items to one receiver.
+-- Items that are locked already are changed by `insert … on conflict do update`: each is found by its key, where a join
+-- could be planned as a scan of the whole queue, whose statistics are always out of date.
 create or replace function pipeline.hand_out(consumer pipeline.consumers, upto integer, visibility interval)
 returns setof public.consumer_records
 language plpgsql set search_path = ''
@@ -14,8 +14,8 @@ begin
         order by r.queued_seq
         limit upto
         for update skip locked) p;
-    -- Asked again, of what is locked now: an item that the shuffler touched after the first statement had begun may have
-    -- a new place, behind a truncate or in a group that the first statement could not see.
+    -- Checked again on the locked rows: an item that the shuffler changed after the first statement began may have a new
+    -- place, behind a truncate or in a group that the first statement could not see.
     return query
         insert into public.consumer_records as r
         select i.* from unnest(picked) i

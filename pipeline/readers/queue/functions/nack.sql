@@ -1,9 +1,9 @@
--- A delivery is given back.
--- `consumer_id + 0` and `is not null`: it is found by the index on ack_id, whatever statistics say of a queue.
--- Items that are held already are changed by `insert … on conflict do update`: each is found by its key, where a join
--- could be planned as a scan of the whole queue, of which statistics are always out of date.
--- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out
--- of date. What is off has a cost that would make Postgres 15 to 17 compile plans, which takes longer than to run them.
+-- Refuse deliveries, so that their items are delivered again.
+-- `consumer_id + 0` and `is not null`: the index on ack_id is used, whatever the statistics of the queue say.
+-- Items that are locked already are changed by `insert … on conflict do update`: each is found by its key, where a join
+-- could be planned as a scan of the whole queue, whose statistics are always out of date.
+-- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out of
+-- date. jit is off since the disabled plans' cost would make Postgres 15 to 17 compile queries, which takes longer.
 create or replace function pipeline.nack(consumer text, ack_ids uuid[], delay interval default null) returns integer
 language plpgsql security definer set search_path = ''
 set jit = off

@@ -1,6 +1,6 @@
--- When a delivery expires, or a delay ends, next.
--- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out
--- of date. What is off has a cost that would make Postgres 15 to 17 compile plans, which takes longer than to run them.
+-- When the next delivery expires, or the next delay ends.
+-- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out of
+-- date. jit is off since the disabled plans' cost would make Postgres 15 to 17 compile queries, which takes longer.
 create or replace function pipeline.next_visible(consumer text) returns timestamptz
 language plpgsql stable security definer set search_path = ''
 set jit = off

@@ -1,4 +1,4 @@
--- Nothing is handed out until it is resumed.
+-- Deliver nothing until the consumer is resumed.
 create or replace function pipeline.pause_consumer(name text) returns pipeline.consumers
 language sql security definer set search_path = ''
 as $$

@@ -1,8 +1,8 @@
--- Items are handed out: each to one receiver, under a new ack_id, for a time.
+-- Items that may be delivered now: each to one receiver, under a new ack_id, for a limited time.
 create or replace view pipeline.receivable as
 select r.* from public.consumer_records r
 where r.state = 'available' and (r.visible_at is null or r.visible_at <= clock_timestamp())
-    -- A truncate waits for what came before it in its table; what came after waits for the truncate.
+    -- A truncate waits for earlier items of its table, and later items wait for the truncate.
     and not exists (
         select from public.consumer_records t
         where t.consumer_id = r.consumer_id and t.source_table_oid = r.source_table_oid

@@ -1,6 +1,6 @@
 -- The next items of a consumer.
--- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out
--- of date. What is off has a cost that would make Postgres 15 to 17 compile plans, which takes longer than to run them.
+-- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out of
+-- date. jit is off since the disabled plans' cost would make Postgres 15 to 17 compile queries, which takes longer.
 create or replace function pipeline.receive(consumer text, max integer default 1, visibility interval default null)
 returns table (
     ack_id uuid, seq bigint, commit_lsn bigint, commit_idx integer, source_table_schema text, source_table_name text,
@@ -34,7 +34,7 @@ begin
                 'consumer %L has group_by or max_unacknowledged, whose receivers have to see each other', me.name),
                 hint = 'Receive in a transaction of isolation level read committed.';
         end if;
-        -- Two receivers at once would both find the group free, or the same room below the limit.
+        -- Two receivers at once would both find the group free, or both stay below the limit.
         perform pg_advisory_xact_lock(714629015, me.id);
     end if;
     perform pipeline.release_expired(me);
@@ -56,7 +56,7 @@ begin
             e.committed_at, h.deliveries
         from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h
         cross join lateral (
-            -- A table from before may have one seq several times.
+            -- A legacy table may have one seq several times.
             (select * from pipeline.events e where e.seq = h.seq and h.event is null
             order by (e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk) desc limit 1)
             union all

@@ -1,6 +1,6 @@
--- Items that were out for too long may be handed out again; those that were too often are buried.
--- Items that are held already are changed by `insert … on conflict do update`: each is found by its key, where a join
--- could be planned as a scan of the whole queue, of which statistics are always out of date.
+-- Items whose delivery has expired may be delivered again; those delivered too often become dead letters.
+-- Items that are locked already are changed by `insert … on conflict do update`: each is found by its key, where a join
+-- could be planned as a scan of the whole queue, whose statistics are always out of date.
 create or replace function pipeline.release_expired(consumer pipeline.consumers) returns void
 language plpgsql set search_path = ''
 as $$

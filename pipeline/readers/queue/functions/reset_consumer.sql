@@ -1,4 +1,4 @@
--- A consumer begins anew at another place in the log.
+-- Let a consumer start again at another place in the log.
 create or replace function pipeline.reset_consumer(name text, start text default 'beginning') returns pipeline.consumers
 language plpgsql security definer set search_path = ''
 as $$
@@ -6,7 +6,7 @@ as $$
 declare
     changed pipeline.consumers := pipeline.consumer_of(reset_consumer.name);
 begin
-    -- Held until the end, so that the shuffler leaves this consumer alone meanwhile.
+    -- Locked until the transaction ends, so that the shuffler skips this consumer meanwhile.
     perform from pipeline.consumer_progress p where p.consumer_id = changed.id for update;
     delete from public.consumer_records r where r.consumer_id = changed.id;
     delete from pipeline.consumer_touches t where t.consumer_id = changed.id;

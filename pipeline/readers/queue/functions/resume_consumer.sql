@@ -1,4 +1,4 @@
--- It goes on after a pause.
+-- Resume a paused consumer.
 create or replace function pipeline.resume_consumer(name text) returns pipeline.consumers
 language sql security definer set search_path = ''
 as $$

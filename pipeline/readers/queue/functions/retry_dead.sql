@@ -1,4 +1,4 @@
--- Dead letters are handed out again.
+-- Put dead letters back into the queue.
 create or replace function pipeline.retry_dead(consumer text, seqs bigint[] default null) returns integer
 language plpgsql security definer set search_path = ''
 as $$

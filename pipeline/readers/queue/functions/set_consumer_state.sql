@@ -1,4 +1,4 @@
--- What pausing and resuming are made of.
+-- Pauses and resumes a consumer.
 create or replace function pipeline.set_consumer_state(consumer text, state text) returns pipeline.consumers
 language plpgsql set search_path = ''
 as $$

@@ -1,4 +1,4 @@
--- The seq after which one begins who begins at `start`.
+-- The seq after which a consumer begins, from what was given as `start`.
 create or replace function pipeline.start_seq(start text) returns bigint
 language plpgsql stable set search_path = ''
 as $$
@@ -21,8 +21,8 @@ begin
             message = format('start %s is beyond the newest event, which is %s', asked, head);
     elsif asked < lowest then
         raise numeric_value_out_of_range using
-            message = format('events up to seq %s are no longer kept, so nobody can begin after %s', lowest, asked),
-            hint = format('Begin after %s, or at ''beginning'': what is still there.', lowest);
+            message = format('events up to seq %s are no longer kept, so no consumer can begin after %s', lowest, asked),
+            hint = format('Begin after %s, or at ''beginning'': the oldest event that is kept.', lowest);
     end if;
     return asked;
 end $$;

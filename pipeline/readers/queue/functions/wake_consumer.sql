@@ -1,4 +1,4 @@
--- Whoever waits for items of this consumer looks again.
+-- Wake clients that wait for items of this consumer.
 create or replace function pipeline.wake_consumer(consumer text) returns void
 language sql set search_path = ''
 as $$

@@ -1,6 +1,6 @@
--- Records consumers, locked, without those that an administrative function holds: the shuffler waits for nobody.
-select c.id, c.name, c.tables, c.actions, c.group_by, p.folded_seq,
-    exists (select from pipeline.consumer_touches t where t.consumer_id = c.id) as touched
+-- Records consumers, locked, without those that an administrative function has locked: the shuffler never waits.
+select c.id, c.name, c.tables, c.actions, c.group_by, p.folded_seq as applied_seq,
+    exists (select from pipeline.consumer_touches t where t.consumer_id = c.id) as has_deferred
 from pipeline.consumer_progress p join pipeline.consumers c on c.id = p.consumer_id
 where %(id)s::int is null or p.consumer_id = %(id)s
 order by p.folded_seq, c.id

@@ -1,5 +1,5 @@
--- record_pk of a row that is only there as jsonb, and its key columns as `record`: a copy of pipeline/wal/record_key.py.
--- Of the expressions `record` (jsonb), `names` (of the key's columns, in their order) and `columns` (pipeline.relations).
+-- record_pk of a row that exists only as jsonb, and its key columns as `record`: a copy of pipeline/wal/record_key.py.
+-- From the expressions `record` (jsonb), `names` (the key's columns in order) and `columns` (of pipeline.relations).
 select (case when octet_length(whole.key) > 2000 then 'sha256:' || encode(sha256(convert_to(whole.key, 'UTF8')), 'hex')
     else whole.key end) collate "C" as record_pk, whole.record
 from (
@@ -12,7 +12,7 @@ from (
         where c ->> 'name' = name limit 1
     ) type
     cross join lateral (
-        -- jsonb spells exponents out; as a key they are written as the source prints them.
+        -- jsonb writes exponents out in full; in a key a float is written as the source prints it.
         select case when jsonb_typeof(as_json) <> 'number' then null
             when type.oid = 700 then as_text::float4::text
             when type.oid = 701 then as_text::float8::text end as as_float

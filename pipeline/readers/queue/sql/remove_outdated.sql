@@ -1,4 +1,4 @@
--- Items from before their table was emptied, but not those that somebody has out: their change is void.
+-- Remove items from before their table was truncated, but not those that are delivered now.
 delete from public.consumer_records r
 using (
     select o.source_table_oid, o.record_pk, o.unkeyed

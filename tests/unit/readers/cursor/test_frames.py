@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pipeline.readers.cursor.frames import (
     FRAME_BYTES,
+    Acknowledgements,
     BadFrame,
-    Ends,
     Entry,
     EventFrames,
     Frame,
@@ -45,25 +45,27 @@ def seqs(frame: Frame) -> list[int]:
 
 
 @given(st.lists(st.integers(1, 12), max_size=12), st.sets(st.integers(0, 144)), st.integers(1, 6))
-def test_transactions_arrive_whole_and_say_so_only_at_their_end(sizes: list[int], cuts: set[int], most: int) -> None:
-    frames = TransactionFrames(most)
+def test_transactions_arrive_whole_and_say_so_only_at_their_end(
+    sizes: list[int], cuts: set[int], max_events: int
+) -> None:
+    frames = TransactionFrames(max_events)
     sent = [frame for entries, whole in batches(sizes, cuts) for frame in frames.add(entries, whole=whole)]
     told = [json.loads(frame.text) for frame in sent]
     assert [seq for frame in sent for seq in seqs(frame)] == list(range(1, sum(sizes) + 1))
     assert [frame["complete"] for frame in told] == [
-        part == -(-size // most) - 1 for size in sizes for part in range(-(-size // most))
+        part == -(-size // max_events) - 1 for size in sizes for part in range(-(-size // max_events))
     ]
-    assert all(len(frame["data"]) <= most for frame in told)
-    assert not frames.keeps
+    assert all(len(frame["data"]) <= max_events for frame in told)
+    assert not frames.has_pending
 
 
 @given(st.lists(st.integers(1, 12), max_size=12), st.sets(st.integers(0, 144)), st.integers(1, 6))
-def test_events_wait_for_nothing(sizes: list[int], cuts: set[int], most: int) -> None:
-    frames = EventFrames(most)
+def test_events_wait_for_nothing(sizes: list[int], cuts: set[int], max_events: int) -> None:
+    frames = EventFrames(max_events)
     for entries, whole in batches(sizes, cuts):
         sent = list(frames.add(entries, whole=whole))
         assert [seq for frame in sent for seq in seqs(frame)] == [e.seq for e in entries]
-        assert all(len(seqs(frame)) <= most for frame in sent)
+        assert all(len(seqs(frame)) <= max_events for frame in sent)
 
 
 @pytest.mark.parametrize("kind", [EventFrames, TransactionFrames])
@@ -74,14 +76,14 @@ def test_a_frame_is_closed_by_the_event_that_fills_it(kind: type[EventFrames | T
 
 
 def test_an_acknowledgement_inside_of_a_transaction_settles_those_before_it() -> None:
-    ends = Ends(0, "transactions")
+    ends = Acknowledgements(0, "transactions")
     for frame in TransactionFrames(2).add([entry(seq, seq // 4) for seq in range(1, 12)], whole=True):
         ends.sent(frame)
     assert [ends.position(seq) for seq in (2, 3, 6, 7, 7, 10, 11)] == [None, 3, None, 7, None, None, 11]
 
 
 def test_an_acknowledgement_of_what_was_not_sent_is_refused() -> None:
-    ends = Ends(5, "events")
+    ends = Acknowledgements(5, "events")
     assert ends.position(5) == 5
     with pytest.raises(BadFrame, match="beyond the last event that was sent, 5"):
         ends.position(6)

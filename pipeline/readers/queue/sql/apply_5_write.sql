@@ -1,7 +1,7 @@
--- Step 5 of a fold: write the items that nobody holds, and put aside what concerns the others. Returns how many were
--- written, and the tables that were emptied, each with the seq of its truncate.
+-- Step 5 of applying the log: write the items that no other transaction has locked, and defer the changes of the others.
+-- Returns how many were written, and the tables that were truncated, each with the seq of its truncate.
 known as materialized (
-    -- Each is looked up by itself, whatever the planner thinks of a queue. What others hold is there, but not ours.
+    -- Each is looked up by itself, whatever the queue's statistics say. `is_ours`: we could lock it.
     select k.*, coalesce(there.is, false) as is_there, coalesce(ours.is, false) as is_ours,
         coalesce(k.known_group, there.group_id) as last_group
     from kept k
@@ -29,7 +29,7 @@ known as materialized (
     on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
     set seq = excluded.seq, commit_lsn = excluded.commit_lsn, commit_idx = excluded.commit_idx,
         action = excluded.action, record = excluded.record, event = null, group_id = excluded.group_id,
-        -- Who has it out keeps it, and hears of the change when it is settled; all others begin afresh.
+        -- An item that is delivered now stays so, and is delivered again once acknowledged; all others become available.
         (state, ack_id, visible_at, delivered_group, deliveries) = (
             select case when out then 'pending_redelivery' else 'available' end, case when out then r.ack_id end,
                 case when out then r.visible_at end, case when out then r.delivered_group end,
@@ -38,7 +38,7 @@ known as materialized (
                 select r.state in ('delivered', 'pending_redelivery') and r.visible_at > c.now as out from clock c
             ) now
         ),
-        -- Its place in the queue stays; but not across a truncate, which waits for what is before it.
+        -- An item keeps its place in the queue; but not across a truncate, which waits for all items before it.
         queued_seq = case
             when r.state = 'dead' or r.state = 'delivered' and r.visible_at > (select c.now from clock c)
                 then excluded.queued_seq

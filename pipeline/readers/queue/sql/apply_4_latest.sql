@@ -1,4 +1,4 @@
--- Step 4 of a fold: the last change of each item decides, unless its table was emptied since.
+-- Step 4 of applying the log: the last change of each item counts, unless its table was truncated since.
 emptied as materialized (
     select i.source_table_oid, max(i.seq) as seq from items i where i.empties group by i.source_table_oid
 ), latest as (
@@ -14,7 +14,7 @@ emptied as materialized (
     select r.source_table_oid, r.seq from public.consumer_records r
     where r.consumer_id = %(consumer)s and r.action = 'truncate' and r.state <> 'dead'
 ), kept as materialized (
-    -- What came before its table was emptied is nobody's any more.
+    -- Changes from before their table was truncated are dropped.
     select l.source_table_oid, l.record_pk, l.unkeyed, l.seq, l.commit_lsn, l.commit_idx, l.action, l.record,
         l.known_group,
         case when exists (select from barriers b where b.source_table_oid = l.source_table_oid

@@ -1,4 +1,4 @@
--- For a fold, in this transaction: whatever statistics say of a queue, its items are found by their key.
+-- For this transaction: items are found by their key, whatever the statistics of a queue say.
 select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
     set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
     set_config('enable_material', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)

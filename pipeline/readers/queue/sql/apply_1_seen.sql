@@ -1,4 +1,4 @@
--- Step 1 of a fold, of the log: the events after one seq up to another that the consumer wants.
+-- Step 1 of applying the log: the events after one seq up to another that the consumer wants.
 clock as materialized (
     select clock_timestamp() as now
 ), seen as materialized (
@@ -20,7 +20,7 @@ clock as materialized (
             or root.table_schema || '.' || root.table_name like any (%(patterns)s))
         and (%(actions)s::text[] = '{{}}' or e.action = any (%(actions)s)
             or e.action = 'update' and e.changes is not null and 'delete' = any (%(actions)s))
-        -- What only holds a place says nothing of the row; what was retried too late says nothing new.
+        -- An event that stands in for a dead letter says nothing of the row; one retried too late says nothing new.
         and (e.metadata is null or not (
             e.metadata ? 'parked' and e.action in ('insert', 'update') or e.metadata ? 'outdated'))
 )

@@ -1,4 +1,4 @@
--- Each consumer, or the one named, with where it stands. Counts stop at 100 000: no look takes long, however far behind.
+-- The status of each consumer, or of the named one. Counts stop at 100 000, so that this is fast however large the lag.
 with head as (
     select coalesce((select seq from pipeline.events order by seq desc limit 1), 0) as seq
 )

@@ -1,7 +1,7 @@
--- Step 2 of a fold, of the relation history: which columns were the key of the table when the event was written. Only for
--- events whose key may have changed, or that have none.
-forms as materialized (
-    -- What was the key of a table, from where to where.
+-- Step 2 of applying the log, from the table versions: which columns were the table's key when the event was written.
+-- Only for events whose key may have changed, or that have none.
+versions as materialized (
+    -- The key of each table version, and from where to where it was valid.
     select r.source_id, r.epoch, r.table_oid, r.key_columns, r.columns, r.from_lsn, r.from_idx,
         lead(r.from_lsn) over w as until_lsn, lead(r.from_idx) over w as until_idx
     from pipeline.relations r
@@ -11,7 +11,7 @@ forms as materialized (
 ), keyed as materialized (
     select s.*, f.key_columns, f.columns
     from seen s
-    left join forms f on (s.changes is not null or not s.has_pk)
+    left join versions f on (s.changes is not null or not s.has_pk)
         and f.source_id = s.source_database_id and f.epoch = s.source_epoch and f.table_oid = s.source_table_oid
         and (s.commit_lsn, s.commit_idx) >= (f.from_lsn, f.from_idx)
         and (f.until_lsn is null or (s.commit_lsn, s.commit_idx) < (f.until_lsn, f.until_idx))
