@@ -1,3 +1,3 @@
-"""Events out, at rest: Spark jobs that bring the log into a lake of Parquet files, each run a process of its own."""
+"""Exports: Spark jobs that write the log to a lake of Parquet files, each run in its own process."""
 
 from __future__ import annotations

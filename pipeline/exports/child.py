@@ -1,4 +1,4 @@
-"""A Spark script as a process: its events as they come, its log, its time, and the end of all that it started."""
+"""Runs a Spark script as a process: passes on its events, keeps its log, limits its time, ends all that it started."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from typing import IO, Any
 from pipeline.errors import ExportFailed, ExportStopped
 
 Event = Mapping[str, Any]
-Told = Callable[[Event], None]
+OnEvent = Callable[[Event], None]
 END_SECONDS = 10.0
-"""So long may a script and its JVM take to end after SIGTERM."""
+"""How long a script and its JVM may take to end after SIGTERM."""
 REST_SECONDS = 3.0
-"""So long may the JVM outlive the script that started it."""
+"""How long the JVM may outlive the script that started it."""
 _POLL = 0.1
 
 
 @dataclass(frozen=True)
 class Script:
-    """What to run, with the file that takes its standard error and a copy of its events. `seconds`: its time limit."""
+    """What to run. `log`: the file for its standard error and a copy of its events; `seconds`: its time limit."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -36,14 +36,14 @@ class Script:
     seconds: float
 
 
-def run(script: Script, told: Told, stopped: Callable[[], bool]) -> Event:
+def run(script: Script, on_event: OnEvent, stopped: Callable[[], bool]) -> Event:
     """Run it to its end; returns its last event.
 
-    Whatever happens, nothing that it started is left when this returns. Raises ExportFailed with the reason,
-    ExportStopped once `stopped` says so.
+    Whatever happens, no process that it started is left when this returns. Raises ExportFailed with the reason,
+    ExportStopped once `stopped` returns True.
     """
     with _started(script) as (process, log):
-        last = _follow(process, script, log, told, stopped)
+        last = _follow(process, script, log, on_event, stopped)
     if process.returncode:
         raise ExportFailed(_reason(process.returncode, last, script.log))
     return last
@@ -54,7 +54,7 @@ def _started(script: Script) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes
     try:
         log = script.log.open("ab", buffering=0)
     except OSError as error:
-        raise ExportFailed(f"{script.log}: {error.strerror}; put that right") from error
+        raise ExportFailed(f"{script.log}: {error.strerror}; fix that") from error
     with log:
         process = subprocess.Popen(
             script.command,
@@ -71,31 +71,31 @@ def _started(script: Script) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes
 
 
 def _follow(
-    process: subprocess.Popen[bytes], script: Script, log: IO[bytes], told: Told, stopped: Callable[[], bool]
+    process: subprocess.Popen[bytes], script: Script, log: IO[bytes], on_event: OnEvent, stopped: Callable[[], bool]
 ) -> Event:
-    """Pass its events on until it has ended; the JVM may hold its standard output open for longer."""
+    """Pass its events on until it has ended; the JVM may keep its standard output open for longer."""
     deadline = time.monotonic() + script.seconds
     last: Event = {}
     before = b""
     for line in _lines(process):
         if stopped():
-            raise ExportStopped("the export was stopped; nothing is lost, the next run takes up where this one ended")
+            raise ExportStopped("the export was stopped; nothing is lost, the next run continues where this one ended")
         if time.monotonic() > deadline:
             raise ExportFailed(
                 f"took longer than {script.seconds:g} s; raise PIPELINE_EXPORT_TIMEOUT, or see {script.log}"
             )
-        if line and line != before:  # no more of a progress that makes none
+        if line and line != before:  # a repeated line is progress that made none
             before = line
-            with suppress(OSError):  # a full disk is the script's to say
+            with suppress(OSError):  # if the disk is full, the script itself reports it
                 log.write(line)
             if event := _event(line):
                 last = event
-                told(event)
+                on_event(event)
     return last
 
 
 def _lines(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
-    """What it prints; nothing now and then, so that the caller can look around."""
+    """The lines that it prints; an empty one now and then, so that the caller can check for a stop or a timeout."""
     assert process.stdout is not None  # noqa: S101  a pipe
     printed: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     output = process.stdout
@@ -121,7 +121,7 @@ def _lines(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
 
 
 def _event(line: bytes) -> Event | None:
-    """A line of JSON with an event; None for what Spark or the JVM may print."""
+    """The event in a line of JSON; None for other output, as Spark or the JVM may print."""
     try:
         found = json.loads(line)
     except ValueError:
@@ -139,7 +139,7 @@ def _reason(code: int, last: Event, log: Path) -> str:
 
 def _last_words(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it said nothing"
+    return lines[-1][:300] if lines else "it printed nothing"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -157,7 +157,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _others(group: int) -> bool:
-    """Whether the group has members that run. Raises ProcessLookupError when it has none, not even dead ones."""
+    """Whether the group has running members. Raises ProcessLookupError when it has none, not even zombies."""
     os.killpg(group, 0)
     stats = [stat for entry in Path("/proc").glob("[0-9]*/stat") if (stat := _stat(entry))]
     return not stats or any(state != "Z" and member == str(group) for state, _, member in stats)

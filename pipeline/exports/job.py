@@ -1,4 +1,4 @@
-"""One run of an export: whether there is anything to do, the script that does it, and the row that tells of it."""
+"""One run of an export: whether there is anything to do, the script that does it, and the row that records it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import psycopg
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportFailed, PipelineError
 from pipeline.exports import child, extra, java, ledger
-from pipeline.exports.child import Event, Script, Told
+from pipeline.exports.child import Event, OnEvent, Script
 from pipeline.exports.ledger import Trigger
 from pipeline.exports.window import Window
 from pipeline.postgres import connections
@@ -27,7 +27,7 @@ LOGS_KEPT = 50
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it. `run` None: nothing was new, and nothing was started. `rows`: events that were exported."""
+    """The result. `run` None: nothing was new, so no run was started. `rows`: events that were exported."""
 
     exported_upto: int
     run: int | None = None
@@ -35,17 +35,17 @@ class Outcome:
     seconds: float = 0.0
 
 
-def export(config: Config, trigger: Trigger, told: Told, stopped: Callable[[], bool]) -> Outcome:
-    """Bring the lake up to the head of the log, if it is not.
+def export(config: Config, trigger: Trigger, on_event: OnEvent, stopped: Callable[[], bool]) -> Outcome:
+    """Export to the lake what it lacks up to the head of the log.
 
-    `told` gets each event of the script, `stopped` ends it. Raises ExportFailed with the reason, which is in the run's
-    row by then; ExportBusy while another exporter is at work; ExportStopped.
+    `on_event` gets each event of the script, `stopped` ends it. Raises ExportFailed with the reason, which is then in
+    the run's row too; ExportBusy while another exporter is running; ExportStopped.
     """
     extra.require()
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
-        window = ledger.look(connection, config)
+        window = ledger.window(connection, config)
         if window.holder:
-            raise ExportBusy(f"an export is running already: {window.holder}; wait for it, or end it")
+            raise ExportBusy(f"an export is already running: {window.holder}; wait for it, or end it")
         require_lake(config, window)
         if not window.anything_new:
             return Outcome(window.exported_upto)
@@ -55,7 +55,7 @@ def export(config: Config, trigger: Trigger, told: Told, stopped: Callable[[], b
         try:
             log = _log(config, f"export-{run}")
             ledger.set_log(connection, run, str(log))
-            last = _spark(config, "export.py", ["--run", str(run)], log, told, stopped)
+            last = _spark(config, "export.py", ["--run", str(run)], log, on_event, stopped)
         except BaseException as error:
             reason = str(error) if isinstance(error, PipelineError) else f"interrupted by {type(error).__name__}"
             raise
@@ -66,34 +66,34 @@ def export(config: Config, trigger: Trigger, told: Told, stopped: Callable[[], b
 
 
 def require_lake(config: Config, window: Window) -> None:
-    """Raises ExportFailed when what the ledger says was exported is not where it was exported to."""
+    """Raises ExportFailed when the files that the ledger says were exported are not in the folder."""
     if window.exported_upto and not (config.exports / "manifest.json").exists():
         raise ExportFailed(
-            f"{config.exports} holds nothing, and what was exported up to seq {window.exported_upto} should be there; "
-            "put it back or mount it, or name another PIPELINE_EXPORT_DIR and all is exported again"
+            f"{config.exports} is empty, but events up to seq {window.exported_upto} were exported to it; restore or "
+            "mount it, or set another PIPELINE_EXPORT_DIR to export everything again"
         )
 
 
 def state(
-    config: Config, table: str, as_of: int, output: Path | None, told: Told, stopped: Callable[[], bool]
+    config: Config, table: str, as_of: int, output: Path | None, on_event: OnEvent, stopped: Callable[[], bool]
 ) -> Event:
     """A table as it was after a seq; returns the script's last event. Raises ExportFailed."""
     extra.require()
     arguments = ["--as-of", str(as_of)]
     if output is not None:
         arguments += ["--output", str(output.absolute())]
-    return _spark(config, "state.py", [*arguments, table], _log(config, f"state-{os.getpid()}"), told, stopped)
+    return _spark(config, "state.py", [*arguments, table], _log(config, f"state-{os.getpid()}"), on_event, stopped)
 
 
 def scripts() -> Path:
-    """The folder of the Spark side: in the wheel, else in the repository."""
+    """The folder of the Spark scripts: in the wheel, else in the repository."""
     package = Path(__file__).parents[1]
     shipped = package / "_spark"
     return shipped if shipped.is_dir() else package.parent / "spark"
 
 
 def _spark(
-    config: Config, name: str, arguments: Sequence[str], log: Path, told: Told, stopped: Callable[[], bool]
+    config: Config, name: str, arguments: Sequence[str], log: Path, on_event: OnEvent, stopped: Callable[[], bool]
 ) -> Event:
     environment: dict[str, str | None] = {
         **{key: value for key, value in os.environ.items() if not key.startswith("PIPELINE_")},
@@ -108,17 +108,17 @@ def _spark(
         log=log,
         seconds=config.export_timeout,
     )
-    return child.run(script, told, stopped)
+    return child.run(script, on_event, stopped)
 
 
 def _local(master: str) -> dict[str, str | None]:
-    """Spark on this machine alone neither needs a host name that resolves, nor listens on other addresses."""
+    """Let Spark on this machine alone need no host name that resolves, and listen on no other address."""
     alone = re.match(r"local(\[|$)", master) and "SPARK_LOCAL_IP" not in os.environ
     return {"SPARK_LOCAL_IP": "127.0.0.1"} if alone else {}
 
 
 def _log(config: Config, name: str) -> Path:
-    """The file for a run's log; the oldest ones make room for it."""
+    """The file for a run's log; the oldest logs are removed."""
     folder = config.data_dir.absolute() / "logs"
     kind = name.partition("-")[0]
     try:
@@ -127,14 +127,14 @@ def _log(config: Config, name: str) -> Path:
         for old in kept[LOGS_KEPT - 1 :]:
             old.unlink(missing_ok=True)
         path = folder / f"{name}.log"
-        path.unlink(missing_ok=True)  # of another pipeline database
+        path.unlink(missing_ok=True)  # left by a run of another pipeline database
     except OSError as error:
-        raise ExportFailed(f"{error.filename or folder}: {error.strerror}; put that right") from error
+        raise ExportFailed(f"{error.filename or folder}: {error.strerror}; fix that") from error
     return path
 
 
 def _finish(config: Config, connection: Connection, run: int, reason: str | None) -> None:
-    """Say how it ended; the session may have broken while it ran. Else the next run says it."""
+    """Record how it ended, over a new connection if the old one broke. If that fails too, the next run records it."""
     try:
         ledger.finish_run(connection, run, reason)
     except psycopg.Error:

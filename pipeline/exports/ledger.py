@@ -1,4 +1,4 @@
-"""The tables of exports, as the server sees them: runs, ranges, how far the lake is. Spark's side writes the ranges."""
+"""The tables of exports as the server sees them: runs, ranges, how far the lake is. The Spark scripts write ranges."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Trigger = Literal["schedule", "command"]
 
 @dataclass(frozen=True)
 class Run:
-    """One start of the export. `state`: running, done, failed. `seconds`: how long it took, or runs already."""
+    """One run of the export. `state`: running, done, failed. `seconds`: how long it took, or has been running."""
 
     id: int
     trigger: str
@@ -42,7 +42,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Export:
-    """One range of seqs, the first excluded. `state`: writing, publishing, committed, failed. `files`: how many."""
+    """One range of seqs, without `after_seq`. `state`: writing, publishing, committed, failed. `files`: how many."""
 
     id: int
     run_id: int | None
@@ -62,7 +62,7 @@ class Export:
 
 @dataclass(frozen=True)
 class File:
-    """A file of a committed range; `path` is below the lake's folder."""
+    """A file of a committed range; `path` is relative to the lake's folder."""
 
     path: str
     dataset: str
@@ -74,24 +74,24 @@ class File:
     last_seq: int
 
 
-def look(connection: Connection, config: Config) -> Window:
-    """How far the lake of these settings is.
+def window(connection: Connection, config: Config) -> Window:
+    """What the lake of these settings lacks.
 
-    Raises ExportFailed when the events table is not there, SchemaError when the database is not at this revision.
+    Raises ExportFailed when the events table does not exist, SchemaError when the database is not at this revision.
     """
     migrations.require_head(connection)
     table = EventsTable.parse(config.events_table)
-    query = sql.SQL(statement("exports", "look")).format(events=table.identifier)
+    query = sql.SQL(statement("exports", "export_window")).format(events=table.identifier)
     try:
         return queries.one(connection, Window, query, {"directory": str(config.exports)}) or Window()
     except psycopg.errors.UndefinedTable as error:
         raise ExportFailed(
-            f"the events table {table} is not there; restore it, or correct PIPELINE_EVENTS_TABLE"
+            f"the events table {table} does not exist; restore it, or correct PIPELINE_EVENTS_TABLE"
         ) from error
 
 
 def begin_run(connection: Connection, trigger: Trigger) -> int:
-    """A new run, which counts as running as long as this session lives; returns its id."""
+    """Record a new run, which counts as running as long as this session exists; returns its id."""
     parameters = {"trigger": trigger, "holder": f"{platform.node()} (pid {os.getpid()})", "lock": RUN_LOCK}
     with connection.transaction():
         connection.execute(statement("exports", "end_lost_runs"), parameters)
@@ -101,18 +101,18 @@ def begin_run(connection: Connection, trigger: Trigger) -> int:
 
 
 def set_log(connection: Connection, run: int, log: str) -> None:
-    """Say where the run's log is."""
+    """Record where the run's log is."""
     connection.execute(statement("exports", "set_log"), {"run": run, "log": log})
 
 
 def finish_run(connection: Connection, run: int, reason: str | None) -> None:
-    """The run has ended: well, or for a reason."""
+    """Record that the run has ended; `reason`: why it failed, None: it did not."""
     state = "failed" if reason else "done"
     connection.execute(statement("exports", "finish_run"), {"run": run, "state": state, "reason": reason})
 
 
 def runs(connection: Connection, limit: int, *states: str) -> list[Run]:
-    """The newest runs first; of these states, or of all."""
+    """The newest runs first; with one of these states, or all."""
     chosen = list(states or ("running", "done", "failed"))
     return queries.rows(
         connection, Run, statement("exports", "list_runs"), {"limit": limit, "lock": RUN_LOCK, "states": chosen}
@@ -125,15 +125,15 @@ def exports(connection: Connection, limit: int | None) -> list[Export]:
 
 
 def export(connection: Connection, number: int) -> tuple[Export, list[File]]:
-    """One range and its files. Raises ExportFailed when there is none of this id."""
+    """One range and its files. Raises ExportFailed when no range has this id."""
     found = queries.one(connection, Export, statement("exports", "list_exports"), {"id": number, "limit": 1})
     if found is None:
-        raise ExportFailed(f"there is no export {number}; `pipeline export list` shows those there are")
+        raise ExportFailed(f"there is no export {number}; `pipeline export list` shows all")
     return found, queries.rows(connection, File, statement("exports", "export_files"), {"id": number})
 
 
 def keyless_tables(connection: Connection) -> list[str]:
-    """`schema.table` of those that have no current state, since nothing tells which row a change is of."""
+    """`schema.table` of tables without a current state, since no key tells which row a change belongs to."""
     return [
         f"{schema}.{name}" for schema, name in connection.execute(statement("exports", "keyless_tables")).fetchall()
     ]

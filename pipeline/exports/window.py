@@ -1,4 +1,4 @@
-"""How far the lake is behind the log, and when it is looked at next. Pure."""
+"""What the lake lacks of the log, and when the next run is. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Window:
     """Seqs that are not exported yet: `exported_upto` < seq <= `head`.
 
     `known`: whether the folder is a lake already. `states_behind`: changes are exported that a table's current state
-    lacks. `holder`: who exports to the lake at this moment.
+    lacks. `holder`: which process exports to the lake now.
     """
 
     head: int = 0
@@ -29,12 +29,12 @@ class Window:
 
     @property
     def anything_new(self) -> bool:
-        """Whether a run would move anything."""
+        """Whether a run would export anything."""
         return self.behind > 0 or self.states_behind
 
 
 def next_run(schedule: str, now: datetime) -> datetime | None:
-    """When the schedule comes next after `now`; None when it is off."""
+    """The schedule's next time after `now`; None when it is off."""
     if schedule == cron.OFF:
         return None
     found: datetime | None = cron.parse(schedule).get_next_fire_time(None, now)

@@ -1,3 +1,3 @@
-"""What operators look at: status, lag, metrics, the preflight check."""
+"""What operators need: status, lag, retention, the preflight check, verification and repairs."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How numbers, times and tables read on a terminal and in a pipe."""
+"""How numbers, times and tables are printed on a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from rich.text import Text
 from pipeline.wal import lsn
 
 _PIPE_WIDTH = 1000
-"""Columns when nobody looks: a pipe gets whole lines."""
+"""Columns when the output is not a terminal: a pipe gets whole lines."""
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 LEVEL_STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
 def console() -> Console:
-    """Standard output, without markup: what is printed may hold brackets."""
+    """Standard output, without markup: values may contain brackets."""
     found = Console(markup=False, highlight=False, emoji=False)
     return found if found.is_terminal else Console(markup=False, highlight=False, emoji=False, width=_PIPE_WIDTH)
 
 
 def show(*sections: RenderableType | None) -> None:
-    """Those that there are, with an empty line between two."""
+    """Print the sections that are not None, separated by empty lines."""
     there = [section for section in sections if section is not None]
     printed = console()
     for place, section in enumerate(there):
@@ -34,7 +34,7 @@ def show(*sections: RenderableType | None) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Aligned columns without lines, each value as `cell` has it; a heading only where a column has a name."""
+    """Aligned columns without lines, each value formatted by `cell`; a header only if a column has a name."""
     made = Table(
         box=None, show_header=any(columns), header_style="dim", padding=(0, 3, 0, 0), pad_edge=False, show_edge=False
     )
@@ -46,17 +46,17 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
 
 
 def facts(rows: Iterable[tuple[object, object, object]]) -> Table:
-    """A label, a value and a note each; labels and notes are dim where they have no style of their own."""
+    """Rows of a label, a value and a note; labels and notes are dim unless they have a style."""
     return table(("", "", ""), ((dim(label), value, dim(note)) for label, value, note in rows))
 
 
 def dim(value: object) -> Text:
-    """What matters less."""
+    """The value in a dim style, for what matters less; a Text keeps its own style."""
     return value if isinstance(value, Text) else Text(str(value), "dim")
 
 
 def cell(value: object) -> str | Text:
-    """A value of a table: what is missing as a dash, a time to the second, all else as it is."""
+    """A value of a table: None as a dash, a time to the second, anything else as its text."""
     if isinstance(value, str | Text):
         return value
     if isinstance(value, datetime):
@@ -65,7 +65,7 @@ def cell(value: object) -> str | Text:
 
 
 def count(number: int, noun: str) -> str:
-    """So many of a thing."""
+    """A number with its noun, in the plural unless it is 1."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
@@ -88,12 +88,12 @@ def position(value: int | None) -> str:
 
 
 def moment(when: datetime) -> str:
-    """A time to the second, wherever the reader is."""
+    """A time to the second, in UTC."""
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def lasted(seconds: float | None) -> str:
-    """How long a piece of work took: tenths of a second matter until a minute."""
+    """How long a piece of work took, with tenths of a second below a minute."""
     if seconds is None:
         return "-"
     return f"{seconds:.1f} s" if seconds < 60 else ago(seconds)

@@ -1,4 +1,4 @@
-"""Dataclasses as `--json` has them: LSNs as Postgres prints them, times in ISO format."""
+"""Dataclasses as `--json` prints them: LSNs as Postgres prints them, times in ISO format."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pipeline.wal import lsn
 
 
 def as_json(value: Any) -> Any:
-    """The value for `json.dumps`: a dataclass by its fields, or by the names that its `JSON` says.
+    """The value for `json.dumps`: a dataclass by its fields, or by the names in its `JSON`.
 
-    Fields that are an `lsn.Shown` are printed; what JSON has no sort of becomes text.
+    Fields of type `lsn.Shown` become LSN texts; values that JSON cannot hold become text.
     """
     if is_dataclass(value) and not isinstance(value, type):
         return {name: _shown(value, name) for name in getattr(value, "JSON", [each.name for each in fields(value)])}

@@ -1,4 +1,4 @@
-"""Retention: what of the log may go, who still needs it, and the one way in which it goes."""
+"""Retention: which events may be dropped, which readers still need them, and the only code that drops them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline.log.readers import LAKE, Readers
 from pipeline.log.retention import delete_rows, drop_partition, policy, preserve_values
 from pipeline.log.retention.policy import Dropped
 from pipeline.log.table import EventsTable
-from pipeline.operate import exports as export_status
+from pipeline.operate import export_status
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -25,14 +25,14 @@ from pipeline.postgres.queries import statement
 _NOBODY = 2**63 - 1
 _LOCK = 1_817_104_724
 MOMENTS = 2.0
-"""Seconds that a drop may take before somebody is said to hold it."""
+"""Seconds that a drop may take before a session is reported to hold it."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """What keeps events that are old enough: a consumer, a lake that lacks them, or a session that reads them.
+    """What holds events that are old enough: a consumer, a lake that lacks them, or a session that reads them.
 
-    `position`: up to where it needs nothing any more; None for a session.
+    `position`: it no longer needs events up to there; None for a session.
     """
 
     kind: str
@@ -48,10 +48,10 @@ class Holder:
 
 @dataclass(frozen=True)
 class Retention:
-    """How retention stands. `keep`: the setting. `first_seq`, `oldest_at`: of the first event there is.
+    """The status of retention. `keep`: the setting. `first_seq`, `oldest_at`: of the first event in the table.
 
-    `droppable`: whole partitions that would go now; `trim_from`: the seq from which on rows would. `due`: when the next
-    of the rest is old enough. `held_by`: what keeps events that are old enough already.
+    `droppable`: whole partitions that would be dropped now; `trim_from`: the seq from which on rows would be deleted.
+    `due`: when the next events become old enough. `held_by`: what holds events that are old enough already.
     """
 
     keep: str
@@ -66,12 +66,12 @@ class Retention:
     due: datetime | None = None
     held_by: list[Holder] = field(default_factory=list)
     beside: list[Retention] = field(default_factory=list)
-    """Of the default table: how it stands with each of the others."""
+    """Of the default table: the same for each of the other tables."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run dropped: partitions, and rows of those that stay. `below`: of the default table."""
+    """What one run dropped: partitions, and rows of partitions that stay. `below`: of the default table."""
 
     partitions: int = 0
     rows: int = 0
@@ -80,7 +80,7 @@ class Outcome:
 
 
 def read(config: Config, connection: Connection) -> Retention | None:
-    """How it stands now; None where nothing is dropped and nothing ever was."""
+    """The status now; None where nothing is dropped and nothing ever was."""
     table = EventsTable.parse(config.events_table)
     known = policy.dropped(connection, table)
     keep = config.retention_seconds
@@ -89,12 +89,12 @@ def read(config: Config, connection: Connection) -> Retention | None:
     try:
         others = [_read(config, connection, each, keep) for each in _written(config, connection)[1:]]
         return replace(_read(config, connection, table, keep), beside=others)
-    except psycopg.errors.UndefinedTable:  # not made yet, or just dropped: the next look sees it
+    except psycopg.errors.UndefinedTable:  # not made yet, or just dropped: the next call sees it
         return None
 
 
 def run(config: Config, stopped: Callable[[], bool]) -> Outcome:
-    """Drop what may go. Raises RetentionBusy while another session is at it, ConfigError without PIPELINE_RETENTION."""
+    """Drop what may be dropped. Raises RetentionBusy if another session does, ConfigError for no PIPELINE_RETENTION."""
     keep = config.retention_seconds
     if keep is None:
         raise ConfigError("PIPELINE_RETENTION is none: nothing is ever dropped; set it, for instance to 7d")
@@ -109,13 +109,13 @@ def run(config: Config, stopped: Callable[[], bool]) -> Outcome:
 
 
 def release_lake(connection: Connection, directory: str) -> None:
-    """Retention waits no longer for exports to this folder. Raises ConfigError for one that is not known."""
+    """Let retention no longer wait for exports to this folder. Raises ConfigError for an unknown folder."""
     if connection.execute(statement("operate", "release_lake"), {"directory": directory}).fetchone() is None:
-        raise ConfigError(f"no lake in {directory} holds anything back; `pipeline retention --dry-run` shows what does")
+        raise ConfigError(f"no lake in {directory} holds any events; `pipeline retention --dry-run` shows what does")
 
 
 def _written(config: Config, connection: Connection) -> list[EventsTable]:
-    """The default table, and all others that events were ever written to."""
+    """The default table first, then all others that events were ever written to."""
     return tables.with_known(connection, [config.events_table])
 
 
@@ -149,7 +149,7 @@ def _drop(
 
 
 def _record(config: Config, connection: Connection, table: EventsTable, partition: Partition) -> bool:
-    """Say that it goes; False when meanwhile somebody has come who needs it."""
+    """Record that it is being dropped; False when a reader that needs it has come meanwhile."""
     before = policy.dropped(connection, table)
     policy.record(connection, table, partition.upper, partition)
     if partition.upper - 1 <= _needed_after(config, connection, table):
@@ -160,10 +160,10 @@ def _record(config: Config, connection: Connection, table: EventsTable, partitio
 
 @contextmanager
 def _alone(connection: Connection, table: EventsTable) -> Iterator[None]:
-    """One session a table; it lets go at the end of the connection, if not before."""
+    """Only one session for each table; the lock is released with the connection, if not before."""
     values = (_LOCK, str(table))
     if not (queries.value(connection, "select pg_try_advisory_lock(%s, hashtext(%s))", values)):
-        raise RetentionBusy("retention is at work already; try again when it has ended")
+        raise RetentionBusy("retention is already running; try again when it has ended")
     yield
     connection.execute("select pg_advisory_unlock(%s, hashtext(%s))", values)
 
@@ -200,7 +200,7 @@ def _lowest(holders: Sequence[Holder]) -> int:
 
 
 def _holders(config: Config, connection: Connection, table: EventsTable) -> list[Holder]:
-    """Everybody with a position in the table, the lowest first; also the lake that the first export will make."""
+    """Every reader with a position in the table, the lowest first; also the lake that the first export will make."""
     readers = Readers(connection, table)
     found = [Holder(each.kind, each.name, each.needs_after, each.remedy) for each in readers.needing()]
     lake = str(config.exports)
@@ -219,12 +219,12 @@ def _holders(config: Config, connection: Connection, table: EventsTable) -> list
 
 
 def _readers(connection: Connection, table: EventsTable, known: Dropped) -> list[Holder]:
-    """Who reads a partition that is on its way out; whoever keeps it longer than moments is somebody."""
+    """The session that reads a partition being dropped, once it has held it for more than MOMENTS."""
     if known.since is None or datetime.now(UTC) - known.since < timedelta(seconds=MOMENTS):
         return []
-    reader = drop_partition.blocking_session(connection, table)
-    if reader is None:
-        unseen = "somebody, or a session that this user may not see (grant it pg_read_all_stats), reads"
-        return [Holder("session", unseen, None, "the drop goes on when that transaction ends")]
-    since = f" reads since {reader.since:%Y-%m-%d %H:%M:%S}" if reader.since else " reads"
-    return [Holder("session", f"{reader}{since}", None, "the drop goes on when its transaction ends")]
+    session = drop_partition.blocking_session(connection, table)
+    if session is None:
+        unseen = "a session that this user may not see (grant it pg_read_all_stats) reads"
+        return [Holder("session", unseen, None, "the drop continues when that transaction ends")]
+    since = f" has been reading since {session.since:%Y-%m-%d %H:%M:%S}" if session.since else " reads"
+    return [Holder("session", f"{session}{since}", None, "the drop continues when its transaction ends")]

@@ -1,4 +1,4 @@
-"""Which routes hold, which held before and from where on, and what each events table has."""
+"""Which routes are in force, which were before and from where on, and the events tables with their counts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pipeline.wal import lsn
 
 
 @dataclass(frozen=True)
-class Held:
+class Routes:
     """Routes for the transactions of an epoch after `after_lsn`, until the next ones. `events_table`: the default.
 
-    `first_seqs`: of each events table the seq from which on they decided.
+    `first_seqs`: for each events table the seq from which on they applied.
     """
 
     id: int
@@ -33,23 +33,23 @@ class Held:
 
 @dataclass(frozen=True)
 class Routing:
-    """`history` begins with what holds now. `pending`: these settings are others, and hold from the next start on."""
+    """`history` begins with the routes in force. `pending`: these settings differ, and apply from the next start on."""
 
-    history: list[Held]
+    history: list[Routes]
     tables: list[KnownTable]
     pending: bool
 
     JSON: ClassVar = ("in_force", "pending", "tables", "history")
 
     @property
-    def in_force(self) -> Held | None:
-        """What holds now; None before the first start."""
+    def in_force(self) -> Routes | None:
+        """The routes that apply now; None before the first start."""
         return self.history[0] if self.history else None
 
 
 def collect(config: Config, connection: Connection) -> Routing:
-    """All there is."""
-    history = queries.rows(connection, Held, statement("operate", "list_routes"), {"source": config.source_id})
+    """The routes now and before, and all events tables."""
+    history = queries.rows(connection, Routes, statement("operate", "list_routes"), {"source": config.source_id})
     wanted = config.events_table, [route.model_dump(mode="json") for route in config.routes]
     pending = not history or (history[0].events_table, history[0].routes) != wanted
     return Routing(history, tables.known(connection), pending)

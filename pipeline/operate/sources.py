@@ -1,4 +1,4 @@
-"""The sources that the pipeline database knows, and in which epoch each is."""
+"""The sources that the pipeline database knows, each with its epoch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.wal import lsn
 
 @dataclass(frozen=True)
 class KnownSource:
-    """A source as it was last connected to. `since`: when its epoch began; `position`: how far it is staged."""
+    """A source as it was at the last connection. `since`: when its epoch began; `position`: how far it is staged."""
 
     id: str
     epoch: int
@@ -27,5 +27,5 @@ class KnownSource:
 
 
 def collect(connection: Connection) -> list[KnownSource]:
-    """All of them."""
+    """All known sources."""
     return queries.rows(connection, KnownSource, statement("operate", "known_sources"))

@@ -1,4 +1,4 @@
-"""Where everything stands: positions, lag, counts, rates, roles, and what is not captured. Reads, never writes."""
+"""The status of everything: positions, lag, counts, rates, roles, and what is not captured. Reads, never writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from pipeline.capture.catchup import plan_reader as standing_parts
+from pipeline.capture.catchup import plan_reader
 from pipeline.capture.catchup.plan import Part
 from pipeline.capture.schema_history import rewrites
 from pipeline.capture.schema_history.rewrites import Rewritten
@@ -19,14 +19,13 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.log import dead_letters, tables
 from pipeline.log.tables import KnownTable
-from pipeline.operate import exports as export_status
-from pipeline.operate import retention
-from pipeline.operate.exports import Exports
+from pipeline.operate import export_status, retention
+from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.json_values import as_json
 from pipeline.operate.lag import facts, stages
 from pipeline.operate.lag.facts import Look, Moved
 from pipeline.operate.lag.model import Lag, Limit, is_late
-from pipeline.operate.lag.slots import SlotLag
+from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.retention import Retention
 from pipeline.postgres import connections, migrations, role_locks
 from pipeline.postgres.connections import Connection
@@ -36,7 +35,7 @@ from pipeline.readers.consumer_status import ConsumerStatus
 from pipeline.wal import lsn
 
 IDLE_BYTES = 1_000_000
-"""A source that is no further ahead of us than this, with nothing staged that waits, counts as caught up."""
+"""If the source is ahead of us by no more than this, and nothing staged waits, we count as caught up."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Status:
-    """All there is to say. `reasons`: why it is not replicating; empty when it is. `lag_seconds` 0: caught up."""
+    """The whole status. `reasons`: why it is not replicating; empty when it is. `lag_seconds` 0: caught up."""
 
     source_id: str | None = None
     database: str | None = None
@@ -76,7 +75,7 @@ class Status:
     not_captured: dict[str, str] = field(default_factory=dict)
     rewritten: list[Rewritten] = field(default_factory=list)
     events_tables: list[KnownTable] = field(default_factory=list)
-    exports: Exports | None = None
+    exports: ExportStatus | None = None
     retention: Retention | None = None
     consumers: list[ConsumerStatus] = field(default_factory=list)
     dead_letters: dict[str, int] = field(default_factory=dict)
@@ -86,13 +85,13 @@ class Status:
     reasons: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`: the counters beside the rest."""
+        """For `--json`: the counters on the same level as the rest."""
         values: dict[str, Any] = as_json(self) | as_json(self.progress)
         return {name: value for name, value in values.items() if name not in ("progress", "read_at")}
 
 
 def collect(config: Config) -> Status:
-    """The status now. Raises Unavailable only for the pipeline database; a source that is gone is a reason."""
+    """The status now. Raises Unavailable only for the pipeline database; an unavailable source is a reason."""
     with connections.connect(config.database, "pipeline database", name="pipeline status") as connection:
         now, look, moved = _read(config, connection)
         if not now.revision:
@@ -111,7 +110,7 @@ def collect(config: Config) -> Status:
 def _explained(
     config: Config, connection: Connection, now: Status, look: Look | PipelineError, moved: Moved | None
 ) -> Status:
-    """With its lag by stage and what limits it, and `lag_seconds` as that measures it."""
+    """The status with its lag by stage and what limits it; `lag_seconds` is that of the last stage, where known."""
     if now.source_id is None:
         return now
     if isinstance(look, PipelineError):
@@ -119,18 +118,18 @@ def _explained(
     lag = stages.measure(config, connection, look, moved, now.reasons, now.exports)
     shuffled = lag.stage("shuffled")
     late = shuffled.behind_seconds if shuffled else None
-    # 0 stays 0: what is just on its way is caught up with.
+    # 0 stays 0: changes that are just on their way count as caught up.
     seconds = late if late is not None and (now.lag_seconds or is_late(late)) else now.lag_seconds
     return replace(now, lag=lag, lag_seconds=seconds)
 
 
 def read(config: Config, connection: Connection) -> Status:
-    """The rest of it, over a connection to the pipeline database; connects to the source meanwhile."""
+    """The positions, roles and lag of the status, over a connection to the pipeline database; asks the source too."""
     return _read(config, connection)[0]
 
 
 def _read(config: Config, connection: Connection) -> tuple[Status, Look | PipelineError, Moved | None]:
-    """And what all its positions come from: a look at the source, or why there is none, and one at our database."""
+    """The status, with what its positions come from: the source, or why it does not answer, and our database."""
     revision = migrations.current_revision(connection)
     if revision is None:
         problem = PipelineError("the pipeline database was never migrated; start `pipeline serve`")
@@ -151,14 +150,14 @@ def _read(config: Config, connection: Connection) -> tuple[Status, Look | Pipeli
         progress=progress,
         roles=held,
         rewritten=rewrites.unsettled(connection),
-        catchup=standing_parts.read(connection, stored.id) if stored else [],
+        catchup=plan_reader.read(connection, stored.id) if stored else [],
         reasons=why_not(config, connection, held),
     )
     return _with_source(now, look, moved), look, moved
 
 
 def _with_source(now: Status, look: Look | PipelineError, moved: Moved | None) -> Status:
-    """With what the source says, and how far all is behind that; or with the reason why it says nothing."""
+    """The status with what the source reports and the lag behind that; or with the reason why it does not answer."""
     running = not role_reasons(now.roles)
     if isinstance(look, PipelineError):
         seconds = _lag_seconds(now.progress, None, running=running)
@@ -178,14 +177,14 @@ def _with_source(now: Status, look: Look | PipelineError, moved: Moved | None) -
 
 
 def why_not(config: Config, connection: Connection, held: Sequence[role_locks.RoleState]) -> list[str]:
-    """Why nothing is moved: where the source stops, whatever the worker is at, and the other roles."""
+    """Why nothing is replicated: the transaction that the source cannot send, and roles that do not run."""
     stored = sources.find(connection, config.source_id)
     stop = blocked_transactions.current(connection, stored.id) if stored else None
     return [f"replication: {stop}", *role_reasons(held, ("shuffle",))] if stop else role_reasons(held)
 
 
 def role_reasons(held: Sequence[role_locks.RoleState], needed: Sequence[str] = ("replication", "shuffle")) -> list[str]:
-    """Why the roles that move data do not, in plain words."""
+    """Why roles that move data do not run, in plain words."""
     by_name = {role.role: role for role in held}
     reasons = []
     for name in needed:
@@ -202,7 +201,7 @@ def role_reasons(held: Sequence[role_locks.RoleState], needed: Sequence[str] = (
 
 
 def _progress(connection: Connection, source_id: uuid.UUID) -> tuple[Progress, Moved | None]:
-    """Of one statement. While a backlog is read in parts, staged is what nothing is missing before."""
+    """Both from one statement. While a backlog is read in parts, no change is missing before the staged position."""
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(statement("operate", "progress"), {"source": source_id}).fetchone()
     if row is None:
@@ -212,7 +211,7 @@ def _progress(connection: Connection, source_id: uuid.UUID) -> tuple[Progress, M
 
 
 def _lag_seconds(progress: Progress, lag: int | None, *, running: bool) -> float | None:
-    """0 when caught up; else the age of the newest event, which is the most that can be known."""
+    """0 when caught up; else the age of the newest event, which is the best that is known."""
     if running and not progress.unshuffled and lag is not None and lag < IDLE_BYTES:
         return 0.0
     if progress.shuffled_at is None or progress.read_at is None:

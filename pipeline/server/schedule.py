@@ -19,7 +19,7 @@ from pipeline.errors import ExportBusy, ExportStopped, PipelineError, RetentionB
 from pipeline.exports import job
 from pipeline.log import indexes, table_shape
 from pipeline.log.table import EventsTable
-from pipeline.operate import exports as export_status
+from pipeline.operate import export_status
 from pipeline.operate import retention as operation
 from pipeline.operate.samples import sample
 from pipeline.postgres import connections

@@ -64,7 +64,7 @@ def test_beside_a_running_server(
     shown = command("status").stdout
     assert shown.startswith("replicating\n")
     assert [stage["stage"] for stage in now["lag"]["stages"]] == ["decoded", "received", "staged", "shuffled"]
-    assert "limited by   nothing: it is up to date" in shown
+    assert "limited by   nothing: the log is up to date" in shown
     assert "1,000 changes in 1 transaction " in shown
     assert "1,000 events in the log, newest seq 1000" in shown
     assert "public.notes   only inserts and truncates: it has no replica identity" in shown
@@ -73,7 +73,7 @@ def test_beside_a_running_server(
     assert found["slot"]["level"] == "ok"
     assert "read by our worker" in found["slot"]["text"]
     assert found["replica identity"]["level"] == "warning"
-    assert "was made by this server" in found["publication"]["text"]
+    assert "was created by this server" in found["publication"]["text"]
 
     [slot] = [slot for slot in as_json(command("slots", "list", "--json"))["data"] if slot["name"] == slot_name]
     assert (slot["plugin"], slot["holder"][:9], slot["two_phase"]) == ("pgoutput", "pipeline ", False)

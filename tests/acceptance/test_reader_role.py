@@ -76,7 +76,7 @@ def test_a_reader_sees_the_events_and_hears_of_new_ones(
 ):
     done = run_command("migrate", "--reader", role, folder=tmp_path, database_dsn=database_dsn, source_dsn=database_dsn)
     assert done.returncode == 0, done.stderr
-    assert f'role "{role}" was made: it may read public.sequin_events' in done.stdout
+    assert f'role "{role}" was created: it may read public.sequin_events' in done.stdout
     assert f'set one in psql: \\password "{role}"' in done.stdout
     with connect(database_dsn, role) as reader, aging_log(database_dsn) as log:
         reader.execute("listen sequin_events")
@@ -143,7 +143,7 @@ def test_a_superuser_is_refused_with_a_plain_line(owner: psycopg.Connection, dat
     done = run_command("migrate", "--reader", user, folder=tmp_path, database_dsn=database_dsn, source_dsn=database_dsn)
     assert done.returncode == 2
     assert done.stderr == (
-        f'pipeline: role "{user}" would see more than the events: it is a superuser; name another role\n'
+        f'pipeline: role "{user}" would see more than the events: it is a superuser; use another role\n'
     )
 
 

@@ -11,8 +11,8 @@ from prometheus_client.registry import Collector
 from pipeline.api import lag_metrics
 from pipeline.capture.catchup.plan import Part
 from pipeline.log.tables import KnownTable
-from pipeline.operate.exports import Exports
-from pipeline.operate.lag.slots import SlotLag
+from pipeline.operate.export_status import ExportStatus
+from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.retention import Retention
 from pipeline.operate.status import Status
 from pipeline.readers.consumer_status import ConsumerStatus
@@ -145,7 +145,7 @@ def _dead_letters(counts: Mapping[str, int]) -> Iterator[Metric]:
         yield family
 
 
-def _exports(now: Exports) -> Iterator[Metric]:
+def _exports(now: ExportStatus) -> Iterator[Metric]:
     """Those of which there is something to say: nothing where nothing was ever exported."""
     success = now.last_success.timestamp() if now.last_success else None
     failed = None if now.last_run is None else float(now.last_run.state == "failed")

@@ -32,8 +32,8 @@ def export_run(context: typer.Context, as_json: Json = False) -> int:
             if found.run is None:
                 _print_event({"event": "done", "exported_upto": found.exported_upto, "rows": 0})
             return 0
-        with export_progress.shown() as told:
-            found = job.export(config, "command", told, stopped)
+        with export_progress.shown() as on_event:
+            found = job.export(config, "command", on_event, stopped)
         export_progress.outcome(found)
     return 0
 
@@ -82,8 +82,8 @@ def export_state(
         if as_json:
             job.state(config, table, as_of, directory, _print_event, stopped)
             return 0
-        with export_progress.shown() as told:
-            last = job.state(config, table, as_of, directory, told, stopped)
+        with export_progress.shown() as on_event:
+            last = job.state(config, table, as_of, directory, on_event, stopped)
         export_progress.state(table, as_of, last)
     return 0
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from pipeline.capture.catchup.plan import Part
 from pipeline.capture.source import slot
 from pipeline.operate import formatting
-from pipeline.operate.lag.slots import SlotLag
+from pipeline.operate.lag.slot_lag import SlotLag
 
 
 def standing(anchor: str, parts: Sequence[Part], slots: Sequence[SlotLag]) -> Table:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from pipeline.exports.child import Event, Told
+from pipeline.exports.child import Event, OnEvent
 from pipeline.exports.job import Outcome
 from pipeline.operate import formatting
 
@@ -100,7 +100,7 @@ class Progress:
 
 
 @contextmanager
-def shown() -> Iterator[Told]:
+def shown() -> Iterator[OnEvent]:
     """Give each event to the function this yields."""
     console = formatting.console()
     progress = Progress()
@@ -136,7 +136,7 @@ def state(table: str, as_of: int, last: Event) -> None:
     print(f"{table} as of seq {as_of}: {rows} in {last.get('output', '-')}")
 
 
-def _plain(console: Console, progress: Progress) -> Told:
+def _plain(console: Console, progress: Progress) -> OnEvent:
     due, before = 0.0, ""
 
     def tell(event: Event) -> None:

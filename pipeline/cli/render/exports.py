@@ -11,17 +11,17 @@ from rich.text import Text
 
 from pipeline.exports.ledger import Export, File, Run
 from pipeline.operate import formatting
-from pipeline.operate.exports import Exports
+from pipeline.operate.export_status import ExportStatus
 
 _STYLES = {"done": "green", "committed": "green", "running": "yellow", "writing": "yellow", "publishing": "yellow"}
 
 
-def standing(now: Exports) -> Table:
+def standing(now: ExportStatus) -> Table:
     """For `status`: a few lines, and nothing that looks like an error while exports are off."""
     return formatting.facts(_facts(now))
 
 
-def _facts(now: Exports) -> Iterator[tuple[object, object, object]]:
+def _facts(now: ExportStatus) -> Iterator[tuple[object, object, object]]:
     yield "exports", "off" if now.off else now.schedule, now.off or _next(now.next_run)
     if now.problem:
         yield "", Text("cannot run", "bold red"), Text(now.problem)

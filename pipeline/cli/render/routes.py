@@ -10,7 +10,7 @@ from rich.text import Text
 
 from pipeline.log.tables import KnownTable
 from pipeline.operate import formatting
-from pipeline.operate.routes import Held, Routing
+from pipeline.operate.routes import Routes, Routing
 
 
 def routing(now: Routing) -> None:
@@ -43,13 +43,13 @@ def _written(table: KnownTable) -> Text:
     return formatting.dim(f"{formatting.since(table.updated_at)} ago")
 
 
-def _in_force(held: Held) -> Iterator[tuple[object, ...]]:
+def _in_force(held: Routes) -> Iterator[tuple[object, ...]]:
     for number, route in enumerate(held.routes, 1):
         yield formatting.dim(f"route {number}"), _all(route["tables"]), _all(route["actions"]), route["events_table"]
     yield formatting.dim("default"), "all others" if held.routes else "all", "", held.events_table
 
 
-def _change(held: Held) -> list[object]:
+def _change(held: Routes) -> list[object]:
     first = ", ".join(f"{name} {seq}" for name, seq in sorted(held.first_seqs.items()))
     return [
         held.since,

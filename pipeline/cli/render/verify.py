@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.operate import formatting
-from pipeline.operate.verify.violations import Check, Fault, Verification
+from pipeline.operate.verify.violations import Check, Verification, Violation
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def verification(found: Verification) -> None:
         formatting.show("nothing to verify: no source has been replicated yet")
         return
     checks = formatting.table(("", "", "", ""), map(_checked, found.checks))
-    formatting.show(checks, *(_faults(check) for check in found.checks if check.faults), Group(*_verdict(found)))
+    formatting.show(checks, *(_violations(check) for check in found.checks if check.faults), Group(*_verdict(found)))
 
 
 def _verdict(found: Verification) -> Iterator[Text]:
@@ -66,21 +66,21 @@ def _checked(check: Check) -> tuple[Text, str, str, Text]:
     )
 
 
-def _faults(check: Check) -> Table:
+def _violations(check: Check) -> Table:
     columns = (check.name, "epoch", "commit_lsn", "idx", "table", "wrong", "expected")
-    table = formatting.table(columns, map(_fault, check.faults))
+    table = formatting.table(columns, map(_violation, check.faults))
     if check.broken > len(check.faults):
         table.add_row(Text(f"and {check.broken - len(check.faults):,} more", "bold"))
     return table
 
 
-def _fault(fault: Fault) -> list[object]:
+def _violation(violation: Violation) -> list[object]:
     return [
-        None if fault.seq is None else f"seq {fault.seq}",
-        fault.source_epoch,
-        fault.commit_lsn,
-        fault.commit_idx,
-        fault.table,
-        Text(fault.wrong, "bold red"),
-        fault.expected,
+        None if violation.seq is None else f"seq {violation.seq}",
+        violation.source_epoch,
+        violation.commit_lsn,
+        violation.commit_idx,
+        violation.table,
+        Text(violation.wrong, "bold red"),
+        violation.expected,
     ]

@@ -1,4 +1,4 @@
--- A run has begun; its session says by a lock that it is at work.
+-- Record that a run has begun; its session holds a lock as long as it runs.
 with run as (
     insert into pipeline.export_runs (trigger, holder) values (%(trigger)s, %(holder)s) returning id
 )

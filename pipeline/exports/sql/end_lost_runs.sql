@@ -1,4 +1,4 @@
--- Runs whose session is gone did not end by themselves.
+-- Mark runs whose session has ended without recording it as failed.
 update pipeline.export_runs r
 set state = 'failed', reason = 'its process ended', finished_at = now()
 where state = 'running' and not exists (

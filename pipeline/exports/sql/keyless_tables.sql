@@ -1,4 +1,4 @@
--- Tables whose newest form has no key: their changes are exported, but nothing tells which row a change is of.
+-- Tables whose newest version has no key: their changes are exported, but no key tells which row a change belongs to.
 select schema_name, table_name
 from (
     select distinct on (table_schema, table_name)

@@ -1,4 +1,4 @@
--- The newest ranges, or the one of an id, with what came of them.
+-- The newest ranges, or the one with an id, and their results.
 select e.id, e.run_id, e.after_seq, e.upto_seq, e.state, e.rows, e.bytes,
     coalesce(jsonb_array_length(e.files), 0) as files, l.directory, e.holder, e.reason, e.started_at, e.committed_at,
     extract(epoch from e.committed_at - e.started_at)::float8 as seconds

@@ -1,4 +1,4 @@
--- The newest runs; one whose session is gone has failed, whether or not somebody has noted that.
+-- The newest runs; one whose session has ended counts as failed, whether or not that is recorded.
 select r.id, r.trigger,
     case when lost.is_lost then 'failed' else r.state end as state,
     r.holder, r.log,

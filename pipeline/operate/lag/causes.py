@@ -1,4 +1,4 @@
-"""What limits: which part keeps changes out of the log, in plain words, with its remedy. Pure."""
+"""What limits the lag: which part delays changes on their way to the log, in plain words, with a remedy. Pure."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pipeline.operate.lag.facts import Facts, Session
 from pipeline.operate.lag.model import Limit, Part, Stage
 
 _FRESH = 5.0
-"""Seconds for which what the worker has said of itself holds."""
+"""For how many seconds the worker's last report of its load is valid."""
 _MOSTLY = 0.5
 _START = "start `pipeline serve`, and see its log"
-_UP_TO_DATE = Limit("nothing", "nothing: it is up to date")
+_UP_TO_DATE = Limit("nothing", "nothing: the log is up to date")
 
 
 def not_begun(reasons: Sequence[str]) -> Limit:
-    """Before the first position is stored."""
+    """The limit before the first position is stored."""
     return Limit("worker", "; ".join(reasons) or "nothing has been staged yet", _START)
 
 
 def limits(facts: Facts, stages: Sequence[Stage]) -> list[Limit]:
-    """The parts that keep changes waiting: those of the log by the time they cost, then its readers; never empty."""
+    """The parts that delay changes: first those before the log, the slowest first, then its readers; never empty."""
     by_name = {stage.stage: stage for stage in stages}
     late = (by_name["staged"].behind_seconds or 0.0, by_name["shuffled"].own_seconds or 0.0)
     found = [
@@ -48,12 +48,12 @@ def _before_staging(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
 
 
 def _down(facts: Facts, part: Part, role: str) -> Limit | None:
-    """A role that does not run, or says why it waits."""
+    """A role that does not run, or that reports why it waits."""
     reason = next((reason for reason in facts.reasons if reason.startswith(role)), None)
     if reason is None:
         return None
     stopped = reason.endswith(("is not running", "has never run"))
-    return Limit(part, reason, _START if stopped else "see what it says; it is tried again all the time")
+    return Limit(part, reason, _START if stopped else "fix the cause that it names; the server retries all the time")
 
 
 def _silent(facts: Facts, part: Part, name: str) -> Limit | None:
@@ -63,15 +63,15 @@ def _silent(facts: Facts, part: Part, name: str) -> Limit | None:
     what = "replication worker" if name == "worker" else "shuffler"
     return Limit(
         part,
-        f"the {what} has not said a word for {formatting.ago(session.silent)}: its process is stopped, or gets no CPU",
-        "see what its machine is at; a running server kills such a process and starts another",
+        f"the {what} has been silent for {formatting.ago(session.silent)}: its process is stopped, or gets no CPU",
+        "check its machine; a running server kills such a process and starts another",
     )
 
 
 def _unread(facts: Facts) -> Limit | None:
     if facts.at.sender is not None:
         return None
-    return Limit("worker", "nobody reads the slot: the worker is connecting, or was cut off", "see the server's log")
+    return Limit("worker", "nothing reads the slot: the worker is connecting, or was cut off", "see the server's log")
 
 
 def _locked(facts: Facts, part: Part, name: str) -> Limit | None:
@@ -93,7 +93,7 @@ def _locked(facts: Facts, part: Part, name: str) -> Limit | None:
 
 
 def _busy(facts: Facts) -> Limit | None:
-    """What waits for the worker piles up at the source; so this is asked before it is looked where most waits."""
+    """A busy worker, or slow staging. Asked before `_slowest`, since changes pile up at the source then, too."""
     moved = facts.moved
     if moved.starved is None or moved.blocked is None or moved.load_age is None or moved.load_age > _FRESH:
         return None
@@ -103,36 +103,36 @@ def _busy(facts: Facts) -> Limit | None:
         return _slow_staging(f"the worker waited for it {moved.blocked:.0%} of the last seconds")
     return Limit(
         "worker",
-        f"the worker: the source had more for it {1 - moved.starved:.0%} of the last seconds, and staging took "
-        "what came; it uses its CPU to the full",
-        "a faster core, or one that it need not share; fewer columns or tables in the publication",
+        f"the worker: the source had more for it {1 - moved.starved:.0%} of the last seconds, and staging kept up; "
+        "it uses its CPU fully",
+        "give it a faster or unshared core, or publish fewer columns or tables",
     )
 
 
 def _slow_staging(why: str) -> Limit:
     return Limit(
         "staging",
-        f"staging: the pipeline database takes rows slower than they come; {why}",
-        "see what that server waits for: its disk, its CPU, a synchronous standby",
+        f"staging: the pipeline database takes rows more slowly than they arrive; {why}",
+        "check what that server waits for: its disk, its CPU, a synchronous standby",
     )
 
 
 def _slowest(facts: Facts, stages: Mapping[str, Stage]) -> Limit:
-    """The worker is there and has time: then it is the part of the way on which most time passes."""
+    """The worker is connected and not busy: then the limit is the stage that takes most time."""
     shares = {name: stages[name].own_seconds or 0.0 for name in ("decoded", "received", "staged") if name in stages}
     slowest = max(shares, key=lambda name: shares[name])
     if slowest == "staged":
         return _slow_staging("what the worker has received waits to be stored")
     sending = facts.moved.sending if (facts.moved.load_age or _FRESH) < _FRESH else None
     blocked = facts.at.wait_event == "WalSenderWriteData"
-    # A walsender that passes over WAL with nothing for us is ahead of what it has to send: that is decoding.
+    # A walsender that skips WAL with nothing for us is ahead of what it has to send: that is decoding.
     unreceived = slowest == "received" and not model.is_late(shares["decoded"])
     if unreceived or (blocked if sending is None else sending >= _MOSTLY):
         waits = f"; its walsender (pid {facts.at.sender}) waits to send on" if blocked else ""
         return Limit(
             "network",
             "the network: the source has sent what the worker, which waits for it, has not received" + waits,
-            "see the connection between source and worker: bandwidth, loss, a proxy in between",
+            "check the connection between source and worker: bandwidth, packet loss, a proxy in between",
         )
     return _decoding(facts)
 
@@ -143,19 +143,19 @@ def _decoding(facts: Facts) -> Limit:
         return Limit(
             "decoding",
             f"decoding: the walsender (pid {pid}) waits until the standbys of synchronized_standby_slots have the WAL",
-            "see to those standbys, or take them out of synchronized_standby_slots",
+            "fix those standbys, or remove them from synchronized_standby_slots",
         )
     if facts.spilled:
         return Limit(
             "decoding",
-            f"decoding: the walsender (pid {pid}) is behind, with transactions so large that it spilled "
+            f"decoding: the walsender (pid {pid}) lags, with transactions so large that it spilled "
             f"{formatting.size(facts.spilled)} of them to the source's disk in the last minute",
             "raise logical_decoding_work_mem at the source, or write less in one transaction",
         )
     return Limit(
         "decoding",
-        f"decoding: the walsender (pid {pid}) is behind what the source writes, or at a large transaction",
-        "see whether it has a core of the source for itself; changes of tables that are not published cost it, too",
+        f"decoding: the walsender (pid {pid}) lags behind what the source writes, or is decoding a large transaction",
+        "check whether it has a core of the source to itself; it also decodes changes of tables that are not published",
     )
 
 
@@ -163,7 +163,7 @@ def _shuffle(facts: Facts, stage: Stage) -> Limit | None:
     waits = facts.moved.watermark < facts.moved.complete
     if down := _down(facts, "shuffle", "shuffle"):
         stopped = down.remedy == _START
-        remedy = _START if stopped else "remove the cause: it goes on by itself; or set PIPELINE_ON_POISON=park"
+        remedy = _START if stopped else "fix the cause, then it continues by itself; or set PIPELINE_ON_POISON=park"
         return Limit("shuffle", down.text, remedy)
     if not waits or not model.is_late(stage.own_seconds):
         return None
@@ -173,6 +173,6 @@ def _shuffle(facts: Facts, stage: Stage) -> Limit | None:
         or Limit(
             "shuffle",
             "the shuffle: changes are staged faster than they are moved to the events tables",
-            "see what the pipeline database waits for: its disk, its CPU, indexes and triggers on the events table",
+            "check what the pipeline database waits for: its disk, its CPU, indexes and triggers on the events table",
         )
     )

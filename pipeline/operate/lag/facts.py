@@ -1,4 +1,4 @@
-"""What status and lag ask of both databases. The source first: what moves meanwhile is late for nobody."""
+"""What status and lag ask both databases. The source first, so that no position is beyond its end of WAL."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pipeline.capture.source import slot as slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.log.readers import LaggingReader
-from pipeline.operate.exports import Exports
-from pipeline.operate.lag import slots as slot_lags
+from pipeline.operate.export_status import ExportStatus
+from pipeline.operate.lag import slot_lag
 from pipeline.operate.lag.lsn_times import Around
-from pipeline.operate.lag.slots import SlotLag
+from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -31,7 +31,7 @@ T = TypeVar("T")
 class AtSource:
     """LSNs as integers, `read_at` by the source's clock; `sent` to `staged` are None where we may not see them.
 
-    `sender`: pid of the walsender that reads the slot. `sampled`: somebody stores what the source writes when.
+    `sender`: pid of the slot's walsender. `sampled`: a sampler stores at which time the source writes which LSN.
     """
 
     written: int
@@ -49,7 +49,7 @@ class AtSource:
 
 @dataclass(frozen=True)
 class Holder:
-    """The oldest transaction at the source that has written; `prepared` is its name when it is a prepared one."""
+    """The oldest transaction at the source that has written; `prepared`: its name if it is a prepared one."""
 
     pid: int | None
     prepared: str | None
@@ -63,7 +63,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Look:
-    """The source at one moment. `not_captured`: tables that match and are not captured in full, and why."""
+    """The source at one moment. `not_captured`: tables that match but are not captured in full, and why."""
 
     at: AtSource
     holder: Holder | None
@@ -73,7 +73,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Moved:
-    """Positions of the pipeline database; the shares (0 to 1) are of time in the seconds before `load_age`."""
+    """Positions in the pipeline database; the shares (0 to 1) are of time, measured `load_age` seconds ago."""
 
     source_id: uuid.UUID
     epoch: int
@@ -89,7 +89,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Session:
-    """One that stages or shuffles (`worker`, `staging`, `shuffle`). `silent`: seconds without a word of its client."""
+    """A session that stages or shuffles (`worker`, `staging`, `shuffle`). `silent`: seconds since its client spoke."""
 
     name: str
     pid: int
@@ -101,9 +101,9 @@ class Session:
 
 @dataclass(frozen=True)
 class Facts:
-    """All of it. `around`: what is known of the time at which an LSN was written; `spilled`: bytes in a minute.
+    """All facts. `around`: what is known of the time at which an LSN was written; `spilled`: bytes in a minute.
 
-    `reasons`: why the roles do not run, as `status` says it.
+    `reasons`: why the roles do not run, as in `status`.
     """
 
     at: AtSource
@@ -114,7 +114,7 @@ class Facts:
     around: Mapping[int, Around] = field(default_factory=dict)
     spilled: int = 0
     reasons: tuple[str, ...] = ()
-    exports: Exports | None = None
+    exports: ExportStatus | None = None
 
 
 def look(config: Config, connection: Connection, stored: Source | None) -> Look:
@@ -133,11 +133,11 @@ def look(config: Config, connection: Connection, stored: Source | None) -> Look:
             raise connections.unavailable(config.source, "source", error) from error
     restart, confirmed = (anchor.restart_lsn, anchor.confirmed_lsn) if anchor else (None, None)
     at = AtSource(**row, restart=restart, confirmed=confirmed, sender=values["sender"])
-    return Look(at, holder[0] if holder else None, slot_lags.of(found, config.slot, at.written), missing)
+    return Look(at, holder[0] if holder else None, slot_lag.of(found, config.slot, at.written), missing)
 
 
 def sessions(connection: Connection, source_id: uuid.UUID) -> dict[str, Session]:
-    """By name; those that there are."""
+    """The existing sessions by name."""
     return {
         found.name: found
         for found in queries.rows(connection, Session, statement("operate.lag", "lag_sessions"), {"source": source_id})

@@ -1,4 +1,4 @@
-"""When the source wrote an LSN, between the looks that are stored. Pure."""
+"""When the source wrote an LSN, estimated from the samples that are stored. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 _UNSTORED = timedelta(seconds=6)
-"""While somebody looks each second, what is written and not stored is younger than this,"""
+"""While a sampler runs, WAL that is in no stored sample is younger than this,"""
 _UNSEEN = timedelta(seconds=2)
-"""and what has not been seen yet younger than this."""
+"""and WAL that no sample has seen is younger than this."""
 
 
 @dataclass(frozen=True)
 class Around:
-    """The looks next to an LSN: at `below_at` nothing beyond `below` was written, at `above_at` all up to `above`."""
+    """The samples next to an LSN: at `below_at` nothing beyond `below` was written, at `above_at` all up to `above`."""
 
     asked: int
     below: int | None = None
@@ -23,9 +23,9 @@ class Around:
 
 
 def written_at(around: Around | None, end: int, now: datetime, *, sampled: bool) -> datetime | None:
-    """When what follows the LSN was written; None when nothing is known. `end` is what was written until `now`.
+    """When the WAL after the LSN was written; None when nothing is known. `end`: the end of WAL at `now`.
 
-    Before the oldest look: the time of that look, and it may have been any time before.
+    For an LSN before the oldest sample: the time of that sample, though it may have been any time before.
     """
     if around is None or (around.below is None and around.above is None):
         return None

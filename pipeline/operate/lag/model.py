@@ -20,18 +20,18 @@ Part = Literal[
     "transaction",
     "nothing",
 ]
-"""What can limit, in the order in which changes pass it; `transaction`: an open one makes the source keep WAL."""
+"""What can limit, in the order in which changes pass; `transaction`: an open one makes the source keep WAL."""
 
 PARTS: tuple[Part, ...] = get_args(Part)
 LATE_SECONDS = 2 * BEAT_SECONDS
-"""What arrives within so many seconds is not late: looks and reports are a second apart, beats two."""
+"""Changes that arrive within so many seconds are not late: samples and reports are a second apart, beats two."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """How far a stage is: every transaction that commits before `lsn` is past it.
+    """How far a stage is: every transaction that commits before `lsn` has passed it.
 
-    `behind_bytes` is the source's WAL after that, `behind_seconds` the age of the oldest of it (None: not known);
+    `behind_bytes` is the source's WAL after that, `behind_seconds` the age of its oldest change (None: not known);
     `own_bytes` and `own_seconds` are what this stage adds to the one before. `reader`: whose position it is.
     """
 
@@ -46,7 +46,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Limit:
-    """A part that keeps changes waiting: what about it, and what to do."""
+    """A part that delays changes: why, and what to do."""
 
     part: Part
     text: str
@@ -55,9 +55,9 @@ class Limit:
 
 @dataclass(frozen=True)
 class Lag:
-    """`stages` in the order in which changes pass them; empty where the source does not answer.
+    """`stages` in the order in which changes pass them; empty when the source does not answer.
 
-    `limits`: what keeps changes waiting, the first being what limits; never empty.
+    `limits`: what delays changes, the main cause first; never empty.
     """
 
     limits: list[Limit]
@@ -72,15 +72,15 @@ class Lag:
 
     @property
     def limited_by(self) -> Limit:
-        """What limits."""
+        """The main cause."""
         return self.limits[0]
 
     @property
     def also(self) -> list[Limit]:
-        """What else keeps changes waiting."""
+        """What else delays changes."""
         return self.limits[1:]
 
 
 def is_late(seconds: float | None) -> bool:
-    """Whether that is more than looking at it takes; what is not known is not late."""
+    """Whether that is more than the measurement itself takes; an unknown lag is not late."""
     return seconds is not None and seconds >= LATE_SECONDS

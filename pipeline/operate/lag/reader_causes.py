@@ -1,4 +1,4 @@
-"""What limits beside the way into the log: its readers, and what makes the source keep WAL. Pure."""
+"""What limits the log's readers, and what makes the source keep WAL. Pure."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pipeline.operate.lag.facts import AtSource, Facts, Holder
 from pipeline.operate.lag.model import Limit, Stage, is_late
 
 HELD_BYTES = 16_000_000
-"""So much WAL a slot keeps anyway: it gives WAL back by whole segments, and not at every commit."""
+"""A slot always keeps about so much WAL: the source removes whole segments, and not at every commit."""
 
 
 def limits(facts: Facts, stages: Mapping[str, Stage]) -> Iterator[Limit]:
-    """Those of the readers that are late by themselves, then a transaction that holds WAL."""
+    """The lagging readers, then a transaction that holds WAL."""
     for limit in (_consumer(facts, stages), _export(facts, stages.get("exported")), _transaction(facts)):
         if limit is not None:
             yield limit
 
 
 def held_beyond(at: AtSource) -> list[int]:
-    """The LSN before which a transaction has begun that keeps WAL, as a list; none when the source keeps little.
+    """The LSN before which the transaction that keeps WAL has begun, as a list; empty when the source keeps little.
 
-    The slot's own restart_lsn does not tell: it lies at the last record of running transactions before the begin.
+    The slot's restart_lsn is no better: it is at the last record of running transactions before the begin.
     """
     if at.restart is None or at.confirmed is None or at.confirmed - at.restart < HELD_BYTES:
         return []
@@ -34,7 +34,7 @@ def held_beyond(at: AtSource) -> list[int]:
 
 
 def _consumer(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
-    """The one that is farthest behind, of those that are late or paused."""
+    """The consumer that lags most, of those that are late or paused."""
     waiting = [each for each in facts.readers if each.kind != LAKE]
     stage = stages.get("consumed")
     if stage is None or not is_late(stage.own_seconds):
@@ -44,8 +44,8 @@ def _consumer(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
     first = min(waiting, key=lambda each: each.committed_at)
     age = formatting.lasted((facts.at.read_at - first.committed_at).total_seconds())
     behind = formatting.count(first.seqs, "seq")
-    text = f'{first.kind} "{first.name}" is farthest behind: the first of {behind} is {age} old'
-    others = f"; {len(waiting) - 1} more are behind" if len(waiting) > 1 else ""
+    text = f'{first.kind} "{first.name}" lags most: the first of {behind} is {age} old'
+    others = f"; {len(waiting) - 1} more lag" if len(waiting) > 1 else ""
     return Limit("consumer", text + _state(first) + others, _remedy(first))
 
 
@@ -60,7 +60,7 @@ def _remedy(reader: LaggingReader) -> str:
         return reader.remedy
     if reader.paused:
         return f"`pipeline consumers resume {reader.name}`"
-    return f"see to its client; one that is not needed any more: `pipeline consumers delete {reader.name}`"
+    return f"check its client; if the consumer is no longer needed: `pipeline consumers delete {reader.name}`"
 
 
 def _export(facts: Facts, stage: Stage | None) -> Limit | None:
@@ -86,13 +86,13 @@ def _between_runs(schedule: str) -> float:
 
 
 def _transaction(facts: Facts) -> Limit | None:
-    """What makes the source keep WAL although we have confirmed it."""
+    """The transaction that makes the source keep WAL although we have confirmed it."""
     at, holder = facts.at, facts.holder
     beyond = held_beyond(at)
     if holder is None or not beyond:
         return None
     written = lsn_times.written_at(facts.around.get(beyond[0]), at.written, at.read_at, sampled=at.sampled)
-    if written is not None and holder.began > written:  # it began later: the slot just has not moved on yet
+    if written is not None and holder.began > written:  # it began later: the slot has just not advanced yet
         return None
     kept = formatting.size((at.confirmed or 0) - (at.restart or 0))
     return Limit(

@@ -9,10 +9,9 @@ from datetime import datetime
 from pipeline.config.settings import Config
 from pipeline.log.readers import LAKE, Readers
 from pipeline.log.table import EventsTable
-from pipeline.operate.exports import Exports
+from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.lag import causes, lsn_times, reader_causes
-from pipeline.operate.lag import facts as lag_facts
-from pipeline.operate.lag.facts import AtSource, Facts, Look, Moved
+from pipeline.operate.lag.facts import AtSource, Facts, Look, Moved, around, sessions, spilled
 from pipeline.operate.lag.model import Lag, Stage
 from pipeline.postgres.connections import Connection
 
@@ -23,9 +22,9 @@ def measure(
     look: Look,
     moved: Moved | None,
     reasons: Sequence[str],
-    exports: Exports | None,
+    exports: ExportStatus | None,
 ) -> Lag:
-    """The lag at the moment of that look. `reasons`: why the roles do not run."""
+    """The lag at the moment of `look`. `reasons`: why the roles do not run."""
     at = look.at
     if moved is None:
         return Lag([causes.not_begun(reasons)], at.written)
@@ -37,10 +36,10 @@ def measure(
         at=at,
         moved=moved,
         holder=look.holder,
-        sessions=lag_facts.sessions(connection, moved.source_id),
+        sessions=sessions(connection, moved.source_id),
         readers=[each for each in readers.lagging() if each.kind != LAKE or (each.kind, each.name) == lake],
-        around=lag_facts.around(connection, moved, [*found.values(), *reader_causes.held_beyond(at)]),
-        spilled=lag_facts.spilled(connection, moved, at),
+        around=around(connection, moved, [*found.values(), *reader_causes.held_beyond(at)]),
+        spilled=spilled(connection, moved, at),
         reasons=tuple(reasons),
         exports=exports,
     )
@@ -54,7 +53,7 @@ def measure(
 
 
 def positions(at: AtSource, moved: Moved) -> dict[str, int]:
-    """Of each stage by name; one at which nothing waits is where the stage before it is."""
+    """The position of each stage by name; a stage where nothing waits is where the stage before it is."""
     staged = max(moved.staged, at.staged or 0)
     waits = moved.watermark < moved.complete
     shuffled = max(moved.watermark, moved.moved or 0) if waits else staged
@@ -83,7 +82,7 @@ def _late(facts: Facts, position: int) -> float | None:
 
 
 def _taken(facts: Facts, shuffled: Stage, name: str, *, lake: bool) -> Stage:
-    """The stage of those who read the log: where the one is that is farthest behind."""
+    """The stage of the log's readers: the position of the one that lags most."""
     waiting = [each for each in facts.readers if (each.kind == LAKE) == lake]
     first = min(waiting, key=lambda each: each.committed_at, default=None)
     if first is None:

@@ -1,4 +1,4 @@
-"""What `check` says of changes that are not in the log: where the source stops, and dead letters that are parked."""
+"""What `check` reports of changes that are not in the log: where the source stops, and parked dead letters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.wal import lsn
 
 
 def findings(config: Config, connection: Connection) -> Findings:
-    """Nothing where all is in the log, or nothing was ever replicated."""
+    """Findings, if any; none when everything is in the log, or nothing was ever replicated."""
     stored = sources.find_in_any(connection, config.source_id)
     if stored is None:
         return
@@ -20,7 +20,7 @@ def findings(config: Config, connection: Connection) -> Findings:
     if stop is not None:
         at = lsn.show(stop.commit_lsn)
         text = f"cannot send the transaction that commits at {at}: {stop.cause} (SQLSTATE {stop.sqlstate})"
-        remedy = f"remove the cause, or run `{blocked_transactions.SKIP} {at}` to go on without it"
+        remedy = f"fix the cause, or run `{blocked_transactions.SKIP} {at}` to continue without it"
         yield Finding("error", "source stops", text, remedy)
     parked = dead_letters.counts(connection)["parked"]
     if parked:

@@ -1,4 +1,4 @@
-"""The preflight's part on catching up: whether more slots could be opened if the worker fell behind now."""
+"""The preflight's part on catch-up: whether more slots could be opened if the worker lagged now."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = "catch-up"
 
 
 def run(config: Config, source: Connection) -> Findings:
-    """How many slots could read a backlog, and what stands in the way. Never an error: one slot always gets there."""
+    """How many slots could read a backlog, and what prevents more. Never an error: one slot always suffices."""
     threshold, setting, cores = config.catchup_bytes, config.catchup_max_slots, limits.cores()
     if threshold is None:
         yield Finding("ok", NAME, "off: a backlog is read by one slot, however large it is")
@@ -35,7 +35,7 @@ def run(config: Config, source: Connection) -> Findings:
 
 
 def _room(config: Config, source: Connection) -> limits.Room:
-    """What is free beside what the anchor takes, whether it runs or not; what its parts take now counts as free."""
+    """What is free when the anchor has its slot and walsender, running or not; what its parts use counts as free."""
     room, parts = limits.room(source), slots.parts(source, config.slot)
     anchor = slots.find(source, config.slot)
     read = sum(part.active_pid is not None for part in parts)

@@ -1,4 +1,4 @@
-"""The preflight: looks at both databases as `serve` will find them, and changes nothing in either."""
+"""The preflight: checks both databases as `serve` will find them, and changes nothing in either."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config, describe
 from pipeline.errors import PipelineError
 from pipeline.log.table import EventsTable
-from pipeline.operate.preflight import blocked_transactions, exports, legacy_log, routes
-from pipeline.operate.preflight import source as check_source
+from pipeline.operate.preflight import blocked_transactions, exports, legacy_log, routes, source_checks
 from pipeline.operate.preflight.findings import Finding as Finding
 from pipeline.operate.preflight.findings import Findings, guarded, of_error
 from pipeline.postgres import connections, databases, migrations, queries
@@ -35,7 +34,7 @@ class _Server:
 
 
 def run(config: Config, accepted: Collection[str] = ()) -> list[Finding]:
-    """Every finding, in the order in which to read them. An error named in `accepted` becomes a warning."""
+    """Every finding, in reading order. An error whose name is in `accepted` becomes a warning."""
     found: list[Finding] = []
     with ExitStack() as stack:
         source = _open(stack, config, "source", found)
@@ -45,7 +44,7 @@ def run(config: Config, accepted: Collection[str] = ()) -> list[Finding]:
         known = _known(config, pipeline, found)
         if source is not None:
             found += guarded("source", lambda: _server("source", _facts(source)))
-            found += check_source.run(config, _dsn(config, "source") or "", source, pipeline, known)
+            found += source_checks.run(config, _dsn(config, "source") or "", source, pipeline, known)
         if source is not None and pipeline is not None:
             found += guarded("same database", lambda: _same(source, pipeline))
     found += guarded("export", lambda: exports.run(config))
@@ -57,7 +56,7 @@ def _accept(finding: Finding, accepted: Collection[str]) -> Finding:
 
 
 def _open(stack: ExitStack, config: Config, what: str, found: list[Finding]) -> Connection | None:
-    """A connection of `stack`, with what there is to say about making one."""
+    """A connection, closed by `stack`, and findings on how it was made."""
     try:
         dsn = _dsn(config, what)
         if dsn is None:
@@ -74,7 +73,7 @@ def _open(stack: ExitStack, config: Config, what: str, found: list[Finding]) -> 
 
 
 def _dsn(config: Config, what: str) -> str | None:
-    """The database's DSN, of the embedded Postgres when it runs; None when nothing is there yet."""
+    """The DSN from the settings, else of the embedded Postgres if it runs; None when there is none yet."""
     given, name = config.database_dsn, databases.PIPELINE
     if what == "source":
         given, name = config.source_dsn, databases.SOURCE
@@ -85,7 +84,7 @@ def _dsn(config: Config, what: str) -> str | None:
 
 
 def _pooler(stack: ExitStack, dsn: str, what: str, first: Connection) -> Findings:
-    """A pooler gives out process numbers of its own, and between transactions it gives one process to two sessions."""
+    """A pooler reports its own process ids, and between transactions lets two sessions share one server process."""
     announced, pid = first.info.backend_pid, _backend_pid(first)
     second = stack.enter_context(connections.connect(dsn, what, name="pipeline check"))
     with second.transaction():
@@ -96,8 +95,8 @@ def _pooler(stack: ExitStack, dsn: str, what: str, first: Connection) -> Finding
 
 
 def pooler(what: str, in_between: bool, shared: bool) -> Finding | None:
-    """`in_between`: the server is not who answered. `shared`: one server process served two sessions at a time."""
-    remedy = f"connect to the server of the {what} itself, past pgbouncer or its like"
+    """`in_between`: not the server itself answered. `shared`: one server process served two sessions at a time."""
+    remedy = f"connect to the server of the {what} directly, not through a pooler such as pgbouncer"
     if shared:
         return Finding("error", "pooler", f"a pooler shares the {what}'s sessions: locks and replication break", remedy)
     if in_between:
@@ -119,13 +118,13 @@ def _server(what: str, facts: _Server) -> Findings:
     major = facts.version // 10000
     name = f"{what} version"
     if facts.version < prepare.MIN_VERSION:
-        yield Finding("error", name, f"Postgres {facts.shown_version}, and 15 or newer is needed", "upgrade it")
+        yield Finding("error", name, f"Postgres {facts.shown_version}, but 15 or newer is needed", "upgrade it")
     elif major > NEWEST:
-        yield Finding("warning", name, f"Postgres {facts.shown_version} is newer than what is tested ({NEWEST})")
+        yield Finding("warning", name, f"Postgres {facts.shown_version} is newer than the newest tested ({NEWEST})")
     else:
         yield Finding("ok", name, f"Postgres {facts.shown_version}")
     if what == "source" and facts.encoding == "SQL_ASCII":
-        text = f"database {facts.database} is SQL_ASCII: a value that is not UTF-8 would stop the stream for good"
+        text = f"database {facts.database} is SQL_ASCII: a value that is not UTF-8 would stop replication permanently"
         yield Finding("warning", "source encoding", text, "store UTF-8 only, or move to a database encoded in UTF8")
 
 
@@ -138,7 +137,7 @@ def _pipeline(config: Config, connection: Connection) -> Findings:
         yield Finding("error", "pipeline database encoding", text, remedy)
     if facts.read_only:
         text = f"database {facts.database} is a standby" if facts.standby else f"database {facts.database} is read-only"
-        yield Finding("error", "pipeline database", text, "point PIPELINE_DATABASE_DSN at one that can be written")
+        yield Finding("error", "pipeline database", text, "set PIPELINE_DATABASE_DSN to one that can be written")
     yield from guarded("pipeline schema", lambda: _schema(connection))
     yield from guarded("events table", lambda: legacy_log.check(connection, EventsTable.parse(config.events_table)))
     yield from guarded("routes", lambda: routes.run(config, connection))
@@ -151,14 +150,14 @@ def _schema(connection: Connection) -> Findings:
     if revision == newest:
         text = f"at revision {revision}, the newest"
     elif revision is None:
-        text = f"not there yet; `pipeline serve` will make it (revision {newest}), and this user may"
+        text = f"not created yet; `pipeline serve` will create it (revision {newest}), and this user may"
     else:
-        text = f"at revision {revision}; `pipeline serve` will bring it to {newest}"
+        text = f"at revision {revision}; `pipeline serve` will migrate it to {newest}"
     yield Finding("ok", "pipeline schema", text)
 
 
 def _known(config: Config, pipeline: Connection | None, found: list[Finding]) -> Source | None:
-    """What the pipeline database remembers of the source; nothing when it was never migrated."""
+    """The source as the pipeline database knows it; None when it was never migrated."""
     if pipeline is None or any(finding.name == "pipeline schema" and finding.level == "error" for finding in found):
         return None
     try:
@@ -170,7 +169,5 @@ def _known(config: Config, pipeline: Connection | None, found: list[Finding]) ->
 
 def _same(source: Connection, pipeline: Connection) -> Findings:
     if prepare.shares_database(source, pipeline):
-        text = "source and pipeline database are one: the log's own writes are decoded too, and its tables left out"
-        yield Finding(
-            "warning", "same database", text, "give the pipeline a database of its own, on this server or another"
-        )
+        text = "source and pipeline database are the same: writes to the log are decoded too, and its tables left out"
+        yield Finding("warning", "same database", text, "use a separate pipeline database, on this server or another")

@@ -1,4 +1,4 @@
-"""The preflight of exports: which Java, which folder. A server runs without them, so nothing here is an error."""
+"""The preflight's part on exports: Java and the folder. A server runs without them, so nothing here is an error."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from pipeline.config.settings import Config
 from pipeline.errors import ExportFailed
 from pipeline.exports import extra, java
-from pipeline.operate.exports import why_off
+from pipeline.operate.export_status import why_off
 from pipeline.operate.preflight.findings import Finding, Findings
 
-_ELSEWHERE = "name another PIPELINE_EXPORT_DIR"
+_OTHER_FOLDER = "set another PIPELINE_EXPORT_DIR"
 
 
 def run(config: Config) -> Findings:
@@ -26,7 +26,7 @@ def run(config: Config) -> Findings:
         text, _, remedy = str(error).partition("; ")
         yield Finding("warning", "java", text, remedy)
     else:
-        yield Finding("ok", "java", f"Java {found.version} of {found.origin} ({found.executable}) runs Spark")
+        yield Finding("ok", "java", f"Java {found.version} from {found.origin} ({found.executable}) will run Spark")
 
 
 def _folder(config: Config) -> Finding:
@@ -36,18 +36,18 @@ def _folder(config: Config) -> Finding:
     except OSError as error:
         wrong = error.strerror or str(error)
     if wrong:
-        return Finding("warning", "export", f"{path}: {wrong}", f"put that right, or {_ELSEWHERE}")
+        return Finding("warning", "export", f"{path}: {wrong}", f"fix that, or {_OTHER_FOLDER}")
     off = why_off(config)
     when = f"only by `pipeline export run` ({off})" if off else f"at {config.export_schedule} (UTC)"
     return Finding("ok", "export", f"to {path} {when}, Spark at {config.spark_master}")
 
 
 def _unfit(path: Path) -> str | None:
-    """Why the folder cannot become a lake, or go on being one."""
+    """Why the folder cannot be a lake."""
     if path.is_dir() and not (path / "manifest.json").exists():
         others = sorted(entry.name for entry in path.iterdir() if entry.name != ".staging")
         if others:
-            return f"it holds {others[0]}, which is not ours"
+            return f"it holds {others[0]}, which does not belong to a lake"
     nearest = next(parent for parent in (path, *path.parents) if parent.exists())
     if not nearest.is_dir():
         return f"{nearest} is a file"

@@ -1,4 +1,4 @@
-"""What a preflight finds: one thing, how bad it is, and what to do."""
+"""A finding of the preflight: what it is, how bad, and what to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.postgres import connections
 
 @dataclass(frozen=True)
 class Finding:
-    """`name` is stable; `remedy` is empty when there is nothing to do. An error means that `serve` would not work."""
+    """`name` is stable; `remedy` is empty when nothing needs to be done. An error means that `serve` would not work."""
 
     level: Literal["ok", "warning", "error"]
     name: str
@@ -26,7 +26,7 @@ Findings = Iterator[Finding]
 
 
 def of_error(name: str, error: PipelineError) -> Finding:
-    """An error's line, split before its remedy."""
+    """The finding of an error: its text, and its remedy after the last semicolon."""
     text, separator, remedy = str(error).rpartition("; ")
     return Finding("error", name, text, remedy) if separator else Finding("error", name, remedy)
 
@@ -38,13 +38,11 @@ def guarded(name: str, look: Callable[[], Iterable[Finding]]) -> Findings:
     except PipelineError as error:
         yield of_error(name, error)
     except psycopg.Error as error:
-        yield Finding(
-            "error", name, f"cannot be looked at: {connections.one_line(error)}", "put that right and check again"
-        )
+        yield Finding("error", name, f"cannot be checked: {connections.one_line(error)}", "fix that and check again")
 
 
-def some(names: Iterable[object], most: int = 5) -> str:
+def first_names(names: Iterable[object], shown: int = 5) -> str:
     """The first names of a list, and how many more there are."""
     listed = [str(name) for name in names]
-    more = len(listed) - most
-    return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")
+    more = len(listed) - shown
+    return ", ".join(listed[:shown]) + (f" and {more} more" if more > 0 else "")

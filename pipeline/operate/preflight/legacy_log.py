@@ -1,4 +1,4 @@
-"""Events tables from before: migrated by `pipeline migrate`, and what the preflight says of them."""
+"""Legacy events tables: migrated by `pipeline migrate`, and reported by the preflight."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pipeline.postgres.queries import statement
 from pipeline.shuffle import routes
 
 NEARLY = 0.8
-"""Of what a column can count to, from which on it is said that it ends."""
+"""The share of a column's numbers that may be used before the preflight warns that they run out."""
 
 
 def ensure(config: Config, connection: Connection) -> None:
-    """The events tables of these settings are there, and of today's columns. Raises SchemaError when they cannot be."""
+    """Make the events tables of these settings, or migrate them. Raises SchemaError when that is not possible."""
     stored = sources.find(connection, config.source_id)
     routes.prepare(connection, stored.id if stored else None, EventsTable.parse(config.events_table), config.routes)
 
@@ -26,9 +26,10 @@ def ensure(config: Config, connection: Connection) -> None:
 def check(
     connection: Connection, table: EventsTable, name: str = "events table", setting: str = "PIPELINE_EVENTS_TABLE"
 ) -> Findings:
-    """Whether events can be written to it, or it can be made; findings of this name, `setting` being what names it.
+    """Whether events can be written to the table, or it can be created. `name`: of the findings; `setting`: what names
+    the table.
 
-    Raises SchemaError for what is there and is no events table.
+    Raises SchemaError when something of that name is not an events table.
     """
     found = table_shape.look(connection, table)
     if found is None:
@@ -36,13 +37,13 @@ def check(
         return
     table_shape.refuse_unfit(found, table)
     if not found.is_current:
-        text = f"{table} is from an older version: `pipeline serve` will migrate it; its rows stay as they are"
+        text = f"{table} is from an older version: `pipeline serve` will migrate it; its rows are not changed"
         yield Finding("ok", name, text)
         yield from _other_writer(connection, table, name)
     elif not found.is_owner and found.partitioned_by:
-        yield Finding("error", name, f"this user may not write {table}", f"let this user own {table}")
+        yield Finding("error", name, f"this user may not write {table}", f"make this user the owner of {table}")
     else:
-        yield Finding("ok", name, f"{table} is there")
+        yield Finding("ok", name, f"{table} exists")
     yield from _exhausted(connection, table, found.oid, name)
 
 
@@ -52,32 +53,32 @@ def _to_be_made(connection: Connection, table: EventsTable, name: str, setting: 
     assert row is not None  # noqa: S101  a query without a table
     present, may_create, user = row
     if not present:
-        text = f"{table} cannot be made: schema {table.schema} does not exist"
+        text = f"{table} cannot be created: schema {table.schema} does not exist"
         return Finding("error", name, text, f"create schema {schema}, or correct {setting}")
     if not may_create:
         remedy = f'grant create on schema {schema} to "{user}"'
-        return Finding("error", name, f'user "{user}" may not make {table}', remedy)
-    return Finding("ok", name, f"{table} will be made")
+        return Finding("error", name, f'user "{user}" may not create {table}', remedy)
+    return Finding("ok", name, f"{table} will be created")
 
 
 def _other_writer(connection: Connection, table: EventsTable, name: str) -> Findings:
     ago = legacy_tables.seconds_since_newest(connection, table)
     if ago is not None and ago < legacy_tables.RECENTLY:
-        text = f"{table} got a row {max(0.0, ago):.0f} s ago: another server seems to write it"
-        remedy = "stop that one first: once the table is migrated its rows are refused"
+        text = f"a row was written to {table} {max(0.0, ago):.0f} s ago: another server seems to write to it"
+        remedy = "stop that server first: once the table is migrated, its rows are rejected"
         yield Finding("warning", name, text, remedy)
 
 
 def _exhausted(connection: Connection, table: EventsTable, oid: int, name: str) -> Findings:
-    """Columns beside ours that are counted up with each row, such as `id serial`: at their end no row can be added."""
+    """Further columns that a sequence fills for each row, such as `id serial`: once it ends, no row can be added."""
     for column, kind, last, most in connection.execute(
         statement("operate.preflight", "counted_columns"), {"oid": oid}
     ).fetchall():
         if last < NEARLY * most:
             continue
-        text = f"column {column} of {table} is {kind} and at {last:,} of {most:,}: then no event can be written"
+        text = f"column {column} of {table} is {kind} and at {last:,} of {most:,}: after that no event can be written"
         quoted = table.identifier.as_string(connection)
         remedy = (
-            f"alter table {quoted} alter column {column} type bigint, which writes the table anew, or drop that column"
+            f"alter table {quoted} alter column {column} type bigint, which rewrites the table, or drop that column"
         )
         yield Finding("warning", name, text, remedy)

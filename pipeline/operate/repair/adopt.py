@@ -1,4 +1,4 @@
-"""A new epoch, begun on purpose: the source's history restarted, or changes are missing and it is to go on without.
+"""Begins a new epoch on request: the source's history restarted, or changes are missing and are to be done without.
 
 Every step before the last can be repeated, and the last is one transaction: wherever this stops, it can be run again.
 """
@@ -22,8 +22,7 @@ from pipeline.capture.source.sources import Epoch, Source
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SourceChanged, SourceUnfit
 from pipeline.log import recent_transactions, tables
-from pipeline.log import table as events
-from pipeline.log.table import EventsTable
+from pipeline.log.table import EventsTable, last_seq
 from pipeline.postgres import migrations, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.shuffle import watermark
@@ -34,15 +33,15 @@ from pipeline.staging.writer import Writer, connect_writer
 from pipeline.wal import lsn
 
 ROLES = ("serve", "replication", "shuffle")
-"""What a running server holds, and what must be free."""
+"""The roles that a running server holds; all must be free."""
 
 
 @dataclass(frozen=True)
 class Adopted:
-    """What was done, LSNs as integers. `left_at`: how far the epoch before was staged.
+    """What was done, LSNs as integers. `left_at`: how far the previous epoch was staged.
 
-    The new one begins at `starts_at`; with the slot that was there, `kept_slot`, `carried` transactions that it may
-    send again are known to be in the log.
+    The new epoch begins at `starts_at`. `kept_slot`: the slot is the one that was there; `known`: how many
+    transactions that it may send again are known to be in the log.
     """
 
     epoch: int
@@ -50,30 +49,30 @@ class Adopted:
     left_at: int
     starts_at: int
     kept_slot: bool
-    carried: int
+    known: int
 
     def lines(self) -> list[str]:
-        """For people: why, what was done, and what is not in the log."""
+        """The report for people: why, what was done, and what is not in the log."""
         at = lsn.show(self.starts_at)
         shown = [
             *self.reasons,
-            f"epoch {self.epoch} begins at {at}; the one before was left at {lsn.show(self.left_at)}",
+            f"epoch {self.epoch} begins at {at}; the previous epoch ended at {lsn.show(self.left_at)}",
         ]
         if self.kept_slot and self.starts_at <= self.left_at:
             shown.append(
-                f"the slot was kept: it sends everything from {at} on, and what the log has is not taken twice"
+                f"the slot was kept: it sends everything from {at} on, and what is in the log is not written twice"
             )
         elif self.kept_slot:
             shown.append(f"the slot was kept; changes from {lsn.show(self.left_at)} to {at} are not in the log")
         else:
-            shown.append(f"a new slot was made; changes that the log lacks from before {at} are not in it")
+            shown.append(f"a new slot was created; changes from before {at} that the log lacks stay missing")
         return shown
 
 
 def adopt(config: Config) -> Adopted | None:
-    """Begin a new epoch at the source as it is now; None, having changed nothing, when our positions can go on.
+    """Begin a new epoch at the source as it is now; None, with nothing changed, when our positions are still valid.
 
-    Raises PipelineError when a server runs, and whatever keeps the source from being replicated from.
+    Raises PipelineError when a server runs, or when the source cannot be replicated from.
     """
     source, pipeline = prepare.connect(config, name="pipeline adopt")
     with source, pipeline:
@@ -88,13 +87,13 @@ def adopt(config: Config) -> Adopted | None:
 
 @contextmanager
 def _alone(pipeline: Connection) -> Iterator[None]:
-    """Hold all that a server holds, so that none begins; used all the time, or a standby would take us for frozen."""
+    """Hold all roles, so that no server starts; with regular beats, or a standby would take us for frozen."""
     for role in ROLES:
         if not role_locks.try_acquire(pipeline, role):
             holder = role_locks.states(pipeline).get(role)
             who = f"{holder.server}, pid {holder.pid}" if holder else "another server"
             raise PipelineError(f"a server is running ({role} is held by {who}); stop it first")
-    with role_locks.beating(pipeline, lambda _: None):  # who uses the connection for more than this hears of its end
+    with role_locks.beating(pipeline, lambda _: None):  # other uses of the connection notice if it breaks
         yield
 
 
@@ -122,11 +121,11 @@ class _Adoption:
             stream.close()
         if not reasons:
             return None
-        asyncio.run(self._rest())
+        asyncio.run(self._drain_staging())
         return self._begin(identity, reasons)
 
     def _differences(self, identity: SystemIdentity) -> list[ReplicationError]:
-        """Every reason why our positions cannot go on."""
+        """Every reason why our positions are no longer valid."""
         found: list[ReplicationError] = []
         for check in prepare.checks(self._config, self._source, self._pipeline, self._stored, identity).values():
             try:
@@ -136,7 +135,7 @@ class _Adoption:
         return found
 
     async def _replay_differs(self, stream: ReplicationStream) -> list[ReplicationError]:
-        """What only the stream tells: whether the slot sends again what we have. Confirms nothing."""
+        """Reasons that only the stream shows: whether the slot replays what we have. Confirms nothing."""
         replay = RelationBook(self._source, self._pipeline, self._stored).replay(0)
         try:
             if not replay.verified:
@@ -149,8 +148,8 @@ class _Adoption:
             return [error]
         return []
 
-    async def _rest(self) -> None:
-        """Drop what is half staged, and move all that is staged whole: the old epoch comes before the new one."""
+    async def _drain_staging(self) -> None:
+        """Drop half staged transactions, and move all complete ones to the log: the old epoch must come first."""
         async with await connect_writer(self._config.database) as staging:
             await store.abandon(staging, self._stored.id, plan_reader.read(self._pipeline, self._stored.id))
             await Writer.claim(staging, self._stored.id)
@@ -170,7 +169,7 @@ class _Adoption:
             raise PipelineError(str(shuffler.poison))
         segments.empty_drained(self._pipeline)
         if segments.pending(self._pipeline, self._stored.id):
-            raise PipelineError("staging does not come to rest; run `pipeline verify` to see what is wrong")
+            raise PipelineError("staging cannot be emptied; run `pipeline verify` to see what is wrong")
 
     def _begin(self, identity: SystemIdentity, reasons: list[ReplicationError]) -> Adopted:
         with sources.publishing(self._pipeline, self._source):
@@ -180,21 +179,21 @@ class _Adoption:
             missing = any(isinstance(reason, PublicationMissing) for reason in reasons)
             keep = slot is not None and not missing and self._sends_all(slot, identity, there, now)
             start = (slot.confirmed_lsn or 0) if slot is not None and keep else self._new_slot(slot)
-            carried = self._in_the_log(start) if keep else set()
+            known = self._in_the_log(start) if keep else set()
             stored = replace(
                 prepare.described(self._stored, self._config, self._source, identity),
                 epoch=self._stored.epoch + 1,
                 publications=publications.made,
                 published=publication_ledger.to_json(now),
             )
-            self._commit(stored, start, carried, "; ".join(map(_cause, reasons)))
+            self._commit(stored, start, known, "; ".join(map(_cause, reasons)))
         return Adopted(
             epoch=stored.epoch,
             reasons=[_cause(reason) for reason in reasons],
             left_at=self._staged.position,
             starts_at=start,
             kept_slot=keep,
-            carried=len(carried),
+            known=len(known),
         )
 
     def _names(self) -> list[str]:
@@ -205,10 +204,10 @@ class _Adoption:
         ]
 
     def _publish(self, identity: SystemIdentity) -> tuple[Publications, dict[str, publication_ledger.Published]]:
-        """Bring publications up to date; what they publish is stored only with the epoch."""
+        """Update the publications; what they publish is stored only with the epoch."""
         fresh = sources.find(self._pipeline, self._stored.id) or self._stored
         made = fresh.publications
-        if identity.system_identifier != fresh.system_identifier:  # pg_upgrade, for one, gives ours other oids
+        if identity.system_identifier != fresh.system_identifier:  # pg_upgrade, for instance, gives them other oids
             there = publication_ledger.read(self._source, list(made))
             made = {name: publication.oid for name, publication in there.items()}
         ledger = publication_ledger.Ledger(
@@ -228,7 +227,7 @@ class _Adoption:
         there: dict[str, publication_ledger.Published],
         now: dict[str, publication_ledger.Published],
     ) -> bool:
-        """Whether the slot can be read from where it is: each publication must have been there all along."""
+        """Whether the slot can be read from its position: each publication must have existed all along."""
         if slot.invalidated:
             return False
         elsewhere = identity.system_identifier != self._stored.system_identifier
@@ -245,10 +244,10 @@ class _Adoption:
         return slots.create(self._source, self._config.slot)
 
     def _in_the_log(self, from_lsn: int) -> set[tuple[int, int]]:
-        """What the log has that the slot may send again, also of a restore before this one."""
+        """Transactions in the log that the slot may send again, also those from before an earlier restore."""
         found: set[tuple[int, int]] = set()
         for table in tables.with_known(self._pipeline, self._config.events_tables):
-            upto = events.last_seq(self._pipeline, table)
+            upto = last_seq(self._pipeline, table)
             for epoch, after_seqs in sources.epochs(self._pipeline, self._stored.id):
                 found |= recent_transactions.transactions_since(
                     self._pipeline, table, self._stored.id, epoch, from_lsn, upto
@@ -256,9 +255,9 @@ class _Adoption:
                 upto = after_seqs.get(str(table), 0)
         return found
 
-    def _commit(self, stored: Source, start: int, carried: set[tuple[int, int]], reason: str) -> None:
+    def _commit(self, stored: Source, start: int, known: set[tuple[int, int]], reason: str) -> None:
         written = tables.with_known(self._pipeline, self._config.events_tables)
-        after = {str(table): events.last_seq(self._pipeline, table) for table in written}
+        after = {str(table): last_seq(self._pipeline, table) for table in written}
         epoch = Epoch(
             stored.id,
             stored.epoch,
@@ -273,11 +272,11 @@ class _Adoption:
         with self._pipeline.transaction():
             sources.change(self._pipeline, stored)
             sources.begin_epoch(self._pipeline, epoch)
-            sources.carry(self._pipeline, stored.id, carried)
+            sources.carry(self._pipeline, stored.id, known)
             progress.restart(self._pipeline, stored.id, stored.epoch, start)
             watermark.restart(self._pipeline, stored.id, stored.epoch)
 
 
 def _cause(reason: ReplicationError) -> str:
-    """Without the remedy, which is what is being done."""
+    """The reason without its remedy, which is this very command."""
     return str(reason).partition("; `pipeline sources adopt`")[0]

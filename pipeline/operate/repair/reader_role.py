@@ -1,4 +1,4 @@
-"""The Postgres role for SQL readers: it sees the events tables, and nothing that is private."""
+"""The Postgres role for SQL readers: it may read the events tables, and nothing else."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _GRANTED = (
 
 
 def ensure(config: Config, role: str) -> list[str]:
-    """Make the role, or bring its rights up to date; returns what there is to say about it.
+    """Create the role, or update its privileges; returns lines that report the result.
 
-    Raises ConfigError for a name that cannot be one or that is more than a reader, PipelineError when this user
-    may not make it.
+    Raises ConfigError for an invalid name or a role that has more privileges than a reader, PipelineError when this
+    user may not create it.
     """
     if not role or len(role.encode()) > _LONGEST or "\0" in role:
-        raise ConfigError(f"{role!r} is no name for a role; take one of 1 to {_LONGEST} bytes")
+        raise ConfigError(f"{role!r} is not a valid name of a role; use 1 to {_LONGEST} bytes")
     with connections.connect(config.database, "pipeline database", name="pipeline migrate") as connection:
-        for name in config.events_tables:  # as the server does at its start
+        for name in config.events_tables:  # as the server does when it starts
             table_setup.ensure(connection, EventsTable.parse(name))
         readable = tables.with_known(connection, config.events_tables)
         try:
@@ -52,14 +52,14 @@ def ensure(config: Config, role: str) -> list[str]:
                     _require_reader(connection, role, table)
         except psycopg.errors.InsufficientPrivilege as error:
             raise PipelineError(
-                f'role "{role}" cannot be made: {connections.one_line(error)}; '
+                f'role "{role}" cannot be created: {connections.one_line(error)}; '
                 f"run this as a user who may create roles and owns the tables, or create the role first"
             ) from error
-    return _said(role, ", ".join(map(str, readable)), created, can_login)
+    return _report(role, ", ".join(map(str, readable)), created, can_login)
 
 
 def _create(connection: Connection, role: str, readable: Sequence[EventsTable]) -> tuple[bool, bool]:
-    """Whether it was made now, and whether it may log in."""
+    """Whether it was created now, and whether it may log in."""
     present = can_login = False
     for table in readable:
         values = {"role": role, "table": table.identifier.as_string(connection), "schema": table.schema}
@@ -67,7 +67,7 @@ def _create(connection: Connection, role: str, readable: Sequence[EventsTable]) 
         assert found is not None  # noqa: S101  one row in any case
         _, present, can_login, refused = found
         if refused:
-            raise ConfigError(f'role "{role}" would see more than the events: {refused}; name another role')
+            raise ConfigError(f'role "{role}" would see more than the events: {refused}; use another role')
     if not present:
         connection.execute(sql.SQL("create role {} login").format(sql.Identifier(role)))
     return not present, can_login or not present
@@ -94,8 +94,8 @@ def _require_reader(connection: Connection, role: str, table: EventsTable) -> No
         )
 
 
-def _said(role: str, readable: str, created: bool, can_login: bool) -> list[str]:
-    state = "was made" if created else "is up to date"
+def _report(role: str, readable: str, created: bool, can_login: bool) -> list[str]:
+    state = "was created" if created else "is up to date"
     lines = [f'role "{role}" {state}: it may read {readable} and nothing else of the server']
     if created:
         lines.append(f'it has no password yet; set one in psql: \\password "{role}"')

@@ -1,4 +1,4 @@
-"""Dead letters as people ask about them: what is to be written again, who does it, and what came of it."""
+"""Retry or discard dead letters on request, and report the result."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from pipeline.postgres import role_locks
 from pipeline.postgres.connections import Connection
 
 WAIT_SECONDS = 5.0
-"""So long the command waits for what the shuffler makes of it."""
+"""How long the command waits for the shuffler to retry."""
 _POLL = 0.1
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of letters that were asked for. `server`: who writes them, None when no server runs."""
+    """The dead letters to be retried. `server`: which server's shuffler writes them, None when no server runs."""
 
     letters: list[DeadLetter]
     server: str | None
 
     @property
     def waiting(self) -> int:
-        """How many nobody has come to yet."""
+        """How many were not retried yet."""
         return sum(letter.state == "retrying" for letter in self.letters)
 
     @property
     def failed(self) -> int:
-        """How many could not be written again."""
+        """How many could still not be written."""
         return sum(letter.state == "parked" for letter in self.letters)
 
 
 def retry(connection: Connection, ids: Sequence[int] | None) -> Outcome:
-    """Ask for parked letters (None: all) and wait a moment. Raises PipelineError for an id that is not parked."""
+    """Ask for parked dead letters (None: all) and wait a moment. Raises PipelineError for an id that is not parked."""
     asked = _known(connection, ids, dead_letters.request_retry(connection, ids), "retried")
     server = role_locks.server_of(connection, "shuffle")
     until = time.monotonic() + (WAIT_SECONDS if server else 0)
@@ -48,14 +48,14 @@ def retry(connection: Connection, ids: Sequence[int] | None) -> Outcome:
 
 
 def discard(connection: Connection, ids: Sequence[int] | None) -> int:
-    """Give parked letters up (None: all); returns how many. Raises PipelineError for an id that is not parked."""
+    """Give up parked dead letters (None: all); returns how many. Raises PipelineError for an id that is not parked."""
     return len(_known(connection, ids, dead_letters.discard(connection, ids), "discarded"))
 
 
 def _known(connection: Connection, ids: Sequence[int] | None, done: Sequence[int], what: str) -> set[int]:
     states = {each.id: each.state for each in dead_letters.find(connection, None)} if ids else {}
-    wrong = [f"{each} is {states.get(each, 'not there')}" for each in ids or () if each not in done]
+    wrong = [f"{each} is {states.get(each, 'unknown')}" for each in ids or () if each not in done]
     if wrong:
         others = f"; the other {len(done)} will be {what}" if done else ""
-        raise PipelineError(f"only parked dead letters can be {what}, and {', '.join(wrong)}{others}")
+        raise PipelineError(f"only parked dead letters can be {what}, but {', '.join(wrong)}{others}")
     return set(done)

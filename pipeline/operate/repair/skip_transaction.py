@@ -1,4 +1,4 @@
-"""Passing over a transaction that the source cannot send: which it is, what goes with it, and who does it."""
+"""Skip a transaction that the source cannot send: find it, say what is lost, and ask the worker to skip it."""
 
 from __future__ import annotations
 
@@ -13,32 +13,34 @@ from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 
 WAIT_SECONDS = 10.0
-"""So long the command waits for the worker to do it."""
+"""How long the command waits for the worker to skip it."""
 _POLL = 0.1
 
 
 def find(config: Config, connection: Connection, position: str) -> Stop:
-    """The stop at this commit LSN.
+    """The blocked transaction at this commit LSN.
 
-    Raises PipelineError when the source stops elsewhere or nowhere, ConfigError for what is no LSN.
+    Raises PipelineError when the source stops elsewhere or nowhere, ConfigError when that is not an LSN.
     """
     try:
         wanted = lsn.parse(position)
     except ValueError as error:
-        raise ConfigError(f"{error}; `pipeline status` names the one to give") from None
+        raise ConfigError(f"{error}; `pipeline status` shows the one to give") from None
     stored = sources.find(connection, config.source_id)
     stop = blocked_transactions.current(connection, stored.id) if stored else None
     if stop is None:
-        raise PipelineError("the source stops at no transaction; there is nothing to skip")
+        raise PipelineError("the source is not stopped at a transaction; there is nothing to skip")
     if stop.commit_lsn != wanted:
-        raise PipelineError(f"the source stops at {lsn.show(stop.commit_lsn)}, not at {lsn.show(wanted)}")
+        raise PipelineError(f"the source is stopped at {lsn.show(stop.commit_lsn)}, not at {lsn.show(wanted)}")
     return stop
 
 
 def consequence(stop: Stop) -> str:
     """What is lost."""
     known = (
-        f"{stop.changes} of its changes had come, and it may have more" if stop.changes else "it may have any number"
+        f"{stop.changes} of its changes were received, and it may have more"
+        if stop.changes
+        else "it may have any number of changes"
     )
     when = f"{stop.committed_at:%Y-%m-%d %H:%M:%S%z}"
     return (
@@ -48,18 +50,18 @@ def consequence(stop: Stop) -> str:
 
 
 def request(config: Config, connection: Connection, stop: Stop) -> str:
-    """Ask for it and wait a moment; returns what has become of it."""
+    """Ask the worker to skip it and wait a moment; returns what has become of that."""
     stored = sources.find(connection, config.source_id)
     at = lsn.show(stop.commit_lsn)
     if stored is None or not blocked_transactions.request(connection, stored.id, stop.commit_lsn):
-        raise PipelineError(f"the source no longer stops at {at}; nothing was changed")
+        raise PipelineError(f"the source is no longer stopped at {at}; nothing was changed")
     server = role_locks.server_of(connection, "replication")
     until = time.monotonic() + (WAIT_SECONDS if server else 0)
     while True:
         now = blocked_transactions.current(connection, stored.id)
         if now is None or now.commit_lsn != stop.commit_lsn:
-            return f"the transaction at {at} was passed over"
+            return f"the transaction at {at} was skipped"
         if time.monotonic() >= until:
             who = f"the worker of {server}" if server else "the next `pipeline serve`"
-            return f"noted: {who} passes over the transaction at {at}"
+            return f"noted: {who} will skip the transaction at {at}"
         time.sleep(_POLL)

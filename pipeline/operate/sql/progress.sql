@@ -1,6 +1,6 @@
--- How far staging and the shuffle are, with counts, rates over about the last minute, and what the worker waited for when
--- something was waiting. While a backlog is read by several workers, counts are of all of them, and positions of those
--- before whose part nothing is missing.
+-- How far staging and the shuffle are, with counts, rates over about the last minute, and what the worker waited for while
+-- changes were waiting. While several workers read a backlog, counts are of all of them, and positions of those workers
+-- before whose part no change is missing.
 with counted as (
     select source_id, sum(changes)::bigint as changes, sum(transactions)::bigint as transactions,
         sum(open_changes)::bigint as open_changes, max(open_commit_lsn) filter (where worker = 0) as open_lsn

@@ -1,4 +1,4 @@
-"""The events tables of one source taken together: every place of a transaction is in one of them, and in no other."""
+"""Checks the events tables of one source together: every change of a transaction is in exactly one of them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
 RANGE_ROWS = 20_000
-"""What one statement reads of a table; no snapshot is held for longer."""
+"""Rows that one statement reads of a table; no snapshot is held for longer."""
 
 
 class _Place(NamedTuple):
-    """Where a row is in the source's history; compares as such."""
+    """Where a row is in the source's history; ordered by that."""
 
     epoch: int
     commit_lsn: int
@@ -35,7 +35,7 @@ class _Place(NamedTuple):
         return self.epoch, self.commit_lsn
 
     def row(self) -> Row:
-        """As `faults` names rows."""
+        """The row as a violation names it."""
         return {
             "seq": self.seq,
             "source_epoch": self.epoch,
@@ -45,8 +45,8 @@ class _Place(NamedTuple):
         }
 
 
-class Union:
-    """Reads all tables side by side in the order of the source's history, each up to its head."""
+class AcrossTables:
+    """Merges all tables, each up to its head, in the order of the source's history."""
 
     def __init__(self, connection: Connection, source: uuid.UUID, heads: Mapping[EventsTable, int]) -> None:
         self._connection = connection
@@ -56,7 +56,7 @@ class Union:
         self.check = Check("all tables", "each commit_idx is in one of them, with gaps only for annotations", "row")
 
     def run(self) -> Check:
-        """What is in two tables, or in none."""
+        """The check for changes that are in two tables, or in none."""
         before: _Place | None = None
         for place in heapq.merge(*(self._places(table, head) for table, head in self._heads.items())):
             self.check.checked += 1
@@ -68,7 +68,7 @@ class Union:
         continues = before is not None and before.transaction == place.transaction
         if before is not None and before[:3] == place[:3]:
             there = f"seq {before.seq} of {before.events_table}"
-            self.check.add(of_row(place.row(), f"has the position of {there}", "a position of its own"))
+            self.check.add(of_row(place.row(), f"has the position of {there}", "a position that no other row has"))
             return
         if place.transaction <= self._whole_after or place.annotated or (before and continues and before.annotated):
             return
@@ -86,7 +86,7 @@ class Union:
             dropped = policy.dropped(self._connection, table).below > after + 1
             if not rows:
                 return
-            if dropped:  # recorded before the first row goes; the first one kept may be inside of its transaction
+            if dropped:  # recorded before the first row is dropped; the first kept row may be inside its transaction
                 self._whole_after = max(self._whole_after, (rows[0][0], rows[0][1]))
             for row in rows:
                 yield _Place._make([*row, str(table)])

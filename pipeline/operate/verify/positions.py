@@ -13,7 +13,7 @@ from pipeline.wal import lsn
 
 
 def confirmed(config: Config) -> int | str:
-    """The slot's confirmed position, or why it is not known."""
+    """The slot's confirmed position, or why it is unknown."""
     try:
         with connections.connect(config.source, "source", name="pipeline verify") as source:
             slot = slots.find(source, config.slot)
@@ -25,7 +25,7 @@ def confirmed(config: Config) -> int | str:
 
 
 def check(found: Check, progress: Row, newest: Row | None, slot: str, confirmed: int | str) -> None:
-    """`progress` and `newest` (the newest row) are of one moment, `confirmed` of one before: it follows them."""
+    """`progress` and `newest` (the newest row) were read at one moment, `confirmed` earlier: it never exceeds them."""
     at, stored = lsn.show(progress["commit_lsn"]), lsn.show(progress["position"])
     if progress["epoch"] is not None:
         staged = min(progress["position"], progress["staged_lsn"])

@@ -1,4 +1,4 @@
-"""The rules of the log checked on its rows: order, places in a transaction, whole transactions, progress."""
+"""Checks the rules of the log on its rows: order, places in a transaction, whole transactions, progress."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from pipeline.log import tables
 from pipeline.log.retention import policy
 from pipeline.log.table import EventsTable
 from pipeline.operate.verify import positions, violations
-from pipeline.operate.verify.across_tables import Union
+from pipeline.operate.verify.across_tables import AcrossTables
 from pipeline.operate.verify.violations import Check, Row, Verification, of_row, place
 from pipeline.postgres import connections, migrations, queries
 from pipeline.postgres.connections import Connection
 from pipeline.wal import lsn
 
 OnRange = Callable[[int, int, int], None]
-"""Told the first seq, the one that was reached, and the last."""
+"""Called after each range with the first seq, the seq that was reached, and the last."""
 NO_ROW: Row = dict.fromkeys(("seq", "source_epoch", "commit_lsn", "commit_idx", "xid", "committed_at", "annotated"))
 SETTINGS = ("jit = off", "enable_sort = off", "enable_bitmapscan = off", "timezone = 'UTC'")
 """Always the index on seq: statistics of the newest partition may be missing."""
 
 
 def run(config: Config, from_seq: int, range_rows: int, on_range: OnRange) -> Verification:
-    """Check the events tables, the default one from a seq on, up to the newest event there is now.
+    """Check the events tables, the default one from a seq on, up to the newest event that exists now.
 
-    Runs beside a shuffler.
+    May run while a shuffler does.
 
-    `range_rows`: what one statement reads; no snapshot is held for longer.
-    Raises SchemaError for a database without our tables, ConfigError for an events table that is not there.
+    `range_rows`: rows that one statement reads; no snapshot is held for longer.
+    Raises SchemaError for a database without our tables, ConfigError for an events table that does not exist.
     """
     table = EventsTable.parse(config.events_table)
     with connections.connect(config.database, "pipeline database", name="pipeline verify") as connection:
@@ -61,7 +61,7 @@ def _all(
     range_rows: int,
     on_range: OnRange,
 ) -> Verification:
-    """Each table by itself, then all of them together. `from_seq` is of the first; the others are read whole."""
+    """Check each table by itself, then all together. `from_seq` is for the first; the others are read completely."""
     query = queries.statement("operate.verify", "verify_heads")
     heads: dict[str, int] = dict(connection.execute(query, {"source": source.id}).fetchall())
     started = time.monotonic()
@@ -72,7 +72,7 @@ def _all(
     for each in found[1:]:
         for check in each.checks:
             check.name = f"{check.name} ({each.events_table})"
-    together = Union(connection, source.id, {table: heads.get(str(table), 0) for table in written})
+    together = AcrossTables(connection, source.id, {table: heads.get(str(table), 0) for table in written})
     if from_seq > 1:
         together.check.not_checked = f"read from seq {from_seq} only"
     else:
@@ -120,19 +120,19 @@ class _Verifier:
         self._table = table
         self._rows = self._placed = self._transactions = self._retried = 0
         self._skips: list[Row] = []
-        self.order = Check("order", "(source_epoch, commit_lsn, commit_idx) rises with seq", "row")
+        self.order = Check("order", "(source_epoch, commit_lsn, commit_idx) grows with seq", "row")
         self.places = Check("commit_idx", "counts from 0, with gaps only for annotations", "row")
         self.whole = Check("transactions", "one xid, one committed_at, rows side by side", "transaction")
         self.watermark = Check("watermark", "is the newest transaction of the log, and no row is beyond", "value")
         self.progress = Check("events", "as many rows as the shuffler has counted", "row")
         self.positions = Check("positions", "staged, sequence and slot agree with the log", "value")
         self._row_checks = {"disordered": self.order, "gapped": self.places, "torn": self.whole}
-        if not alone:  # the places of a transaction are looked at in all tables together
+        if not alone:  # places in a transaction are checked in all tables together
             del self._row_checks["gapped"]
             self.watermark = Check("watermark", "is not before any row", "value")
 
     def run(self, range_rows: int, on_range: OnRange) -> Verification:
-        """Every check, the rows range by range."""
+        """Run every check, reading the rows range by range."""
         started = time.monotonic()
         progress = self._read_head()
         if progress is None:
@@ -157,7 +157,7 @@ class _Verifier:
         )
 
     def _read_head(self) -> Row | None:
-        """Positions and the newest rows in one snapshot; the slot before it, since it follows what is stored."""
+        """Read positions and the newest rows in one snapshot; the slot before it, since it never exceeds them."""
         confirmed = positions.confirmed(self._config)
         with self._connection.transaction():
             self._connection.execute("set transaction isolation level repeatable read read only")
@@ -165,7 +165,7 @@ class _Verifier:
             if progress is None:
                 return None
             newest = self._row("verify_row", {"seq": progress["last_seq"]})
-            beyond = self._all("verify_beyond", {"head": progress["last_seq"], "faults": violations.SHOWN})
+            beyond = self._all("verify_beyond", {"head": progress["last_seq"], "shown": violations.SHOWN})
             self._check_watermark(progress, newest)
         for row in beyond:
             self.watermark.add(of_row(row, "is beyond the watermark", f"no row after seq {progress['last_seq']}"))
@@ -186,7 +186,7 @@ class _Verifier:
             return
         if newest["source_epoch"] < progress["epoch"]:  # no transaction of the new epoch has come yet
             return
-        # A transaction that holds nothing for the log moves the watermark alone.
+        # A transaction without events moves only the watermark.
         if newest["commit_lsn"] < at <= progress["staged_lsn"]:
             staged = self._row("verify_staged", {"after": newest["commit_lsn"], "upto": at}) or {"commit_lsn": None}
             wrong = f"is before a staged transaction, {place(newest['source_epoch'], staged['commit_lsn'], None)}"
@@ -208,12 +208,12 @@ class _Verifier:
         after = self._from_seq - 1
         while after < head:
             below = self._dropped_below()
-            if after < below - 1:  # the first row that is kept may be in the middle of its transaction
+            if after < below - 1:  # the first row that is kept may be inside its transaction
                 after, before = below - 1, None
             cut = before is None and (after > 0 or not self._from_the_first())
             values = {**NO_ROW, **(before or {}), "cut": cut, "after": after, "head": head, "limit": range_rows}
             found = self._row("verify_range", values)
-            if self._dropped_below() > after + 1:  # recorded before the first row goes
+            if self._dropped_below() > after + 1:  # recorded before the first row is dropped
                 continue
             if found is None or not found["rows"]:
                 break
@@ -232,16 +232,16 @@ class _Verifier:
             if found[rule]:
                 named = [
                     violations.RULES[rule](row)
-                    for row in self._faults(rule, values, violations.SHOWN - len(check.faults))
+                    for row in self._violations(rule, values, violations.SHOWN - len(check.faults))
                 ]
                 check.faults.extend(named)
                 check.broken += found[rule]
         if found["skips"]:
-            self._skips.extend(self._faults("skips", values, violations.SHOWN - len(self._skips)))
+            self._skips.extend(self._violations("skips", values, violations.SHOWN - len(self._skips)))
 
     def _check_retried(self, head: int) -> None:
-        """Dead letters that were written again stand out of order, marked: once each, and nothing else does."""
-        known = self._row("verify_letters", {"table": str(self._table), "head": head})
+        """Retried dead letters are out of order, and marked: each must be there once, and nothing else be marked."""
+        known = self._row("verify_dead_letters", {"table": str(self._table), "head": head})
         if known is None or not known["retried"] or self._from_seq > 1 or not self._from_the_first():
             return
         found = self._row("verify_retried", {"after": 0, "head": head}) or {"retried": 0}
@@ -255,8 +255,8 @@ class _Verifier:
             check.not_checked = f"read from seq {self._from_seq} only"
         elif not self._from_the_first():
             below = self._dropped_below()
-            gone = f"retention has dropped what was below seq {below}"
-            check.not_checked = gone if below > 1 else "the first partition is no longer there"
+            gone = f"retention has dropped events below seq {below}"
+            check.not_checked = gone if below > 1 else "the first partition no longer exists"
         else:
             check.checked = placed = self._placed + self._retried
             if placed != events:
@@ -269,11 +269,13 @@ class _Verifier:
         return bool(whole) and self._dropped_below() == 1
 
     def _dropped_below(self) -> int:
-        """Where retention has left off."""
+        """The seq below which retention has dropped events."""
         return policy.dropped(self._connection, self._table).below
 
-    def _faults(self, rule: str, values: Row, limit: int) -> list[Row]:
-        return self._all("verify_faults", {**values, "faults": limit}, rule=sql.Identifier(rule)) if limit > 0 else []
+    def _violations(self, rule: str, values: Row, shown: int) -> list[Row]:
+        if shown <= 0:
+            return []
+        return self._all("verify_violations", {**values, "shown": shown}, rule=sql.Identifier(rule))
 
     def _row(self, name: str, values: Row | None = None) -> Row | None:
         return next(iter(self._all(name, values or {})), None)

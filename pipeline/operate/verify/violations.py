@@ -1,4 +1,4 @@
-"""What `pipeline verify` says: its checks, and of a row that breaks a rule what is wrong and what was expected."""
+"""What `pipeline verify` reports: its checks, and what is wrong with each row that breaks a rule."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from pipeline.wal import lsn
 
 SHOWN = 20
-"""Rows a check names; more are counted."""
+"""How many rows a check names; all are counted."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Fault:
-    """One row, or where one should be. LSN as Postgres prints it; None: there is no such row, or it has no position."""
+class Violation:
+    """A row, or where one should be. LSN as Postgres prints it; None: there is no such row, or it has no position."""
 
     seq: int | None
     source_epoch: int | None
@@ -28,10 +28,10 @@ class Fault:
 
 @dataclass
 class Check:
-    """One rule, on how many rows or transactions it was looked at, and what breaks it.
+    """One rule, how many rows or transactions were checked, and what violates it.
 
-    `broken` counts all, `faults` names the first. `not_checked`: why it could not be looked at; it then holds nothing
-    against the log.
+    `broken` counts all violations, `faults` holds the first. `not_checked`: why it could not be checked; that is not a
+    violation.
     """
 
     name: str
@@ -39,17 +39,17 @@ class Check:
     noun: str
     checked: int = 0
     broken: int = 0
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[Violation] = field(default_factory=list)
     not_checked: str | None = None
 
-    def add(self, fault: Fault) -> None:
-        """One more that breaks it."""
+    def add(self, violation: Violation) -> None:
+        """Add a violation."""
         self.broken += 1
         if len(self.faults) < SHOWN:
-            self.faults.append(fault)
+            self.faults.append(violation)
 
     def require(self, holds: bool, row: Row | None, wrong: str, expected: str) -> None:
-        """Looked at once more; a fault unless it holds."""
+        """Count one check, and add a violation unless it holds."""
         self.checked += 1
         if not holds:
             self.add(of_row(row, wrong, expected))
@@ -57,7 +57,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was verified. `rows` were read up to `last_seq`; `unplaced` of them are from before a migration."""
+    """What was verified. `rows` were read up to `last_seq`; `unplaced` of them are legacy rows without a position."""
 
     source_id: str | None = None
     events_table: str | None = None
@@ -69,19 +69,19 @@ class Verification:
     seconds: float = 0.0
     checks: list[Check] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
-    """All of them, where there are several."""
+    """All events tables, when there are several."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is broken; what was not checked does not count."""
+        """Whether there is no violation; what was not checked does not count."""
         return not any(check.broken for check in self.checks)
 
 
-def of_row(row: Row | None, wrong: str, expected: str) -> Fault:
-    """A fault of a row as the SQL gives it; of none when `row` is None."""
+def of_row(row: Row | None, wrong: str, expected: str) -> Violation:
+    """The violation of a row as the SQL returns it; without a row when `row` is None."""
     known = row or {}
     position = known.get("commit_lsn")
-    return Fault(
+    return Violation(
         known.get("seq"),
         known.get("source_epoch"),
         None if position is None else lsn.show(position),
@@ -99,8 +99,8 @@ def place(epoch: int | None, commit_lsn: int | None, idx: int | None) -> str:
     return f"epoch {epoch}, {lsn.show(commit_lsn)}" + ("" if idx is None else f", idx {idx}")
 
 
-def disordered(row: Row) -> Fault:
-    """Its position is not above that of the row before it."""
+def disordered(row: Row) -> Violation:
+    """A row whose position is not above that of the row before it."""
     before = place(row["before_epoch"], row["before_lsn"], row["before_idx"])
     here = (row["source_epoch"], row["commit_lsn"], row["commit_idx"])
     same = here == (row["before_epoch"], row["before_lsn"], row["before_idx"])
@@ -108,8 +108,8 @@ def disordered(row: Row) -> Fault:
     return of_row(row, f"{wrong}, seq {row['before_seq']}", f"a position after {before}")
 
 
-def gapped(row: Row) -> Fault:
-    """Changes of its transaction are missing before it."""
+def gapped(row: Row) -> Violation:
+    """A row before which changes of its transaction are missing."""
     first = row["before_idx"] + 1 if row["continues"] else 0
     last = row["commit_idx"] - 1
     missing = f"commit_idx {first}" if first == last else f"commit_idx {first} to {last}"
@@ -117,8 +117,8 @@ def gapped(row: Row) -> Fault:
     return of_row(row, wrong, f"commit_idx {first}")
 
 
-def torn(row: Row) -> Fault:
-    """It differs from the row before it in what one transaction has in common."""
+def torn(row: Row) -> Violation:
+    """A row that differs from the one before it in what all rows of a transaction share."""
     for name in ("xid", "committed_at"):
         if row[name] != row[f"before_{name}"]:
             expected = f"{name} {row[f'before_{name}']}, as seq {row['before_seq']} of its transaction"
@@ -127,12 +127,12 @@ def torn(row: Row) -> Fault:
     return of_row(row, wrong, "a transaction's rows without a gap in seq")
 
 
-def skips(row: Row) -> Fault:
-    """Where rows may be missing, when it is known that some are."""
+def skips(row: Row) -> Violation:
+    """A place where rows may be missing, reported when some are known to be missing."""
     first, last = row["before_seq"] + 1, row["seq"] - 1
     wrong = f"no rows from seq {first} to {last} before it" if first < last else f"no row at seq {first} before it"
-    return of_row(row, wrong, "perhaps rows: a gap here is allowed, but some are missing")
+    return of_row(row, wrong, "perhaps rows: a gap is allowed here, but some rows are missing")
 
 
-RULES: dict[str, Callable[[Row], Fault]] = {"disordered": disordered, "gapped": gapped, "torn": torn}
-"""What `sql/verify_rows.sql` judges rows by."""
+RULES: dict[str, Callable[[Row], Violation]] = {"disordered": disordered, "gapped": gapped, "torn": torn}
+"""The rules by which `sql/verify_rows.sql` checks rows."""

@@ -39,10 +39,10 @@ def run(tmp_path: Path) -> Callable[..., list[Event]]:
         events: list[Event] | None = None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> list[Event]:
-        told: list[Event] = [] if events is None else events
+        on_event: list[Event] = [] if events is None else events
         script = Script([sys.executable, "-c", code], dict(os.environ), tmp_path / "log", seconds)
-        child.run(script, told.append, stopped)
-        return told
+        child.run(script, on_event.append, stopped)
+        return on_event
 
     return act
 
@@ -71,7 +71,7 @@ print("from Spark", file=sys.stderr)"""
         ("""print('{"event": "failed", "reason": "no luck"}'); exit(1)""", "^no luck$"),
         ("import os; os.kill(os.getpid(), 9)", "^killed by signal 9; its log is /"),
         ("import nothing_of_the_kind", "^ended with status 1: ModuleNotFoundError: .*; its log is /"),
-        ("exit(3)", "^ended with status 3: it said nothing; its log is /"),
+        ("exit(3)", "^ended with status 3: it printed nothing; its log is /"),
     ],
 )
 def test_why_it_failed(run: Callable[..., Any], code: str, reason: str) -> None:
@@ -136,5 +136,5 @@ def test_no_thread_is_left(run: Callable[..., Any]) -> None:
 
 
 def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(ExportFailed, match=r"nowhere/log: No such file or directory; put that right"):
+    with pytest.raises(ExportFailed, match=r"nowhere/log: No such file or directory; fix that"):
         child.run(Script(["true"], {}, tmp_path / "nowhere" / "log", 1), lambda _: None, lambda: False)

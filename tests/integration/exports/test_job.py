@@ -18,7 +18,7 @@ from pipeline.config.settings import Config, load
 from pipeline.errors import ExportBusy, ExportFailed, SchemaError
 from pipeline.exports import java, job, ledger
 from pipeline.exports.ledger import Run
-from pipeline.operate import exports as export_status
+from pipeline.operate import export_status
 from pipeline.server import schedule
 from tests.fixtures.small_log import add_inserts, add_table, small_log
 from tests.fixtures.waiting import eventually
@@ -102,7 +102,7 @@ def test_a_lake_that_is_gone(log: Log, config: Config) -> None:
     add_lake(log, config)
     add_export(log, 0, 60)
     with pytest.raises(
-        ExportFailed, match=r"exports holds nothing, and what was exported up to seq 60 should be there;"
+        ExportFailed, match=r"exports is empty, but events up to seq 60 were exported to it; restore or"
     ):
         run(config)
     assert runs(log) == []
@@ -110,14 +110,14 @@ def test_a_lake_that_is_gone(log: Log, config: Config) -> None:
     assert status is not None
     assert (status.exported_seq, status.behind_seqs) == (60, 40)
     assert status.problem is not None
-    assert "should be there" in status.problem
+    assert "were exported to it" in status.problem
 
 
 def test_how_far_the_lake_is(log: Log, config: Config) -> None:
-    assert (ledger.look(log, config).behind, ledger.look(log, config).known) == (100, False)
+    assert (ledger.window(log, config).behind, ledger.window(log, config).known) == (100, False)
     add_lake(log, config)
     add_export(log, 0, 60)
-    window = ledger.look(log, config)
+    window = ledger.window(log, config)
     assert (window.head, window.exported_upto, window.known, window.holder) == (100, 60, True, None)
 
 
@@ -130,21 +130,21 @@ def test_a_state_that_lacks_changes_is_something_to_do(
     add_lake(log, config)
     add_export(log, 0, 100)
     add_state(log, seq, state)
-    assert ledger.look(log, config).states_behind is behind
+    assert ledger.window(log, config).states_behind is behind
 
 
 def test_a_run_that_ended_well_has_made_the_states(log: Log, config: Config) -> None:
     add_lake(log, config)
     add_export(log, 0, 100)
-    assert ledger.look(log, config).anything_new
+    assert ledger.window(log, config).anything_new
     ledger.finish_run(log, ledger.begin_run(log, "command"), None)
-    assert not ledger.look(log, config).anything_new
+    assert not ledger.window(log, config).anything_new
 
 
 def test_a_table_without_a_key_needs_no_state(log: Log, config: Config) -> None:
     add_lake(log, config)
     add_export(log, 0, 100, key="[]")
-    assert not ledger.look(log, config).anything_new
+    assert not ledger.window(log, config).anything_new
 
 
 def test_a_second_exporter_is_refused_at_once(log: Log, config: Config, caplog: pytest.LogCaptureFixture) -> None:
@@ -154,7 +154,7 @@ def test_a_second_exporter_is_refused_at_once(log: Log, config: Config, caplog: 
         "insert into pipeline.exports (lake_id, after_seq, upto_seq, holder) values (%s, 0, 100, 'elsewhere (pid 7)')",
         [LAKE],
     )
-    with pytest.raises(ExportBusy, match=r"an export is running already: elsewhere \(pid 7\); wait for it, or end it"):
+    with pytest.raises(ExportBusy, match=r"an export is already running: elsewhere \(pid 7\); wait for it, or end it"):
         run(config)
     with caplog.at_level(logging.INFO):
         schedule.export(config, lambda: False)
@@ -164,12 +164,12 @@ def test_a_second_exporter_is_refused_at_once(log: Log, config: Config, caplog: 
 
 def test_an_events_table_that_vanished(log: Log, config: Config) -> None:
     log.execute("drop table public.sequin_events cascade")
-    with pytest.raises(ExportFailed, match=r"the events table public.sequin_events is not there; restore it, or"):
+    with pytest.raises(ExportFailed, match=r"the events table public.sequin_events does not exist; restore it, or"):
         run(config)
     found = export_status.read(config, log)
     assert found is not None
     assert found.problem is not None
-    assert "is not there" in found.problem
+    assert "does not exist" in found.problem
 
 
 def test_no_java(log: Log, config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -243,4 +243,4 @@ def test_a_database_that_was_never_migrated(source_dsn: str, config: Config) -> 
         psycopg.connect(source_dsn, autocommit=True) as connection,
         pytest.raises(SchemaError, match="run `pipeline migrate` first"),
     ):
-        ledger.look(connection, config)
+        ledger.window(connection, config)

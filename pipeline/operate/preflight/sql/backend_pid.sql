@@ -1,2 +1,2 @@
--- The server process behind this session, now.
+-- The server process that serves this session now.
 select pg_backend_pid()

@@ -1,4 +1,4 @@
--- What of ours a role may use though it should not: by a grant to everybody, or as a member of another role.
+-- What a role may use though it should not: by a grant to public, or as a member of another role.
 select string_agg(distinct what, ', ') from (
     select c.oid::regclass::text as what
     from pg_class c

@@ -1,2 +1,2 @@
--- What is counted of one events table.
+-- The counts of one events table.
 select to_jsonb(c) from pipeline.events_tables c where c.source_id = %(source)s and c.name = %(table)s

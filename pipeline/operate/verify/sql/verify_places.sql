@@ -1,4 +1,4 @@
--- The next rows of a source by seq that have a place in its history; one that was retried came later than its place.
+-- The next rows of a source by seq that have a place in its history, without retried ones, which came later.
 select source_epoch, commit_lsn, commit_idx, seq, transaction_annotations is not null,
     concat_ws('.', nullif(source_table_schema, ''), source_table_name)
 from {events}

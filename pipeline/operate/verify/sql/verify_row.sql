@@ -1,4 +1,4 @@
--- The row of a source at a seq, else the last one before it; what was retried is left out.
+-- The row of a source at a seq, else the last one before it; without retried dead letters.
 select seq, source_epoch, commit_lsn, commit_idx, xid, committed_at, transaction_annotations is not null as annotated,
     concat_ws('.', nullif(source_table_schema, ''), source_table_name) as table_name
 from {events}

@@ -1,4 +1,5 @@
--- The next rows of a source by seq, each judged by the row before it; nothing is sorted. The first one's is a parameter.
+-- The next rows of a source by seq, each compared with the row before it, without a sort. The row before the first one
+-- is a parameter.
 select seq, source_epoch, commit_lsn, commit_idx, xid, committed_at,
     before_seq, before_epoch, before_lsn, before_idx, before_xid, before_committed_at, continues,
     commit_lsn is not null and not continues as begins,
@@ -24,7 +25,7 @@ from (
             lag(committed_at, 1, %(committed_at)s::timestamptz) over by_seq as before_committed_at,
             lag(annotated, 1, %(annotated)s::boolean) over by_seq as before_annotated
         from (
-            -- A letter that was retried stands where it was retried, not where it belongs.
+            -- A retried dead letter is where it was retried, not where it belongs.
             select seq, source_epoch, commit_lsn, commit_idx, xid, committed_at,
                 transaction_annotations is not null as annotated
             from {events}

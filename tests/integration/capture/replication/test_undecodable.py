@@ -109,11 +109,11 @@ def test_what_came_before_is_in_the_log_and_the_stop_is_named(config: Config):
 
 def test_only_the_transaction_at_which_it_stops_can_be_skipped(config: Config):
     with connections.connect(config.database, "pipeline database") as log:
-        with pytest.raises(PipelineError, match="stops at no transaction"):
+        with pytest.raises(PipelineError, match="is not stopped at a transaction"):
             skip_transaction.find(config, log, "0/1")
         run(config, bad(2))
         stop = stopped(config)
-        with pytest.raises(PipelineError, match=f"the source stops at {lsn.show(stop.commit_lsn)}, not at 0/1"):
+        with pytest.raises(PipelineError, match=f"the source is stopped at {lsn.show(stop.commit_lsn)}, not at 0/1"):
             skip_transaction.find(config, log, "0/1")
         with pytest.raises(PipelineError, match="expected an LSN such as"):
             skip_transaction.find(config, log, "here")

@@ -74,7 +74,7 @@ def test_the_numbers_of_one_status_agree(lagging: Lagging, monkeypatch: pytest.M
 
 def test_a_worker_that_stands_still(lagging: Lagging) -> None:
     with lagging.frozen("replication"):
-        limit = lagging.limited_by("worker", "has not said a word")
+        limit = lagging.limited_by("worker", "has been silent for")
         assert limit.remedy
         found = lagging.lag()
         staged, shuffled = found.stage("staged"), found.stage("shuffled")
@@ -106,7 +106,7 @@ def test_a_walsender_that_decodes_a_large_transaction(lagging: Lagging) -> None:
         eventually(lambda: lagging.source.execute(SPILLED).fetchone() == (True,))
         with lagging.walsender_frozen():
             writer.commit()
-            limit = lagging.limited_by("decoding", f"the walsender (pid {lagging.walsender}) is behind, with ")
+            limit = lagging.limited_by("decoding", f"the walsender (pid {lagging.walsender}) lags, with ")
     assert "logical_decoding_work_mem" in limit.remedy
 
 
@@ -129,7 +129,7 @@ def test_staging_that_waits_for_a_lock(lagging: Lagging) -> None:
 
 def test_a_shuffler_that_stands_still(lagging: Lagging) -> None:
     with lagging.frozen("shuffle"):
-        lagging.limited_by("shuffle", "the shuffler has not said a word")
+        lagging.limited_by("shuffle", "the shuffler has been silent for")
         found = lagging.lag().stage("shuffled")
         assert found is not None and found.own_bytes > 0 and found.own_seconds
 
@@ -159,7 +159,7 @@ def test_consumers_that_are_paused_and_behind(lagging: Lagging) -> None:
         consumed = found.stage("consumed")
         assert consumed is not None and consumed.reader == "mailer" and consumed.own_bytes > 0
         lagging.log.execute("select pipeline.resume_consumer('mailer')")
-        limit = lagging.limited_by("consumer", 'consumer "mailer" is farthest behind')
+        limit = lagging.limited_by("consumer", 'consumer "mailer" lags most')
         assert "delete mailer" in limit.remedy
     finally:
         lagging.log.execute("select pipeline.drop_consumer('mailer')")

@@ -18,10 +18,9 @@ from pipeline.cli.render import status
 from pipeline.config.settings import load
 from pipeline.log import table_setup
 from pipeline.log.table import EventsTable
-from pipeline.operate.preflight import catchup as check_catchup
-from pipeline.operate.preflight import check
+from pipeline.operate.preflight import catchup, check
 from pipeline.operate.preflight.check import Finding, pooler
-from pipeline.operate.preflight.source import waits_for_us
+from pipeline.operate.preflight.source_checks import waits_for_us
 from pipeline.postgres import connections
 from tests.fixtures.postgres import Cluster, unique
 
@@ -73,9 +72,9 @@ def test_all_is_well(findings: Check, source: psycopg.Connection) -> None:
     source.execute("create table orders (id int primary key)")
     found = findings()
     assert levels(found) == {}
-    assert found["slot"].text.endswith("will be made")
-    assert found["publication"].text == '"pipeline" will be made'
-    assert "will make it" in found["pipeline schema"].text
+    assert found["slot"].text.endswith("will be created")
+    assert found["publication"].text == '"pipeline" will be created'
+    assert "will create it" in found["pipeline schema"].text
 
 
 def test_no_table_matches(findings: Check) -> None:
@@ -96,7 +95,7 @@ def test_how_many_slots_could_read_a_backlog(
     findings: Check, settings: dict[str, Any], level: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "cores", lambda: 64)
-    found = findings(**settings)[check_catchup.NAME]
+    found = findings(**settings)[catchup.NAME]
     assert found.level == level
     assert re.search(said, found.text)
 
@@ -270,7 +269,7 @@ def test_routes_that_can_be_written(findings: Check) -> None:
     [
         ("nowhere.events", "public.a", "error", "schema nowhere does not exist"),
         ("pg_catalog.pg_class", "public.a", "error", "it has no column"),
-        ("public.a_events", "public.ab*", "warning", "route 2 never gets anything: route 1 comes first"),
+        ("public.a_events", "public.ab*", "warning", "route 2 never gets a change: route 1 comes first"),
     ],
 )
 def test_routes_that_cannot_be_or_never_are(

@@ -9,7 +9,7 @@ import pytest
 from pipeline.api.routes import metrics
 from pipeline.capture.catchup.plan import Part, chain
 from pipeline.cli.render import status as report
-from pipeline.operate.lag.slots import SlotLag
+from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.status import Status
 
 MB = 1_000_000

@@ -18,14 +18,14 @@ from pipeline.config.settings import load
 from pipeline.errors import ExportFailed
 from pipeline.exports import extra
 from pipeline.exports.ledger import Export, Run
-from pipeline.operate.exports import Exports
+from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.preflight import exports as check_exports
 from pipeline.operate.status import Status
 from pipeline.server import schedule
 
 NOW = datetime.now(UTC)
 RUN = Run(3, "schedule", "failed", "host (pid 1)", "/logs/3", "no disk", NOW - timedelta(hours=2), NOW, 12.34)
-EXPORTS = Exports(
+EXPORTS = ExportStatus(
     "*/5 * * * *", "/lake", None, NOW + timedelta(days=2, hours=5), RUN, NOW, 1000, 234, without_state=["public.notes"]
 )
 
@@ -36,7 +36,7 @@ def no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extra, "find_spec", lambda name: None if name in ("pyspark", "pyarrow") else object())
 
 
-def shown(exports: Exports, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+def shown(exports: ExportStatus, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     report.status(Status(revision="0003", exports=exports))
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
@@ -51,7 +51,7 @@ def test_status_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_exports_that_are_off_look_like_no_error(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = shown(Exports("off", "/lake", "PIPELINE_EXPORT_SCHEDULE is off"), capsys)
+    lines = shown(ExportStatus("off", "/lake", "PIPELINE_EXPORT_SCHEDULE is off"), capsys)
     assert lines[-1] == ["exports", "off", "PIPELINE_EXPORT_SCHEDULE", "is", "off"]
 
 
@@ -67,7 +67,7 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[4][-3:] == ["/logs/3", "no", "disk"]
 
 
-def values(exports: Exports) -> dict[str, float]:
+def values(exports: ExportStatus) -> dict[str, float]:
     lines = metrics.render(Status(exports=exports)).decode().splitlines()
     return {
         name: float(value) for name, value in (line.split() for line in lines if line.startswith("pipeline_export"))
@@ -82,7 +82,7 @@ def test_metrics() -> None:
         "pipeline_export_failed": 1,
     }
     assert values(replace(EXPORTS, last_run=replace(RUN, state="done")))["pipeline_export_failed"] == 0
-    assert values(Exports("off", "/lake", "off")) == {}
+    assert values(ExportStatus("off", "/lake", "off")) == {}
 
 
 def test_without_the_extra(no_extra: None) -> None:
@@ -146,7 +146,7 @@ def test_the_folder_of_a_lake_is_checked(tmp_path: Path) -> None:
 
     assert finding(tmp_path / "new" / "lake")[0] == "ok"
     (tmp_path / "notes.txt").write_text("")
-    assert finding(tmp_path) == ("warning", f"{tmp_path}: it holds notes.txt, which is not ours")
+    assert finding(tmp_path) == ("warning", f"{tmp_path}: it holds notes.txt, which does not belong to a lake")
     assert finding(tmp_path / "notes.txt" / "lake")[1].endswith("notes.txt is a file")
     (tmp_path / "manifest.json").write_text("{}")
     assert finding(tmp_path)[0] == "ok"

@@ -14,7 +14,7 @@ from pipeline.cli.render import lag as lag_report
 from pipeline.exports.ledger import Run
 from pipeline.log.readers import LaggingReader
 from pipeline.operate import formatting
-from pipeline.operate.exports import Exports
+from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.json_values import as_json
 from pipeline.operate.lag import causes, lsn_times
 from pipeline.operate.lag.facts import AtSource, Facts, Holder, Moved, Session
@@ -76,7 +76,7 @@ def test_nothing_is_late() -> None:
 @pytest.mark.parametrize(
     ("facts", "late", "part", "text"),
     [
-        (FACTS, "decoded", "decoding", "or at a large transaction"),
+        (FACTS, "decoded", "decoding", "or is decoding a large transaction"),
         (replace(FACTS, spilled=5_000_000), "decoded", "decoding", "spilled 5.0 MB"),
         (at(wait_event="WaitForStandbyConfirmation"), "decoded", "decoding", "synchronized_standby_slots"),
         (at(wait_event="WalSenderWriteData"), "decoded", "network", "pid 7"),
@@ -84,9 +84,9 @@ def test_nothing_is_late() -> None:
         (FACTS, "received", "network", "has not received"),
         (FACTS, "staged", "staging", "received waits to be stored"),
         (moved(starved=0.1, blocked=0.8, **BUSY), "decoded", "staging", "80%"),
-        (moved(starved=0.1, blocked=0.0, **BUSY), "decoded", "worker", "uses its CPU to the full"),
+        (moved(starved=0.1, blocked=0.0, **BUSY), "decoded", "worker", "uses its CPU fully"),
         (moved(starved=0.1, blocked=0.0, load_age=60.0, sending=1.0), "decoded", "decoding", ""),
-        (at(sender=None), "staged", "worker", "nobody reads the slot"),
+        (at(sender=None), "staged", "worker", "nothing reads the slot"),
         (moved(watermark=900), "shuffled", "shuffle", "staged faster than they are moved"),
     ],
 )
@@ -129,7 +129,7 @@ def test_readers_come_after_the_log() -> None:
     facts = replace(moved(watermark=900), readers=[reader(), reader(name="d", paused=True, active=None)])
     found = limits(facts, shuffled=LATE, consumed=LATE)
     assert [limit.part for limit in found] == ["shuffle", "consumer"]
-    assert found[1].text.endswith("5 seqs is 5.0 s old; nobody reads it; 1 more are behind")
+    assert found[1].text.endswith("5 seqs is 5.0 s old; nobody reads it; 1 more lag")
 
 
 def test_of_readers_that_are_not_late_the_paused_one_is_named() -> None:
@@ -139,14 +139,14 @@ def test_of_readers_that_are_not_late_the_paused_one_is_named() -> None:
 
 @pytest.mark.parametrize(("schedule", "late"), [("*/5 * * * *", 601.0), ("0 3 * * *", 3 * 86400.0)])
 def test_exports_are_late_after_two_times_without_one(schedule: str, late: float) -> None:
-    facts = replace(FACTS, exports=Exports(schedule, "/lake"))
+    facts = replace(FACTS, exports=ExportStatus(schedule, "/lake"))
     assert first(facts, exported=late)[0] == "export"
     assert limits(facts, exported=late / 3)[0].part == "nothing"
 
 
 def test_a_failed_export_is_named_with_its_reason() -> None:
     run = Run(1, "schedule", "failed", "me", None, "no Java", NOW, NOW, 1.0)
-    facts = replace(FACTS, exports=Exports("*/5 * * * *", "/lake", last_run=run))
+    facts = replace(FACTS, exports=ExportStatus("*/5 * * * *", "/lake", last_run=run))
     assert first(facts, exported=1.0) == (
         "export",
         "exports: the first event that the lake lacks is 1.0 s old; no Java",
@@ -203,5 +203,5 @@ def test_as_metrics_and_as_text(capsys: pytest.CaptureFixture[str]) -> None:
         formatting.console().print(table)
     shown = capsys.readouterr().out.splitlines()
     assert shown[2].split() == ["decoded", "0/0", "1", "B", "5.0", "s", "1", "B", "5.0", "s"]
-    assert shown[-2].startswith("limited by   decoding: the walsender (pid 7) is behind")
+    assert shown[-2].startswith("limited by   decoding: the walsender (pid 7) lags")
     assert as_json(lag)["limited_by"]["part"] == "decoding"

@@ -1,4 +1,4 @@
-"""The source's part of the preflight: can it be replicated from, and what of it will not be captured."""
+"""The preflight's part on the source: can it be replicated from, and what of it will not be captured."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pipeline.capture.source.publication_ledger import Published
 from pipeline.capture.source.publishable_tables import Table
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
-from pipeline.operate.preflight import catchup as check_catchup
-from pipeline.operate.preflight.findings import Finding, Findings, guarded, some
+from pipeline.operate.preflight import catchup
+from pipeline.operate.preflight.findings import Finding, Findings, first_names, guarded
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -34,17 +34,17 @@ class _Settings:
 
 
 def run(config: Config, dsn: str, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
-    """Everything about the source at `dsn`. `pipeline` is None when it does not answer.
+    """All findings on the source at `dsn`. `pipeline` is None when it does not answer.
 
     `stored`: what the pipeline database knows of the source; None before the first start.
     """
     parts: dict[str, Callable[[], Iterable[Finding]]] = {
         "source": lambda: _settings(source),
         "replication": lambda: _replicates(dsn, stored),
-        "history": lambda: _goes_on(config, source, pipeline, stored),
+        "history": lambda: _history(config, source, pipeline, stored),
         "slot": lambda: _slot(config, source, pipeline, stored),
         "limits": lambda: _limits(config, source),
-        check_catchup.NAME: lambda: check_catchup.run(config, source),
+        catchup.NAME: lambda: catchup.run(config, source),
         "tables": lambda: _tables(config, source, pipeline, stored),
     }
     for name, look in parts.items():
@@ -57,11 +57,11 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
 def _settings(source: Connection) -> Findings:
     _, wal_level, may_replicate, user, standby = prepare.settings(source)
     if standby:
-        yield Finding("error", "source", "is a standby", "point PIPELINE_SOURCE_DSN at its primary")
+        yield Finding("error", "source", "is a standby", "set PIPELINE_SOURCE_DSN to its primary")
     if wal_level == "logical":
         yield Finding("ok", "wal_level", "logical")
     else:
-        text = f"wal_level = {wal_level}, and decoding needs logical"
+        text = f"wal_level = {wal_level}, but decoding needs logical"
         yield Finding("error", "wal_level", text, "set wal_level = logical in its configuration and restart the source")
     if may_replicate:
         yield Finding("ok", "replication right", f'user "{user}" may replicate')
@@ -70,8 +70,8 @@ def _settings(source: Connection) -> Findings:
         yield Finding("error", "replication right", text, f'alter role "{user}" with replication')
 
 
-def _goes_on(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
-    """Whether what we have stored can go on here; `_slot` says so for the slot."""
+def _history(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
+    """Whether our stored positions can be continued at this source; `_slot` checks that for the slot."""
     if stored is None or pipeline is None:
         return
     for name, check in prepare.checks(config, source, pipeline, stored).items():
@@ -99,7 +99,7 @@ def _slot(config: Config, source: Connection, pipeline: Connection | None, store
     if pipeline is not None:
         prepare.require_slot(config, source, pipeline, source_id)
     if slot is None:
-        yield Finding("ok", "slot", f'"{config.slot}" will be made')
+        yield Finding("ok", "slot", f'"{config.slot}" will be created')
         return
     reader = f"read by our worker (pid {slot.active_pid})" if slot.active_pid else "free"
     yield Finding("ok", "slot", f'"{slot.name}" is {reader}, confirmed up to {lsn.show(slot.confirmed_lsn or 0)}')
@@ -114,24 +114,22 @@ def _limits(config: Config, source: Connection) -> Findings:
     yield _free("max_replication_slots", room.free_slots, room.max_slots, slot is not None)
     yield _free("max_wal_senders", room.free_senders, room.max_senders, running)
     if settings.slot_keeps != "-1":
-        text = (
-            f"a slot that holds back more than {settings.slot_keeps} of WAL is invalidated, and changes are lost to it"
-        )
-        yield Finding("warning", "max_slot_wal_keep_size", text, "watch the lag; -1 holds back what is needed")
+        text = f"a slot that holds back more than {settings.slot_keeps} of WAL is invalidated, and its changes are lost"
+        yield Finding("warning", "max_slot_wal_keep_size", text, "watch the lag, or set -1 to keep all needed WAL")
     if settings.slot_timeout:
-        text = f"a slot that nobody reads for {settings.slot_timeout} is invalidated, and changes are lost to it"
-        remedy = "never stop the server for so long, or set idle_replication_slot_timeout = 0"
+        text = f"a slot that is not read for {settings.slot_timeout} is invalidated, and its changes are lost"
+        remedy = "never stop the server for that long, or set idle_replication_slot_timeout = 0"
         yield Finding("warning", "idle_replication_slot_timeout", text, remedy)
     if waits_for_us(settings.synchronous_names):
         text = f"synchronous_standby_names = '{settings.synchronous_names}' makes users' commits wait for this server"
-        remedy = "name the standbys there, or run `pipeline check --accept synchronous_standby_names`"
+        remedy = "list the standbys by name there, or run `pipeline check --accept synchronous_standby_names`"
         yield Finding("error", "synchronous_standby_names", text, remedy)
 
 
 def _free(name: str, free: int, most: int, have_ours: bool) -> Finding:
     if have_ours or free > 0:
         return Finding("ok", name, f"{free} of {most} are free" + (", one of the others is ours" if have_ours else ""))
-    return Finding("error", name, f"all {most} are in use", f"raise {name}, or end what does not need its own")
+    return Finding("error", name, f"all {most} are in use", f"raise {name}, or free one that is not needed")
 
 
 def waits_for_us(names: str) -> bool:
@@ -150,10 +148,10 @@ def _tables(config: Config, source: Connection, pipeline: Connection | None, sto
     made = stored.publications if stored else {}
     if publication is None:
         publisher.require_possible()
-        yield Finding("ok", "publication", f'"{config.publication}" will be made')
+        yield Finding("ok", "publication", f'"{config.publication}" will be created')
     if publication is None or made.get(config.publication) == publication.oid:
         if publication is not None:
-            yield Finding("ok", "publication", f'"{config.publication}" was made by this server')
+            yield Finding("ok", "publication", f'"{config.publication}" was created by this server')
         yield from _ours(source, tables)
         yield from _never(publisher.unpublishable())
     else:
@@ -161,35 +159,37 @@ def _tables(config: Config, source: Connection, pipeline: Connection | None, sto
 
 
 def _ours(source: Connection, tables: list[Table]) -> Findings:
-    """What there is to say where this server makes the publications."""
+    """Findings where this server creates the publications."""
     left = source_tables.uncovered(tables, ())  # of partitioned tables, the roots
     not_owned = [table for table in left if not table.owned]
     keyless = [table for table in tables if table.lacks_key and table.owned]
     if not_owned:
-        text = f"{some(not_owned)}: this user does not own them or may not use their schema, and so cannot publish them"
+        text = (
+            f"{first_names(not_owned)}: this user cannot publish them: it does not own them or may not use their schema"
+        )
         remedy = f'make "{source.info.user}" a member of their owner, or leave them out with PIPELINE_TABLES'
         yield Finding("warning", "table owners", text, remedy)
     if keyless:
-        text = f"{some(keyless)}: without a replica identity only inserts and truncates are captured"
+        text = f"{first_names(keyless)}: without a replica identity only inserts and truncates are captured"
         yield Finding("warning", "replica identity", text, "add a primary key, or: alter table … replica identity full")
     if tables and not not_owned and not keyless:
         yield Finding("ok", "tables", f"{len(left)} match, all with a replica identity")
 
 
 def _never(found: dict[str, list[str]]) -> Findings:
-    """What is left out without a warning: it is as Postgres has made it, and cannot be otherwise."""
+    """Tables left out without a warning: Postgres cannot replicate them, and no setting changes that."""
     if found:
-        text = "; ".join(f"{kind}: {some(names)}" for kind, names in found.items())
-        yield Finding("ok", "not replicated", f"writes nothing that can be replicated: {text}")
+        text = "; ".join(f"{kind}: {first_names(names)}" for kind, names in found.items())
+        yield Finding("ok", "not replicated", f"Postgres does not replicate: {text}")
 
 
 def _theirs(publication: Published, tables: list[Table], missing: dict[str, str]) -> Findings:
-    """What there is to say of a publication that somebody else made: it is used as it is."""
+    """Findings on a publication that this server did not create: it is used as it is."""
     name = publication.name
     left_out = [
         f"{action}s" for action in ("insert", "update", "delete", "truncate") if action not in publication.actions
     ]
-    yield Finding("ok", "publication", f'"{name}" was not made by this server, and is used as it is')
+    yield Finding("ok", "publication", f'"{name}" was not created by this server, and is used as it is')
     if publication.via_root:
         text = f'"{name}" has publish_via_partition_root: truncates of single partitions are never sent'
         remedy = f'alter publication "{name}" set (publish_via_partition_root = false)'
@@ -199,10 +199,10 @@ def _theirs(publication: Published, tables: list[Table], missing: dict[str, str]
         yield Finding("warning", "publication actions", text, f'alter publication "{name}" set (publish = …)')
     keyless = [table for table in tables if table.lacks_key and str(table) not in missing]
     if keyless and not {"updates", "deletes"} <= set(left_out):
-        text = f'{some(keyless)} in "{name}" without a replica identity: updates and deletes of them fail for users'
+        text = f'{first_names(keyless)} in "{name}" without a replica identity: updates and deletes of them fail'
         yield Finding("warning", "replica identity", text, "add a primary key, or: alter table … replica identity full")
     if missing:
-        text = f'{some(missing)}: not in "{name}", so not captured'
+        text = f'{first_names(missing)}: not in "{name}", so not captured'
         yield Finding("warning", "tables", text, f'alter publication "{name}" add table …, or correct PIPELINE_TABLES')
     elif tables:
         matching = source_tables.uncovered(tables, ())  # of partitioned tables, the roots

@@ -1,17 +1,17 @@
--- How far the lake in a directory is, how far the log is, and who exports to the lake now.
+-- How far the lake in a directory is, how far the log is, and which process exports to the lake now.
 with lake as (
     select id from pipeline.lakes where directory = %(directory)s order by created_at desc limit 1
-), folded as (
+), states_made as (
     select coalesce(max(finished_at), '-infinity') as upto from pipeline.export_runs where state = 'done'
 ), exported as (
-    -- Of each table with a key, what was exported since the last run that ended well.
+    -- Of each table with a key, the last seq that was exported since the last successful run.
     select d.dataset, max((f.file ->> 'last_seq')::bigint) as seq
     from pipeline.exports e
     join lake on lake.id = e.lake_id
-    cross join folded
+    cross join states_made
     cross join jsonb_array_elements(e.files) as f (file)
     cross join lateral (select f.file ->> 'dataset' as dataset, f.file ->> 'schema' as version) d
-    where e.state = 'committed' and e.committed_at > folded.upto
+    where e.state = 'committed' and e.committed_at > states_made.upto
         and json_array_length(coalesce(e.schemas #> array[d.dataset, d.version, 'key'], '[]')) > 0
     group by 1
 )

@@ -1,4 +1,4 @@
-"""Where the exports stand: when the next run is, how the last one ended, how far the lake is behind the log."""
+"""The status of exports: when the next run is, how the last one ended, how far the lake is behind the log."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pipeline.postgres.connections import Connection
 
 
 @dataclass(frozen=True)
-class Exports:
+class ExportStatus:
     """`off`: why no run is scheduled; None when runs are. `exported_seq` is None while there is no lake.
 
-    `problem`: why the next run could not begin, as far as can be seen from here.
-    `without_state`: `schema.table` of those with no key, whose changes are exported and whose current state is not.
+    `problem`: why the next run would fail to begin, as far as can be known here.
+    `without_state`: `schema.table` of tables without a key: their changes are exported, their current state is not.
     """
 
     schedule: str
@@ -34,14 +34,14 @@ class Exports:
     without_state: list[str] = field(default_factory=list)
 
 
-def read(config: Config, connection: Connection) -> Exports:
-    """The exports now."""
+def read(config: Config, connection: Connection) -> ExportStatus:
+    """The status now."""
     off = why_off(config)
-    seen, problem = _look(config, connection)
+    seen, problem = _window(config, connection)
     last = ledger.runs(connection, 1)
     done = ledger.runs(connection, 1, "done")
     used = seen.known or not off
-    return Exports(
+    return ExportStatus(
         schedule=config.export_schedule,
         directory=str(config.exports),
         off=off,
@@ -64,11 +64,11 @@ def why_off(config: Config) -> str | None:
     return None
 
 
-def _look(config: Config, connection: Connection) -> tuple[Window, str | None]:
-    seen = Window()
+def _window(config: Config, connection: Connection) -> tuple[Window, str | None]:
+    found = Window()
     try:
-        seen = ledger.look(connection, config)
-        job.require_lake(config, seen)
+        found = ledger.window(connection, config)
+        job.require_lake(config, found)
     except ExportFailed as error:
-        return seen, str(error)
-    return seen, None
+        return found, str(error)
+    return found, None

@@ -1,4 +1,4 @@
-"""How far each slot of ours is behind the source: the anchor, and its copies while a backlog is read in parts."""
+"""How far each of our slots is behind the source: the anchor, and its copies while a backlog is read in parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.wal import lsn
 
 @dataclass(frozen=True)
 class SlotLag:
-    """`lag_bytes`: from what the slot has confirmed to what the source has written; None of a slot that is lost."""
+    """`lag_bytes`: from what the slot has confirmed to what the source has written; None for a lost slot."""
 
     name: str
     active: bool
@@ -21,7 +21,7 @@ class SlotLag:
 
 
 def of(found: Sequence[Slot], anchor: str, written: int) -> list[SlotLag]:
-    """Those of `found` that are ours, the anchor first; `written` is how far the source has written."""
+    """The slots of `found` that are ours, the anchor first; `written`: the source's end of WAL."""
     return [
         SlotLag(
             slot.name,
