@@ -1,4 +1,4 @@
-"""The log for programs: `for event in EventLog(dsn).follow(after=seq)`. No server is needed, only the database."""
+"""A client for the log: `for event in EventLog(dsn).follow(after=seq)`. Needs no server, only the database."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Event", "EventLog"]
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 5.0
-"""How often the log is looked at although nothing was heard; every second where LISTEN is not possible."""
+"""How often the log is read although no notification came; every second where LISTEN is not possible."""
 _POLL_ALONE_SECONDS = 1.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
 _FIRST_ROWS, _MOST_ROWS, _PAGE_BYTES = 100, 2_000, 8_000_000
@@ -59,10 +59,10 @@ class Event:
 
 
 class EventLog:
-    """The events table `events_table` of the database at `dsn`, as one reader sees it.
+    """The events table `events_table` of the database at `dsn`, for one reader.
 
-    The log keeps no position for who reads this way. Keep it yourself, in the transaction that applies the event: then
-    every event is applied exactly once, whatever dies. Retention does not wait for you; a named consumer it waits for.
+    The log stores no position for this kind of reader. Store it yourself, in the transaction that applies the event:
+    then every event is applied exactly once, whatever crashes. Retention does not wait for you; it waits for consumers.
     """
 
     def __init__(self, dsn: str, events_table: str = "public.sequin_events") -> None:
@@ -71,9 +71,9 @@ class EventLog:
         self._table = EventsTable.parse(events_table)
 
     def read(self, after: int, limit: int = 1000, tables: Sequence[str] = ()) -> list[Event]:
-        """The next events after a seq, `limit` at most; empty when there are none yet.
+        """The next events after a seq, at most `limit`; empty when there are none yet.
 
-        A table from before may have one seq several times: then all of them come, and may be more than `limit`.
+        A legacy table may have one seq several times: then all its events are returned, even more than `limit`.
         Raises CursorExpired when retention has dropped the next one, Unavailable, ConsumerError.
         """
         events: list[Event] = []
@@ -88,13 +88,13 @@ class EventLog:
     def follow(
         self, after: int | None = None, tables: Sequence[str] = (), wait: float | None = None
     ) -> Iterator[Event]:
-        """Every event after a seq (None: from the oldest that is kept), in order of seq, then new ones as they come.
+        """Every event after a seq (None: from the oldest that is kept), in order of seq, then new ones as they arrive.
 
         `tables`: `schema.table`, where `*` matches anything; none means all. Ends after `wait` seconds without an
-        event; None: never. Nothing is held open in the database while an event is with the caller. A connection that is
-        lost is made again and again, and the log read on from where it was.
+        event; None: never. No transaction is open in the database while the caller handles an event. A lost connection
+        is retried without end, and reading continues where it was.
         Raises CursorExpired when retention has dropped the next event, Unavailable when the first connection fails,
-        ConsumerError when there is no such table or it may not be read.
+        ConsumerError when the table does not exist or may not be read.
         """
         place = _Place(after, wait)
         delay = _FIRST_DELAY
@@ -128,12 +128,12 @@ class EventLog:
         except psycopg.errors.UndefinedTable as error:
             raise ConsumerError(f"{where} does not exist; run `pipeline migrate`, or name another table") from error
         except psycopg.errors.InsufficientPrivilege as error:
-            raise ConsumerError(f"{where} may not be read by this user: {connections.one_line(error)}") from error
+            raise ConsumerError(f"this user may not read {where}: {connections.one_line(error)}") from error
 
 
 @dataclass
 class _Place:
-    """How far a follower is; `seen`: when it last had an event, or began."""
+    """How far a follower is; `seen`: when it last got an event, or began."""
 
     position: int | None
     wait: float | None
@@ -141,12 +141,12 @@ class _Place:
 
     @property
     def left(self) -> float | None:
-        """Seconds that it still waits; None: for ever."""
+        """Seconds that it still waits; None: without end."""
         return None if self.wait is None or self.seen is None else max(0.0, self.seen + self.wait - time.monotonic())
 
 
 def _follow(reader: _Reader, place: _Place) -> Iterator[Event]:
-    """Over one connection, until nothing came for too long."""
+    """Follow over one connection, until no event came for too long."""
     reader.listen()
     if place.position is None:
         place.position = reader.kept_from() - 1
@@ -164,7 +164,7 @@ def _follow(reader: _Reader, place: _Place) -> Iterator[Event]:
 
 
 class _Reader:
-    """One connection of a reader. `rows`: how many events to ask for, so that a page stays small in memory."""
+    """A reader's connection. `rows`: how many events to ask for, so that a page stays small in memory."""
 
     def __init__(self, connection: Connection, table: EventsTable, tables: Sequence[str]) -> None:
         self.rows = _FIRST_ROWS
@@ -178,28 +178,28 @@ class _Reader:
         )
 
     def listen(self) -> None:
-        """Hear of new events from now on, where that is possible: a standby and some poolers have no LISTEN."""
+        """Listen for new events from now on, where possible: a standby and some poolers do not support LISTEN."""
         try:
             self._connection.execute(f"listen {CHANNEL}")
         except (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.FeatureNotSupported):
             self._poll = _POLL_ALONE_SECONDS
 
     def page(self, after: int, limit: int) -> Page[Event]:
-        """The next events, `limit` at most. Raises CursorExpired."""
+        """The next events, at most `limit`. Raises CursorExpired."""
         request = PageRequest(after, min(limit, self.rows), _PAGE_BYTES, self._wanted)
         page = self._pages.read(self._connection, request)
         kept_from = self.kept_from()
         if is_expired(after, kept_from):
             raise CursorExpired(
-                f"events up to seq {kept_from - 1} of {self._table} are no longer kept, so nobody can go on after "
-                f"{after}; go on after {kept_from - 1}, and make up for what is missing",
+                f"events up to seq {kept_from - 1} of {self._table} are no longer kept, so reading cannot continue "
+                f"after {after}; continue after {kept_from - 1}, and make up for the missing events",
                 kept_from - 1,
             )
         self.rows = min(page.next_rows, _MOST_ROWS)
         return page
 
     def wait(self, seconds: float | None) -> None:
-        """Until something is heard, or it is time to look."""
+        """Wait until a notification, or until it is time to read again."""
         timeout = self._poll if seconds is None else min(seconds, self._poll)
         for _ in self._connection.notifies(timeout=timeout, stop_after=1):
             continue

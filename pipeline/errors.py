@@ -2,43 +2,43 @@
 
 PipelineError                    exit 1
 ├── ConfigError                  a setting or argument is wrong; exit 2
-│   └── WrongArgument            a reader of the log asked for something that cannot be
+│   └── WrongArgument            a reader of the log gave an argument that is not possible
 ├── EmbeddedPostgresError        the Postgres under the data directory cannot be set up, started or stopped
-├── SchemaError                  the pipeline database cannot be brought to, or is not at, the revision of this code
-├── AddressInUse                 the HTTP port is taken
-├── Unavailable                  a database does not answer, or went away; retried while the server runs
-├── StorageError                 the pipeline database refused what the server needs to store
+├── SchemaError                  the pipeline database is not at this version's revision, or cannot be migrated to it
+├── AddressInUse                 the HTTP port is already in use
+├── Unavailable                  a database does not answer, or the connection is lost; retried while the server runs
+├── StorageError                 the pipeline database rejected what the server needs to store
 │   └── Fenced                   another worker or shuffler has taken over; this one must write nothing more
-├── RetentionBusy                another session drops old events at the moment
-├── ConsumerError                a reader of the log cannot go on as it is
+├── RetentionBusy                another session is dropping old events
+├── ConsumerError                a reader of the log cannot continue as it is
 │   ├── UnknownConsumer          there is no consumer of that name
-│   ├── WrongKind                a cursor was wanted where the consumer has records, or the other way round
-│   ├── CursorHeld               somebody else reads that cursor
-│   ├── ConsumerChanged          it was reset, or another reader has it by now; connect again
+│   ├── WrongKind                a cursor was expected and the consumer has records, or the other way round
+│   ├── CursorHeld               another client reads that cursor
+│   ├── ConsumerChanged          it was reset, or another client reads it now; connect again
 │   └── CursorExpired            the log is no longer kept back to that position
-├── ExportFailed                 an export did not run, or not to its end; the next one takes up where it ended
-│   ├── ExportBusy               another exporter is at work on the same lake
-│   └── ExportStopped            it was told to stop; exit 130
+├── ExportFailed                 an export did not run, or not to its end; the next one continues where it ended
+│   ├── ExportBusy               another exporter is running for the same lake
+│   └── ExportStopped            it was asked to stop; exit 130
 └── ReplicationError             the source cannot be replicated from as it is
     ├── SourceUnfit              wal_level, privileges or version of the source
-    ├── PublicationMissing       the publication is absent and cannot be made
-    ├── SlotMissing              the slot that was named does not exist
-    ├── SlotExists               the slot to create is there already
-    ├── SlotInUse                another program reads the slot; it may let go, so this is retried while the server runs
+    ├── PublicationMissing       the publication does not exist and cannot be created
+    ├── SlotMissing              the named slot does not exist
+    ├── SlotExists               the slot to create already exists
+    ├── SlotInUse                another program reads the slot, and may release it; retried while the server runs
     ├── SlotUnusable             the slot is not pgoutput, is two-phase, or of another database
-    ├── SourceChanged            our positions cannot go on at this source; `pipeline sources adopt` begins a new epoch
+    ├── SourceChanged            our positions are not valid at this source; `pipeline sources adopt` begins a new epoch
     │   ├── HistoryDiverged      another cluster, a fork of it, or a restored copy: what we staged is not in its history
     │   ├── SlotLost             the slot was dropped, recreated, invalidated, or confirmed beyond what we have stored
     │   └── PublicationChanged   a publication that we use was dropped, recreated, or publishes less than before
-    ├── Unsendable               the source cannot send a transaction, which may be passed over; retried meanwhile
-    └── DecodeError              bytes that are not the protocol we asked for
+    ├── Unsendable               the source cannot send a transaction, which may be skipped; retried meanwhile
+    └── DecodeError              bytes that are not the protocol that we requested
 """
 
 from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """Base of all; `str(error)` is what the user reads."""
+    """Base of all errors; `str(error)` is what the user reads."""
 
     exit_code = 1
 
@@ -50,7 +50,7 @@ class ConfigError(PipelineError):
 
 
 class WrongArgument(ConfigError):
-    """A reader of the log asked for something that cannot be."""
+    """A reader of the log gave an argument that is not possible."""
 
 
 class EmbeddedPostgresError(PipelineError):
@@ -58,19 +58,19 @@ class EmbeddedPostgresError(PipelineError):
 
 
 class SchemaError(PipelineError):
-    """The pipeline database is not at the revision of this code, or cannot be brought there."""
+    """The pipeline database is not at this version's revision, or cannot be migrated to it."""
 
 
 class AddressInUse(PipelineError):
-    """The address to listen on is taken."""
+    """The address to listen on is already in use."""
 
 
 class Unavailable(PipelineError):
-    """A database does not answer or went away."""
+    """A database does not answer, or the connection is lost."""
 
 
 class StorageError(PipelineError):
-    """The pipeline database refused what the server needs to store."""
+    """The pipeline database rejected what the server needs to store."""
 
 
 class Fenced(StorageError):
@@ -78,11 +78,11 @@ class Fenced(StorageError):
 
 
 class RetentionBusy(PipelineError):
-    """Another session drops old events at the moment."""
+    """Another session is dropping old events."""
 
 
 class ConsumerError(PipelineError):
-    """A reader of the log cannot go on as it is."""
+    """A reader of the log cannot continue as it is."""
 
 
 class UnknownConsumer(ConsumerError):
@@ -94,15 +94,15 @@ class WrongKind(ConsumerError):
 
 
 class CursorHeld(ConsumerError):
-    """Somebody else reads that cursor; the text names who, and since when."""
+    """Another client reads that cursor; the text names it, and since when it reads."""
 
 
 class ConsumerChanged(ConsumerError):
-    """The consumer was reset or taken by another reader; who connects again goes on from its position."""
+    """The consumer was reset or taken by another client; a client that reconnects continues from its position."""
 
 
 class CursorExpired(ConsumerError):
-    """The log is no longer kept back to that position. `floor`: every event after this seq is kept; None: not known."""
+    """The log is no longer kept back to that position. `floor`: every event after this seq is kept; None: unknown."""
 
     def __init__(self, sentence: str, floor: int | None = None) -> None:
         super().__init__(sentence)
@@ -110,15 +110,15 @@ class CursorExpired(ConsumerError):
 
 
 class ExportFailed(PipelineError):
-    """An export did not run, or not to its end. What it had not finished is exported by the next one."""
+    """An export did not run, or not to its end. The next one exports what it had not finished."""
 
 
 class ExportBusy(ExportFailed):
-    """Another exporter is at work on the same lake."""
+    """Another exporter is running for the same lake."""
 
 
 class ExportStopped(ExportFailed):
-    """The export was told to stop."""
+    """The export was asked to stop."""
 
     exit_code = 130
 
@@ -132,15 +132,15 @@ class SourceUnfit(ReplicationError):
 
 
 class PublicationMissing(ReplicationError):
-    """The publication is absent and cannot be made."""
+    """The publication does not exist and cannot be created."""
 
 
 class SlotMissing(ReplicationError):
-    """The slot that was named does not exist."""
+    """The named slot does not exist."""
 
 
 class SlotExists(ReplicationError):
-    """The slot to create is there already."""
+    """The slot to create already exists."""
 
 
 class SlotInUse(ReplicationError):
@@ -152,11 +152,11 @@ class SlotUnusable(ReplicationError):
 
 
 class SourceChanged(ReplicationError):
-    """Our positions cannot go on at this source: changes are missing, or its settings are not those we began with."""
+    """Our positions are not valid at this source: changes are missing, or its settings are not those we began with."""
 
 
 class HistoryDiverged(SourceChanged):
-    """What we staged is not in the history of this source, or not all of it."""
+    """What we staged is not, or not completely, in the history of this source."""
 
 
 class SlotLost(SourceChanged):
@@ -170,8 +170,8 @@ class PublicationChanged(SourceChanged):
 class Unsendable(ReplicationError):
     """The source ended the stream at a change that it cannot send.
 
-    `commit_lsn`, `committed_at` (µs since 2000) and `xid` are of the transaction, None when it had not begun for us;
-    `changes` of it had come before.
+    `commit_lsn`, `committed_at` (µs since 2000) and `xid` are of the transaction; `commit_lsn` is None when we had not
+    received its begin. `changes`: how many of its changes we had received.
     """
 
     def __init__(self, sentence: str, cause: str, sqlstate: str) -> None:
@@ -183,4 +183,4 @@ class Unsendable(ReplicationError):
 
 
 class DecodeError(ReplicationError):
-    """Bytes that are not the protocol that was asked for."""
+    """Bytes that are not the protocol that we requested."""

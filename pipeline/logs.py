@@ -1,4 +1,4 @@
-"""Logging: one line per event. `action` is a stable name that people may grep and alert on."""
+"""Logging: one line per record. `action` is a stable name to search for and alert on."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _PLAIN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName
 
 
 def setup(level: str, style: str, role: str) -> None:
-    """Send every record to standard error: readable text, or one JSON object a line (`auto`: text on a terminal)."""
+    """Send every record to standard error: as text, or as one JSON object per line (`auto`: text on a terminal)."""
     handler = logging.StreamHandler(sys.stderr)
     text = style == "text" or (style == "auto" and sys.stderr.isatty())
     handler.setFormatter(_Text(role) if text else _Json(role))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    logging.getLogger("apscheduler.executors").setLevel("CRITICAL")  # the schedule role says it in one line
+    logging.getLogger("apscheduler.executors").setLevel("CRITICAL")  # the schedule role logs failures itself
     for chatty in ("apscheduler", "uvicorn", "alembic"):
         logging.getLogger(chatty).setLevel("WARNING")
 

@@ -1,3 +1,3 @@
-"""What the server answers over HTTP."""
+"""The HTTP server: REST API, WebSocket streams, health, metrics."""
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from pipeline.api import certificates, docs, problems, websocket_protocol
 from pipeline.api.database import Database
-from pipeline.api.long_poll import Gone
+from pipeline.api.long_poll import ClientGone
 from pipeline.api.models import Ready
-from pipeline.api.request_guard import Guard
+from pipeline.api.request_guard import RequestGuard
 from pipeline.api.routes import consumers, events, metrics, stream
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
@@ -28,11 +28,11 @@ from pipeline.process.signals import Stop
 from pipeline.readers.wakeups import Wakeups
 
 _MAX_HEAD = 65_536
-"""Bytes of a request's line and headers."""
+"""The most bytes of a request's line and headers."""
 
 
 def create(config: Config, server: str) -> FastAPI:
-    """The application. `server` is this server's name among those on one pipeline database."""
+    """The application. `server`: this server's name, unique among those on one pipeline database."""
     app = FastAPI(
         title="WAL Pipeline Server",
         version="1",
@@ -45,9 +45,9 @@ def create(config: Config, server: str) -> FastAPI:
     app.state.events_table = config.events_table
     app.state.database = Database(config.database)
     app.state.wakeups = Wakeups(config.database, config.events_table)
-    app.add_middleware(Guard, config=config)
+    app.add_middleware(RequestGuard, config=config)
     problems.install(app)
-    app.add_exception_handler(Gone, _nobody_listens)
+    app.add_exception_handler(ClientGone, _client_gone)
     docs.install(app)
     _add_health(app, config, server)
     app.include_router(consumers.router)
@@ -75,7 +75,7 @@ def readiness(config: Config, server: str) -> list[str]:
 
 
 def run(config: Config, server: str, stop: Stop) -> None:
-    """Serve until told to stop. Raises ConfigError for a certificate that cannot be used."""
+    """Serve until asked to stop. Raises ConfigError for a certificate that cannot be used."""
     tls = certificates.context(config)
     app = create(config, server)
     settings = uvicorn.Config(
@@ -93,14 +93,14 @@ def run(config: Config, server: str, stop: Stop) -> None:
         timeout_graceful_shutdown=5,
         **websocket_protocol.SETTINGS,
     )
-    logging.getLogger("uvicorn.error").addFilter(lambda record: not record.exc_info)  # `problems` has said it
+    logging.getLogger("uvicorn.error").addFilter(lambda record: not record.exc_info)  # `problems` has logged it
     http = _Server(settings, app.state.wakeups)
     stop.then(http.leave)
     http.run()
 
 
 class _Server(uvicorn.Server):
-    """uvicorn with our signals: it is told to leave by `Stop`, and ends long polls when it does."""
+    """uvicorn without its signal handling: `Stop` ends it, and it then ends long polls."""
 
     def __init__(self, settings: uvicorn.Config, wakeups: Wakeups) -> None:
         super().__init__(settings)
@@ -115,13 +115,13 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are ours."""
+        """Leave signals to our own handlers."""
         yield
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """The pool and the LISTEN connection, which come up when the pipeline database does."""
+    """Run the pool and the LISTEN connection, which connect as soon as the pipeline database answers."""
     await app.state.database.open()
     listening = asyncio.create_task(app.state.wakeups.run(), name="wakeups")
     try:
@@ -136,7 +136,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 def _add_health(app: FastAPI, config: Config, server: str) -> None:
     @app.get("/healthz", response_class=PlainTextResponse, summary="Alive", tags=["health"])
     def healthz() -> str:
-        """This process answers. Wants no token."""
+        """This process answers. Needs no token."""
         return "ok\n"
 
     @app.get(
@@ -147,7 +147,7 @@ def _add_health(app: FastAPI, config: Config, server: str) -> None:
         responses={503: {"model": Ready, "description": "Not ready, and why."}},
     )
     def readyz() -> JSONResponse:
-        """200 when this server writes the log; else 503 and why, naming who does it instead. Wants no token."""
+        """200 when this server writes the log; else 503 and why, naming the server that does. Needs no token."""
         reasons = readiness(config, server)
         return JSONResponse({"ready": not reasons, "reasons": reasons}, status_code=503 if reasons else 200)
 
@@ -163,6 +163,6 @@ def _add_health(app: FastAPI, config: Config, server: str) -> None:
         return Response(metrics.render(status.collect(config)), media_type=CONTENT_TYPE_LATEST)
 
 
-async def _nobody_listens(_request: Request, _error: Exception) -> Response:
-    """For a client that has hung up; it does not see this."""
+async def _client_gone(_request: Request, _error: Exception) -> Response:
+    """The answer to a client that has disconnected; it does not see it."""
     return Response(status_code=499)

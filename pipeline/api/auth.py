@@ -1,4 +1,4 @@
-"""Who may use the API: the token, pages of other origins, and names that lead here but are not ours."""
+"""Who may use the API: checks the token, the origin of web pages, and the host name of the request."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SUBPROTOCOL_TOKEN = "bearer."  # noqa: S105  a prefix
 _PORTS = {"http": 80, "https": 443}
 
 
-def token_given(headers: Mapping[str, str], *, basic: bool = False) -> str | None:
-    """The token of a request, or of a WebSocket's handshake; None when it has none.
+def given_token(headers: Mapping[str, str], *, basic: bool = False) -> str | None:
+    """The token of a request or of a WebSocket's handshake; None when it has none.
 
-    `basic`: also as the password of HTTP Basic, which is what a browser's own dialog sends.
+    `basic`: also accept it as the password of HTTP Basic, which a browser's dialog sends.
     """
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
@@ -32,15 +32,15 @@ def token_given(headers: Mapping[str, str], *, basic: bool = False) -> str | Non
     return None if given is None else _decoded(given.removeprefix(_SUBPROTOCOL_TOKEN))
 
 
-def token_right(given: str | None, config: Config) -> bool:
-    """Whether that is the token, or none is wanted. Takes as long whatever is wrong with it."""
+def is_token_valid(given: str | None, config: Config) -> bool:
+    """Whether that is the token, or none is needed. Takes constant time."""
     if config.api_token is None:
         return True
     return secrets.compare_digest((given or "").encode(), config.api_token.get_secret_value().encode())
 
 
 def origin_allowed(headers: Mapping[str, str], config: Config) -> bool:
-    """Whether the page that sends this, if it is one, comes from here or from PIPELINE_HTTP_ORIGINS."""
+    """Whether the web page that sends this, if it is one, has our origin or one of PIPELINE_HTTP_ORIGINS."""
     origin = headers.get("origin")
     if origin is None:
         return True
@@ -54,7 +54,7 @@ def origin_allowed(headers: Mapping[str, str], config: Config) -> bool:
 
 
 def host_allowed(headers: Mapping[str, str], config: Config) -> bool:
-    """Without a token, only names of this machine: a page can make its own name lead to 127.0.0.1."""
+    """Without a token, allow only names of this machine: a page's host name may be made to resolve to 127.0.0.1."""
     if config.api_token is not None:
         return True
     host = headers.get("host", "").lower()
@@ -75,7 +75,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _decoded(text: str) -> str | None:
-    """Base64, the URL's alphabet or the other, padded or not; None when it is neither."""
+    """The text in base64, of either alphabet, padded or not; None when it is not base64."""
     try:
         plain = text.replace("+", "-").replace("/", "_").rstrip("=")
         return base64.b64decode(plain + "=" * (-len(plain) % 4), b"-_", validate=True).decode()

@@ -1,4 +1,4 @@
-"""TLS by the certificate settings: what is wrong with the files is said before anything starts."""
+"""TLS from the certificate settings: errors in the files are reported before anything starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipeline.errors import ConfigError
 
 
 def context(config: Config) -> ssl.SSLContext | None:
-    """For a server that listens; None when it speaks plain HTTP. Raises ConfigError that names the setting."""
+    """The server's TLS context; None when it uses plain HTTP. Raises ConfigError, which names the setting."""
     if config.http_certificate is None or config.http_key is None:
         return None
     _require_readable("PIPELINE_HTTP_CERTIFICATE", config.http_certificate)
@@ -25,7 +25,7 @@ def context(config: Config) -> ssl.SSLContext | None:
 
 
 class _Encrypted(Exception):
-    """The key wants a passphrase, which nobody is there to type."""
+    """The key needs a passphrase, which no one can enter."""
 
 
 def _no_passphrase() -> str:
@@ -45,16 +45,16 @@ def _explained(config: Config, error: Exception) -> str:
         return f"PIPELINE_HTTP_KEY: {config.http_key} has a passphrase; use a key without one"
     reason = getattr(error, "reason", "") or ""
     if reason == "KEY_VALUES_MISMATCH":
-        return f"PIPELINE_HTTP_KEY: {config.http_key} is not the key of {config.http_certificate}; name its own"
+        return f"PIPELINE_HTTP_KEY: {config.http_key} is not the key of {config.http_certificate}; set the right one"
     assert config.http_certificate is not None  # noqa: S101  asked before
     if b"-----BEGIN CERTIFICATE-----" not in config.http_certificate.read_bytes():
         return (
-            f"PIPELINE_HTTP_CERTIFICATE: {config.http_certificate} holds no certificate in PEM form; name one that does"
+            f"PIPELINE_HTTP_CERTIFICATE: {config.http_certificate} has no certificate in PEM format; set one that has"
         )
     assert config.http_key is not None  # noqa: S101  asked before
     if b"PRIVATE KEY-----" not in config.http_key.read_bytes():
-        return f"PIPELINE_HTTP_KEY: {config.http_key} holds no private key in PEM form; name one that does"
+        return f"PIPELINE_HTTP_KEY: {config.http_key} has no private key in PEM format; set one that has"
     return (
         f"PIPELINE_HTTP_CERTIFICATE and PIPELINE_HTTP_KEY cannot be used: {reason.lower().replace('_', ' ') or error}; "
-        "name a certificate and its key in PEM form"
+        "set a certificate and its key in PEM format"
     )

@@ -1,4 +1,4 @@
-"""The API's connections to the pipeline database: a pool, one transaction a request, made while the server runs."""
+"""The API's connections to the pipeline database: a pool, with one transaction for each request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipeline.readers.wakeups import Wakeups
 
 AsyncConnection = psycopg.AsyncConnection[TupleRow]
 MAX_CONNECTIONS = 10
-"""A long poll holds none while it waits."""
+"""A long poll holds no connection while it waits."""
 _WAIT_SECONDS = 5.0
 _SETTINGS: tuple[LiteralString, ...] = (
     "set timezone = 'UTC'",
@@ -27,11 +27,11 @@ _SETTINGS: tuple[LiteralString, ...] = (
     "set idle_in_transaction_session_timeout = '60s'",
     "set jit = off",
 )
-"""Times read the same everywhere; no request holds a connection, or a lock that the shuffler wants, for long."""
+"""Times have the same form everywhere; no request holds a connection, or a lock that the shuffler needs, for long."""
 
 
 class Database:
-    """Requests wait 5 s for a connection, then get an error that says to come again (PoolTimeout)."""
+    """Requests wait up to 5 s for a connection, then get PoolTimeout, which becomes "try again later"."""
 
     def __init__(self, dsn: str) -> None:
         self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
@@ -45,14 +45,14 @@ class Database:
             configure=_configure,
             check=AsyncConnectionPool.check_connection,
         )
-        logging.getLogger("psycopg.pool").setLevel("CRITICAL")  # every failed request says it
+        logging.getLogger("psycopg.pool").setLevel("CRITICAL")  # each failed request is reported anyway
 
     async def open(self) -> None:
-        """Begin to connect; does not wait for it."""
+        """Start connecting, without waiting for it."""
         await self._pool.open(wait=False)
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._pool.close(timeout=2)
 
     @asynccontextmanager
@@ -62,7 +62,7 @@ class Database:
             yield connection
 
     async def rows(self, statement: LiteralString, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """One statement in a transaction of its own, its rows by column name."""
+        """The rows of one statement, in its own transaction, by column name."""
         async with self.transaction() as connection:
             return await rows(connection, statement, parameters)
 

@@ -1,4 +1,4 @@
-"""/docs with every file it needs, so that it works where nothing else is reachable."""
+"""/docs, with every file that it needs, so that it works without internet access."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fastapi.staticfiles import StaticFiles
 from pipeline.api.problems import Problem
 
 _ASSETS = "/docs/assets"
-_DESCRIPTION = """Every committed change of a Postgres database, in commit order: read the log, or be handed changes.
+_DESCRIPTION = """Every committed change of a Postgres database, in commit order: read the log, or receive changes.
 
 Errors are `application/problem+json` with one sentence in `title`. With PIPELINE_API_TOKEN every request but health
-wants `Authorization: Bearer`. `docs/reference/websocket.md` describes the stream over WebSocket, which OpenAPI cannot.
+needs `Authorization: Bearer`. `docs/reference/websocket.md` describes the stream over WebSocket, which OpenAPI cannot.
 """
 
 
 def install(app: FastAPI) -> None:
-    """The page, its files, and /openapi.json, which says what FastAPI does not know: the token and the errors."""
+    """Add the page, its files, and /openapi.json, with what FastAPI does not know: the token and the errors."""
     app.description = _DESCRIPTION
     app.mount(_ASSETS, StaticFiles(directory=_static()), name="assets")
     app.add_api_route("/docs", _page, include_in_schema=False, response_class=HTMLResponse)
@@ -37,7 +37,7 @@ def install(app: FastAPI) -> None:
 
 
 def _static() -> Path:
-    """Where the package is; it is not imported, only its files are wanted."""
+    """The folder of the package's files; the package itself is not imported."""
     found = find_spec("fastapi_offline")
     assert found is not None and found.submodule_search_locations  # noqa: S101  a dependency
     return Path(found.submodule_search_locations[0]) / "static"

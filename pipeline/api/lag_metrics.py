@@ -11,7 +11,7 @@ from pipeline.operate.status import Status
 
 
 def collect(status: Status) -> Iterator[Metric]:
-    """One family each: without a label what is not in the events table yet, with `stage` what is not past the stage."""
+    """Two families: without a label what is not in the events table yet, with `stage` what has not passed the stage."""
     size = GaugeMetricFamily(
         "pipeline_lag_bytes", "WAL of the source that is not in the events table yet; by stage.", labels=["stage"]
     )

@@ -14,30 +14,30 @@ from pipeline.readers.wakeups import Subscription
 
 MAX_SECONDS = 60
 """The longest that a client may ask us to wait."""
-_SHORTEST, _LONGEST = 0.02, 1.0
-"""Bounds of the wait for a time that has come without giving anything."""
+_MIN_WAIT, _MAX_WAIT = 0.02, 1.0
+"""Bounds of the next wait when the time given by `due` has come and nothing was found."""
 T = TypeVar("T")
 
 
-class Gone(Exception):
-    """The client has hung up; what was begun for it is rolled back."""
+class ClientGone(Exception):
+    """The client has disconnected; what was begun for it is rolled back."""
 
 
 class Client:
-    """Who asked. `require_there` is for the last moment before something is handed out."""
+    """The client of a request. Call `require_there` right before items are delivered to it."""
 
     def __init__(self) -> None:
         self.gone = False
 
     def require_there(self) -> None:
-        """Raises Gone."""
+        """Raises ClientGone."""
         if self.gone:
-            raise Gone
+            raise ClientGone
 
 
 @asynccontextmanager
 async def _watched(request: Request, subscription: Subscription) -> AsyncIterator[Client]:
-    """The client while it waits; when it hangs up the subscription is rung. The body must have been read."""
+    """The client while it waits; the subscription is notified when it disconnects. The body must have been read."""
     client = Client()
 
     async def watch() -> None:
@@ -48,7 +48,7 @@ async def _watched(request: Request, subscription: Subscription) -> AsyncIterato
 
     task = asyncio.create_task(watch())
     try:
-        await asyncio.sleep(0)  # one that has gone already is seen now
+        await asyncio.sleep(0)  # notices a client that has disconnected already
         yield client
     finally:
         task.cancel()
@@ -63,12 +63,12 @@ async def until_found(
     look: Callable[[Client], Awaitable[T | None]],
     due: Callable[[], Awaitable[float | None]],
 ) -> T | None:
-    """What `look` finds at last; None after `seconds`, or when the server is about to end. Raises Gone.
+    """What `look` finds; None after `seconds`, or when the server is about to end. Raises ClientGone.
 
-    `due` says in how many seconds something will be there that nobody rings for; None: nothing waits for time.
+    `due` tells in how many seconds something becomes available without a notification; None: nothing does.
     """
     deadline = time.monotonic() + seconds
-    shortest = _SHORTEST
+    min_wait = _MIN_WAIT
     async with _watched(request, subscription) as client:
         while True:
             client.require_there()
@@ -76,8 +76,8 @@ async def until_found(
             left = deadline - time.monotonic()
             if found is not None or left <= 0 or subscription.closing:
                 return found
-            comes = await due()
-            if await subscription.wait(left if comes is None else min(left, max(comes, shortest))):
-                shortest = _SHORTEST
+            due_in = await due()
+            if await subscription.wait(left if due_in is None else min(left, max(due_in, min_wait))):
+                min_wait = _MIN_WAIT
             else:
-                shortest = min(shortest * 2, _LONGEST)
+                min_wait = min(min_wait * 2, _MAX_WAIT)

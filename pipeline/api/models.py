@@ -12,7 +12,7 @@ from pipeline.api.long_poll import MAX_SECONDS
 
 NAME = r"^[A-Za-z0-9_.-]{1,63}$"
 MAX_SEQ = 2**53 - 1
-"""The largest that every JSON parser keeps exactly."""
+"""The largest integer that every JSON parser keeps exactly."""
 _MONTH = 2_592_000
 
 
@@ -28,7 +28,7 @@ Start = Annotated[str, StringConstraints(pattern=r"^(now|beginning|[0-9]{1,18})$
 Seconds = Annotated[float, Field(ge=0, le=_MONTH, allow_inf_nan=False, strict=True)]
 Visibility = Annotated[float, Field(ge=0.001, le=_MONTH, allow_inf_nan=False, strict=True)]
 Actions = Literal["insert", "update", "delete", "truncate", "read", "message"]
-_VISIBILITY_TEXT = "seconds until an item that is neither acknowledged nor refused is handed out again"
+_VISIBILITY_TEXT = "seconds until an item that is neither acknowledged nor refused is delivered again"
 _START_TEXT = "`now`, `beginning`, or a seq after which to begin"
 
 
@@ -37,7 +37,7 @@ class _Body(BaseModel):
 
 
 class NewConsumer(_Body):
-    """What a consumer is to be."""
+    """The settings of a new consumer."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"name": "mailer", "kind": "records", "tables": ["public.orders"]}]}
@@ -56,32 +56,32 @@ class NewConsumer(_Body):
         default=None,
         min_length=1,
         max_length=32,
-        description="records: columns whose values make a group, of which one item is out at a time; null: the key",
+        description="records: columns whose values form a group; one item of it is delivered at a time; null: the key",
     )
     visibility: Visibility = Field(default=30, description=f"records: {_VISIBILITY_TEXT}")
     max_deliveries: Annotated[Whole, Field(ge=1, le=1_000_000, strict=True)] | None = Field(
         default=None, description="records: after so many deliveries an item becomes a dead letter; null: never"
     )
     max_unacknowledged: Annotated[Whole, Field(ge=1, le=1_000_000, strict=True)] | None = Field(
-        default=None, description="records: how many items may be out at a time; null: any number"
+        default=None, description="records: how many items may be delivered and unacknowledged; null: any number"
     )
 
     @field_validator("name")
     @classmethod
     def _is_no_path(cls, value: str) -> str:
         if value in (".", ".."):
-            raise ValueError("expected a name that can stand in a URL")
+            raise ValueError("expected a name that can be part of a URL")
         return value
 
 
 class Reset(_Body):
-    """Where to begin anew."""
+    """Where to start again."""
 
     start: Start = Field(default="beginning", description=_START_TEXT)
 
 
 class Receive(_Body):
-    """What to hand out."""
+    """How many items to receive."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"max": 10, "wait": 20}]})
 
@@ -93,7 +93,7 @@ class Receive(_Body):
 
 
 class Ack(_Body):
-    """Items that are done with, or not."""
+    """Items by their ack_ids."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"ack_ids": ["7ffb1b4e-3b9c-4a52-8f0e-6b7c3c1a9d10"]}]})
 
@@ -101,7 +101,7 @@ class Ack(_Body):
 
 
 class Nack(Ack):
-    """Items to hand out again."""
+    """Items to deliver again."""
 
     delay: Seconds | None = Field(
         default=None, description="seconds until then; null: 1, and twice as long after each delivery, at most 300"
@@ -111,7 +111,7 @@ class Nack(Ack):
 class Extend(Ack):
     """Items that take longer."""
 
-    visibility: Visibility = Field(description="seconds from now until they are handed out again")
+    visibility: Visibility = Field(description="seconds from now until they are delivered again")
 
 
 class Advance(_Body):
@@ -119,10 +119,10 @@ class Advance(_Body):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"seq": 1200}]})
 
-    seq: _SEQ = Field(description="everything up to this seq is done with")
+    seq: _SEQ = Field(description="everything up to this seq is acknowledged")
 
 
-class Letters(_Body):
+class DeadLetterSeqs(_Body):
     """Dead letters by their seq."""
 
     seqs: Annotated[list[_SEQ], Field(min_length=1, max_length=10_000)] | None = Field(
@@ -131,7 +131,7 @@ class Letters(_Body):
 
 
 class Consumer(BaseModel):
-    """A consumer and where it stands. Counts stop at 100 000. Null: does not apply to its kind."""
+    """A consumer and its status. Counts stop at 100 000. Null: does not apply to its kind."""
 
     id: int
     name: str
@@ -144,17 +144,17 @@ class Consumer(BaseModel):
     max_deliveries: int | None
     max_unacknowledged: int | None
     position: int = Field(description="cursor: the last seq acknowledged; records: the seq after which it began")
-    reader: str | None = Field(description="cursor: who reads its stream")
+    reader: str | None = Field(description="cursor: the client that reads its stream")
     reader_since: datetime | None
     created_at: datetime
     updated_at: datetime
-    pending: int | None = Field(description="records: items that wait, those to be handed out again included")
-    in_flight: int | None = Field(description="records: items that are out")
+    pending: int | None = Field(description="records: items that wait, including those to be delivered again")
+    in_flight: int | None = Field(description="records: items that are delivered and not acknowledged")
     dead: int | None = Field(description="records: dead letters")
     oldest_pending_seconds: float | None = Field(
-        description="age of the change that has waited longest: since it came into the log"
+        description="age of the change that has waited longest, since its arrival in the log"
     )
-    lag: int = Field(description="seqs from where it has come in the log to the newest")
+    lag: int = Field(description="seqs from its position in the log to the newest event")
 
 
 class Consumers(BaseModel):
@@ -164,7 +164,7 @@ class Consumers(BaseModel):
 
 
 class Change(BaseModel):
-    """What happened to a row, as the log has it; numbers keep all digits."""
+    """A change of a row, as in the log; numbers keep all digits."""
 
     seq: int
     commit_lsn: int | None
@@ -183,7 +183,7 @@ class Change(BaseModel):
 
 
 class Event(Change):
-    """A row of the log: its columns by their names, as Postgres prints them."""
+    """A row of the log: its columns by name, as Postgres prints them."""
 
     source_database_id: UUID
     source_epoch: int
@@ -193,10 +193,10 @@ class Event(Change):
 
 
 class Events(BaseModel):
-    """Part of the log in its order."""
+    """Part of the log, in its order."""
 
     data: list[Event]
-    last_seq: int = Field(description="go on with `after=` this; it passes what the filters left out")
+    last_seq: int = Field(description="continue with `after=` this; it also skips what the filters left out")
 
 
 class DeadLetter(Change):
@@ -213,32 +213,32 @@ class DeadLetters(BaseModel):
 
 
 class Item(Change):
-    """Something to do: the last change of a row. Settle it by its `ack_id`, which is new at every delivery."""
+    """An item of work: the last change of a row. Acknowledge it by its `ack_id`, which is new for every delivery."""
 
     ack_id: UUID
-    deliveries: int = Field(description="this one included, since the row last changed")
+    deliveries: int = Field(description="deliveries since the row last changed, including this one")
 
 
 class Items(BaseModel):
-    """What was handed out; empty when there was nothing."""
+    """The delivered items; empty when there were none."""
 
     data: list[Item]
 
 
 class Settled(BaseModel):
-    """How many there were. Items that are unknown, or out again under another `ack_id`, are left alone."""
+    """How many items were found. Those unknown, or delivered again under another `ack_id`, are ignored."""
 
     count: int
 
 
 class Position(BaseModel):
-    """Where a cursor stands now."""
+    """A cursor's position now."""
 
     position: int
 
 
 class Ready(BaseModel):
-    """Whether this server writes the log, and if not why."""
+    """Whether this server writes the log, and if not, why."""
 
     ready: bool
     reasons: list[str]

@@ -1,4 +1,4 @@
-"""What goes wrong, as problem+json with one plain sentence; `refusals` says which error has which status."""
+"""Errors as problem+json with one plain sentence; `refusals` tells which error has which status."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 5
-"""When to ask again, where that helps."""
-UNEXPECTED = "an unexpected error; the server's log names it"
+"""The `Retry-After` of answers with status 503."""
+UNEXPECTED = "an unexpected error; see the server's log"
 _TEXTS = {
-    404: "there is nothing at this path; /docs shows what there is",
-    405: "this path does not answer that method; /docs shows which it does",
+    404: "unknown path; /docs lists all paths",
+    405: "this path does not support that method; /docs lists those it supports",
 }
 
 
 class Problem(BaseModel):
-    """Every answer that is an error."""
+    """The body of every answer that is an error."""
 
     title: str = Field(description="what is wrong and what to do, in one sentence")
     status: int = Field(description="the HTTP status")
 
 
 def problem(status: int, title: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The answer that says so."""
+    """An answer with this problem as its body."""
     return JSONResponse({"title": title, "status": status}, status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """These answers for OpenAPI, beside those that every endpoint has."""
+    """These error answers for OpenAPI, and those that every endpoint has."""
     texts = {
         401: "The token is missing or wrong.",
-        403: "The page or the host name that asks is not one of ours.",
+        403: "The origin of the page, or the host name of the request, is not allowed.",
         404: "There is no such consumer.",
         409: "The consumer's kind, state or reader does not allow it, or the name is taken.",
-        410: "Retention has dropped what comes next.",
+        410: "Retention has dropped the next events.",
         413: "The body is too large.",
         415: "The body is not declared as JSON.",
         422: "A parameter, or a field of the body, is wrong or unknown.",
@@ -63,7 +63,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of the application this way."""
+    """Answer every error of the application with a problem."""
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     for kind in (PipelineError, PoolTimeout, TooManyRequests, psycopg.Error, Exception):
@@ -71,7 +71,7 @@ def install(app: FastAPI) -> None:
 
 
 def sentence(errors: Sequence[Any]) -> str:
-    """What is wrong with a request, without the values that were given."""
+    """What is wrong with a request, without its values."""
     return "; ".join(_explained(error) for error in errors)
 
 
@@ -79,7 +79,7 @@ def _explained(error: Any) -> str:
     place, *path = [str(part) for part in error["loc"]] or ["body"]
     name = ".".join(path) or place
     if error["type"] == "extra_forbidden":
-        return f"unknown field {name!r}; /docs shows which there are"
+        return f"unknown field {name!r}; /docs lists all fields"
     if error["type"] == "missing":
         return f"{name} is missing" if path else "the body is missing; send JSON"
     if error["type"] == "json_invalid":
@@ -93,14 +93,14 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101  by registration
     if error.status_code == 405:
         return problem(405, _TEXTS[405], {"Allow": ", ".join(_methods(request))})
-    if error.status_code == 400:  # FastAPI's word for a body that is not even text
+    if error.status_code == 400:  # FastAPI's status for a body that is not even text
         return problem(422, "the body is not JSON")
     given = error.detail if error.status_code not in _TEXTS or error.detail[:1].islower() else None
     return problem(error.status_code, given or _TEXTS[error.status_code], error.headers)
 
 
 def _methods(request: Request) -> list[str]:
-    """All that this path answers; Starlette names those of the first route that has the path."""
+    """All methods of this path; Starlette names only those of the first route with the path."""
     found: set[str] = set()
     for path, operations in request.app.openapi()["paths"].items():
         if compile_path(path)[0].match(request.url.path):
@@ -114,7 +114,7 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
 
 
 async def _failed(_request: Request, error: Exception) -> JSONResponse:
-    """Whatever else goes wrong: one of our errors, a database's, or one that nobody expected."""
+    """Any other error: one of ours, one of a database, or an unexpected one."""
     if (known := refusals.for_reader(error)) is not None:
         status = refusals.meaning(known).status
         return problem(status, str(known), {"Retry-After": str(RETRY_SECONDS)} if status == 503 else None)

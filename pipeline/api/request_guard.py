@@ -1,4 +1,4 @@
-"""What every request has to pass before anything looks at it: host, token, origin, size of the body."""
+"""Checks every request before anything else handles it: host, token, origin, size of the body."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pipeline.api.problems import problem
 from pipeline.config.settings import Config
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""Answered without a token: what a load balancer asks."""
+"""Answered without a token, for load balancers."""
 MAX_BODY = 1_000_000
-"""Bytes of a request's body."""
+"""The most bytes of a request's body."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _DOCS = ("/docs", "/openapi.json")
-_STRANGE_HOST = (
-    "without PIPELINE_API_TOKEN this server answers to names of its own machine only; use 127.0.0.1, "
+_FOREIGN_HOST = (
+    "without PIPELINE_API_TOKEN this server accepts only host names of its own machine; use 127.0.0.1, "
     "set the token, or add the origin to PIPELINE_HTTP_ORIGINS"
 )
-_WANTED = "this endpoint wants the header Authorization: Bearer with PIPELINE_API_TOKEN"
+_TOKEN_NEEDED = "this endpoint needs the header Authorization: Bearer with PIPELINE_API_TOKEN"  # noqa: S105  a sentence
 _SUBPROTOCOLS = f", or the subprotocols {auth.SUBPROTOCOL} and bearer.<token in base64url>"
 _TOO_LARGE = f"the body is larger than {MAX_BODY:,} bytes; send less at a time"
 
 
-class Guard:
-    """Around the whole application: nothing behind it, HTTP or WebSocket, is seen by who may not."""
+class RequestGuard:
+    """Wraps the whole application: no request that is not allowed, HTTP or WebSocket, gets through."""
 
     def __init__(self, app: ASGIApp, config: Config) -> None:
         self._app = app
@@ -46,7 +46,7 @@ class Guard:
         if body is None:
             await problem(413, _TOO_LARGE, {"Connection": "close"})(scope, receive, send)
             return
-        await self._app(scope, _replay(body, receive), send)
+        await self._app(scope, _with_body(body, receive), send)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -56,13 +56,13 @@ class Guard:
         if path in OPEN_PATHS:
             return None
         if not auth.host_allowed(headers, self._config):
-            return problem(403, _STRANGE_HOST)
+            return problem(403, _FOREIGN_HOST)
         if changes and not auth.origin_allowed(headers, self._config):
             return problem(403, "a page of another origin may not do this; add its origin to PIPELINE_HTTP_ORIGINS")
-        if not auth.token_right(auth.token_given(headers, basic=docs), self._config):
+        if not auth.is_token_valid(auth.given_token(headers, basic=docs), self._config):
             wanted = 'Basic realm="PIPELINE_API_TOKEN as the password"' if docs else "Bearer"
             also = _SUBPROTOCOLS if scope["type"] == "websocket" else ""
-            return problem(401, _WANTED + also, {"WWW-Authenticate": wanted})
+            return problem(401, _TOKEN_NEEDED + also, {"WWW-Authenticate": wanted})
         if _length(headers) > MAX_BODY:
             return problem(413, _TOO_LARGE, {"Connection": "close"})
         return None
@@ -87,8 +87,8 @@ async def _read(receive: Receive) -> list[Message] | None:
             return messages
 
 
-def _replay(messages: list[Message], receive: Receive) -> Receive:
-    """What was read already, then the rest: that is, whether the client has gone."""
+def _with_body(messages: list[Message], receive: Receive) -> Receive:
+    """Receives the messages that were read already, then further ones, such as the client's disconnect."""
     left = iter(messages)
 
     async def again() -> Message:

@@ -1,4 +1,4 @@
-"""uvicorn's WebSocket connection, patient with clients that read slowly, and rid of those that are gone."""
+"""uvicorn's WebSocket connection, tolerant of clients that read slowly, but closing those that are gone."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pipeline.readers.cursor.frames import MAX_CLIENT_FRAME, NOT_TEXT
 PING_SECONDS = 20.0
 """How often a client is pinged."""
 LINGER_SECONDS = 2.0
-"""After a close, what the client has not taken by then is thrown away."""
-_GONE = 8
-"""So many repetitions without any answer, a minute of them, and the peer's machine or network is gone."""
-_UNANSWERED = range(2, 4)
-"""tcpi_retransmits and tcpi_probes in Linux's struct tcp_info: both begin anew with whatever the peer's kernel says."""
+"""How long after a close a client may take data; the rest is discarded."""
+_MAX_UNANSWERED = 8
+"""After so many unanswered retransmissions, about a minute, the peer's machine or network is gone."""
+_UNANSWERED_COUNTERS = range(2, 4)
+"""tcpi_retransmits and tcpi_probes in Linux's struct tcp_info: any packet from the peer's kernel resets both."""
 
 
 class PatientWebSocket(WebSocketsSansIOProtocol):
-    """A pong that waits behind unread data closes nothing; a peer whose kernel has fallen silent is given up."""
+    """A pong delayed by unread data does not close the connection; a peer whose kernel is silent is given up."""
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
@@ -43,19 +43,19 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
         if self.writable.is_set():
             super().handle_ping()
         else:
-            self.conn.data_to_send()  # who pings without reading gets no answers to store here
+            self.conn.data_to_send()  # discards pongs for a client that pings without reading
 
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not _is_utf8(self.frames):
             self.frames = []
-            self.conn.fail(NOT_TEXT, "text is UTF-8")
+            self.conn.fail(NOT_TEXT, "text must be UTF-8")
             self.handle_parser_exception()
             return
         super().send_receive_event_to_app()
 
     async def send(self, message: ASGISendEvent) -> None:
         await self.writable.wait()
-        if self.close_sent:  # a broken frame has ended it while the application was about to speak
+        if self.close_sent:  # an invalid frame has closed it while the application was about to send
             raise ClientDisconnected
         await super().send(message)
 
@@ -75,7 +75,7 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
         if line is None or line.family == socket.AF_UNIX or not hasattr(socket, "TCP_INFO"):
             return False
         said = line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)
-        return any(said[place] >= _GONE for place in _UNANSWERED)
+        return any(said[place] >= _MAX_UNANSWERED for place in _UNANSWERED_COUNTERS)
 
 
 SETTINGS: dict[str, Any] = {
@@ -85,7 +85,7 @@ SETTINGS: dict[str, Any] = {
     "ws_ping_timeout": None,
     "ws_per_message_deflate": False,
 }
-"""For uvicorn.Config. Without a compressor each client costs little memory, and frames of all clients are alike."""
+"""For uvicorn.Config. Without compression each client needs little memory, and all clients get the same frames."""
 
 
 def _is_utf8(frames: list[bytes]) -> bool:

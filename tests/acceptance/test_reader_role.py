@@ -169,7 +169,7 @@ def test_who_may_more_than_read_the_events_is_refused(
 
 @pytest.mark.parametrize("name", ["", "x" * 64, "pg_monitor", "public"])
 def test_a_name_that_cannot_be_a_reader_is_refused(ensure: Ensure, name: str):
-    with pytest.raises(ConfigError, match=r"is no name for a role|its name is reserved"):
+    with pytest.raises(ConfigError, match=r"is not a valid name of a role|its name is reserved"):
         ensure(name)
 
 

@@ -52,8 +52,8 @@ def test_https(serve: Callable[..., Serving], files: Path) -> None:
     [
         ("absent.pem", "key.pem", "PIPELINE_HTTP_CERTIFICATE: {0} cannot be read: No such file or directory"),
         ("cert.pem", "absent.pem", "PIPELINE_HTTP_KEY: {1} cannot be read: No such file or directory"),
-        ("none.pem", "key.pem", "PIPELINE_HTTP_CERTIFICATE: {0} holds no certificate in PEM form"),
-        ("cert.pem", "none.pem", "PIPELINE_HTTP_KEY: {1} holds no private key in PEM form"),
+        ("none.pem", "key.pem", "PIPELINE_HTTP_CERTIFICATE: {0} has no certificate in PEM format"),
+        ("cert.pem", "none.pem", "PIPELINE_HTTP_KEY: {1} has no private key in PEM format"),
         ("cert.pem", "other-key.pem", "PIPELINE_HTTP_KEY: {1} is not the key of {0}"),
         ("cert.pem", "locked.pem", "PIPELINE_HTTP_KEY: {1} has a passphrase"),
     ],

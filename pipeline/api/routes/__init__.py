@@ -1,3 +1,3 @@
-"""The endpoints, a module for each part of the API; none imports another."""
+"""The endpoints, one module for each part of the API; none imports another."""
 
 from __future__ import annotations

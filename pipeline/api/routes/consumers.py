@@ -1,4 +1,4 @@
-"""Consumers over HTTP: a thin layer over the SQL functions, one transaction a request."""
+"""Consumers over HTTP: a thin layer over the SQL functions, one transaction for each request."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pipeline.api.models import (
     Consumer,
     Consumers,
     DeadLetters,
+    DeadLetterSeqs,
     Extend,
     Items,
-    Letters,
     Nack,
     NewConsumer,
     Position,
@@ -40,7 +40,7 @@ _SETTLING = documented(404, 409)
 
 @router.post("", status_code=201, response_model=Consumer, summary="Create a consumer", responses=documented(409, 410))
 async def create(body: NewConsumer, database: TheDatabase, response: Response) -> dict[str, Any]:
-    """It receives what comes into the log from then on, or from `start`."""
+    """It receives events that are written to the log from now on, or from `start`."""
     found = await _change(database, "create_consumer", body.name, **body.model_dump(exclude={"name"}))
     response.headers["Location"] = f"/v1/consumers/{body.name}"
     return found
@@ -48,28 +48,28 @@ async def create(body: NewConsumer, database: TheDatabase, response: Response) -
 
 @router.get("", response_model=Consumers, summary="List consumers")
 async def everyone(database: TheDatabase) -> dict[str, Any]:
-    """All of them by name, and where each stands."""
+    """All consumers ordered by name, with their status."""
     return {"data": await database.rows(statement("readers", "consumer_status"), {"name": None})}
 
 
 @router.get("/{name}", response_model=Consumer, summary="Show a consumer", responses=_NAMED)
 async def one(name: Name, database: TheDatabase) -> dict[str, Any]:
-    """Its settings and where it stands."""
+    """Its settings and status."""
     found = await database.rows(statement("readers", "consumer_status"), {"name": name})
     if not found:
-        raise HTTPException(404, f'consumer "{name}" does not exist; GET /v1/consumers lists those that do')
+        raise HTTPException(404, f'consumer "{name}" does not exist; GET /v1/consumers lists all')
     return found[0]
 
 
 @router.delete("/{name}", response_model=Consumer, summary="Delete a consumer", responses=_NAMED)
 async def delete(name: Name, database: TheDatabase) -> dict[str, Any]:
-    """It is gone with what it has not acknowledged; the log stays. Answers what it was."""
+    """It is deleted with what it has not acknowledged; the log stays. Returns the consumer as it was."""
     return await _change(database, "drop_consumer", name)
 
 
 @router.post("/{name}/pause", response_model=Consumer, summary="Pause a consumer", responses=_NAMED)
 async def pause(name: Name, database: TheDatabase) -> dict[str, Any]:
-    """Nothing more is handed out; what changes is still kept for it. What is out can be settled."""
+    """Nothing more is delivered; changes are still kept for it. Delivered items can still be acknowledged."""
     return await _change(database, "pause_consumer", name)
 
 
@@ -81,7 +81,7 @@ async def resume(name: Name, database: TheDatabase) -> dict[str, Any]:
 
 @router.post("/{name}/reset", response_model=Consumer, summary="Reset a consumer", responses=documented(404, 409, 410))
 async def reset(name: Name, database: TheDatabase, body: Reset | None = None) -> dict[str, Any]:
-    """It begins anew at `start`. What it had not acknowledged is forgotten, late acknowledgements settle nothing."""
+    """It starts again at `start`. What it had not acknowledged is forgotten; late acknowledgements have no effect."""
     return await _change(database, "reset_consumer", name, start=(body or Reset()).start)
 
 
@@ -89,9 +89,9 @@ async def reset(name: Name, database: TheDatabase, body: Reset | None = None) ->
 async def receive(
     name: Name, request: Request, database: TheDatabase, wakeups: TheWakeups, body: Receive | None = None
 ) -> Response:
-    """The oldest items that are not out, for a records consumer. With `wait` the answer comes when there is one.
+    """The oldest available items of a records consumer. With `wait` the answer comes when there is one.
 
-    Acknowledge each by its `ack_id` within `visibility` seconds, or it is handed out again.
+    Acknowledge each by its `ack_id` within `visibility` seconds, or it is delivered again.
     """
     wanted = body or Receive()
     with wakeups.for_consumer(name) as subscription:
@@ -109,25 +109,25 @@ async def receive(
 
 @router.post("/{name}/ack", response_model=Settled, summary="Acknowledge items", responses=_SETTLING)
 async def ack(name: Name, body: Ack, database: TheDatabase) -> dict[str, Any]:
-    """They do not come again, unless their row has changed meanwhile."""
+    """They are not delivered again, unless their row has changed meanwhile."""
     return await _one(database, "ack_records", name=name, ack_ids=body.ack_ids)
 
 
 @router.post("/{name}/nack", response_model=Settled, summary="Refuse items", responses=_SETTLING)
 async def nack(name: Name, body: Nack, database: TheDatabase) -> dict[str, Any]:
-    """They come again after `delay`, or are dead letters when they were delivered `max_deliveries` times."""
+    """They are delivered again after `delay`, or become dead letters after `max_deliveries` deliveries."""
     return await _one(database, "nack_records", name=name, ack_ids=body.ack_ids, delay=body.delay)
 
 
 @router.post("/{name}/extend", response_model=Settled, summary="Keep items longer", responses=_SETTLING)
 async def extend(name: Name, body: Extend, database: TheDatabase) -> dict[str, Any]:
-    """They are not handed out again before `visibility` seconds from now."""
+    """They are not delivered again before `visibility` seconds from now."""
     return await _one(database, "extend_records", name=name, ack_ids=body.ack_ids, visibility=body.visibility)
 
 
 @router.post("/{name}/advance", response_model=Position, summary="Move a cursor", responses=_SETTLING)
 async def advance(name: Name, body: Advance, database: TheDatabase) -> dict[str, Any]:
-    """Everything up to `seq` is done with; a cursor never moves back by this. Answers where it stands."""
+    """Acknowledge everything up to `seq`; this never moves a cursor back. Returns its position."""
     return await _one(database, "move_cursor", name=name, seq=body.seq)
 
 
@@ -144,26 +144,26 @@ async def dead_letters(
 
 
 @router.post("/{name}/dead-letters/retry", response_model=Settled, summary="Retry dead letters", responses=_SETTLING)
-async def retry(name: Name, database: TheDatabase, body: Letters | None = None) -> dict[str, Any]:
-    """They are back in the queue, with no deliveries counted."""
-    return await _one(database, "retry_dead", name=name, seqs=(body or Letters()).seqs)
+async def retry(name: Name, database: TheDatabase, body: DeadLetterSeqs | None = None) -> dict[str, Any]:
+    """They are put back into the queue, with their deliveries reset to 0."""
+    return await _one(database, "retry_dead", name=name, seqs=(body or DeadLetterSeqs()).seqs)
 
 
 @router.post(
     "/{name}/dead-letters/discard", response_model=Settled, summary="Discard dead letters", responses=_SETTLING
 )
-async def discard(name: Name, database: TheDatabase, body: Letters | None = None) -> dict[str, Any]:
-    """They are gone."""
-    return await _one(database, "discard_dead", name=name, seqs=(body or Letters()).seqs)
+async def discard(name: Name, database: TheDatabase, body: DeadLetterSeqs | None = None) -> dict[str, Any]:
+    """They are deleted."""
+    return await _one(database, "discard_dead", name=name, seqs=(body or DeadLetterSeqs()).seqs)
 
 
 def json_list(texts: list[str]) -> Response:
-    """`{"data": […]}` of values that Postgres has made JSON of; they are not parsed, so no digit is lost."""
+    """`{"data": […]}` of JSON values from Postgres; they are not parsed, so no digit is lost."""
     return Response(f'{{"data":[{",".join(texts)}]}}', media_type="application/json")
 
 
 async def _hand_out(database: Database, client: Client, name: str, wanted: Receive) -> list[str] | None:
-    """Items for a client that is still there; when it went meanwhile, they were never handed out."""
+    """Items for a client that is still connected; if it disconnected meanwhile, their delivery is rolled back."""
     parameters = {"name": name, "max": wanted.max, "visibility": wanted.visibility}
     async with database.transaction() as connection, connection.cursor(row_factory=scalar_row) as cursor:
         await cursor.execute(statement("readers", "receive_records"), parameters)
@@ -173,7 +173,7 @@ async def _hand_out(database: Database, client: Client, name: str, wanted: Recei
 
 
 async def _change(database: Database, change: LiteralString, name: str, **arguments: Any) -> dict[str, Any]:
-    """Call a function; the consumer as it is then, or as it was when it is gone."""
+    """Call a function; returns the consumer as it is then, or as it was if it was deleted."""
     async with database.transaction() as connection:
         before = await rows(connection, statement("readers", "consumer_status"), {"name": name})
         await connection.execute(statement("readers", change), {"name": name, **arguments})

@@ -1,4 +1,4 @@
-"""The log over HTTP: a page of events after a seq, or as soon as there are some."""
+"""The log over HTTP: a page of events after a seq, at once or as soon as there are some."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1/events", tags=["events"], responses=documented(42
 
 @dataclass
 class _Reading:
-    """One request's way through the log. `after` is None until it is known where to begin."""
+    """The state of one request. `after` is None until it is known where to begin."""
 
     table: str
     limit: int
@@ -66,10 +66,10 @@ async def read(
         str | None, Query(pattern=NAME, description="a cursor: from its position, with its tables and actions")
     ] = None,
 ) -> Response:
-    """In order of seq; nothing with a smaller seq ever appears later. `Accept: application/x-ndjson`: an event a line.
+    """Events in order of seq; none with a smaller seq ever appears later. `Accept: application/x-ndjson`: one per line.
 
-    Go on with `after` = `last_seq`, which NDJSON has in the header `Last-Seq`. It can grow while `data` is empty: then
-    what was passed did not match. Reading moves no cursor; `advance` does.
+    Continue with `after` = `last_seq`, which NDJSON has in the header `Last-Seq`. It can grow while `data` is empty:
+    then no event up to there matched. Reading moves no cursor; `advance` does.
     """
     wanted = Filter(within=tuple(part.strip() for part in tables.split(","))) if tables else EVERYTHING
     reading = _Reading(request.app.state.events_table, limit, after, wanted, consumer)
@@ -86,7 +86,7 @@ async def read(
 
 
 async def _look(database: Database, reading: _Reading) -> list[str] | None:
-    """Read on until something matches, the head is reached, or this has taken long enough."""
+    """Read until an event matches, the head is reached, or this has taken long enough."""
     until = time.monotonic() + _SEARCH_SECONDS
     reading.unfinished = True
     while reading.unfinished and not reading.events and time.monotonic() < until:
@@ -96,17 +96,17 @@ async def _look(database: Database, reading: _Reading) -> list[str] | None:
 
 
 async def _begin(connection: AsyncConnection, reading: _Reading) -> bool:
-    """Where to read and for whom; False while its consumer is paused."""
+    """Determine position and filter; False while the consumer is paused."""
     if reading.consumer is None:
         if reading.after is None:
             reading.after = await KeptFrom(EventsTable.parse(reading.table)).read_async(connection) - 1
         return True
     readers = await rows(connection, statement("readers", "find_reader"), {"name": reading.consumer})
     if not readers:
-        raise HTTPException(404, f'consumer "{reading.consumer}" does not exist; POST /v1/consumers makes one')
+        raise HTTPException(404, f'consumer "{reading.consumer}" does not exist; POST /v1/consumers creates one')
     found = readers[0]
     if found["kind"] != "cursor":
-        raise HTTPException(409, f'consumer "{reading.consumer}" is no cursor; POST …/receive hands out its items')
+        raise HTTPException(409, f'consumer "{reading.consumer}" is not a cursor; POST …/receive delivers its items')
     reading.wanted = replace(reading.wanted, tables=tuple(found["tables"]), actions=tuple(found["actions"]))
     if reading.after is None:
         reading.after = found["position"]
@@ -114,7 +114,7 @@ async def _begin(connection: AsyncConnection, reading: _Reading) -> bool:
 
 
 async def _read_on(connection: AsyncConnection, reading: _Reading) -> bool:
-    """The next part of the log, until it is enough for an answer; whether there may be more to find."""
+    """Read the next part of the log, up to the limits of an answer; returns whether there may be more."""
     begun = after = reading.after or 0
     size, rows, full = 0, _FIRST_ROWS, True
     while full and (left := reading.limit - len(reading.events)) > 0 and size < MAX_BYTES:
@@ -132,12 +132,12 @@ async def _read_on(connection: AsyncConnection, reading: _Reading) -> bool:
 def _expired(reading: _Reading, below: int) -> str:
     dropped = f"the events up to seq {below - 1} were dropped by retention"
     if reading.consumer is not None:
-        return f'{dropped}; reset consumer "{reading.consumer}" to read on from what is left'
-    return f"{dropped}; read on with after={below - 1}, or without after"
+        return f'{dropped}; reset consumer "{reading.consumer}" to continue with the events that are left'
+    return f"{dropped}; continue with after={below - 1}, or without after"
 
 
 def _answer(request: Request, reading: _Reading) -> Response:
-    """The events as Postgres has printed them: they are not parsed, so no digit is lost."""
+    """The events as Postgres printed them: they are not parsed, so no digit is lost."""
     headers = {"Last-Seq": str(reading.after or 0), "Vary": "Accept"}
     if NDJSON in request.headers.get("accept", ""):
         return Response("".join(f"{event}\n" for event in reading.events), media_type=NDJSON, headers=headers)

@@ -1,4 +1,4 @@
-"""The status as Prometheus metrics, all named `pipeline_*`. Nothing is counted in this process."""
+"""The status as Prometheus metrics, all named `pipeline_*`. This process itself counts nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COUNTERS: dict[str, tuple[str, str]] = {
 
 
 def render(status: Status) -> bytes:
-    """The exposition format of a status."""
+    """A status in Prometheus' exposition format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Snapshot(status))
     return generate_latest(registry)
@@ -78,7 +78,7 @@ class _Snapshot(Collector):
 
 
 def _slots(found: Sequence[SlotLag]) -> Iterator[Metric]:
-    """How far each slot of ours is behind what the source writes."""
+    """How far each of our slots is behind what the source writes."""
     lag = GaugeMetricFamily(
         "pipeline_slot_lag_bytes", "WAL that the source has written and the slot has not confirmed.", labels=["slot"]
     )
@@ -90,7 +90,7 @@ def _slots(found: Sequence[SlotLag]) -> Iterator[Metric]:
 
 
 def _parts(found: Sequence[Part]) -> Iterator[Metric]:
-    """The plan of a catch-up: 0 parts when none is going on."""
+    """The plan of a catch-up; 0 parts when none is running."""
     yield GaugeMetricFamily("pipeline_catchup_parts", "Parts in which a backlog is read now.", value=len(found))
     for name, attribute, text in (
         ("position_lsn_bytes", "position", "Up to where the part is staged."),
@@ -117,14 +117,14 @@ def _tables(found: Sequence[KnownTable]) -> Iterator[Metric]:
 
 
 def _consumers(found: Sequence[ConsumerStatus]) -> Iterator[Metric]:
-    """A value for each consumer, where it has one of its kind. Counts stop at 100 000."""
+    """A value for each consumer for which it applies. Counts stop at 100 000."""
     for name, attribute, text in (
         ("pending", "pending", "Items that wait to be received."),
-        ("in_flight", "in_flight", "Items that are out and neither acknowledged nor expired."),
+        ("in_flight", "in_flight", "Items that are delivered and neither acknowledged nor expired."),
         ("dead", "dead", "Items that were delivered too often."),
         ("oldest_pending_seconds", "oldest_pending_seconds", "Age of the change that has waited longest."),
         ("position_seq", "position", "Cursor: the last seq acknowledged; records: the seq after which it began."),
-        ("lag_seqs", "lag", "Seqs from where the consumer has come in the log to the newest."),
+        ("lag_seqs", "lag", "Seqs from the consumer's position in the log to the newest event."),
     ):
         family = GaugeMetricFamily(f"pipeline_consumer_{name}", text, labels=["consumer"])
         for each in found:
@@ -135,9 +135,9 @@ def _consumers(found: Sequence[ConsumerStatus]) -> Iterator[Metric]:
 
 
 def _dead_letters(counts: Mapping[str, int]) -> Iterator[Metric]:
-    """Nothing in a database of a version that had none."""
+    """Dead letters by state; nothing when there are no counts."""
     family = GaugeMetricFamily(
-        "pipeline_dead_letters", "Changes that could not be written, by what became of them.", labels=["state"]
+        "pipeline_dead_letters", "Changes that could not be written, by state.", labels=["state"]
     )
     for state, number in counts.items():
         family.add_metric([state], float(number))
@@ -146,13 +146,13 @@ def _dead_letters(counts: Mapping[str, int]) -> Iterator[Metric]:
 
 
 def _exports(now: ExportStatus) -> Iterator[Metric]:
-    """Those of which there is something to say: nothing where nothing was ever exported."""
+    """Metrics that have a value: none where nothing was ever exported."""
     success = now.last_success.timestamp() if now.last_success else None
     failed = None if now.last_run is None else float(now.last_run.state == "failed")
     for name, text, value in (
         ("exported_seq", "Everything up to this seq is in the lake.", now.exported_seq),
         ("behind_seqs", "Seqs from the last exported to the newest.", now.behind_seqs),
-        ("last_success_timestamp_seconds", "When the last export that ended well did.", success),
+        ("last_success_timestamp_seconds", "When the last successful export ended.", success),
         ("failed", "1 when the last export run failed.", failed),
     ):
         if value is not None:
@@ -160,7 +160,7 @@ def _exports(now: ExportStatus) -> Iterator[Metric]:
 
 
 def _retention(now: Retention) -> Iterator[Metric]:
-    """What was dropped, how large the log is, and whether something holds it back."""
+    """What was dropped, how large the log is, and what holds old events."""
     oldest = now.oldest_at.timestamp() if now.oldest_at else None
     for name, text, value in (
         ("dropped_below_seq", "Every event with a smaller seq was dropped.", now.dropped_below),
@@ -170,7 +170,7 @@ def _retention(now: Retention) -> Iterator[Metric]:
         if value is not None:
             yield GaugeMetricFamily(f"pipeline_retention_{name}", text, value=value)
     held = GaugeMetricFamily(
-        "pipeline_retention_held", "What keeps events that are old enough.", labels=["kind", "name"]
+        "pipeline_retention_held", "What holds events that are old enough.", labels=["kind", "name"]
     )
     for holder in now.held_by:
         held.add_metric([holder.kind, holder.name], 1.0)

@@ -1,4 +1,4 @@
-"""A cursor over WebSocket: events or whole transactions as they come, acknowledgements back."""
+"""A cursor over WebSocket: sends events or whole transactions as they arrive, receives acknowledgements."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from pipeline.readers.wakeups import Wakeups
 logger = logging.getLogger(__name__)
 
 ACKNOWLEDGE_SECONDS = 0.1
-"""Acknowledgements of one client are stored so often at most, the newest for all."""
+"""One client's acknowledgements are stored at most so often; the newest covers all before it."""
 IDLE_SECONDS = 30.0
-"""How often the position of a client that has acknowledged all it got moves over what its filter leaves out."""
+"""How often the position of a client that has acknowledged everything skips events that its filter leaves out."""
 _FAREWELL_SECONDS = 2.0
 
 
 def router(config: Config, database: Database, wakeups: Wakeups, server: str) -> APIRouter:
-    """The endpoint `/v1/consumers/{name}/stream`. `server`: this server's name, for who finds a cursor taken."""
+    """The endpoint `/v1/consumers/{name}/stream`. `server`: this server's name, shown to clients refused a cursor."""
     routes = APIRouter()
     streams = _Streams(
         Cursors(config.database, database.transaction), Feed(config.database, wakeups, database.transaction), server
@@ -57,7 +57,7 @@ class _Streams:
         self._server = server
 
     async def serve(self, websocket: WebSocket, name: str) -> None:
-        """One stream until its end; the client is told why it ends."""
+        """Serve one stream until it ends; the client is told why."""
         try:
             await self._run(websocket, name)
         except frames.BadFrame as error:
@@ -82,7 +82,7 @@ class _Streams:
 
 
 class _Stream:
-    """One client: sends, receives and stores acknowledgements side by side, so that none waits for another."""
+    """One client: sends, receives and stores acknowledgements concurrently, so that none waits for another."""
 
     def __init__(
         self, websocket: WebSocket, cursors: Cursors, claim: Claim, follower: Follower, options: frames.Options
@@ -96,17 +96,17 @@ class _Stream:
             options.max_events
         )
         self._wanted: int | None = None
-        self._news = asyncio.Event()
+        self._acknowledged = asyncio.Event()
 
     async def run(self) -> None:
-        """Until one side ends it. Raises what ended it."""
+        """Run until one side ends it. Raises the error that ended it."""
         await self._websocket.send_text(frames.ready(self._claim.position))
         tasks = [asyncio.create_task(act) for act in (self._receive(), self._send(), self._acknowledge())]
         try:
             either: list[asyncio.Future[Any]] = [*tasks, self._claim.ended]
             done, _ = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if any(isinstance(task.exception(), WebSocketDisconnect) for task in done & {*tasks}):
-                await asyncio.wait(tasks[:1], timeout=_FAREWELL_SECONDS)  # what it said before it hung up counts
+                await asyncio.wait(tasks[:1], timeout=_FAREWELL_SECONDS)  # acknowledgements before the disconnect count
         finally:
             for task in tasks:
                 task.cancel()
@@ -126,10 +126,10 @@ class _Stream:
                 raise WebSocketDisconnect(message.get("code") or 1005)
             text = message.get("text")
             if text is None:
-                raise frames.BadFrame(frames.NOT_SUPPORTED, "frames are text, not binary")
+                raise frames.BadFrame(frames.NOT_SUPPORTED, "frames must be text, not binary")
             position = self._acknowledgements.position(frames.acknowledged_seq(text))
             self._wanted = max(position or 0, self._wanted or 0)
-            self._news.set()
+            self._acknowledged.set()
 
     async def _send(self) -> None:
         async for batch in self._follower.batches():
@@ -141,16 +141,16 @@ class _Stream:
     async def _acknowledge(self) -> NoReturn:
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), IDLE_SECONDS)
-            self._news.clear()
+                await asyncio.wait_for(self._acknowledged.wait(), IDLE_SECONDS)
+            self._acknowledged.clear()
             if self._wanted is None:
-                await self._pass_over()
+                await self._skip_filtered()
             elif (position := await self._store()) is not None:
                 await self._websocket.send_text(frames.acknowledged(position))
             await asyncio.sleep(ACKNOWLEDGE_SECONDS)
 
     async def _store(self) -> int | None:
-        """Store the newest acknowledgement; where the position is then. What is cancelled may be done again."""
+        """Store the newest acknowledgement; returns the position then. If cancelled, it may be repeated."""
         wanted = self._wanted
         if wanted is None:
             return None
@@ -159,18 +159,18 @@ class _Stream:
         if self._wanted == wanted:
             self._wanted = None
         else:
-            self._news.set()
+            self._acknowledged.set()
         return self._claim.position
 
-    async def _pass_over(self) -> None:
-        """Who has acknowledged everything has dealt with what was not for it, too; retention need not wait for it."""
-        passed = self._follower.position
-        if self._acknowledgements.last <= self._claim.position < passed and not self._frames.has_pending:
-            await self._cursors.advance(self._claim, passed)
+    async def _skip_filtered(self) -> None:
+        """Advance a client that has acknowledged everything past filtered events, so that retention need not wait."""
+        skipped_to = self._follower.position
+        if self._acknowledgements.last <= self._claim.position < skipped_to and not self._frames.has_pending:
+            await self._cursors.advance(self._claim, skipped_to)
 
 
 async def _farewell(websocket: WebSocket, code: int, sentence: str) -> None:
-    """Say why, and close. A client that does not read is not waited for."""
+    """Send the reason, and close. Does not wait for a client that does not read."""
     with suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
         async with asyncio.timeout(_FAREWELL_SECONDS):
             await websocket.send_text(frames.error(sentence))

@@ -148,7 +148,7 @@ def test_what_retention_has_dropped_is_gone(reading: Api, log: psycopg.Connectio
     gone = reading.get("/v1/events", after=19)
     assert (gone.status_code, gone.headers["content-type"]) == (410, "application/problem+json")
     assert gone.json()["title"] == (
-        "the events up to seq 20 were dropped by retention; read on with after=20, or without after"
+        "the events up to seq 20 were dropped by retention; continue with after=20, or without after"
     )
     assert 'reset consumer "c"' in reading.get("/v1/events", consumer="c").json()["title"]
     assert seqs(reading.get("/v1/events", after=20, limit=1).json()) == [21]

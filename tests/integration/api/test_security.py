@@ -122,7 +122,7 @@ def test_endless_headers(opened: Api) -> None:
     [
         ("", {"name": "x", "tabels": []}, "unknown field 'tabels'"),
         ("", {"name": "a b"}, "name: string should match pattern"),
-        ("", {"name": ".."}, "name: expected a name that can stand in a URL"),
+        ("", {"name": ".."}, "name: expected a name that can be part of a URL"),
         ("", {}, "name is missing"),
         ("", {"name": "x", "kind": "queue"}, "kind: input should be 'records' or 'cursor'"),
         ("", {"name": "x", "visibility": 0}, "visibility: input should be greater than"),
@@ -171,8 +171,8 @@ def test_bodies_that_are_no_object(opened: Api, content: str, said: str) -> None
         ("POST", "/v1/consumers/nobody/receive", 404, "there is no consumer 'nobody'"),
         ("POST", "/v1/consumers/cursor/receive", 409, "consumer 'cursor' is of kind cursor"),
         ("GET", "/v1/consumers/cursor/dead-letters", 409, "consumer 'cursor' is of kind cursor"),
-        ("GET", "/v2", 404, "there is nothing at this path"),
-        ("PUT", "/v1/consumers", 405, "this path does not answer that method"),
+        ("GET", "/v2", 404, "unknown path"),
+        ("PUT", "/v1/consumers", 405, "this path does not support that method"),
     ],
 )
 def test_what_is_not_there(opened: Api, method: str, path: str, status: int, said: str) -> None:

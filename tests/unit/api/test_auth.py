@@ -32,18 +32,18 @@ def encoded(token: str) -> str:
     ],
 )
 def test_where_a_token_may_be(headers: dict[str, str], token: str | None) -> None:
-    assert auth.token_given(headers) == token
+    assert auth.given_token(headers) == token
 
 
 def test_a_browsers_own_dialog_sends_the_token_as_a_password() -> None:
     given = base64.b64encode(b"anybody:abc:d").decode()
-    assert auth.token_given({"authorization": f"Basic {given}"}, basic=True) == "abc:d"
+    assert auth.given_token({"authorization": f"Basic {given}"}, basic=True) == "abc:d"
 
 
 @pytest.mark.parametrize(("given", "right"), [(None, False), ("", False), ("s3cret", False), ("s3cret-ä", True)])
 def test_the_token(given: str | None, right: bool) -> None:
-    assert auth.token_right(given, CLOSED) is right
-    assert auth.token_right(given, OPEN)
+    assert auth.is_token_valid(given, CLOSED) is right
+    assert auth.is_token_valid(given, OPEN)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_the_reader_is_named(log: AgingLog, reader: psycopg.Connection, monkeypa
     held = log.standing().held_by
     assert [each.kind for each in held] == ["session"]
     assert f"long report (pid {reader.info.backend_pid}, user " in held[0].name
-    assert "reads since 20" in held[0].name
+    assert "has been reading since 20" in held[0].name
     reader.rollback()
     assert log.drop().partitions == 3
     assert log.standing().held_by == []
