@@ -1,4 +1,4 @@
-"""A flag for each setting, made of its field in `Config`: name, type, help and default are said there."""
+"""A flag for each setting, made from its field in `Config`, which has name, type, help and default."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def of(setting: str) -> str:
 
 
 SECRET_FLAGS = tuple(of(setting) for setting in SECRETS)
-"""Their values must not be seen in a list of processes."""
+"""Flags whose values must not be visible in a list of processes."""
 
 
-def taken(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command that takes `**flags` take one for each setting: None when it is not given, else as it was given."""
+def accepted_by(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command that takes `**flags` take one for each setting: None when it is not given, else the given text."""
     signature = inspect.signature(command, eval_str=True)
     own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
     vars(command)["__signature__"] = signature.replace(parameters=[*own, *_flags()])

@@ -50,34 +50,34 @@ class Role(StrEnum):
     API = "api"
 
 
-Only = Annotated[Role | None, typer.Option("--only", help="Run this role alone.")]
+Only = Annotated[Role | None, typer.Option("--only", help="Run only this role.")]
 
-Reader = Annotated[str | None, typer.Option(help="Make this role, or bring it up to date: it may read the events.")]
-Accept = Annotated[list[str] | None, typer.Option(help="Name of a finding to take for a warning, if it is an error.")]
+Reader = Annotated[str | None, typer.Option(help="Create or update this role, which may read the events.")]
+Accept = Annotated[list[str] | None, typer.Option(help="Name of a finding to treat as a warning if it is an error.")]
 
 
 @app.callback()
-@flags.taken
+@flags.accepted_by
 def options(
     context: typer.Context,
     config: Annotated[Path | None, typer.Option(help="Settings file, instead of ./pipeline.toml.")] = None,
     **given: Any,
 ) -> None:
-    """Every flag is also a PIPELINE_ variable and a key of pipeline.toml; flags win, then the environment."""
+    """Every flag is also a PIPELINE_ variable and a key of pipeline.toml; flags come first, then the environment."""
     context.obj = partial(settings.load, config, **given)
 
 
 @app.command()
 def serve(context: typer.Context, only: Only = None) -> int:
-    """Migrate, then replicate until stopped. Ctrl-C drains; a second Ctrl-C leaves at once."""
-    from pipeline.server import serve as server
+    """Migrate, then replicate until stopped. Ctrl-C drains; a second Ctrl-C exits at once."""
+    from pipeline.server import serve
 
-    return server.serve(load(context, "serve"), only.value if only else None)
+    return serve.serve(load(context, "serve"), only.value if only else None)
 
 
 @app.command()
 def migrate(context: typer.Context, reader: Reader = None) -> int:
-    """Bring the pipeline database to the newest revision; with --reader, a role for SQL readers too."""
+    """Migrate the pipeline database to the newest revision; with --reader, create a role for SQL readers too."""
     from pipeline.operate.preflight import legacy_log
     from pipeline.postgres import connections, databases, migrations
 
@@ -98,24 +98,24 @@ def migrate(context: typer.Context, reader: Reader = None) -> int:
 @app.command()
 def status(context: typer.Context, as_json: Json = False) -> int:
     """Positions, lag, counts, rates, roles, and what is not captured. Exit 1 when it is not replicating."""
-    from pipeline.cli.render import status as report
-    from pipeline.operate import status as operation
+    from pipeline.cli.render.status import show_status
+    from pipeline.operate import status
     from pipeline.postgres import databases
 
     with databases.resolved(load(context, "status"), start=False) as config:
-        now = operation.collect(config)
-    output(now.to_json(), as_json, lambda: report.status(now))
+        now = status.collect(config)
+    output(now.to_json(), as_json, lambda: show_status(now))
     return 1 if now.reasons else 0
 
 
 @app.command()
 def check(context: typer.Context, as_json: Json = False, accept: Accept = None) -> int:
-    """Look at both databases before the first start: what is wrong, and what to do. Changes nothing."""
-    from pipeline.cli.render import status as report
-    from pipeline.operate.preflight import check as operation
+    """Check both databases before the first start: what is wrong, and how to fix it. Changes nothing."""
+    from pipeline.cli.render.status import show_findings
+    from pipeline.operate.preflight import check
 
-    findings = operation.run(load(context, "check"), frozenset(accept or ()))
-    output({"data": findings}, as_json, lambda: report.findings(findings))
+    findings = check.run(load(context, "check"), frozenset(accept or ()))
+    output({"data": findings}, as_json, lambda: show_findings(findings))
     return 1 if any(finding.level == "error" for finding in findings) else 0
 
 
@@ -124,37 +124,37 @@ def verify(
     context: typer.Context,
     as_json: Json = False,
     from_seq: Annotated[int, typer.Option(min=1, help="Read from this seq on.")] = 1,
-    range_rows: Annotated[int, typer.Option("--range", min=1, help="Rows one statement reads.")] = 500_000,
+    range_rows: Annotated[int, typer.Option("--range", min=1, help="Rows that one statement reads.")] = 500_000,
 ) -> int:
-    """Check the log: order, whole transactions, nothing twice or missing. Exit 1 names the rows that break a rule."""
-    from pipeline.cli.render import verify as report
-    from pipeline.operate.verify import verify as operation
+    """Check the log: order, whole transactions, nothing twice or missing. Exit 1 if rows break a rule; names them."""
+    from pipeline.cli.render.verify import progress_bar, show_verification
+    from pipeline.operate.verify import verify
     from pipeline.postgres import databases
 
     config = load(context, "verify")
     with (
         databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as config,
-        report.verifying() as on_range,
+        progress_bar() as on_range,
     ):
-        found = operation.run(config, from_seq, range_rows, on_range)
-    output({"ok": found.ok, **json_values.as_json(found)}, as_json, lambda: report.verification(found))
+        found = verify.run(config, from_seq, range_rows, on_range)
+    output({"ok": found.ok, **json_values.as_json(found)}, as_json, lambda: show_verification(found))
     return 0 if found.ok else 1
 
 
 @app.command()
 def demo(
     seconds: Annotated[float, typer.Option(min=1, max=600, help="How long the writers write.")] = 15.0,
-    data_dir: Annotated[Path | None, typer.Option(help="A data directory of its own. Default: .pipeline/demo")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="The demo's data directory. Default: .pipeline/demo")] = None,
 ) -> int:
-    """A shop's writers on an embedded Postgres, shown live; then every change is checked against their own record."""
-    from pipeline import demo as show
+    """A shop's writers on an embedded Postgres, shown live; then every change is checked against their records."""
+    from pipeline import demo
 
     logs.setup("warning", "auto", "demo")
-    return show.run(seconds, data_dir or Path(".pipeline") / "demo")
+    return demo.run(seconds, data_dir or Path(".pipeline") / "demo")
 
 
 def main() -> int:
-    """Run a command; 0 done, 1 failed or a difference found, 2 wrong use or setting, 130 interrupted."""
+    """Run a command; 0: done, 1: failed or a difference found, 2: wrong usage or setting, 130: interrupted."""
     setproctitle(" ".join(["pipeline", *_without_secrets(sys.argv[1:])]))
     try:
         with _plain_errors():
@@ -167,7 +167,7 @@ def main() -> int:
     except typer.TyperException as error:  # without a command, the message is the help
         message = error.format_message()
         print(
-            message if "\n" in message else f"pipeline: {message} `pipeline --help` shows what there is.",
+            message if "\n" in message else f"pipeline: {message} See `pipeline --help`.",
             file=sys.stderr,
         )
         return 2
@@ -177,15 +177,15 @@ def main() -> int:
 
 @contextmanager
 def _plain_errors() -> Iterator[None]:
-    """One plain line also for what a database or the system refuses where nobody expected it."""
+    """Report unexpected errors of a database or the system in one plain line, too."""
     try:
         yield
-    except BrokenPipeError:  # whoever reads our output has seen enough
+    except BrokenPipeError:  # the program that reads our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise PipelineError("the output is closed; read all of it") from None
+        raise PipelineError("the output was closed before all was written; read it to its end") from None
     except OSError as error:
         where = error.filename or "the system"
-        raise PipelineError(f"{where}: {error.strerror or error}; put that right and try again") from error
+        raise PipelineError(f"{where}: {error.strerror or error}; fix that and try again") from error
     except Exception as error:
         from pipeline.readers import refusals
 
@@ -195,7 +195,7 @@ def _plain_errors() -> Iterator[None]:
 
 
 def _without_secrets(arguments: list[str]) -> list[str]:
-    """The command line as others may see it."""
+    """The command line without secrets, as other users may see it."""
     shown = list(arguments)
     for place, argument in enumerate(arguments):
         flag, equals, _ = argument.partition("=")

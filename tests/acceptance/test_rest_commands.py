@@ -68,7 +68,7 @@ def fold(log: psycopg.Connection) -> None:
 
 
 def test_from_the_first_to_the_last(command: Command, log: psycopg.Connection) -> None:
-    assert command("list").stdout == "there are no consumers; `pipeline consumers create NAME` makes one\n"
+    assert command("list").stdout == "there are no consumers; create one: `pipeline consumers create NAME`\n"
     given = ("--tables", "public.orders, public.x*", "--actions", "insert", "--start", "beginning")
     assert command("create", "mailer", *given, "--max-deliveries", "1").stdout == 'consumer "mailer" created\n'
     command("create", "audit", "--kind", "cursor", "--start", "1")
@@ -108,7 +108,7 @@ def test_dead_letters(command: Command, log: psycopg.Connection) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["show", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows those that are'),
+        (["show", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all'),
         (["delete", "nobody"], 1, "there is no consumer 'nobody'"),
         (["create", "a b"], 2, "a consumer cannot be named 'a b'"),
         (["create", "x", "--kind", "queue"], 2, "kind is 'queue': give records or cursor"),
@@ -117,7 +117,7 @@ def test_dead_letters(command: Command, log: psycopg.Connection) -> None:
         (["create", "x", "--visibility", "0"], 2, "visibility must be longer than 0"),
         (["create", "x", "--visibility", "long"], 2, "Invalid value"),
         (["dead-letters", "x", "--retry", "--discard"], 2, "--retry and --discard exclude each other"),
-        (["dead-letters", "x", "--seq", "1"], 2, "--seq says which letters"),
+        (["dead-letters", "x", "--seq", "1"], 2, "--seq selects dead letters"),
     ],
 )
 def test_wrong_use(command: Command, log: psycopg.Connection, arguments: list[str], status: int, said: str) -> None:

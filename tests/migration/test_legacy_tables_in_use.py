@@ -130,7 +130,7 @@ def test_the_view_that_functions_read_has_the_columns_of_today(migrated: psycopg
 
 def test_a_table_that_was_migrated_is_a_plain_ok(migrated: psycopg.Connection[Any]):
     found = list(legacy_log.check(migrated, DEFAULT))
-    assert [(each.level, each.text) for each in found] == [("ok", "public.sequin_events is there")]
+    assert [(each.level, each.text) for each in found] == [("ok", "public.sequin_events exists")]
 
 
 def test_the_index_for_histories_is_made_beside_writers_and_once(bare_dsn: str, old: psycopg.Connection[Any]):

@@ -1,3 +1,3 @@
-"""Groups of commands, one module each; `pipeline.cli.main` puts them together."""
+"""Groups of commands, one module each; `pipeline.cli.main` assembles them."""
 
 from __future__ import annotations

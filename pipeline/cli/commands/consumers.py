@@ -1,4 +1,4 @@
-"""`pipeline consumers`: make, look at and change consumers, in the pipeline database; no server is needed."""
+"""`pipeline consumers`: create, show and change consumers, in the pipeline database; no server is needed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ START = "now, beginning, or a seq after which to begin."
 
 @app.command("list")
 def consumers_list(context: typer.Context, as_json: Json = False) -> int:
-    """Each consumer with what waits for it, what is out, and how far it is behind."""
-    from pipeline.cli.render import consumers as render
+    """Each consumer with its pending and delivered items, and its lag."""
+    from pipeline.cli.render.consumers import show_consumers
     from pipeline.readers import consumer_status
 
     with _connected(context) as connection:
         found = consumer_status.find(connection)
-    output({"data": found}, as_json, lambda: render.consumers(found))
+    output({"data": found}, as_json, lambda: show_consumers(found))
     return 0
 
 
@@ -41,13 +41,15 @@ def consumers_create(
     tables: Listed = None,
     actions: Listed = None,
     start: Annotated[str, typer.Option(help=START)] = "now",
-    group_by: Annotated[str | None, typer.Option(help="Columns; one item of a group is out at a time.")] = None,
-    visibility: Annotated[float, typer.Option(help="Seconds until an item comes again.")] = 30.0,
-    max_deliveries: Annotated[int | None, typer.Option(help="Then it is a dead letter. Default: never")] = None,
-    max_unacknowledged: Annotated[int | None, typer.Option(help="Items out at a time. Default: any number")] = None,
+    group_by: Annotated[str | None, typer.Option(help="Columns; one item of a group is delivered at a time.")] = None,
+    visibility: Annotated[float, typer.Option(help="Seconds until an unacknowledged item is redelivered.")] = 30.0,
+    max_deliveries: Annotated[int | None, typer.Option(help="Then an item is a dead letter. Default: never")] = None,
+    max_unacknowledged: Annotated[
+        int | None, typer.Option(help="Items delivered at a time. Default: any number")
+    ] = None,
     as_json: Json = False,
 ) -> int:
-    """Make a consumer."""
+    """Create a consumer."""
     given: dict[str, Any] = {
         "kind": kind,
         "tables": _split(tables) or [],
@@ -63,34 +65,34 @@ def consumers_create(
 
 @app.command("show")
 def consumers_show(context: typer.Context, name: Name, as_json: Json = False) -> int:
-    """One consumer: its settings and where it stands."""
-    from pipeline.cli.render import consumers as render
+    """One consumer: its settings and status."""
+    from pipeline.cli.render.consumers import show_consumer
     from pipeline.errors import UnknownConsumer
     from pipeline.readers import consumer_status
 
     with _connected(context) as connection:
         found = consumer_status.find(connection, name)
     if not found:
-        raise UnknownConsumer(f'there is no consumer "{name}"; `pipeline consumers list` shows those that are')
-    output(found[0], as_json, lambda: render.consumer(found[0]))
+        raise UnknownConsumer(f'there is no consumer "{name}"; `pipeline consumers list` shows all')
+    output(found[0], as_json, lambda: show_consumer(found[0]))
     return 0
 
 
 @app.command("delete")
 def consumers_delete(context: typer.Context, name: Name, as_json: Json = False) -> int:
-    """Forget a consumer, with what it has not acknowledged. The log stays."""
+    """Delete a consumer, with what it has not acknowledged. The log stays."""
     return _change(context, "drop_consumer", "deleted", name, as_json)
 
 
 @app.command("pause")
 def consumers_pause(context: typer.Context, name: Name, as_json: Json = False) -> int:
-    """Hand out nothing more to it; what changes is still kept for it."""
+    """Deliver nothing more to it; changes are still kept for it."""
     return _change(context, "pause_consumer", "paused", name, as_json)
 
 
 @app.command("resume")
 def consumers_resume(context: typer.Context, name: Name, as_json: Json = False) -> int:
-    """Hand out again."""
+    """Deliver again."""
     return _change(context, "resume_consumer", "resumed", name, as_json)
 
 
@@ -101,7 +103,7 @@ def consumers_reset(
     start: Annotated[str, typer.Option(help=START)] = "beginning",
     as_json: Json = False,
 ) -> int:
-    """Begin anew at another place of the log; what it has not acknowledged is forgotten."""
+    """Start again at another place in the log; what it has not acknowledged is forgotten."""
     return _change(context, "reset_consumer", "reset", name, as_json, start=start)
 
 
@@ -110,20 +112,20 @@ def consumers_dead_letters(
     context: typer.Context,
     name: Name,
     retry: Annotated[bool, typer.Option("--retry", help="Put them back into the queue.")] = False,
-    discard: Annotated[bool, typer.Option("--discard", help="Forget them.")] = False,
+    discard: Annotated[bool, typer.Option("--discard", help="Delete them.")] = False,
     seqs: Annotated[list[int] | None, typer.Option("--seq", help="Only this one; can be repeated.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="How many to show.")] = 100,
     as_json: Json = False,
 ) -> int:
-    """Items that were delivered too often: look at them, put them back, or forget them."""
-    from pipeline.cli.render import consumers as render
+    """Items that were delivered too often: show them, put them back, or delete them."""
+    from pipeline.cli.render.consumers import show_dead_letters
     from pipeline.errors import ConfigError
     from pipeline.readers import consumer_status
 
     if retry and discard:
-        raise ConfigError("--retry and --discard exclude each other: give one")
+        raise ConfigError("--retry and --discard exclude each other: use one of them")
     if seqs and not (retry or discard):
-        raise ConfigError("--seq says which letters to --retry or to --discard: give one of them")
+        raise ConfigError("--seq selects dead letters to --retry or to --discard: use it with one of these")
     with _connected(context) as connection:
         if retry or discard:
             count = consumer_status.call(
@@ -133,15 +135,15 @@ def consumers_dead_letters(
             output({"count": count}, as_json, lambda: print(f"{count} dead letters of {name} {done}"))
             return 0
         found = consumer_status.dead_letters(connection, name, limit)
-    if as_json:  # as Postgres has printed them: no digit is lost
+    if as_json:  # as Postgres printed them: no digit is lost
         print(f'{{"data": [{", ".join(letter["letter"] for letter in found)}]}}')
     else:
-        render.dead_letters(name, found)
+        show_dead_letters(name, found)
     return 0
 
 
 def _change(context: typer.Context, change: LiteralString, done: str, name: str, as_json: bool, **given: Any) -> int:
-    """Call a function and say so; with JSON the consumer as it is then, or was when it is gone."""
+    """Call a function and report it; with JSON print the consumer as it is then, or as it was if it was deleted."""
     from pipeline.readers import consumer_status
 
     with _connected(context) as connection, connection.transaction():
@@ -154,7 +156,7 @@ def _change(context: typer.Context, change: LiteralString, done: str, name: str,
 
 @contextmanager
 def _connected(context: typer.Context) -> Iterator[Connection]:
-    """What an SQL function refuses is said as it says it."""
+    """A connection; errors that SQL functions raise are reported with their own message."""
     import psycopg
 
     from pipeline.readers import refusals

@@ -1,4 +1,4 @@
-"""What every command does: load its settings, print its result."""
+"""What every command needs: load its settings, connect, print its result."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def load(context: typer.Context, role: str) -> Config:
 
     for name in settings.unknown_variables():
         logger.warning(
-            "%s is no setting; docs/reference/settings.md lists them", name, extra={"action": "config.unknown"}
+            "unknown setting %s; docs/reference/settings.md lists all", name, extra={"action": "config.unknown"}
         )
     return config
 
 
 @contextmanager
 def resolved(config: Config) -> Iterator[Config]:
-    """These settings for a command that needs no source: with the pipeline database's DSN given, no other is asked for.
+    """These settings for a command that needs no source: if the pipeline database's DSN is given, no other is needed.
 
-    An embedded Postgres that is there and does not run is started for the time being.
+    An embedded Postgres that exists and does not run is started meanwhile.
     """
     from pipeline.postgres import databases
 
@@ -51,7 +51,7 @@ def resolved(config: Config) -> Iterator[Config]:
 
 @contextmanager
 def connected(context: typer.Context, command: str) -> Iterator[tuple[Config, Connection]]:
-    """A command's way to the pipeline database at this version's revision. Raises SchemaError, Unavailable."""
+    """A command's connection to the pipeline database at this version's revision. Raises SchemaError, Unavailable."""
     from pipeline.postgres import connections, migrations
 
     with (
@@ -63,7 +63,7 @@ def connected(context: typer.Context, command: str) -> Iterator[tuple[Config, Co
 
 
 def output(value: Any, as_json: bool, show: Callable[[], None]) -> None:
-    """The value, of which dataclasses may be a part, as JSON; or what `show` prints for people."""
+    """Print the value, which may contain dataclasses, as JSON; or let `show` print it for people."""
     if as_json:
         print(json.dumps(json_values.as_json(value), indent=2))
     else:

@@ -1,4 +1,4 @@
-"""`pipeline export`: bring the log into the lake, and look at what is there."""
+"""`pipeline export`: export the log to the lake, and show what was exported."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import typer
 from pipeline.cli.commands.context import Json, connected, load, output, resolved
 from pipeline.operate import json_values
 
-app = typer.Typer(help="The lake: the log as Parquet files, brought up to date by Spark.", no_args_is_help=True)
+app = typer.Typer(help="The lake: the log as Parquet files, written by Spark.", no_args_is_help=True)
 
 Limit = Annotated[int, typer.Option(min=1, help="How many of the newest.")]
 
 
 @app.command("run")
 def export_run(context: typer.Context, as_json: Json = False) -> int:
-    """Export what is new, now; shows how far it is. Exit 1 with the reason when it fails. --json: an event a line."""
+    """Export what is new, and show the progress. Exit 1 with the reason when it fails. --json: one event per line."""
     from pipeline.cli.render import export_progress
     from pipeline.exports import job
 
@@ -40,14 +40,14 @@ def export_run(context: typer.Context, as_json: Json = False) -> int:
 
 @app.command("list")
 def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20) -> int:
-    """The newest ranges, and the newest runs with why they ended."""
-    from pipeline.cli.render import exports as export_report
+    """The newest ranges, and the newest runs with the reason if one failed."""
+    from pipeline.cli.render.exports import show_exports
     from pipeline.exports import ledger
 
     with connected(context, "export") as (_, connection):
         exports, runs = ledger.exports(connection, limit), ledger.runs(connection, limit)
     values = {"data": exports, "runs": runs}
-    output(values, as_json, lambda: export_report.exports(exports, runs))
+    output(values, as_json, lambda: show_exports(exports, runs))
     return 0
 
 
@@ -56,13 +56,13 @@ def export_show(
     context: typer.Context, number: Annotated[int, typer.Argument(metavar="ID", min=1)], as_json: Json = False
 ) -> int:
     """One range with its files."""
-    from pipeline.cli.render import exports as export_report
+    from pipeline.cli.render.exports import show_export
     from pipeline.exports import ledger
 
     with connected(context, "export") as (_, connection):
         found, files = ledger.export(connection, number)
     values = json_values.as_json(found) | {"files": files}
-    output(values, as_json, lambda: export_report.export(found, files))
+    output(values, as_json, lambda: show_export(found, files))
     return 0
 
 
@@ -70,11 +70,11 @@ def export_show(
 def export_state(
     context: typer.Context,
     table: Annotated[str, typer.Argument(metavar="TABLE", help="schema.table")],
-    as_of: Annotated[int, typer.Option(min=0, help="The last seq that counts.")],
-    directory: Annotated[Path | None, typer.Option("--output", help="A new folder for it.")] = None,
+    as_of: Annotated[int, typer.Option(min=0, help="The last seq to include.")],
+    directory: Annotated[Path | None, typer.Option("--output", help="A new folder for the files.")] = None,
     as_json: Json = False,
 ) -> int:
-    """A table as it was after a seq, from the lake. --json: an event a line."""
+    """A table as it was after a seq, from the lake. --json: one event per line."""
     from pipeline.cli.render import export_progress
     from pipeline.exports import job
 
@@ -94,7 +94,7 @@ def _print_event(event: Any) -> None:
 
 @contextmanager
 def _stoppable() -> Iterator[Callable[[], bool]]:
-    """SIGINT and SIGTERM end the script in its own time; what it has written stays consistent either way."""
+    """Let SIGINT and SIGTERM stop the script; what it has written stays consistent."""
     stop = threading.Event()
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

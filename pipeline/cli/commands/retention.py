@@ -1,4 +1,4 @@
-"""`pipeline retention`: drop what is old enough now, or see what would go and what holds it back."""
+"""`pipeline retention`: drop what is old enough now, or show what would be dropped and what holds it."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import typer
 from pipeline.cli.commands.context import Json, connected, output
 from pipeline.operate import json_values
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; show what would go.")]
-Release = Annotated[Path | None, typer.Option("--release-lake", help="Wait no longer for exports to this folder.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; show what would be dropped.")]
+Release = Annotated[Path | None, typer.Option("--release-lake", help="No longer wait for exports to this folder.")]
 
 
 def retention(
     context: typer.Context, dry_run: DryRun = False, release_lake: Release = None, as_json: Json = False
 ) -> int:
-    """Drop events that are older than PIPELINE_RETENTION, now, as the server does by itself."""
-    from pipeline.cli.render import retention as report
+    """Drop events that are older than PIPELINE_RETENTION now, as the server does regularly."""
+    from pipeline.cli.render.retention import show_dry_run, show_outcome
     from pipeline.errors import ConfigError
-    from pipeline.operate import retention as operation
+    from pipeline.operate import retention
 
     with connected(context, "retention") as (config, connection):
         if release_lake is not None:
-            operation.release_lake(connection, str(release_lake.expanduser().absolute()))
+            retention.release_lake(connection, str(release_lake.expanduser().absolute()))
             print(f"retention no longer waits for exports to {release_lake}")
             return 0
         if config.retention_seconds is None:
             raise ConfigError("PIPELINE_RETENTION is none: nothing is ever dropped; set it, for instance to 7d")
-        found = None if dry_run else operation.run(config, lambda: False)
-        now = operation.read(config, connection)
+        found = None if dry_run else retention.run(config, lambda: False)
+        now = retention.read(config, connection)
         if now is None:
             raise ConfigError(f"the events table {config.events_table} does not exist; correct PIPELINE_EVENTS_TABLE")
     values = {**json_values.as_json(now), "dropped": found}
-    output(values, as_json, lambda: report.outcome(found, now) if found else report.dry_run(now))
+    output(values, as_json, lambda: show_outcome(found, now) if found else show_dry_run(now))
     return 0

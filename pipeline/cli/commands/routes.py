@@ -11,16 +11,16 @@ app = typer.Typer(help="Which changes go to which events table.", no_args_is_hel
 
 @app.callback()
 def routes() -> None:
-    """Which changes go to which events table. They are set by PIPELINE_ROUTES, or [[routes]] in pipeline.toml."""
+    """Which changes go to which events table, as set by PIPELINE_ROUTES or [[routes]] in pipeline.toml."""
 
 
 @app.command("list")
 def routes_list(context: typer.Context, as_json: Json = False) -> int:
-    """Routes that hold, events tables with their newest seq and counts, and every change with its LSN."""
-    from pipeline.cli.render import routes as report
-    from pipeline.operate import routes as operation
+    """Routes in force, events tables with their newest seq and counts, and every change of routes with its LSN."""
+    from pipeline.cli.render.routes import show_routing
+    from pipeline.operate import routes
 
     with connected(context, "routes") as (config, connection):
-        found = operation.collect(config, connection)
-    output(found, as_json, lambda: report.routing(found))
+        found = routes.collect(config, connection)
+    output(found, as_json, lambda: show_routing(found))
     return 0

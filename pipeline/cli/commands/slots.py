@@ -13,20 +13,18 @@ from pipeline.cli.commands.context import Json, load, output
 app = typer.Typer(help="The replication slots at the source.", no_args_is_help=True)
 
 
-Orphans = Annotated[
-    bool, typer.Option("--orphans", help="Only copies of our slot that no part of a backlog needs any more.")
-]
+Orphans = Annotated[bool, typer.Option("--orphans", help="Only copies of our slot that no part of a backlog needs.")]
 
 
 @app.command("list")
 def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans = False) -> int:
-    """Logical slots of the source, who reads them, and the WAL they hold back."""
+    """Logical slots of the source, what reads them, and the WAL that they hold back."""
     from pipeline.capture.source import slot
     from pipeline.cli.render import status
 
     found = _orphans(context) if orphans else _with_source(context, slot.all_slots)
-    none = "no slot was left over" if orphans else "no logical slots at the source"
-    output({"data": found}, as_json, lambda: status.slots(found, none))
+    none = "no orphaned slots at the source" if orphans else "no logical slots at the source"
+    output({"data": found}, as_json, lambda: status.show_slots(found, none))
     return 0
 
 
@@ -44,7 +42,7 @@ def slots_create(context: typer.Context, name: Annotated[str | None, typer.Argum
 
 @app.command("delete")
 def slots_delete(context: typer.Context, name: str) -> int:
-    """Remove a slot; the source forgets what nobody else needs."""
+    """Remove a slot; the source then removes WAL that nothing else needs."""
     from pipeline.capture.source import slot
 
     _with_source(context, lambda source: slot.drop(source, name))
@@ -53,7 +51,7 @@ def slots_delete(context: typer.Context, name: str) -> int:
 
 
 def _orphans(context: typer.Context) -> list[Any]:
-    """Needs the pipeline database too, which knows the parts that are being read."""
+    """Also asks the pipeline database, which knows the parts that are being read."""
     from pipeline.capture.catchup import orphans
     from pipeline.postgres import connections, databases
 
@@ -66,7 +64,7 @@ def _orphans(context: typer.Context) -> list[Any]:
 
 
 def _with_source(context: typer.Context, act: Callable[[Any], Any]) -> Any:
-    """Needs no pipeline database: with the source's DSN alone it is not asked for."""
+    """Call `act` with a connection to the source; needs no pipeline database when the source's DSN is given."""
     from pipeline.postgres import connections, databases
 
     given = load(context, "slots")

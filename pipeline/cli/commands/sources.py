@@ -14,36 +14,38 @@ app = typer.Typer(help="The source, and the epochs of its history.", no_args_is_
 
 @app.command("list")
 def sources_list(context: typer.Context, as_json: Json = False) -> int:
-    """Sources that the pipeline database knows: which cluster, timeline and slot, how far, in which epoch."""
+    """Sources that the pipeline database knows: cluster, timeline, slot, position and epoch."""
     from pipeline.cli.render import status
-    from pipeline.operate import sources as known_sources
+    from pipeline.operate import sources
 
     with connected(context, "sources") as (_, connection):
-        found = known_sources.collect(connection)
-    output({"data": found}, as_json, lambda: status.sources(found))
+        found = sources.collect(connection)
+    output({"data": found}, as_json, lambda: status.show_sources(found))
     return 0
 
 
 @app.command("adopt")
 def sources_adopt(context: typer.Context) -> int:
-    """Begin a new epoch at the source as it is now, when positions cannot go on there. Stop the server first."""
-    from pipeline.operate.repair import adopt as adoption
+    """Begin a new epoch at the source as it is now, if our positions are not valid there. Stop the server first."""
+    from pipeline.operate.repair.adopt import adopt
     from pipeline.postgres import databases
 
     config = load(context, "sources")
     with databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as resolved:
-        adopted = adoption.adopt(resolved)
-    print("\n".join(adopted.lines()) if adopted else "the source is the one we know; nothing was changed")
+        adopted = adopt(resolved)
+    print("\n".join(adopted.lines()) if adopted else "the source is the known one; nothing was changed")
     return 0
 
 
 @app.command("rewrites")
 def sources_rewrites(
     context: typer.Context,
-    settle: Annotated[str | None, typer.Option(metavar="TABLE", help="Its rows have been written since.")] = None,
+    settle: Annotated[
+        str | None, typer.Option(metavar="TABLE", help="All its rows were written since: settled.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
-    """Tables whose values DDL has changed without events: the log has what rows held before."""
+    """Tables whose values DDL has changed without events: the log has the values from before."""
     from pipeline.capture.schema_history import rewrites
     from pipeline.cli.render import status
 
@@ -51,18 +53,18 @@ def sources_rewrites(
         settled = rewrites.settle(connection, settle) if settle else None
         found = rewrites.unsettled(connection)
     if settled == 0:
-        print(f"{settle} is no table that waits to be settled", file=sys.stderr)
-    output({"data": found}, as_json, lambda: status.rewrites(found))
+        print(f"{settle} is not a table that is to be settled", file=sys.stderr)
+    output({"data": found}, as_json, lambda: status.show_rewrites(found))
     return 1 if settled == 0 else 0
 
 
 @app.command("skip-transaction")
 def sources_skip_transaction(
     context: typer.Context,
-    position: Annotated[str, typer.Argument(metavar="LSN", help="Of its commit, as `pipeline status` names it.")],
+    position: Annotated[str, typer.Argument(metavar="LSN", help="LSN of its commit, as shown by `pipeline status`.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> int:
-    """Go on without a transaction that the source cannot send. An event in its place says so."""
+    """Skip a transaction that the source cannot send. An event in its place says so."""
     from pipeline.errors import ConfigError
     from pipeline.operate.repair import skip_transaction
 
@@ -70,8 +72,8 @@ def sources_skip_transaction(
         stop = skip_transaction.find(config, connection, position)
         print(skip_transaction.consequence(stop))
         if not yes and not sys.stdin.isatty():
-            raise ConfigError("nobody is there to confirm it; add --yes")
+            raise ConfigError("standard input is not a terminal, so it cannot be confirmed; add --yes")
         if not yes:
-            typer.confirm("Go on without it?", abort=True)
+            typer.confirm("Skip it?", abort=True)
         print(skip_transaction.request(config, connection, stop))
     return 0

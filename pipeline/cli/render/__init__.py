@@ -1,3 +1,3 @@
-"""Everything that draws a report in a terminal."""
+"""Everything that prints reports to a terminal."""
 
 from __future__ import annotations

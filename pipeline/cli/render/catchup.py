@@ -1,4 +1,4 @@
-"""What people read of a catch-up: the parts of the backlog, who reads them and how far they are."""
+"""Prints a catch-up: the parts of the backlog, which slot reads each, and how far it is."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pipeline.operate import formatting
 from pipeline.operate.lag.slot_lag import SlotLag
 
 
-def standing(anchor: str, parts: Sequence[Part], slots: Sequence[SlotLag]) -> Table:
-    """For `status`: one line a part, in the order of the WAL."""
+def summary(anchor: str, parts: Sequence[Part], slots: Sequence[SlotLag]) -> Table:
+    """For `status`: one line for each part, in the order of the WAL."""
     lags = {slot.name: slot for slot in slots}
     columns = ("catching up by", "from", "until", "staged", "left", "slot is behind", "")
     names = [slot.part_name(anchor, part.worker) if part.worker else anchor for part in parts]
@@ -26,7 +26,7 @@ def _line(name: str, part: Part, lag: SlotLag | None) -> list[object]:
     return [
         name,
         formatting.position(part.from_lsn),
-        "whatever comes" if part.until_lsn is None else formatting.position(part.until_lsn),
+        "no end" if part.until_lsn is None else formatting.position(part.until_lsn),
         formatting.position(part.position),
         formatting.size(part.left_bytes),
         formatting.size(lag.lag_bytes if lag else None),
@@ -36,7 +36,7 @@ def _line(name: str, part: Part, lag: SlotLag | None) -> list[object]:
 
 def _state(part: Part, lag: SlotLag | None) -> str:
     if part.complete:
-        return "all staged" if part.reached else "all staged, waits for those before it"
+        return "all staged" if part.reached else "all staged, waits for parts before it"
     if lag is None or not lag.active:
-        return "nobody reads it now"
+        return "nothing reads it now"
     return "next in order" if part.reached else "reads ahead"

@@ -1,4 +1,4 @@
-"""What people read of consumers: where each stands, its settings, its dead letters."""
+"""Prints consumers: their status, settings and dead letters."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pipeline.readers.consumer_status import ConsumerStatus
 
 _STYLES = {"active": "green", "paused": "yellow"}
 _MOST = 100_000
-"""Counts stop there."""
+"""Counts stop at this number."""
 
 
-def standing(found: Sequence[ConsumerStatus]) -> Table:
-    """For `status` and `list`: a line each."""
+def summary(found: Sequence[ConsumerStatus]) -> Table:
+    """For `status` and `list`: one line for each consumer."""
     columns = ("consumer", "kind", "state", "pending", "in flight", "dead", "oldest", "position", "lag", "reader")
     return formatting.table(columns, map(_line, found))
 
@@ -37,13 +37,13 @@ def _line(each: ConsumerStatus) -> list[object]:
     ]
 
 
-def consumers(found: Sequence[ConsumerStatus]) -> None:
-    """All of them."""
-    formatting.show(standing(found) if found else "there are no consumers; `pipeline consumers create NAME` makes one")
+def show_consumers(found: Sequence[ConsumerStatus]) -> None:
+    """Print all consumers."""
+    formatting.show(summary(found) if found else "there are no consumers; create one: `pipeline consumers create NAME`")
 
 
-def consumer(found: ConsumerStatus) -> None:
-    """One with its settings."""
+def show_consumer(found: ConsumerStatus) -> None:
+    """Print one consumer with its settings."""
     settings = (
         ("tables", ", ".join(found.tables) or "all"),
         ("actions", ", ".join(found.actions) or "all"),
@@ -54,12 +54,12 @@ def consumer(found: ConsumerStatus) -> None:
         ("created", found.created_at),
     )
     formatting.show(
-        standing([found]), formatting.table(("", ""), ((formatting.dim(label), value) for label, value in settings))
+        summary([found]), formatting.table(("", ""), ((formatting.dim(label), value) for label, value in settings))
     )
 
 
-def dead_letters(name: str, found: Sequence[dict[str, Any]]) -> None:
-    """Which they are; what is in them is for --json."""
+def show_dead_letters(name: str, found: Sequence[dict[str, Any]]) -> None:
+    """Print a consumer's dead letters, without their values, which --json prints."""
     columns = ("seq", "table", "key", "action", "deliveries", "committed")
     rows = (
         (

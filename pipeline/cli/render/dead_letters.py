@@ -1,4 +1,4 @@
-"""What `pipeline dead-letters` and `status` print of dead letters, and of a source that cannot send a transaction."""
+"""Prints dead letters, for `pipeline dead-letters` and `status`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pipeline.operate import formatting
 from pipeline.operate.repair.retry_dead_letters import Outcome
 
 
-def letters(found: Sequence[DeadLetter]) -> None:
-    """Each with its place, cause and state."""
+def show_dead_letters(found: Sequence[DeadLetter]) -> None:
+    """Print each with its place, cause and state."""
     columns = ("id", "state", "table", "action", "key", "place", "attempts", "cause")
     formatting.show(formatting.table(columns, map(_line, found)) if found else "no dead letters")
 
@@ -30,8 +30,8 @@ def _line(each: DeadLetter) -> list[object]:
     ]
 
 
-def retried(outcome: Outcome) -> None:
-    """What came of it, or who will do it."""
+def show_retried(outcome: Outcome) -> None:
+    """Print the result of a retry, or what will do it."""
     console = formatting.console()
     done = len(outcome.letters) - outcome.waiting - outcome.failed
     if not outcome.letters:
@@ -40,15 +40,17 @@ def retried(outcome: Outcome) -> None:
         console.print(f"{formatting.count(done, 'dead letter')} written at the head of the log")
     if outcome.failed:
         console.print(f"{formatting.count(outcome.failed, 'dead letter')} failed again and stay parked")
-        letters([each for each in outcome.letters if each.state == "parked"])
+        show_dead_letters([each for each in outcome.letters if each.state == "parked"])
     if outcome.waiting:
         who = (
-            f"the shuffler of {outcome.server} is at it" if outcome.server else "the next `pipeline serve` writes them"
+            f"the shuffler of {outcome.server} will write them"
+            if outcome.server
+            else "the next `pipeline serve` will write them"
         )
         console.print(f"{formatting.count(outcome.waiting, 'dead letter')} noted: {who}")
 
 
-def standing(counts: Mapping[str, int]) -> Table:
+def summary(counts: Mapping[str, int]) -> Table:
     """One line of `status`."""
     shown = ", ".join(f"{number:,} {state}" for state, number in counts.items() if number)
     return formatting.table(("", "", ""), [("dead letters", shown, "`pipeline dead-letters list` shows them")])

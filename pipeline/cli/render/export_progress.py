@@ -1,4 +1,4 @@
-"""A running export for people: a bar on a terminal, a line now and then anywhere else."""
+"""Prints the progress of an export: a bar on a terminal, a line now and then anywhere else."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pipeline.exports.job import Outcome
 from pipeline.operate import formatting
 
 _PLAIN_EVERY = 2.0
-_DULL = frozenset({"event", "reason"})
+_NOT_SHOWN = frozenset({"event", "reason"})
 
 
 class Progress:
-    """Where a run is, from its events. `rows`: exported so far; `part`: of the seqs there are to export, 0 to 1."""
+    """How far a run is, from its events. `rows`: exported so far; `part`: the share of the seqs to export, 0 to 1."""
 
     def __init__(self) -> None:
         self.doing = "starting Spark"
@@ -31,27 +31,27 @@ class Progress:
         self._folding = False
 
     def take(self, event: Event) -> None:
-        """The next event; sorts I do not know are shown as they are."""
+        """Take the next event; unknown kinds are shown as they are."""
         known = getattr(self, f"_on_{event['event']}", None)
         if known:
             known(event)
         else:
-            self.doing = " ".join([str(event["event"]), *(f"{k} {v}" for k, v in event.items() if k not in _DULL)])
+            self.doing = " ".join([str(event["event"]), *(f"{k} {v}" for k, v in event.items() if k not in _NOT_SHOWN)])
 
     @property
     def rate(self) -> float:
-        """Rows a second since Spark was there."""
+        """Rows a second since Spark started."""
         return self.rows / max(time.monotonic() - self._began, 0.001) if self._began else 0.0
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until the end at the pace so far; None when it is too early to say."""
+        """Seconds until the end at the rate so far; None when it is too early to tell."""
         if self._began is None or self.part <= 0.0:
             return None
         return (time.monotonic() - self._began) * (1 - self.part) / self.part
 
     def line(self) -> str:
-        """Where it is, in one line."""
+        """The progress in one line."""
         parts = [self.doing]
         if self.rows and not self._folding:
             parts += [formatting.count(self.rows, "row"), f"{self.rate:,.0f} rows/s"]
@@ -67,11 +67,11 @@ class Progress:
         ranges = formatting.count(event["ranges"], "range")
         self.headline = f"exporting seq {self._after + 1} to {self._upto} in {ranges}"
         if not event["ranges"]:
-            self.headline = f"making current states of what is exported up to seq {self._after}"
+            self.headline = f"updating current states to what is exported, up to seq {self._after}"
 
     def _on_spark(self, _event: Event) -> None:
         self._began = time.monotonic()
-        self.doing = "Spark is there"
+        self.doing = "Spark has started"
 
     def _on_progress(self, event: Event) -> None:
         self.doing = f"range {event['range']} of {event['ranges']}"
@@ -86,7 +86,7 @@ class Progress:
 
     def _on_state(self, event: Event) -> None:
         self._folding = True
-        made = f"{formatting.count(event['rows'], 'row')}, {event['rewritten']} of {event['buckets']} buckets anew"
+        made = f"{formatting.count(event['rows'], 'row')}, {event['rewritten']} of {event['buckets']} buckets rewritten"
         self.doing = f"{event['dataset']} as of seq {event['seq']}: {made}"
 
     def _on_done(self, _event: Event) -> None:
@@ -101,7 +101,7 @@ class Progress:
 
 @contextmanager
 def shown() -> Iterator[OnEvent]:
-    """Give each event to the function this yields."""
+    """Yields a function that takes each event and prints the progress."""
     console = formatting.console()
     progress = Progress()
     if not console.is_terminal:
@@ -122,7 +122,7 @@ def shown() -> Iterator[OnEvent]:
 
 
 def outcome(found: Outcome) -> None:
-    """What a run came to."""
+    """Print the result of a run."""
     if found.run is None:
         print(f"nothing is new: everything up to seq {found.exported_upto} is in the lake")
         return
@@ -131,7 +131,7 @@ def outcome(found: Outcome) -> None:
 
 
 def state(table: str, as_of: int, last: Event) -> None:
-    """What `export state` came to."""
+    """Print the result of `export state`."""
     rows = formatting.count(int(last.get("rows", 0)), "row")
     print(f"{table} as of seq {as_of}: {rows} in {last.get('output', '-')}")
 

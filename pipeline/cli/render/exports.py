@@ -1,4 +1,4 @@
-"""What people read of the exports: where they stand, runs, ranges, files."""
+"""Prints exports: their status, runs, ranges and files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pipeline.operate.export_status import ExportStatus
 _STYLES = {"done": "green", "committed": "green", "running": "yellow", "writing": "yellow", "publishing": "yellow"}
 
 
-def standing(now: ExportStatus) -> Table:
-    """For `status`: a few lines, and nothing that looks like an error while exports are off."""
+def summary(now: ExportStatus) -> Table:
+    """For `status`: a few lines, none of which looks like an error while exports are off."""
     return formatting.facts(_facts(now))
 
 
@@ -29,21 +29,21 @@ def _facts(now: ExportStatus) -> Iterator[tuple[object, object, object]]:
         behind = f"{formatting.count(now.behind_seqs, 'seq')} behind" if now.behind_seqs else "nothing is new"
         yield "lake", f"seq {now.exported_seq}, {behind}", now.directory
     if now.last_run:
-        yield "last run", _state(now.last_run.state), _told(now.last_run)
+        yield "last run", _state(now.last_run.state), _last_run(now.last_run)
     if now.without_state and not now.off:
-        yield "no current state", ", ".join(now.without_state), "changes only: no key says which row is which"
+        yield "no current state", ", ".join(now.without_state), "changes only: without a key rows cannot be told apart"
 
 
-def exports(found: Sequence[Export], runs: Sequence[Run]) -> None:
-    """Ranges, then runs, the newest first."""
+def show_exports(found: Sequence[Export], runs: Sequence[Run]) -> None:
+    """Print ranges, then runs, the newest first."""
     if not found and not runs:
         formatting.show("nothing was exported yet")
         return
     formatting.show(_ranges(found) if found else None, _runs(runs) if runs else None)
 
 
-def export(found: Export, files: Sequence[File]) -> None:
-    """One range and its files."""
+def show_export(found: Export, files: Sequence[File]) -> None:
+    """Print one range and its files."""
     where = formatting.dim(f"in {found.directory}, by {found.holder}")
     formatting.show(Group(_ranges([found]), where), _files(files) if files else None)
 
@@ -102,7 +102,7 @@ def _runs(found: Sequence[Run]) -> Table:
     )
 
 
-def _told(run: Run) -> Text:
+def _last_run(run: Run) -> Text:
     when = f"run {run.id} by {run.trigger}, {formatting.since(run.started_at)} ago"
     text = formatting.dim(when + ("" if run.seconds is None else f", {formatting.lasted(run.seconds)}"))
     return text.append(f"\n{run.reason}", "not dim") if run.reason else text

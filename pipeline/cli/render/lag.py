@@ -1,4 +1,4 @@
-"""What people read of lag: a line each stage, then what limits and what to do about it."""
+"""Prints the lag: one line for each stage, then what limits it and what to do."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pipeline.operate import formatting
 from pipeline.operate.lag.model import Lag, Limit
 
 
-def explained(found: Lag) -> Iterator[Table]:
-    """For `status`."""
+def tables(found: Lag) -> Iterator[Table]:
+    """For `status`: the stages, then the limits."""
     if found.stages:
         yield formatting.table(("lag", "position", "behind the source", "", "of it here", ""), _stages(found))
     limits = enumerate(found.limits)

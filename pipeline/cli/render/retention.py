@@ -1,4 +1,4 @@
-"""What people read of retention: what is kept, what would go, what holds it back."""
+"""Prints retention: what is kept, what would be dropped, what holds it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pipeline.operate import formatting
 from pipeline.operate.retention import Outcome, Retention
 
 
-def standing(now: Retention) -> Table:
+def summary(now: Retention) -> Table:
     """For `status`, and for a dry run."""
     return formatting.facts(_facts(now))
 
 
 def _facts(now: Retention) -> Iterator[tuple[object, object, object]]:
-    setting = "events stay for ever" if now.keep == durations.NONE else f"older than {now.keep} goes"
+    setting = "events are never dropped" if now.keep == durations.NONE else f"older than {now.keep} is dropped"
     below = f"everything below seq {now.dropped_below} was dropped" if now.dropped_at else "nothing was dropped yet"
     yield "retention", setting, below
     if now.first_seq is not None and now.oldest_at is not None:
@@ -39,27 +39,27 @@ def _held(now: Retention, by: str) -> Iterator[tuple[object, object, object]]:
         yield Text("held back", "yellow"), by, Text(str(holder))
 
 
-def dry_run(now: Retention) -> None:
-    """What would go, what holds it back, and when more is old enough."""
+def show_dry_run(now: Retention) -> None:
+    """Print what would be dropped, what holds it, and when more is old enough."""
     would = [
-        line for each in (now, *now.beside) for line in _would_go(each, f" of {each.events_table}" * bool(now.beside))
+        line for each in (now, *now.beside) for line in _would_drop(each, f" of {each.events_table}" * bool(now.beside))
     ]
-    due = [f"the next is old enough at {formatting.moment(now.due)}"] if now.due else []
-    formatting.show(standing(now), "\n".join([*(would or ["nothing would go now"]), *due]))
+    due = [f"the next events are old enough at {formatting.moment(now.due)}"] if now.due else []
+    formatting.show(summary(now), "\n".join([*(would or ["nothing would be dropped now"]), *due]))
 
 
-def _would_go(now: Retention, of: str) -> Iterator[str]:
+def _would_drop(now: Retention, of: str) -> Iterator[str]:
     if now.droppable:
         yield f"would drop {formatting.count(len(now.droppable), 'partition')}{of}: {', '.join(now.droppable)}"
     if now.trim_from is not None:
         yield f"would delete events{of} older than {now.keep} row by row, from seq {now.trim_from} on"
 
 
-def outcome(found: Outcome, now: Retention) -> None:
-    """What a run has dropped, and how it stands."""
+def show_outcome(found: Outcome, now: Retention) -> None:
+    """Print what a run has dropped, and the status."""
     console = formatting.console()
     dropped = (
         f"{formatting.count(found.partitions, 'partition')}, {formatting.count(found.rows, 'row')} of others dropped"
     )
     console.print(dropped if found.partitions or found.rows else "nothing was dropped")
-    console.print(standing(now))
+    console.print(summary(now))

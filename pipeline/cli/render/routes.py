@@ -1,4 +1,4 @@
-"""What people read of routes: which hold, the events tables, and when routes changed."""
+"""Prints routes: those in force, the events tables, and when routes changed."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from pipeline.operate import formatting
 from pipeline.operate.routes import Routes, Routing
 
 
-def routing(now: Routing) -> None:
-    """What holds, what is in the tables, what held before."""
+def show_routing(now: Routing) -> None:
+    """Print the routes in force, the events tables, and the routes before."""
     if now.in_force is None:
-        formatting.show("nothing was moved yet: routes hold from the first start on")
+        formatting.show("nothing was replicated yet: routes apply from the first start on")
         return
-    others = "the settings of this call are others: they hold from the next start on"
+    others = "the settings of this command differ: they apply from the next start on"
     formatting.show(
         formatting.table(("", "tables", "actions", "events table"), _in_force(now.in_force)),
-        standing(now.tables),
+        summary(now.tables),
         formatting.table(("since", "epoch", "after", "routes", "default", "first seqs"), map(_change, now.history)),
         Text(others, "yellow") if now.pending else None,
     )
 
 
-def standing(found: Sequence[KnownTable]) -> Table:
+def summary(found: Sequence[KnownTable]) -> Table:
     """Every events table, for `status` too."""
     return formatting.table(
         ("events table", "newest seq", "events", "written"),
@@ -37,7 +37,7 @@ def standing(found: Sequence[KnownTable]) -> Table:
 
 def _written(table: KnownTable) -> Text:
     if not table.present:
-        return Text("is no longer there", "bold red")
+        return Text("no longer exists", "bold red")
     if table.last_seq is None or table.updated_at is None:
         return formatting.dim("never")
     return formatting.dim(f"{formatting.since(table.updated_at)} ago")

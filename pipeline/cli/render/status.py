@@ -1,4 +1,4 @@
-"""What the commands print for people: aligned columns, coloured on a terminal, plain in a pipe."""
+"""Prints status, findings, slots and sources: aligned columns, coloured on a terminal, plain in a pipe."""
 
 from __future__ import annotations
 
@@ -10,13 +10,7 @@ from rich.text import Text
 
 from pipeline.capture.schema_history.rewrites import Rewritten
 from pipeline.capture.source.slot import Slot
-from pipeline.cli.render import catchup as catchup_report
-from pipeline.cli.render import consumers as consumer_report
-from pipeline.cli.render import dead_letters as letter_report
-from pipeline.cli.render import exports as export_report
-from pipeline.cli.render import lag as lag_report
-from pipeline.cli.render import retention as retention_report
-from pipeline.cli.render import routes
+from pipeline.cli.render import catchup, consumers, dead_letters, exports, lag, retention, routes
 from pipeline.operate import formatting
 from pipeline.operate.preflight.findings import Finding
 from pipeline.operate.sources import KnownSource
@@ -26,8 +20,8 @@ from pipeline.postgres.role_locks import RoleState
 _STATE_STYLES = {"running": "green", "starting": "yellow", "waiting": "yellow", "failed": "bold red"}
 
 
-def status(now: Status) -> None:
-    """Whether it replicates, and if not why; positions, lag, rates, roles, tables that are not captured."""
+def show_status(now: Status) -> None:
+    """Print whether it replicates, and if not, why; positions, lag, rates, roles, tables that are not captured."""
     if now.revision is None:
         formatting.show(_headline(now))
     else:
@@ -35,13 +29,13 @@ def status(now: Status) -> None:
 
 
 def _of_the_log(now: Status) -> Iterator[Table]:
-    """What there is to say beside the positions."""
+    """Everything but the positions."""
     if now.lag:
-        yield from lag_report.explained(now.lag)
+        yield from lag.tables(now.lag)
     if now.catchup:
-        yield catchup_report.standing(now.slot or "", now.catchup, now.slots)
+        yield catchup.summary(now.slot or "", now.catchup, now.slots)
     if len(now.events_tables) > 1:
-        yield routes.standing(now.events_tables)
+        yield routes.summary(now.events_tables)
     yield from _of_readers(now)
     if now.roles:
         yield formatting.table(("role", "state", "holder", "pid", "since", "reason"), map(_role, now.roles))
@@ -54,17 +48,17 @@ def _of_the_log(now: Status) -> Iterator[Table]:
 
 def _of_readers(now: Status) -> Iterator[Table]:
     if now.exports:
-        yield export_report.standing(now.exports)
+        yield exports.summary(now.exports)
     if now.retention:
-        yield retention_report.standing(now.retention)
+        yield retention.summary(now.retention)
     if now.consumers:
-        yield consumer_report.standing(now.consumers)
+        yield consumers.summary(now.consumers)
     if any(now.dead_letters.values()):
-        yield letter_report.standing(now.dead_letters)
+        yield dead_letters.summary(now.dead_letters)
 
 
-def findings(found: Sequence[Finding]) -> None:
-    """One line a finding, its remedy below; then the verdict."""
+def show_findings(found: Sequence[Finding]) -> None:
+    """Print one line for each finding, its remedy below; then the verdict."""
     errors = sum(finding.level == "error" for finding in found)
     warnings = sum(finding.level == "warning" for finding in found)
     verdict = "ready for `pipeline serve`" if not errors else "not ready for `pipeline serve`"
@@ -79,14 +73,14 @@ def _finding(finding: Finding) -> tuple[Text, str, Text]:
     return Text(finding.level, formatting.LEVEL_STYLES[finding.level]), finding.name, text
 
 
-def slots(found: Sequence[Slot], none: str) -> None:
-    """Each slot with what reads it and what it holds back; `none` when there is none."""
+def show_slots(found: Sequence[Slot], none: str) -> None:
+    """Print each slot with what reads it and what it holds back; the text `none` when there is none."""
     columns = ("slot", "database", "plugin", "read by", "confirmed", "holds back", "WAL")
     formatting.show(formatting.table(columns, map(_slot, found)) if found else none)
 
 
 def _slot(slot: Slot) -> list[object]:
-    reader = "nobody" if slot.active_pid is None else f"{slot.holder or 'a program'} (pid {slot.active_pid})"
+    reader = "nothing" if slot.active_pid is None else f"{slot.holder or 'a program'} (pid {slot.active_pid})"
     return [
         slot.name,
         slot.database,
@@ -98,8 +92,8 @@ def _slot(slot: Slot) -> list[object]:
     ]
 
 
-def sources(found: Sequence[KnownSource]) -> None:
-    """Each source with its epoch and position."""
+def show_sources(found: Sequence[KnownSource]) -> None:
+    """Print each source with its epoch and position."""
     columns = ("source", "epoch", "database", "cluster", "timeline", "slot", "publications", "position", "since")
     formatting.show(
         formatting.table(columns, map(_source, found)) if found else "no source has been replicated from yet"
@@ -120,8 +114,8 @@ def _source(source: KnownSource) -> list[object]:
     ]
 
 
-def rewrites(found: Sequence[Rewritten]) -> None:
-    """Each rewritten table with its columns and the remedy."""
+def show_rewrites(found: Sequence[Rewritten]) -> None:
+    """Print each rewritten table with its columns and the remedy."""
     formatting.show(_rewritten(found) if found else "no table was rewritten without events, or all are settled")
 
 
@@ -142,7 +136,7 @@ def _facts(now: Status) -> Iterator[tuple[str, object, str]]:
     progress = now.progress
     yield "source", now.database or None, f"slot {now.slot}" + _held_back(now)
     yield "written", formatting.position(now.source_lsn), "the source has written up to here"
-    yield "confirmed", formatting.position(now.confirmed_lsn), "the source may forget what is before" + _behind(now)
+    yield "confirmed", formatting.position(now.confirmed_lsn), "the source may remove WAL before this" + _behind(now)
     yield "staged", formatting.position(progress.staged_lsn), _staged(progress)
     yield "shuffled", formatting.position(progress.shuffled_lsn), _shuffled(progress)
     yield "lag", _lag(now), "" if now.lag_bytes is None else formatting.size(now.lag_bytes)
@@ -173,7 +167,7 @@ def _staged(progress: Progress) -> str:
     transactions = formatting.count(progress.staged_transactions, "transaction")
     text = f"{formatting.count(progress.staged_changes, 'change')} in {transactions}"
     if progress.open_changes:
-        text += f", and {progress.open_changes:,} of one that has not ended"
+        text += f", and {progress.open_changes:,} of one that is still open"
     return text
 
 

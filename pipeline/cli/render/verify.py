@@ -1,4 +1,4 @@
-"""What people read of `verify`: how far it has come, each check, the rows that break it."""
+"""Prints `verify`: its progress, each check, and the rows that violate it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pipeline.operate.verify.violations import Check, Verification, Violation
 
 
 @contextmanager
-def verifying() -> Iterator[Callable[[int, int, int], None]]:
-    """Shows on a terminal how far `verify` has read; gone when it is done. Standard output stays for the result."""
+def progress_bar() -> Iterator[Callable[[int, int, int], None]]:
+    """Shows on a terminal how far `verify` has read, until it is done. Standard output stays for the result."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("verifying", total=None)
@@ -27,8 +27,8 @@ def verifying() -> Iterator[Callable[[int, int, int], None]]:
         yield show
 
 
-def verification(found: Verification) -> None:
-    """One line a check, the rows that break it below; then the verdict."""
+def show_verification(found: Verification) -> None:
+    """Print one line for each check, the rows that violate it below; then the verdict."""
     if not found.checks:
         formatting.show("nothing to verify: no source has been replicated yet")
         return
@@ -39,7 +39,7 @@ def verification(found: Verification) -> None:
 def _verdict(found: Verification) -> Iterator[Text]:
     rate = found.rows / found.seconds if found.seconds else 0
     verdict = (
-        "as it must be" if found.ok else f"{formatting.count(sum(check.broken for check in found.checks), 'fault')}"
+        "no violations" if found.ok else formatting.count(sum(check.broken for check in found.checks), "violation")
     )
     read = f"{formatting.count(found.rows, 'row')} in {formatting.count(found.transactions, 'transaction')}"
     where = f"from seq {found.first_seq} to {found.last_seq}" if found.rows else "without rows"
@@ -48,7 +48,7 @@ def _verdict(found: Verification) -> Iterator[Text]:
     if found.tables:
         yield Text(f"with all events tables that were ever written: {', '.join(found.tables)}")
     if found.unplaced:
-        yield Text(f"{formatting.count(found.unplaced, 'row')} without a position, from before a migration, left out")
+        yield Text(f"{formatting.count(found.unplaced, 'legacy row')} without a position left out")
 
 
 def _checked(check: Check) -> tuple[Text, str, str, Text]:

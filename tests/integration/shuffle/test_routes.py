@@ -312,10 +312,10 @@ def test_what_people_see_of_routes(routed: Routed, capsys: pytest.CaptureFixture
         (str(GONE), 1),
         (str(DEFAULT), 7),
     ]
-    routes_report.routing(operation.collect(settings.load(), routed.log))
-    report.status(Status(revision="0008", events_tables=found.tables))
+    routes_report.show_routing(operation.collect(settings.load(), routed.log))
+    report.show_status(Status(revision="0008", events_tables=found.tables))
     text = capsys.readouterr().out
-    assert "they hold from the next start on" in text
+    assert "they apply from the next start on" in text
     assert text.count(str(AUDIT)) >= 4
     assert (
         f'pipeline_events_table_events_total{{table="{DEFAULT}"}} 7.0'

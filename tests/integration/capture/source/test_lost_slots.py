@@ -134,7 +134,7 @@ def test_a_walsender_that_stayed_behind_is_gone_when_its_slot_is_read(config: Co
 def test_the_commands(config: Config, tmp_path: Path):
     given = {"source_dsn": config.source, "database_dsn": config.database, "slot": config.slot}
     same = run_command("sources", "adopt", folder=tmp_path, **given)
-    assert (same.returncode, same.stdout) == (0, "the source is the one we know; nothing was changed\n")
+    assert (same.returncode, same.stdout) == (0, "the source is the known one; nothing was changed\n")
     drop(config)
     adopted = run_command("sources", "adopt", folder=tmp_path, **given)
     assert adopted.returncode == 0, adopted

@@ -202,7 +202,7 @@ def test_nothing_is_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     found = check.run(load(data_dir=tmp_path / "data"))
     assert {finding.level for finding in found} == {"ok"}
     assert list(tmp_path.iterdir()) == []
-    status.findings(found)
+    status.show_findings(found)
     assert capsys.readouterr().out.rstrip().endswith("ready for `pipeline serve`: 0 errors, 0 warnings")
 
 

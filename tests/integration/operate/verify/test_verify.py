@@ -291,7 +291,7 @@ def test_the_command_names_the_rows_and_fails(log: psycopg.Connection, command: 
     done = command()
     assert (done.returncode, done.stderr) == (1, "")
     assert "seq 8          0       0/12C        1     public.t   its xid is 9" in done.stdout
-    assert "public.sequin_events from seq 1 to 19: 2 faults" in done.stdout
+    assert "public.sequin_events from seq 1 to 19: 2 violations" in done.stdout
     found = json.loads(command("--json", "--range", "2").stdout)
     [check] = [check for check in found["checks"] if check["broken"]]
     assert (found["ok"], check["name"], check["broken"]) == (False, "transactions", 2)
@@ -353,4 +353,4 @@ class TestWithAServer:
         done = command()
         assert (done.returncode, done.stderr) == (0, "")
         assert "ok   watermark      3 values" in done.stdout
-        assert "as it must be" in done.stdout
+        assert "no violations" in done.stdout

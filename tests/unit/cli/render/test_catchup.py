@@ -22,19 +22,19 @@ def standing() -> Status:
 
 
 def test_each_part_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    report.status(standing())
+    report.show_status(standing())
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     at = next(place for place, line in enumerate(lines) if line.startswith("catching up by"))
     assert lines[at + 1 : at + 4] == [
         "pipeline 0/0 0/4C4B40 0/4C4B40 0 B 10.0 MB all staged",
         "pipeline_part_1 0/4C4B40 0/895440 0/5B8D80 3.0 MB 9.0 MB next in order",
-        "pipeline_part_2 0/895440 whatever comes 0/895440 - - nobody reads it now",
+        "pipeline_part_2 0/895440 no end 0/895440 - - nothing reads it now",
     ]
     assert any("; the slot is 10.0 MB behind" in line for line in lines)
 
 
 def test_nothing_is_said_without_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    report.status(Status(revision="0011", slot="pipeline"))
+    report.show_status(Status(revision="0011", slot="pipeline"))
     assert "catching up" not in capsys.readouterr().out
 
 

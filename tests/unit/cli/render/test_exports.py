@@ -37,7 +37,7 @@ def no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shown(exports: ExportStatus, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
-    report.status(Status(revision="0003", exports=exports))
+    report.show_status(Status(revision="0003", exports=exports))
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
@@ -56,10 +56,10 @@ def test_exports_that_are_off_look_like_no_error(capsys: pytest.CaptureFixture[s
 
 
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
-    export_report.exports([], [])
+    export_report.show_exports([], [])
     assert capsys.readouterr().out == "nothing was exported yet\n"
     ledger = Export(7, 3, 0, 1000, "failed", None, None, 0, "/lake", "host (pid 2)", "no luck", NOW, None, None)
-    export_report.exports([ledger], [RUN])
+    export_report.show_exports([ledger], [RUN])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1][:9] == ["7", "1", "to", "1000", "failed", "-", "0", "-", "-"]
     assert lines[1][-3:] == ["3", "no", "luck"]

@@ -22,38 +22,38 @@ def standing(**values: object) -> Retention:
 
 
 def test_status_names_what_holds_back_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    report.status(Status(revision="0005", retention=standing()))
+    report.show_status(Status(revision="0005", retention=standing()))
     shown = capsys.readouterr().out
-    assert "older than 7d goes   everything below seq 101 was dropped" in shown
+    assert "older than 7d is dropped   everything below seq 101 was dropped" in shown
     assert "from seq 101" in shown
     assert 'consumer "slow" is at 123; `pipeline consumers reset slow` or `pipeline consumers delete slow`' in shown
 
 
 def test_a_dry_run_says_what_would_go_and_when_more_will(capsys: pytest.CaptureFixture[str]) -> None:
     due = datetime.now(UTC) + timedelta(hours=1)
-    retention_report.dry_run(standing(droppable=["pipeline.a", "pipeline.b"], trim_from=201, due=due))
+    retention_report.show_dry_run(standing(droppable=["pipeline.a", "pipeline.b"], trim_from=201, due=due))
     shown = capsys.readouterr().out
     assert "would drop 2 partitions: pipeline.a, pipeline.b" in shown
     assert "would delete events older than 7d row by row, from seq 201 on" in shown
-    assert f"the next is old enough at {due:%Y-%m-%d %H:%M:%S} UTC" in shown
+    assert f"the next events are old enough at {due:%Y-%m-%d %H:%M:%S} UTC" in shown
 
 
 def test_a_dry_run_without_anything_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    retention_report.dry_run(standing(dropped_at=None, dropped_below=1))
+    retention_report.show_dry_run(standing(dropped_at=None, dropped_below=1))
     shown = capsys.readouterr().out
     assert "nothing was dropped yet" in shown
-    assert "nothing would go now" in shown
+    assert "nothing would be dropped now" in shown
 
 
 def test_a_run_says_what_went(capsys: pytest.CaptureFixture[str]) -> None:
-    retention_report.outcome(Outcome(partitions=1, rows=2_000), standing())
+    retention_report.show_outcome(Outcome(partitions=1, rows=2_000), standing())
     assert "1 partition, 2,000 rows of others dropped" in capsys.readouterr().out
 
 
 def test_what_was_dropped_is_shown_when_the_setting_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
     now = datetime.now(UTC)
-    report.status(Status(revision="0005", retention=Retention("none", "public.sequin_events", 101, now)))
-    assert "events stay for ever   everything below seq 101 was dropped" in capsys.readouterr().out
+    report.show_status(Status(revision="0005", retention=Retention("none", "public.sequin_events", 101, now)))
+    assert "events are never dropped   everything below seq 101 was dropped" in capsys.readouterr().out
 
 
 def test_metrics_tell_what_was_dropped_how_large_the_log_is_and_who_holds_it() -> None:

@@ -30,19 +30,21 @@ def test_durations(seconds: float, shown: str) -> None:
 
 
 def test_a_database_that_was_never_migrated(capsys: pytest.CaptureFixture[str]) -> None:
-    report.status(Status(reasons=["never migrated; start [serve]"]))
+    report.show_status(Status(reasons=["never migrated; start [serve]"]))
     assert capsys.readouterr().out == "not replicating\n  never migrated; start [serve]\n"
 
 
 def test_a_status_that_knows_little(capsys: pytest.CaptureFixture[str]) -> None:
-    report.status(Status(revision="0001", slot="pipeline", reasons=["x"], progress=Progress(open_changes=1_000_000)))
+    report.show_status(
+        Status(revision="0001", slot="pipeline", reasons=["x"], progress=Progress(open_changes=1_000_000))
+    )
     shown = capsys.readouterr().out
     assert "slot pipeline does not exist" in shown
-    assert "1,000,000 of one that has not ended" in shown
+    assert "1,000,000 of one that is still open" in shown
 
 
 def test_lines_are_whole_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    report.findings([Finding("error", "thing", "very long " * 30 + "end")])
+    report.show_findings([Finding("error", "thing", "very long " * 30 + "end")])
     assert "very long end" in capsys.readouterr().out
 
 

@@ -199,7 +199,7 @@ def test_as_metrics_and_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert {sample.labels["part"]: sample.value for sample in limited} == {
         part: float(part == "decoding") for part in PARTS
     }
-    for table in lag_report.explained(lag):
+    for table in lag_report.tables(lag):
         formatting.console().print(table)
     shown = capsys.readouterr().out.splitlines()
     assert shown[2].split() == ["decoded", "0/0", "1", "B", "5.0", "s", "1", "B", "5.0", "s"]
