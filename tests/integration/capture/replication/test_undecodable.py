@@ -148,7 +148,7 @@ def test_a_crash_while_it_is_passed_over_skips_it_once(config: Config, monkeypat
 
     run(config, bad(2), "insert into t values (9, 'd')")
     skip(config, stopped(config))
-    owner, name = (undecodable, "sql") if after == "it was recorded" else (stream.ReplicationStream, "start")
+    owner, name = (undecodable, "statement") if after == "it was recorded" else (stream.ReplicationStream, "start")
 
     def die(*_: object) -> None:
         raise RuntimeError("killed")
