@@ -7,7 +7,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 python=$("${PYTHON:-python3}" -c 'import sys; print(sys.executable)')
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+server=
+end() { [ -z "$server" ] || { kill "$server" && wait "$server"; } || true; }
+trap 'end; rm -rf "$work"' EXIT
 for name in $(compgen -e | grep -E '^(PIPELINE_|PG|PYTHONPATH$)' || true); do unset "$name"; done
 step() { printf '== %s\n' "$*"; }
 fail() { printf 'package-test: %s\n' "$*" >&2; exit 1; }
@@ -22,12 +24,32 @@ tar -xzf "$work"/sdist/*.tar.gz --strip-components 1 -C "$work/source"
 
 step "install it in an empty environment"
 "$python" -m venv "$work/venv"
-"$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-  --constraint "$root/constraints.txt" "$(echo "$work"/wheel/*.whl)[demo]"
+install() {
+  "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint "$root/constraints.txt" \
+    "$(echo "$work"/wheel/*.whl)$1"
+}
+install ""
 
 mkdir "$work/elsewhere"
 cd "$work/elsewhere"
 export PATH="$work/venv/bin:$PATH"
+
+step "every module, without the extras"
+python - <<'PYTHON'
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pipeline
+
+for module in pkgutil.walk_packages(pipeline.__path__, "pipeline."):
+    if not module.name.endswith("__main__") and not module.name.startswith(("pipeline._alembic", "pipeline._spark")):
+        importlib.import_module(module.name)
+PYTHON
+
+step "install the extras"
+install "[demo]"
 
 step "what it put there"
 python - <<'PYTHON'
@@ -76,5 +98,56 @@ PIPELINE_DATA_DIR="$work/demo" pipeline demo --seconds 5 >demo.txt || {
 }
 grep -q "every change arrived once, in order" demo.txt || fail "pipeline demo ended well but gave no verdict"
 grep -q "every event is in the lake, once" demo.txt || fail "pipeline demo ended well but exported nothing"
+
+step "pipeline serve, and what it exports every minute"
+export PIPELINE_DATA_DIR="$work/served" PIPELINE_EXPORT_SCHEDULE="* * * * *"
+PIPELINE_HTTP_PORT=$(python -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])')
+export PIPELINE_HTTP_PORT
+pipeline serve >serve.txt 2>&1 &
+server=$!
+python - <<'PYTHON' || { cat serve.txt "$PIPELINE_DATA_DIR"/logs/*.log >&2; fail "no scheduled export came"; }
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import psycopg
+
+from pipeline.postgres.embedded import Server
+
+folder = Path(os.environ["PIPELINE_DATA_DIR"])
+answer = f"http://127.0.0.1:{os.environ['PIPELINE_HTTP_PORT']}/readyz"
+end = time.monotonic() + 240
+
+
+def wait(act: object) -> None:
+    """Until it returns something true."""
+    while time.monotonic() < end:
+        try:
+            if act():  # type: ignore[operator]
+                return
+        except (OSError, KeyError, ValueError):
+            pass
+        time.sleep(0.2)
+    sys.exit("it took too long")
+
+
+wait(lambda: urllib.request.urlopen(answer, timeout=5).status == 200)
+with psycopg.connect(Server(folder / "postgres").dsn("source")) as source:
+    source.execute("create table orders (id int primary key, total numeric)")
+    source.execute("insert into orders select n, n from generate_series(1, 10) n")
+manifest = folder / "exports" / "manifest.json"
+wait(lambda: sum(file["rows"] for file in json.loads(manifest.read_text())["datasets"]["public.orders"]["files"]) == 10)
+wait(lambda: [*folder.glob("exports/current/public.orders/**/*.parquet")])
+PYTHON
+step "pipeline export run and state, beside it"
+pipeline export run || fail "pipeline export run ended with exit $?"
+pipeline export state public.orders --as-of 5 --output as-of-5 || fail "pipeline export state ended with exit $?"
+end
+server=
 
 echo "package-test: the wheel works in an empty environment, from a folder of its own"

@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import ExportBusy, ExportFailed, PipelineError
+from pipeline.errors import ExportBusy, ExportFailed, ExportStopped, PipelineError
 from pipeline.exports import child, extra, java, ledger
 from pipeline.exports.child import Event, OnEvent, Script
 from pipeline.exports.ledger import Trigger
@@ -23,6 +23,8 @@ from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 
 LOGS_KEPT = 50
+WAIT_SECONDS = 0.5
+"""Between two looks at another exporter that is waited for."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +37,18 @@ class Outcome:
     seconds: float = 0.0
 
 
-def export(config: Config, trigger: Trigger, on_event: OnEvent, stopped: Callable[[], bool]) -> Outcome:
+def export(
+    config: Config, trigger: Trigger, on_event: OnEvent, stopped: Callable[[], bool], *, wait: bool = False
+) -> Outcome:
     """Export to the lake what it lacks up to the head of the log.
 
-    `on_event` gets each event of the script, `stopped` ends it. Raises ExportFailed with the reason, which is then in
-    the run's row too; ExportBusy while another exporter is running; ExportStopped.
+    `on_event` gets each event of the script, `stopped` ends it. While another exporter is running: ExportBusy, or
+    `wait` for it, and `on_event` gets how far it is. Raises ExportFailed with the reason, which is then in the run's
+    row too; ExportStopped.
     """
     extra.require()
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
-        window = ledger.window(connection, config)
-        if window.holder:
-            raise ExportBusy(f"an export is already running: {window.holder}; wait for it, or end it")
+        window = _in_turn(config, connection, on_event, stopped, wait)
         require_lake(config, window)
         if not window.anything_new:
             return Outcome(window.exported_upto)
@@ -63,6 +66,32 @@ def export(config: Config, trigger: Trigger, on_event: OnEvent, stopped: Callabl
             _finish(config, connection, run, reason)
     upto = int(last.get("exported_upto", window.head))
     return Outcome(upto, run, int(last.get("rows", 0)), time.monotonic() - began)
+
+
+def _in_turn(
+    config: Config, connection: Connection, on_event: OnEvent, stopped: Callable[[], bool], wait: bool
+) -> Window:
+    """How far the lake is, once nobody else exports to it; nobody of this version does until the session ends.
+
+    An export by hand with `spark-submit`, or one that has outlived its server, holds the lake without a turn.
+    """
+    before: Event = {}
+    ours = False
+    while True:
+        ours = ours or ledger.take_turn(connection, config)
+        window = ledger.window(connection, config)
+        if ours and not window.holder:
+            return window
+        holder = window.holder or ledger.running(connection) or "somebody"
+        if not wait:
+            raise ExportBusy(f"an export is already running: {holder}; wait for it, or end it")
+        if stopped():
+            raise ExportStopped("stopped while another export was waited for; that one goes on")
+        now = {"event": "waiting", "holder": holder, "exported_upto": window.exported_upto, "head": window.head}
+        if now != before:
+            before = now
+            on_event(now)
+        time.sleep(WAIT_SECONDS)
 
 
 def require_lake(config: Config, window: Window) -> None:
@@ -99,6 +128,8 @@ def _spark(
         **{key: value for key, value in os.environ.items() if not key.startswith("PIPELINE_")},
         **java.find(os.environ).environment(config.data_dir),
         **_local(config.spark_master),
+        # The server's children take no module from their own folder (PYTHONSAFEPATH), and the scripts need theirs.
+        "PYTHONPATH": os.pathsep.join([str(scripts()), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "PIPELINE_DATABASE_DSN": connections.conninfo(config.database, application_name="pipeline export"),
     }
     lake = ["--export-dir", str(config.exports), "--events-table", config.events_table]

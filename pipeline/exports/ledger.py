@@ -90,6 +90,16 @@ def window(connection: Connection, config: Config) -> Window:
         ) from error
 
 
+def take_turn(connection: Connection, config: Config) -> bool:
+    """Be the only one that starts exports to this folder until the session ends; False while another one is."""
+    return bool(queries.value(connection, statement("exports", "take_turn"), {"directory": str(config.exports)}))
+
+
+def running(connection: Connection) -> str | None:
+    """Who is at work on the newest run that has not ended; None when nobody is."""
+    return next((run.holder for run in runs(connection, 1, "running") if run.state == "running"), None)
+
+
 def begin_run(connection: Connection, trigger: Trigger) -> int:
     """Record a new run, which counts as running as long as this session exists; returns its id."""
     parameters = {"trigger": trigger, "holder": f"{platform.node()} (pid {os.getpid()})", "lock": RUN_LOCK}

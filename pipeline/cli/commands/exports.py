@@ -20,20 +20,23 @@ app = typer.Typer(help="The lake: the log as Parquet files, written by Spark.", 
 Limit = Annotated[int, typer.Option(min=1, help="How many of the newest.")]
 
 
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Fail while another export is running.")]
+
+
 @app.command("run")
-def export_run(context: typer.Context, as_json: Json = False) -> int:
-    """Export what is new, and show the progress. Exit 1 with the reason when it fails. --json: one event per line."""
+def export_run(context: typer.Context, as_json: Json = False, no_wait: NoWait = False) -> int:
+    """Export what is new, after an export that is already running; shows the progress. --json: one event per line."""
     from pipeline.cli.render import export_progress
     from pipeline.exports import job
 
     with resolved(load(context, "export")) as config, _stoppable() as stopped:
         if as_json:
-            found = job.export(config, "command", _print_event, stopped)
+            found = job.export(config, "command", _print_event, stopped, wait=not no_wait)
             if found.run is None:
                 _print_event({"event": "done", "exported_upto": found.exported_upto, "rows": 0})
             return 0
         with export_progress.shown() as on_event:
-            found = job.export(config, "command", on_event, stopped)
+            found = job.export(config, "command", on_event, stopped, wait=not no_wait)
         export_progress.outcome(found)
     return 0
 

@@ -59,10 +59,15 @@ class Progress:
             parts.append(f"{formatting.lasted(self.remaining)} left")
         return ", ".join(parts)
 
+    def _on_waiting(self, event: Event) -> None:
+        far = f"the lake is at seq {event['exported_upto']} of {event['head']}"
+        self.doing = f"waiting for the export of {event['holder']}: {far}"
+
     def _on_begins(self, event: Event) -> None:
         if "dataset" in event:
             self.headline = f"writing {event['dataset']} as of seq {event['seq']} to {event['output']}"
             return
+        self.doing = "starting Spark"
         self._after, self._upto = event["after_seq"], event["upto_seq"]
         ranges = formatting.count(event["ranges"], "range")
         self.headline = f"exporting seq {self._after + 1} to {self._upto} in {ranges}"

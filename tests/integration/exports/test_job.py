@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +17,12 @@ import psycopg
 import pytest
 
 from pipeline.config.settings import Config, load
-from pipeline.errors import ExportBusy, ExportFailed, SchemaError
-from pipeline.exports import java, job, ledger
+from pipeline.errors import ExportBusy, ExportFailed, ExportStopped, SchemaError
+from pipeline.exports import child, java, job, ledger
 from pipeline.exports.ledger import Run
 from pipeline.operate import export_status
 from pipeline.server import schedule
+from tests.fixtures.server import run_command
 from tests.fixtures.small_log import add_inserts, add_table, small_log
 from tests.fixtures.waiting import eventually
 
@@ -160,6 +163,69 @@ def test_a_second_exporter_is_refused_at_once(log: Log, config: Config, caplog: 
         schedule.export(config, lambda: False)
     assert "elsewhere (pid 7)" in caplog.text
     assert runs(log) == []
+
+
+def test_a_command_waits_for_a_running_export(log: Log, config: Config, database_dsn: str) -> None:
+    add_lake(log, config)
+    add_export(log, 0, 60)
+    add_manifest(config)
+    told: list[child.Event] = []
+    with psycopg.connect(database_dsn, autocommit=True) as other, ThreadPoolExecutor() as threads:
+        other.execute("select pg_advisory_lock(hashtextextended('pipeline lake ' || %s, 0))", [LAKE])
+        other.execute(
+            "insert into pipeline.exports (lake_id, after_seq, upto_seq, holder)"
+            " values (%s, 60, 100, 'elsewhere (pid 7)')",
+            [LAKE],
+        )
+        waiting = threads.submit(job.export, config, "command", told.append, lambda: False, wait=True)
+        eventually(lambda: told)
+        with pytest.raises(ExportBusy):  # the one that waits is the next
+            run(config)
+        other.execute("update pipeline.exports set state = 'failed' where state = 'writing'")
+        add_export(log, 60, 100)
+        add_state(log, 100)
+        other.close()
+        assert waiting.result(60) == job.Outcome(100)
+    assert told[0] == {"event": "waiting", "holder": "elsewhere (pid 7)", "exported_upto": 60, "head": 100}
+    assert runs(log) == []
+
+
+def test_two_exports_never_start_their_scripts_at_once(log: Log, config: Config, database_dsn: str) -> None:
+    with psycopg.connect(database_dsn, autocommit=True) as other:
+        assert ledger.take_turn(other, config)
+        ledger.begin_run(other, "schedule")
+        [running] = runs(log)
+        with pytest.raises(ExportBusy, match=re.escape(f"an export is already running: {running.holder}; wait")):
+            run(config)
+    assert len(runs(log)) == 1
+
+
+def test_an_export_that_waits_can_be_stopped(log: Log, config: Config) -> None:
+    assert ledger.take_turn(log, config)
+    with pytest.raises(ExportStopped, match="that one goes on"):
+        job.export(config, "command", lambda _: None, lambda: True, wait=True)
+
+
+def test_an_export_command_that_does_not_wait(log: Log, config: Config, database_dsn: str) -> None:
+    assert ledger.take_turn(log, config)
+    settings = {"database_dsn": database_dsn, "data_dir": config.data_dir}
+    done = run_command("export", "run", "--no-wait", folder=config.data_dir.parent, **settings)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "pipeline: an export is already running: somebody; wait for it, or end it\n"
+
+
+def test_a_script_finds_its_modules_as_the_server_starts_it(
+    log: Log, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "_spark"
+    installed.mkdir()
+    (installed / "only_beside_it.py").write_text("SEQ = 7")
+    (installed / "export.py").write_text(
+        """import json, only_beside_it; print(json.dumps({"event": "done", "exported_upto": only_beside_it.SEQ}))"""
+    )
+    monkeypatch.setattr(job, "scripts", lambda: installed)
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    assert run(config).exported_upto == 7
 
 
 def test_an_events_table_that_vanished(log: Log, config: Config) -> None:
