@@ -105,7 +105,7 @@ PIPELINE_HTTP_PORT=$(python -c 'import socket; print(socket.create_server(("127.
 export PIPELINE_HTTP_PORT
 pipeline serve >serve.txt 2>&1 &
 server=$!
-python - <<'PYTHON' || { cat serve.txt "$PIPELINE_DATA_DIR"/logs/*.log >&2; fail "no scheduled export came"; }
+python - <<'PYTHON' || { cat serve.txt >&2; fail "no scheduled export came"; }
 from __future__ import annotations
 
 import json
@@ -137,8 +137,9 @@ def wait(act: object) -> None:
 
 
 wait(lambda: urllib.request.urlopen(answer, timeout=5).status == 200)
-with psycopg.connect(Server(folder / "postgres").dsn("source")) as source:
+with psycopg.connect(Server(folder / "postgres").dsn("source"), autocommit=True) as source:
     source.execute("create table orders (id int primary key, total numeric)")
+    wait(lambda: source.execute("select from pg_publication_tables where tablename = 'orders'").fetchone() is not None)
     source.execute("insert into orders select n, n from generate_series(1, 10) n")
 manifest = folder / "exports" / "manifest.json"
 wait(lambda: sum(file["rows"] for file in json.loads(manifest.read_text())["datasets"]["public.orders"]["files"]) == 10)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 
 from psycopg import sql
 
 from pipeline.log.table import EventsTable
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 _FETCH = 5_000
+
+
+def newest(connection: Connection, table: EventsTable) -> datetime | None:
+    """When the newest event was committed at the source; None when there is no event."""
+    query = sql.SQL(statement("log", "newest_commit")).format(events=table.identifier)
+    found: datetime | None = queries.value(connection, query)
+    return found
 
 
 def transactions_since(

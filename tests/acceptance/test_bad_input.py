@@ -23,7 +23,7 @@ from pipeline.server import serve as serving
 from tests.fixtures.mounts import tmpfs
 from tests.fixtures.postgres import SETTINGS, Cluster, bin_dir, free_port, unique
 from tests.fixtures.processes import group, title
-from tests.fixtures.server import Serving, run_command
+from tests.fixtures.server import Serving, run_at_terminal, run_command
 from tests.fixtures.waiting import eventually
 
 SECRET = "sentinel-73-geheim"
@@ -334,11 +334,31 @@ def test_slots_that_are_there_or_not(refused_here: Run, untouched: str, slot_nam
     assert done.returncode == 0, done
     line = refused_here("slots", "create", slot_name, status=1, source_dsn=untouched)
     assert f'slot "{slot_name}" exists already; choose another name, or delete it first' in line
-    assert run_command("slots", "delete", slot_name, folder=tmp_path, source_dsn=untouched).returncode == 0
+    done = run_command("slots", "delete", slot_name, "--yes", folder=tmp_path, source_dsn=untouched)
+    assert done.returncode == 0, done
     assert f'slot "{slot_name}" does not exist' in refused_here(
         "slots", "delete", slot_name, status=1, source_dsn=untouched
     )
     assert "lower case" in refused_here("slots", "create", "No Name", source_dsn=untouched)
+
+
+def test_a_slot_is_deleted_by_who_means_it(refused_here: Run, untouched: str, slot_name: str, tmp_path: Path) -> None:
+    with psycopg.connect(untouched, autocommit=True) as conn:
+        conn.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [slot_name])
+    delete = ("slots", "delete", slot_name)
+    own = {"source_dsn": untouched, "slot": slot_name}
+    assert "(PIPELINE_SLOT); add --force" in refused_here(*delete, "--yes", **own)
+    nobody = run_command(*delete, folder=tmp_path, source_dsn=untouched)
+    assert nobody.returncode == 2
+    assert nobody.stdout.startswith(f'slot "{slot_name}" of database ')
+    assert "of WAL, last read 20" in nobody.stdout
+    assert nobody.stderr == "pipeline: nobody is there to confirm it, and nothing was changed; add --yes\n"
+    wrong = run_at_terminal("y", *delete, "--force", folder=tmp_path, source_dsn=untouched, slot=slot_name)
+    assert (wrong.returncode, wrong.stderr) == (1, f"pipeline: that was not {slot_name}; nothing was changed\n")
+    meant = run_at_terminal(slot_name, *delete, "--force", folder=tmp_path, source_dsn=untouched, slot=slot_name)
+    assert meant.returncode == 0, meant
+    assert "`pipeline sources adopt` accepts the gap" in meant.stdout
+    assert meant.stdout.endswith(f'slot "{slot_name}" deleted\n')
 
 
 def test_nothing_is_running(refused_here: Run) -> None:

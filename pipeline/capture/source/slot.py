@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass
+from datetime import datetime
 
 import psycopg
 
@@ -24,6 +25,7 @@ class Slot:
     """A logical slot as pg_replication_slots shows it; LSNs as integers.
 
     `retained_bytes`: WAL the source keeps for it. `holder`: application_name of the program that reads it.
+    `inactive_since`: when it was read last, where the source tells that (Postgres 17).
     """
 
     name: str
@@ -37,6 +39,7 @@ class Slot:
     confirmed_lsn: lsn.Shown | None
     wal_status: str | None
     retained_bytes: int | None
+    inactive_since: datetime | None = None
 
     @property
     def invalidated(self) -> bool:
@@ -105,12 +108,22 @@ def create(connection: Connection, name: str) -> int:
     return lsn.parse(row[0])
 
 
+def idle(connection: Connection, name: str) -> Slot:
+    """The slot of this name, which nobody reads. Raises SlotMissing and SlotInUse as `drop`."""
+    slot = find(connection, name)
+    if slot is None:
+        raise _missing(name)
+    if slot.active_pid is not None:
+        raise SlotInUse(f'slot "{name}" is active for PID {slot.active_pid}; stop that program first')
+    return slot
+
+
 def drop(connection: Connection, name: str) -> None:
     """Remove the slot. Raises SlotMissing, or SlotInUse with the pid that reads it."""
     try:
         connection.execute("select pg_drop_replication_slot(%s)", (name,))
     except psycopg.errors.UndefinedObject as error:
-        raise SlotMissing(f'slot "{name}" does not exist; `pipeline slots list` shows those that do') from error
+        raise _missing(name) from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise _not_permitted(connection, f'drop slot "{name}"', error) from error
     except psycopg.errors.ObjectInUse as error:
@@ -160,7 +173,7 @@ def _stored(position: int) -> str:
 def gap(position: int | None, until: int) -> str:
     """What is missing, and what to do about it."""
     if position is None:
-        return "drop it with `pipeline slots delete`, and a new one is made"
+        return "drop it with `pipeline slots delete --force`, and a new one is made"
     return (
         f"changes from {lsn.show(position)} to {lsn.show(max(position, until))} are not in the log; "
         "`pipeline sources adopt` goes on with this gap"
@@ -187,6 +200,10 @@ def evict(connection: Connection, slot: Slot) -> None:
         return
     if not (queries.value(connection, "select pg_terminate_backend(%s, %s)", (slot.active_pid, EVICT_MILLISECONDS))):
         raise SlotInUse(f'slot "{slot.name}" is still read by pid {slot.active_pid}, which does not end; end it')
+
+
+def _missing(name: str) -> SlotMissing:
+    return SlotMissing(f'slot "{name}" does not exist; `pipeline slots list` shows those that do')
 
 
 def _not_permitted(connection: Connection, what: str, error: psycopg.Error) -> SourceUnfit:

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from pipeline.cli.commands import confirm
+from pipeline.cli.commands.confirm import Yes
 from pipeline.cli.commands.context import Json, load, output
 
 app = typer.Typer(help="The replication slots at the source.", no_args_is_help=True)
@@ -40,12 +42,25 @@ def slots_create(context: typer.Context, name: Annotated[str | None, typer.Argum
     return 0
 
 
-@app.command("delete")
-def slots_delete(context: typer.Context, name: str) -> int:
-    """Remove a slot; the source then removes WAL that nothing else needs."""
-    from pipeline.capture.source import slot
+Force = Annotated[bool, typer.Option("--force", help="Also the slot that this server reads.")]
 
-    _with_source(context, lambda source: slot.drop(source, name))
+
+@app.command("delete")
+def slots_delete(context: typer.Context, name: str, force: Force = False, yes: Yes = False) -> int:
+    """Remove a slot; the source then removes WAL that nothing else needs. Asks for its name to be typed."""
+    from pipeline.capture.source import slot
+    from pipeline.cli.render import losses
+    from pipeline.errors import ConfigError
+
+    ours = load(context, "slots").slot == name
+    if ours and not force:
+        raise ConfigError(f'slot "{name}" is the one that the server reads (PIPELINE_SLOT); add --force to delete it')
+
+    def act(source: Any) -> None:
+        confirm.loss(losses.slot(slot.idle(source, name), ours), name, yes)
+        slot.drop(source, name)
+
+    _with_source(context, act)
     print(f'slot "{name}" deleted')
     return 0
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pipeline.cli.commands import confirm
+from pipeline.cli.commands.confirm import Yes
 from pipeline.cli.commands.context import Json, connected, load, output
 
 app = typer.Typer(help="The source, and the epochs of its history.", no_args_is_help=True)
@@ -25,14 +27,18 @@ def sources_list(context: typer.Context, as_json: Json = False) -> int:
 
 
 @app.command("adopt")
-def sources_adopt(context: typer.Context) -> int:
-    """Begin a new epoch at the source as it is now, if our positions are not valid there. Stop the server first."""
+def sources_adopt(context: typer.Context, yes: Yes = False) -> int:
+    """Begin a new epoch at the source as it is now, if our positions are not valid there. Stop the server first.
+
+    Says what the log will lack, and asks for the name of the source's database to be typed.
+    """
+    from pipeline.cli.render import losses
     from pipeline.operate.repair.adopt import adopt
     from pipeline.postgres import databases
 
     config = load(context, "sources")
     with databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as resolved:
-        adopted = adopt(resolved)
+        adopted = adopt(resolved, lambda gap: confirm.loss(losses.gap(gap), gap.database, yes))
     print("\n".join(adopted.lines()) if adopted else "the source is the known one; nothing was changed")
     return 0
 
@@ -62,18 +68,13 @@ def sources_rewrites(
 def sources_skip_transaction(
     context: typer.Context,
     position: Annotated[str, typer.Argument(metavar="LSN", help="LSN of its commit, as shown by `pipeline status`.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> int:
     """Skip a transaction that the source cannot send. An event in its place says so."""
-    from pipeline.errors import ConfigError
     from pipeline.operate.repair import skip_transaction
 
     with connected(context, "sources") as (config, connection):
         stop = skip_transaction.find(config, connection, position)
-        print(skip_transaction.consequence(stop))
-        if not yes and not sys.stdin.isatty():
-            raise ConfigError("standard input is not a terminal, so it cannot be confirmed; add --yes")
-        if not yes:
-            typer.confirm("Skip it?", abort=True)
+        confirm.loss([skip_transaction.consequence(stop)], position, yes)
         print(skip_transaction.request(config, connection, stop))
     return 0

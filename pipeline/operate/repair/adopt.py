@@ -6,7 +6,7 @@ Every step before the last can be repeated, and the last is one transaction: whe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -23,6 +23,8 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SourceChanged, SourceUnfit
 from pipeline.log import recent_transactions, tables
 from pipeline.log.table import EventsTable, last_seq
+from pipeline.operate.repair import gap
+from pipeline.operate.repair.gap import Gap
 from pipeline.postgres import migrations, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.shuffle import watermark
@@ -52,10 +54,9 @@ class Adopted:
     known: int
 
     def lines(self) -> list[str]:
-        """The report for people: why, what was done, and what is not in the log."""
+        """The report for people: what was done, and what is not in the log."""
         at = lsn.show(self.starts_at)
         shown = [
-            *self.reasons,
             f"epoch {self.epoch} begins at {at}; the previous epoch ended at {lsn.show(self.left_at)}",
         ]
         if self.kept_slot and self.starts_at <= self.left_at:
@@ -69,10 +70,11 @@ class Adopted:
         return shown
 
 
-def adopt(config: Config) -> Adopted | None:
+def adopt(config: Config, agree: Callable[[Gap], None] = lambda _: None) -> Adopted | None:
     """Begin a new epoch at the source as it is now; None, with nothing changed, when our positions are still valid.
 
-    Raises PipelineError when a server runs, or when the source cannot be replicated from.
+    `agree` is called before anything is changed, and prevents it by raising. Raises PipelineError when a server runs, or
+    when the source cannot be replicated from.
     """
     source, pipeline = prepare.connect(config, name="pipeline adopt")
     with source, pipeline:
@@ -82,7 +84,7 @@ def adopt(config: Config) -> Adopted | None:
         if stored is None or staged is None:
             raise SourceUnfit("no source has been replicated from yet; start `pipeline serve`")
         with _alone(pipeline):
-            return _Adoption(config, source, pipeline, stored, staged).run()
+            return _Adoption(config, source, pipeline, stored, staged).run(agree)
 
 
 @contextmanager
@@ -108,7 +110,7 @@ class _Adoption:
         self._staged = staged
         self._table = EventsTable.parse(config.events_table)
 
-    def run(self) -> Adopted | None:
+    def run(self, agree: Callable[[Gap], None]) -> Adopted | None:
         prepare.require_fit(self._source)
         slot = slots.find_ours(self._source, self._config.slot, self._stored.id)
         if slot is not None:
@@ -121,6 +123,8 @@ class _Adoption:
             stream.close()
         if not reasons:
             return None
+        causes = [_cause(reason) for reason in reasons]
+        agree(gap.look(self._pipeline, self._table, self._stored, self._staged.position, identity, causes))
         asyncio.run(self._drain_staging())
         return self._begin(identity, reasons)
 

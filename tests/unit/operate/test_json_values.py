@@ -76,7 +76,7 @@ def test_every_sort_of_value(value: Any, shown: str) -> None:
             Slot("s", "pgoutput", "db", False, False, None, None, LSN, None, "lost", 5),
             '{"name": "s", "plugin": "pgoutput", "database": "db", "two_phase": false, "temporary": false, '
             '"active_pid": null, "holder": null, "restart_lsn": "2/AB", "confirmed_lsn": null, '
-            '"wal_status": "lost", "retained_bytes": 5}',
+            '"wal_status": "lost", "retained_bytes": 5, "inactive_since": null}',
         ),
         (
             DeadLetter(1, "parked", 1, LSN, 3, "a.b", "insert", "k", "p.e", 9, None, "c", "23505", 2, AT, AT),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from pipeline.postgres import role_locks
 from pipeline.postgres.embedded import Server
 from tests.fixtures.postgres import SETTINGS, Cluster, free_port
 from tests.fixtures.replicating import Replicating, catch_up, events, refuse, replicate_first, run
-from tests.fixtures.server import run_command
+from tests.fixtures.server import run_at_terminal, run_command
 
 GAP = r"changes from [0-9A-F]+/[0-9A-F]+ to [0-9A-F]+/[0-9A-F]+ are not in the log; `pipeline sources adopt` goes on"
 
@@ -136,7 +137,18 @@ def test_the_commands(config: Config, tmp_path: Path):
     same = run_command("sources", "adopt", folder=tmp_path, **given)
     assert (same.returncode, same.stdout) == (0, "the source is the known one; nothing was changed\n")
     drop(config)
-    adopted = run_command("sources", "adopt", folder=tmp_path, **given)
+    refused = run_command("sources", "adopt", folder=tmp_path, **given)
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        "pipeline: nobody is there to confirm it, and nothing was changed; add --yes\n",
+    )
+    reason, staged, lost = refused.stdout.splitlines()
+    assert reason.startswith(f'slot "{config.slot}" does not exist, but ')
+    assert re.fullmatch(r"the log has what was staged up to \S+, and its newest event was committed .* UTC", staged)
+    assert re.fullmatch(r"of .*B of WAL that was written since, what the slot cannot send never comes", lost)
+    other = run_at_terminal("no", "sources", "adopt", folder=tmp_path, **given)
+    assert other.returncode == 1 and "nothing was changed" in other.stderr
+    adopted = run_command("sources", "adopt", "--yes", folder=tmp_path, **given)
     assert adopted.returncode == 0, adopted
     assert "epoch 1 begins at " in adopted.stdout
     listed = run_command("sources", "list", "--json", folder=tmp_path, **given)

@@ -1,0 +1,27 @@
+"""A question before something is lost for ever: what it is, and a name to type."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from pipeline.errors import ConfigError, PipelineError
+
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+def loss(lost: Iterable[str], name: str, yes: bool) -> None:
+    """Say what is lost, and go on only when `name` is typed, or `yes`.
+
+    Raises ConfigError where nobody is there to ask, PipelineError when something else is typed.
+    """
+    print("\n".join(lost), flush=True)
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError("nobody is there to confirm it, and nothing was changed; add --yes")
+    if typer.prompt(f"Type {name} to go on", prompt_suffix=": ") != name:
+        raise PipelineError(f"that was not {name}; nothing was changed")

@@ -1,0 +1,42 @@
+"""What a new epoch leaves out, as far as it can be seen before it is begun."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pipeline.capture.replication.stream import SystemIdentity
+from pipeline.capture.source.sources import Source
+from pipeline.log import recent_transactions
+from pipeline.log.table import EventsTable
+from pipeline.postgres.connections import Connection
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Changes of `database` after `staged`, an LSN, that a new epoch may be without, and the `reasons` for one.
+
+    `bytes`: WAL written since, None where the source has another history. `newest`: when the log's newest event was
+    committed, None when it has none.
+    """
+
+    database: str
+    reasons: Sequence[str]
+    staged: int
+    bytes: int | None
+    newest: datetime | None
+
+
+def look(
+    connection: Connection,
+    table: EventsTable,
+    stored: Source,
+    staged: int,
+    identity: SystemIdentity,
+    reasons: Sequence[str],
+) -> Gap:
+    """The gap at the source as it is now. Changes nothing."""
+    same = (identity.system_identifier, identity.timeline) == (stored.system_identifier, stored.timeline)
+    missing = max(0, identity.flushed - staged) if same else None
+    return Gap(identity.database, reasons, staged, missing, recent_transactions.newest(connection, table))
