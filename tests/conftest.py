@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
+
+import pytest
 
 from tests.fixtures.spark import JVM_OPTIONS
 
@@ -37,3 +42,14 @@ if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY
 _ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 _SHARED = f" -XX:SharedArchiveFile={_ARCHIVE}" if _ARCHIVE.is_file() and _ARCHIVE.stat().st_size else ""
 os.environ.setdefault("JDK_JAVA_OPTIONS", JVM_OPTIONS + _SHARED)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def somebody_serves() -> Iterator[None]:
+    """On the port of the settings' default, as where a developer's own server runs: no test may need it free."""
+    from pipeline.config.settings import Config
+
+    with ExitStack() as stack:
+        with suppress(OSError):  # somebody does
+            stack.enter_context(socket.create_server(("127.0.0.1", Config.model_fields["http_port"].default)))
+        yield

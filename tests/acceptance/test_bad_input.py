@@ -54,6 +54,7 @@ def refused_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
         monkeypatch.setattr(module, name, lambda *_: None)
 
     def run(*arguments: str, status: int = 2, **settings: object) -> str:
+        settings.setdefault("http_port", free_port())
         with monkeypatch.context() as patch:
             patch.setattr(sys, "argv", ["pipeline", *arguments])
             for name, value in settings.items():
