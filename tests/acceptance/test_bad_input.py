@@ -353,7 +353,10 @@ def test_a_slot_is_deleted_by_who_means_it(refused_here: Run, untouched: str, sl
     assert nobody.returncode == 2
     assert nobody.stdout.startswith(f'slot "{slot_name}" of database ')
     assert "of WAL, last read 20" in nobody.stdout
-    assert nobody.stderr == "pipeline: nobody is there to confirm it, and nothing was changed; add --yes\n"
+    assert (
+        nobody.stderr
+        == "pipeline: standard input is not a terminal, so it cannot be confirmed; nothing was changed; add --yes\n"
+    )
     wrong = run_at_terminal("y", *delete, "--force", folder=tmp_path, source_dsn=untouched, slot=slot_name)
     assert (wrong.returncode, wrong.stderr) == (1, f"pipeline: that was not {slot_name}; nothing was changed\n")
     meant = run_at_terminal(slot_name, *delete, "--force", folder=tmp_path, source_dsn=untouched, slot=slot_name)

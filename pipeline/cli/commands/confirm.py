@@ -22,6 +22,6 @@ def loss(lost: Iterable[str], name: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError("nobody is there to confirm it, and nothing was changed; add --yes")
+        raise ConfigError("standard input is not a terminal, so it cannot be confirmed; nothing was changed; add --yes")
     if typer.prompt(f"Type {name} to go on", prompt_suffix=": ") != name:
         raise PipelineError(f"that was not {name}; nothing was changed")

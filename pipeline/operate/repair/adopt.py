@@ -73,8 +73,8 @@ class Adopted:
 def adopt(config: Config, agree: Callable[[Gap], None] = lambda _: None) -> Adopted | None:
     """Begin a new epoch at the source as it is now; None, with nothing changed, when our positions are still valid.
 
-    `agree` is called before anything is changed, and prevents it by raising. Raises PipelineError when a server runs, or
-    when the source cannot be replicated from.
+    `agree` is called before anything is changed, and prevents that by raising. Raises PipelineError when a server runs,
+    or when the source cannot be replicated from.
     """
     source, pipeline = prepare.connect(config, name="pipeline adopt")
     with source, pipeline:

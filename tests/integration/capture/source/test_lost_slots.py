@@ -140,7 +140,7 @@ def test_the_commands(config: Config, tmp_path: Path):
     refused = run_command("sources", "adopt", folder=tmp_path, **given)
     assert (refused.returncode, refused.stderr) == (
         2,
-        "pipeline: nobody is there to confirm it, and nothing was changed; add --yes\n",
+        "pipeline: standard input is not a terminal, so it cannot be confirmed; nothing was changed; add --yes\n",
     )
     reason, staged, lost = refused.stdout.splitlines()
     assert reason.startswith(f'slot "{config.slot}" does not exist, but ')
