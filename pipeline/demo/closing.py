@@ -1,4 +1,4 @@
-"""What the demo says at its end: the verdict with its figures, and what to try next."""
+"""The end of the demo: the verdict with its figures, and what to try next."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _SHOWN_DIFFERENCES = 5
 
 @dataclass(frozen=True)
 class Outcome:
-    """How it went. `differences`: empty when all is well. `delays`: seconds from commit to this program's reader.
+    """The result. `differences`: empty when all is well. `delays`: seconds from commit to this program's reader.
 
-    `in_wal`: whether the WAL was there to be asked for the order of commits.
+    `in_wal`: whether the WAL was still there, so that the order of commits could be compared with it.
     """
 
     differences: list[str]
@@ -42,7 +42,7 @@ class Outcome:
 
 
 def report(console: Console, outcome: Outcome, server: Server, config: Config) -> int:
-    """Say how it went, then export the log and say how that went; returns the exit status."""
+    """Report the result, then export the log and report that; returns the exit status."""
     console.print()
     if outcome.differences:
         return _differ(console, outcome.differences, "what was written and the log", config.data_dir / "serve.log")
@@ -111,5 +111,5 @@ def _program() -> list[str]:
 
 
 def short(path: Path) -> str:
-    """As it is typed from here."""
+    """The path relative to the current folder, if it is below it."""
     return os.path.relpath(path) if path.is_absolute() and path.is_relative_to(Path.cwd()) else str(path)

@@ -1,4 +1,4 @@
-"""The demo's last act: Spark exports the log to Parquet, and DuckDB counts what is there."""
+"""The last part of the demo: Spark exports the log to Parquet, and DuckDB counts the events there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Counts = Counter[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Exported:
-    """`query` is what DuckDB was asked, and `differences` where its counts are not the log's."""
+    """`query`: what DuckDB was asked; `differences`: where its counts differ from the log's."""
 
     query: str
     counts: Counts
@@ -40,13 +40,13 @@ def export(console: Console, config: Config) -> Exported:
     """Export the whole log and count it on both sides. Raises ExportFailed."""
     with console.status("exporting the log to Parquet with Spark") as status:
 
-        def told(event: Event) -> None:
+        def on_event(event: Event) -> None:
             if event["event"] == "progress" and event["rows"]:
                 status.update(f"exporting the log to Parquet with Spark: {event['done'] / event['rows']:.0%}")
             if event["event"] == "state":
-                status.update(f"bringing the current state of {event['dataset']} up to date with Spark")
+                status.update(f"updating the current state of {event['dataset']} with Spark")
 
-        outcome = job.export(config, "command", told, lambda: False)
+        outcome = job.export(config, "command", on_event, lambda: False)
     query = statement("demo", "count_files").strip().format(folder=_shown(config.exports))
     counted = _counted(query)
     with connections.connect(config.database, "pipeline database", name="demo") as connection:

@@ -1,4 +1,4 @@
-"""The demo as a reader: follows the log live by `seq`, woken by NOTIFY, reads it whole for the check, and the WAL."""
+"""The demo's reader: follows the log live by `seq`, woken by NOTIFY; reads all of it, and the WAL, for the check."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import psycopg
 
 from pipeline.demo.verdict import Change, Event
 from pipeline.errors import PipelineError
-from pipeline.log import table as log
+from pipeline.log.table import CHANNEL, DEFAULT, last_seq
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.embedded import Server
@@ -26,22 +26,22 @@ MARK = "demo"
 
 
 class Follower(threading.Thread):
-    """Reads `where seq > $last order by seq`, as any SQL reader does, and remembers what it saw and when."""
+    """Reads `where seq > $last order by seq`, as any SQL reader does, and records what it read and when."""
 
     def __init__(self, dsn: str, begin: str) -> None:
-        """`begin`: the mark after which counting starts; before it may come what an earlier run left."""
+        """`begin`: the mark after which counting starts; events of an earlier run may come before it."""
         super().__init__(name="follower", daemon=True)
         self._begin = begin
         self._connection = connections.connect(dsn, "pipeline database", name="demo follower")
-        self._connection.execute(f"listen {log.CHANNEL}")
-        self._last = log.last_seq(self._connection, log.DEFAULT)
+        self._connection.execute(f"listen {CHANNEL}")
+        self._last = last_seq(self._connection, DEFAULT)
         self._stopping = threading.Event()
         self.failure: str | None = None
         self.seqs = array("q")
         self.counts: Counter[tuple[str, str]] = Counter()
         self.marks: dict[str, int] = {}
         self.arrived: dict[int, float] = {}
-        """When the first event of a transaction was here."""
+        """When the first event of each transaction arrived."""
 
     def run(self) -> None:
         """Follow until stopped."""
@@ -52,18 +52,18 @@ class Follower(threading.Thread):
                 for _ in self._connection.notifies(timeout=0.5, stop_after=1):
                     pass
         except psycopg.Error as error:
-            self.failure = f"the pipeline database went away: {connections.one_line(error)}"
+            self.failure = f"lost the connection to the pipeline database: {connections.one_line(error)}"
         finally:
             self._connection.close()
 
     def stop(self) -> None:
-        """End, within half a second."""
+        """Stop, within half a second."""
         self._stopping.set()
         if self.is_alive():
             self.join()
 
     def wait_for(self, mark: str, seconds: float) -> bool:
-        """Whether a mark has arrived, given so much time. Raises PipelineError when the reader has failed."""
+        """Whether a mark arrives within so many seconds. Raises PipelineError when the reader has failed."""
         deadline = time.monotonic() + seconds
         while mark not in self.marks:
             if self.failure:
@@ -88,12 +88,12 @@ class Follower(threading.Thread):
 
 
 def mark(source: Connection, name: str) -> str:
-    """Write a message into the source's WAL that becomes an event of its own; returns its LSN."""
+    """Write a message into the source's WAL, which becomes an event; returns its LSN."""
     return str(queries.value(source, "select pg_logical_emit_message(true, %s, %s)::text", (MARK, name)))
 
 
 def read_events(connection: Connection, after: int, until: int) -> Iterator[Event]:
-    """The log between two positions, both left out; in pieces, so that it may be long."""
+    """The log between two positions, without these; read in pieces, since it may be long."""
     with connection.transaction(), connection.cursor(name="demo_events") as cursor:
         cursor.itersize = 5000
         cursor.execute(statement("demo", "read_events"), {"after": after, "until": until})
@@ -102,7 +102,7 @@ def read_events(connection: Connection, after: int, until: int) -> Iterator[Even
 
 
 def commit_lsns(postgres: Server, start: str, end: str) -> dict[int, int]:
-    """Where pg_waldump finds each transaction's commit; empty when that stretch of WAL is not kept any more."""
+    """Where pg_waldump finds each transaction's commit; empty when that part of the WAL is no longer kept."""
     done = subprocess.run(
         [postgres.bin_dir / "pg_waldump", "-p", postgres.data / "pg_wal", "-r", "Transaction", "-s", start, "-e", end],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""A session at the source that writes down what it does, as Postgres itself returns it."""
+"""A session at the source that records what it does, with the values that Postgres returns."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pipeline.postgres import connections
 KEYS = {"customers": ("id",), "stock": ("sku",), "orders": ("id",), "order_lines": ("order_id", "line_no")}
 """Primary key columns of the shop's tables."""
 FULL = {"stock"}
-"""Tables whose WAL carries whole old rows."""
+"""Tables whose WAL has complete old rows."""
 _BOOL = 16
 _BOOLS = {"t": "true", "f": "false"}
 _TEXT_FORM = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres"
 
 
 class RecordingSession:
-    """A connection of its own. `record` gets every transaction once its COMMIT has returned; one thread at a time."""
+    """A connection. `record` gets every transaction once its COMMIT has returned; for one thread at a time."""
 
     def __init__(self, dsn: str, name: str) -> None:
         self._connection = connections.connect(dsn, "source", name=name, options=_TEXT_FORM)
@@ -33,12 +33,12 @@ class RecordingSession:
         """How often work was undone back to a savepoint."""
 
     def close(self) -> None:
-        """End the session; what is open is rolled back."""
+        """End the session; an open transaction is rolled back."""
         self._connection.close()
 
     @contextmanager
     def transaction(self, *, rollback: bool = False) -> Iterator[None]:
-        """A transaction; with `rollback` all it did is undone at its end."""
+        """A transaction; with `rollback` it is rolled back at its end."""
         self._changes = []
         began = time.monotonic()
         with self._connection.transaction(force_rollback=rollback):
@@ -46,7 +46,7 @@ class RecordingSession:
             row = self._connection.execute("select pg_current_xact_id_if_assigned()::text::bigint").fetchone()
         ended = time.monotonic()
         if row is None or row[0] is None:
-            return  # it wrote nothing, and has no number
+            return  # it wrote nothing, so it has no xid
         xid = row[0] % 2**32
         if rollback or not self._changes:
             self.record.silent.add(xid)
@@ -55,7 +55,7 @@ class RecordingSession:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """A savepoint; when the block raises, what it did is undone, at the source and in the record."""
+        """A savepoint; when the block raises, its changes are undone, at the source and in the record."""
         kept = len(self._changes)
         try:
             with self._connection.transaction():
@@ -93,7 +93,7 @@ class RecordingSession:
         return rows
 
     def column(self, query: LiteralString, **values: Any) -> list[Any]:
-        """The first column of a query that changes nothing."""
+        """The first column of a read-only query."""
         return [row[0] for row in self._connection.execute(query, values).fetchall()]
 
     def _run(self, query: Composed, values: dict[str, Any], versions: int = 1) -> list[Values]:
@@ -105,7 +105,7 @@ class RecordingSession:
 
 
 def _texts(cursor: Cursor[Any], versions: int) -> Iterator[Values]:
-    """Rows as the texts that Postgres sent; `versions` of a row stand side by side in a result row."""
+    """Rows as the texts that Postgres sent; each result row holds `versions` of a row, one after the other."""
     result, columns = cursor.pgresult, cursor.description or []
     if result is None:
         return

@@ -1,4 +1,4 @@
-"""What the demo looks like: a live screen on a terminal, a plain line every two seconds anywhere else."""
+"""The demo's screen: live on a terminal, a plain line every two seconds anywhere else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 ROWS = 6
-"""Latest events that are shown."""
+"""How many of the latest events are shown."""
 _COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
 _PLAIN_EVERY = 2.0
 _RATE_OVER = 3.0
@@ -25,7 +25,7 @@ _RATE_OVER = 3.0
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One moment. `latest`: seq, table, action, record_pk, record, changes."""
+    """What is shown at one moment. `latest`: seq, table, action, record_pk, record, changes."""
 
     elapsed: float
     seconds: float
@@ -40,7 +40,7 @@ class Snapshot:
 
 
 class _Rates:
-    """Commits and events per second over the last moments; over the whole time once it is up."""
+    """Commits and events per second over the last seconds; at the end, over the whole time."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int, int]] = deque()
@@ -59,7 +59,7 @@ class _Rates:
 
 @contextmanager
 def shown(console: Console, tables: Sequence[str]) -> Iterator[Callable[[Snapshot], None]]:
-    """Give each moment to the function this yields; the last one stays on the screen."""
+    """Yields a function that shows a snapshot; the last one stays on the screen."""
     rates = _Rates()
     if not console.is_terminal:
         yield _plain(console, rates)
@@ -137,23 +137,23 @@ def _events(now: Snapshot) -> Table:
 
 
 def _short(action: str, record: Mapping[str, Any], changes: Mapping[str, Any] | None) -> str:
-    """The interesting part of an event in one line: what changed where it is known, else the values there are."""
+    """The interesting part of an event in one line: what changed if that is known, else its values."""
     if action == "update" and changes:
         parts = [f"{name} {changes[name]} → {record.get(name)}" for name in changes if name != "version"]
     else:
-        parts = [f"{name}={value}" for name, value in _worth(record)]
+        parts = [f"{name}={value}" for name, value in _interesting(record)]
     return " ".join("  ".join(parts).split(" ")).replace("\n", "↵").replace("\t", " ")
 
 
-def _worth(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _interesting(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     first = ("state", "total", "quantity", "sku", "name", "title", "email", "note")
-    dull = ("id", "order_id", "line_no", "version", "customer_id")
-    names = [name for name in first if name in record] + [n for n in record if n not in first and n not in dull]
+    hidden = ("id", "order_id", "line_no", "version", "customer_id")
+    names = [name for name in first if name in record] + [n for n in record if n not in first and n not in hidden]
     yield from ((name, record[name]) for name in names if record[name] is not None)
 
 
 def totals(counts: Mapping[tuple[str, str], int]) -> str:
-    """So many of each action, in words."""
+    """How many of each action, as text."""
     by_action: Counter[str] = Counter()
     for (_, action), count in counts.items():
         by_action[action] += count

@@ -1,4 +1,4 @@
-"""The real server as a child process: `pipeline serve` on the demo's data directory, with its log in a file."""
+"""The server as a child process: `pipeline serve` on the demo's data directory, with its log in a file."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import pipeline
 from pipeline.errors import PipelineError
 
 READY_TIMEOUT = 60.0
-"""Seconds until /readyz must say yes; a server of an earlier demo may still be draining."""
+"""How long the server may take to be ready; one of an earlier demo may still be draining."""
 STOP_TIMEOUT = 35.0
 _LAST_LINES = 12
 
-# It ends with us, even by kill -9: Linux then sends it SIGTERM, and it drains.
+# It ends with this process, even after kill -9: Linux then sends it SIGTERM, and it drains.
 _UNTIL_PARENT_ENDS = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG, kept over exec
 if os.getppid() != int(sys.argv[1]):
-    sys.exit("the demo is gone")
+    sys.exit("the demo has ended")
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
@@ -46,11 +46,11 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for us; we tell it to stop
+                start_new_session=True,  # Ctrl-C reaches only this process, which then stops it
             )
 
     def require_alive(self) -> None:
-        """Raises PipelineError with the end of its log when it has ended."""
+        """Raises PipelineError with the last lines of its log when it has ended."""
         code = self._process.poll()
         if code is not None:
             ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit status {code}"
@@ -66,7 +66,7 @@ class ServerProcess:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """Drain it; kill it when that takes too long, or at Ctrl-C."""
+        """Stop it after it has drained; kill it when that takes too long, or at Ctrl-C."""
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(STOP_TIMEOUT)
@@ -92,7 +92,7 @@ class ServerProcess:
 
 
 def _environment(data_dir: Path, port: int) -> dict[str, str]:
-    """Ours, which has no settings left, and this package wherever we have it from, not what the folder may hold."""
+    """Our environment, without settings, and with this package first, not one of the current folder."""
     return {
         **os.environ,
         "PYTHONPATH": str(Path(pipeline.__file__).parents[1]),

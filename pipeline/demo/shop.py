@@ -1,6 +1,6 @@
-"""The workload: a small tea shop with several clerks, each in a thread with a session of its own.
+"""The workload: a small tea shop with several clerks, each a thread with its own session.
 
-Rows of one table are always locked in the order of their key, so that clerks wait for each other but never in a circle.
+Rows of one table are always locked in the order of their key, so that clerks wait for each other but never deadlock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLERKS = 4
 PACE = 50.0
 """Transactions a second that each clerk tries to make."""
 REGULARS = 60
-"""Customers who are there from the start, stay, and place the orders."""
+"""Customers who exist from the start, are never deleted, and place the orders."""
 
 _FIRST = ("Ana", "Bjørn", "Chloë", "Đorđe", "Eilís", "François", "小龙", "Иван", "Łucja", "محمد", "Nuño", "🦊 Finn")
 _LAST = (
@@ -59,11 +59,11 @@ _EXTRAS = (None, {"wrap": "red"}, {"engrave": 'To "J"', "lines": [1, 2]}, {"gram
 
 
 class ChangedMind(Exception):
-    """A customer wants what was just done undone."""
+    """A customer wants the last step undone."""
 
 
 def create(dsn: str) -> None:
-    """Make the shop's tables new and empty."""
+    """Create the shop's tables, new and empty."""
     with connections.connect(dsn, "source", name="demo") as connection:
         connection.execute(queries.statement("demo", "create_shop"))
 
@@ -79,7 +79,7 @@ def wait_until_published(source: Connection) -> None:
 
 
 def open_shop(session: RecordingSession) -> None:
-    """Fill the shelves and the address book, in two transactions."""
+    """Insert the stock and the customers, in two transactions."""
     dice = random.Random(0)  # noqa: S311  a workload, no secret
     with session.transaction():
         for sku, item in _STOCK.items():
@@ -90,7 +90,7 @@ def open_shop(session: RecordingSession) -> None:
 
 
 class Clerk(threading.Thread):
-    """Works until told to stop. `failure` says what went wrong, if something did; `session.record` what was done."""
+    """Works until asked to stop. `failure`: what went wrong, if anything; `session.record`: what was done."""
 
     def __init__(self, dsn: str, number: int, stop: threading.Event) -> None:
         super().__init__(name=f"clerk {number}", daemon=True)
@@ -106,7 +106,7 @@ class Clerk(threading.Thread):
         self._tasks, self._weights = list(tasks), list(tasks.values())
 
     def run(self) -> None:
-        """One task after the other, at PACE or as fast as it goes."""
+        """One task after the other, at PACE or as fast as possible."""
         due = time.monotonic()
         try:
             while not self._stopping.wait(max(0.0, due - time.monotonic())):
@@ -118,7 +118,7 @@ class Clerk(threading.Thread):
             self.session.close()
 
     def _sell(self, *, rollback: bool = False) -> None:
-        """An order, its lines, and the stock they take; a line that stock or customer refuse is undone."""
+        """An order, its lines, and their stock; a line is undone if stock is missing or the customer objects."""
         with self.session.transaction(rollback=rollback):
             order = self.session.insert(
                 "orders", customer_id=self._dice.randint(1, REGULARS), note=self._dice.choice(_NOTES)
@@ -140,7 +140,7 @@ class Clerk(threading.Thread):
         )  # fmt: skip
 
     def _give_up(self) -> None:
-        """An order of which nothing remains."""
+        """An order that is rolled back."""
         self._sell(rollback=True)
 
     def _ship(self) -> None:
@@ -149,7 +149,7 @@ class Clerk(threading.Thread):
             self.session.update("orders", changes, "id = any(%(ids)s)", ids=self._take_order())
 
     def _cancel(self) -> None:
-        """The lines go, their stock returns, the order goes."""
+        """Delete the lines, return their stock, delete the order."""
         with self.session.transaction():
             ids = self._take_order()
             lines = self.session.delete("order_lines", "order_id = any(%(ids)s)", ids=ids)
@@ -160,13 +160,13 @@ class Clerk(threading.Thread):
             self.session.delete("orders", "id = any(%(ids)s)", ids=ids)
 
     def _take_order(self) -> list[int]:
-        """The oldest placed order that no other clerk holds, if there is one; ours until the transaction ends."""
+        """The oldest placed order that no other clerk has locked, if any; locked until the transaction ends."""
         return self.session.column(
             "select id from shop.orders where state = 'placed' order by id limit 1 for update skip locked"
         )
 
     def _restock(self) -> None:
-        """Many rows by one statement."""
+        """Many rows in one statement."""
         with self.session.transaction():
             skus = self.session.column("select sku from shop.stock where on_hand < 150 order by sku for no key update")
             changes = "on_hand = on_hand + 60, counted_at = clock_timestamp()"
@@ -190,7 +190,7 @@ class Clerk(threading.Thread):
                 self.session.delete("customers", "id = %(id)s", id=self._acquired.pop(0))
 
     def _meet(self) -> None:
-        """A customer tells something new, or takes it back."""
+        """A customer's data changes, or is removed."""
         person = _person(self._dice)
         with self.session.transaction():
             self.session.update(

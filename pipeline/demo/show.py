@@ -1,4 +1,4 @@
-"""The demo from curtain to curtain: Postgres, the shop, the server, the writers, the check, the queries to try."""
+"""The whole demo: Postgres, the shop, the server, the writers, the check, the queries to try."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _FRAME = 0.25
 
 
 def run(seconds: float, data_dir: Path) -> int:
-    """Show it; 0 when every change arrived once and in order, 1 with the difference, 130 after Ctrl-C.
+    """Run the demo; 0 when every change arrived once and in order, 1 with the differences, 130 after Ctrl-C.
 
-    Settings of the environment and of pipeline.toml play no part. What the writers did is kept in memory, about 1 kB
-    a change. Raises PipelineError, in plain words, when something the show needs fails.
+    Settings of the environment and of pipeline.toml are ignored. What the writers did is kept in memory, about 1 kB for
+    each change. Raises PipelineError when something that the demo needs fails.
     """
     stage.forget_settings()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -61,7 +61,7 @@ def run(seconds: float, data_dir: Path) -> int:
 
 
 class _Show:
-    """The part in which everything runs."""
+    """The part of the demo in which the server and the writers run."""
 
     def __init__(self, console: Console, config: Config, postgres: Server) -> None:
         self._console = console
@@ -74,7 +74,7 @@ class _Show:
         self._seen = [0] * (shop.CLERKS + 1)
 
     def run(self, seconds: float) -> Outcome:
-        """Serve, write for so long, wait for the last commit, check."""
+        """Start the server, write for so many seconds, wait for the last commit, check."""
         with ExitStack() as stack:
             self._server = ServerProcess(self._config.data_dir)
             stack.callback(self._server.stop)
@@ -91,7 +91,7 @@ class _Show:
             return self._check(sessions, seconds)
 
     def _begin(self) -> None:
-        """Once every table is published, mark the place in the log from which on everything is ours."""
+        """Once every table is published, mark the place in the log from which on all events are of this run."""
         shop.wait_until_published(self._source)
         self._follower.start()
         self._from_lsn = reader.mark(self._source, self._began)
@@ -105,7 +105,7 @@ class _Show:
         shop.open_shop(opener)
         closing = threading.Event()
         clerks = [Clerk(self._config.source, number, closing) for number in range(1, shop.CLERKS + 1)]
-        stack.callback(_go_home, clerks, closing)
+        stack.callback(_finish, clerks, closing)
         sessions = [opener, *(clerk.session for clerk in clerks)]
         with screen.shown(self._console, shop.TABLES) as show:
             start = time.monotonic()
@@ -115,7 +115,7 @@ class _Show:
                 show(self._snapshot(sessions, start, seconds, f"{shop.CLERKS} clerks at work"))
                 self._require_health(clerks)
                 time.sleep(_FRAME)
-            _go_home(clerks, closing)
+            _finish(clerks, closing)
             self._require_health(clerks)
             self._to_lsn = reader.mark(self._source, self._ended)
             deadline = time.monotonic() + ARRIVAL_TIMEOUT
@@ -131,7 +131,7 @@ class _Show:
         threads: list[Clerk | Follower] = [*clerks, self._follower]
         for thread in threads:
             if thread.failure:
-                raise PipelineError(f"{thread.name} cannot go on: {thread.failure}")
+                raise PipelineError(f"{thread.name} failed: {thread.failure}")
 
     def _snapshot(self, sessions: list[RecordingSession], start: float, seconds: float, doing: str) -> Snapshot:
         if time.monotonic() - self._asked > 2 * _FRAME:
@@ -188,8 +188,8 @@ class _Show:
         )
 
 
-def _go_home(clerks: list[Clerk], closing: threading.Event) -> None:
-    """Let the clerks end what they are at. Raises PipelineError when one does not: its record is not whole."""
+def _finish(clerks: list[Clerk], closing: threading.Event) -> None:
+    """Let the clerks finish their current task. Raises PipelineError when one does not: its record is incomplete."""
     closing.set()
     for clerk in clerks:
         if clerk.is_alive():

@@ -1,4 +1,4 @@
-"""What the demo stands on: no settings, a data directory to itself, a Postgres of its own."""
+"""What the demo needs: no settings from outside, its own data directory, its own Postgres."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pipeline.postgres import databases
 from pipeline.postgres.embedded import Server
 
 LEFTOVER_TIMEOUT = 15.0
-"""Seconds that the server of a demo that was killed gets to end."""
+"""How long the server of a killed demo may take to end."""
 
 
 def forget_settings() -> None:
-    """Neither our settings nor libpq's may lead to another database. For this process and its children."""
+    """Remove our settings and libpq's, which may name another database, for this process and its children."""
     for name in [name for name in os.environ if name.startswith(("PIPELINE_", "PG"))]:
         del os.environ[name]
 
@@ -46,7 +46,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def postgres(console: Console, config: Config) -> Iterator[tuple[Server, Config]]:
-    """The embedded Postgres of the demo, stopped at the end also when a killed demo had left it running."""
+    """The embedded Postgres of the demo; stopped at the end, even if a killed demo had left it running."""
     server = databases.embedded_server(config)
     found = not server.start()
     resolved = config.with_databases(server.dsn(databases.SOURCE), server.dsn(databases.PIPELINE))
@@ -56,13 +56,13 @@ def postgres(console: Console, config: Config) -> Iterator[tuple[Server, Config]
         if found and _holder(resolved, 1):
             console.print("waiting for the server of an earlier run to end")
         if found and (holder := _holder(resolved, LEFTOVER_TIMEOUT)):
-            stack.pop_all()  # somebody works with it
+            stack.pop_all()  # another server uses it
             raise ConfigError(f"the server {holder} runs on {config.data_dir}; stop it, or choose another --data-dir")
         yield server, resolved
 
 
 def _holder(config: Config, seconds: float) -> str | None:
-    """Which server still works on the pipeline database after so long."""
+    """The server that still uses the pipeline database after so many seconds; None when there is none."""
     deadline = time.monotonic() + seconds
     while held := [role for role in status.collect(config).roles if role.held]:
         if time.monotonic() > deadline:

@@ -1,12 +1,12 @@
-"""The check: what the writers wrote down against what the log holds. Pure, and knows nothing of how the log is made.
+"""The check: compares what the writers recorded with the log. Pure, and independent of how the log is made.
 
 What must hold, and is known without the product:
 
-- each transaction that committed is there once, whole, its changes in the order of its statements, every value equal;
+- each committed transaction is in the log once, complete, its changes in the order of its statements, all values equal;
 - nothing else is there: no rolled back transaction, no part undone by a savepoint, nothing unknown;
 - a transaction that began after another's commit had returned comes after it;
-- each row's events are its life: inserted at version 1, each update one version on, nothing after its delete;
-- seq, commit_lsn and commit_idx say the same, and commit_lsn is where the WAL itself has the commit.
+- each row's events are consistent: inserted at version 1, each update one version later, nothing after its delete;
+- seq, commit_lsn and commit_idx have the same order, and commit_lsn is where the WAL itself has the commit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Values = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Change:
-    """One row changed. `values`: of a delete, what the replica identity has; `old`: old values that the WAL has."""
+    """A change of one row. `values`: for a delete, the replica identity's; `old`: old values that the WAL has."""
 
     table: str
     action: str
@@ -36,7 +36,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Transaction:
-    """A transaction as its writer knows it. `began` and `ended`: one clock, before BEGIN and after COMMIT returned."""
+    """A transaction as its writer knows it. `began` and `ended`: by one clock, before BEGIN and after COMMIT."""
 
     xid: int
     began: float
@@ -68,23 +68,23 @@ class Event:
 
 
 def verdict(record: Record, events: Iterable[Event]) -> list[str]:
-    """Every difference, in plain words; empty when every change arrived once, in order. Events come as read."""
+    """Every difference, in plain words; empty when every change arrived once, in order. `events`: in reading order."""
     arrived = [list(group) for _, group in groupby(events, key=attrgetter("xid"))]
     known = {transaction.xid: transaction for transaction in record.committed}
     differences = [
-        *_strangers(arrived, known.keys(), record.silent),
+        *_unexpected(arrived, known.keys(), record.silent),
         *_missing(arrived, record.committed),
         *_positions(arrived, record.commit_lsns),
         *_disorder([known[group[0].xid] for group in arrived if group[0].xid in known]),
-        *_broken_lives(event for group in arrived for event in group),
+        *_inconsistent_rows(event for group in arrived for event in group),
     ]
     for group in arrived:
         if group[0].xid in known:
-            differences += _unlike(known[group[0].xid], group)
+            differences += _differences(known[group[0].xid], group)
     return differences
 
 
-def _strangers(arrived: Sequence[Sequence[Event]], known: Set[int], silent: Set[int]) -> Iterator[str]:
+def _unexpected(arrived: Sequence[Sequence[Event]], known: Set[int], silent: Set[int]) -> Iterator[str]:
     seen: set[int] = set()
     for group in arrived:
         first = group[0]
@@ -131,7 +131,7 @@ def _disorder(transactions: Iterable[Transaction]) -> Iterator[str]:
             latest = transaction
 
 
-def _broken_lives(events: Iterable[Event]) -> Iterator[str]:
+def _inconsistent_rows(events: Iterable[Event]) -> Iterator[str]:
     versions: dict[tuple[str, tuple[str, ...]], int] = {}
     for event in events:
         change = event.change
@@ -148,8 +148,8 @@ def _broken_lives(events: Iterable[Event]) -> Iterator[str]:
         versions[row] = version
 
 
-def _unlike(transaction: Transaction, group: Sequence[Event]) -> Iterator[str]:
-    """The first difference inside of a transaction: what follows it is mostly its consequence."""
+def _differences(transaction: Transaction, group: Sequence[Event]) -> Iterator[str]:
+    """The first difference inside a transaction: further ones mostly follow from it."""
     for idx, (wanted, event) in enumerate(zip_longest(transaction.changes, group)):
         where = f"transaction {transaction.xid}, change {idx}"
         if event is None:

@@ -1,4 +1,4 @@
--- The shop, empty and new: what an earlier demo left in it is dropped.
+-- The shop, new and empty: that of an earlier demo is dropped.
 drop schema if exists shop cascade;
 create schema shop;
 create table shop.customers (
@@ -43,5 +43,5 @@ create table shop.order_lines (
     version integer not null default 1,
     primary key (order_id, line_no)
 );
--- So that updates and deletes of stock carry the whole old row, and the events its old values.
+-- So that updates and deletes of stock have the complete old row in the WAL, and events its old values.
 alter table shop.stock replica identity full;

@@ -1,4 +1,4 @@
--- The newest changes, for the eye, values as text.
+-- The newest changes, to be shown, with values as text.
 select e.seq, e.source_table_name, e.action, e.record_pk,
     (select jsonb_object_agg(key, value) from jsonb_each_text(e.record)),
     (select jsonb_object_agg(key, value) from jsonb_each_text(e.changes))
