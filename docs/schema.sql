@@ -1235,17 +1235,17 @@ UNION ALL
                    FROM pipeline.retention r
                   WHERE (r.events_table = l.events_table)), (0)::bigint) AS upto) has);
 
-COMMENT ON VIEW pipeline.readers IS 'The registry: every reader of an events table. One that it does not name is not waited for.';
+COMMENT ON VIEW pipeline.readers IS 'The registry: every reader of an events table. Retention does not wait for others.';
 
-COMMENT ON COLUMN pipeline.readers.events_table IS 'What it reads; null: the default table, which is not made yet.';
+COMMENT ON COLUMN pipeline.readers.events_table IS 'What it reads; null: the default table, which does not exist yet.';
 
-COMMENT ON COLUMN pipeline.readers."position" IS 'Everything up to this seq is with it.';
+COMMENT ON COLUMN pipeline.readers."position" IS 'It has read everything up to this seq.';
 
-COMMENT ON COLUMN pipeline.readers.needs_after IS 'It needs every event with a larger seq; null: none.';
+COMMENT ON COLUMN pipeline.readers.needs_after IS 'It needs every event with a larger seq; null: it needs none.';
 
-COMMENT ON COLUMN pipeline.readers.active IS 'Whether somebody reads for it now; null: nobody can tell.';
+COMMENT ON COLUMN pipeline.readers.active IS 'Whether a client reads for it now; null: unknown.';
 
-COMMENT ON COLUMN pipeline.readers.paused IS 'Whether it was told to take nothing.';
+COMMENT ON COLUMN pipeline.readers.paused IS 'Whether it is paused.';
 
 COMMENT ON COLUMN pipeline.readers.remedy IS 'What to do when it keeps retention from dropping events.';
 

@@ -30,7 +30,7 @@ PipelineError                    exit 1
     │   ├── HistoryDiverged      another cluster, a fork of it, or a restored copy: what we staged is not in its history
     │   ├── SlotLost             the slot was dropped, recreated, invalidated, or confirmed beyond what we have stored
     │   └── PublicationChanged   a publication that we use was dropped, recreated, or publishes less than before
-    ├── Unsendable               the source cannot send a transaction, which may be skipped; retried meanwhile
+    ├── Undecodable               the source cannot send a transaction, which may be skipped; retried meanwhile
     └── DecodeError              bytes that are not the protocol that we requested
 """
 
@@ -167,7 +167,7 @@ class PublicationChanged(SourceChanged):
     """A publication that we use published less than we know of, at least for a while."""
 
 
-class Unsendable(ReplicationError):
+class Undecodable(ReplicationError):
     """The source ended the stream at a change that it cannot send.
 
     `commit_lsn`, `committed_at` (µs since 2000) and `xid` are of the transaction; `commit_lsn` is None when we had not

@@ -21,7 +21,7 @@ from pipeline import logs
 from pipeline.capture.source import blocked_transactions, sources
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable, Unsendable
+from pipeline.errors import Fenced, PipelineError, SlotInUse, Unavailable, Undecodable
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
@@ -41,7 +41,7 @@ _siblings: Siblings | None = None
 """None where no fork server has forked this process."""
 STANDBY_SECONDS = 2.0
 """How often a standby tries to take a role over."""
-RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced, Unsendable)
+RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced, Undecodable)
 """Errors after which a role is started again; every other PipelineError stops the server with its plain line."""
 
 
@@ -143,12 +143,12 @@ def _run_replication(config: Config, connection: Connection, stop: Stop) -> None
     with role_locks.beating(connection, lost):  # the worker itself seldom uses it
         try:
             asyncio.run(_replicate(config, connection, stop))
-        except Unsendable as error:
+        except Undecodable as error:
             _wait_where_it_stops(config, connection, stop, error)
             raise
 
 
-def _wait_where_it_stops(config: Config, connection: Connection, stop: Stop, error: Unsendable) -> None:
+def _wait_where_it_stops(config: Config, connection: Connection, stop: Stop, error: Undecodable) -> None:
     """The source cannot send a transaction: say so, and leave it in peace for a while."""
     from pipeline.capture.replication import undecodable
 
@@ -184,7 +184,7 @@ async def _replicate(config: Config, connection: Connection, stop: Stop) -> None
                 coordinator = Coordinator(config, source, connection, staging, prepared.source, names, launch)
                 stop.then(in_loop(coordinator.stop))
                 await coordinator.run(start, partial(_report, connection, "replication", "running"))
-        except Unsendable as error:
+        except Undecodable as error:
             undecodable.record(connection, prepared.source, error)
             raise
         except connections.GONE as error:

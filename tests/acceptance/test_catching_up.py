@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.capture.source.slot import part_name
+from pipeline.capture.source.slots import part_name
 from tests.fixtures.catching_up import CatchingUp, catching_up
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import Serving, run_command

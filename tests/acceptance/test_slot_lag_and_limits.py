@@ -12,7 +12,7 @@ import httpx
 import psycopg
 import pytest
 
-from pipeline.capture.source import slot as slots
+from pipeline.capture.source import slots
 from pipeline.postgres import connections
 from tests.fixtures.catching_up import BEHIND, MEGABYTE, CatchingUp, catching_up
 from tests.fixtures.postgres import Cluster, unique

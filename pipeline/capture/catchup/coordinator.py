@@ -24,7 +24,7 @@ from pipeline.capture.replication import lag_sampler, prepare
 from pipeline.capture.replication.relation_registry import RelationBook
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker
-from pipeline.capture.source import slot as slots
+from pipeline.capture.source import slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.postgres.connections import Connection

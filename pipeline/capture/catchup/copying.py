@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psycopg
 
 from pipeline.capture.replication.stream import ReplicationStream
-from pipeline.capture.source import slot as slots
+from pipeline.capture.source import slots
 from pipeline.errors import ReplicationError, SlotMissing
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection

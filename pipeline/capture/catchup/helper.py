@@ -16,8 +16,7 @@ from pipeline.capture.catchup.part_registry import PartBook
 from pipeline.capture.catchup.plan import Part
 from pipeline.capture.catchup.worker import PartWorker
 from pipeline.capture.replication.stream import ReplicationStream
-from pipeline.capture.source import slot as slots
-from pipeline.capture.source import sources
+from pipeline.capture.source import slots, sources
 from pipeline.capture.source.sources import Source
 from pipeline.config import settings
 from pipeline.config.settings import Config

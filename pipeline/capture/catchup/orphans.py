@@ -9,9 +9,8 @@ from collections.abc import Collection
 import psycopg
 
 from pipeline.capture.catchup import plan_reader
-from pipeline.capture.source import slot as slots
-from pipeline.capture.source import sources
-from pipeline.capture.source.slot import Slot
+from pipeline.capture.source import slots, sources
+from pipeline.capture.source.slots import Slot
 from pipeline.errors import ReplicationError, SlotMissing
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection

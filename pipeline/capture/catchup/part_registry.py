@@ -17,7 +17,7 @@ from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.schema_history import versions
 from pipeline.capture.schema_history.continuity import first_form, next_form
 from pipeline.capture.schema_history.versions import Known, TableVersion
-from pipeline.capture.source import slot as slots
+from pipeline.capture.source import slots
 from pipeline.capture.source.sources import Source
 from pipeline.errors import SlotMissing
 from pipeline.postgres import queries

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pipeline.capture.replication.stream import PROTOCOL_OPTIONS, ReplicationStream, SystemIdentity
-from pipeline.capture.source import publication_ledger, sources
-from pipeline.capture.source import slot as slots
+from pipeline.capture.source import publication_ledger, slots, sources
 from pipeline.capture.source import timeline as history
 from pipeline.capture.source.publications import Publications, Publisher
 from pipeline.capture.source.sources import Epoch, Source

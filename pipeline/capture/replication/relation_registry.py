@@ -13,8 +13,7 @@ from pipeline.capture.schema_history.continuity import Rewrite, first_form, next
 from pipeline.capture.schema_history.fingerprint import Fingerprint
 from pipeline.capture.schema_history.introspection import Description
 from pipeline.capture.schema_history.versions import Known, TableVersion
-from pipeline.capture.source import slot as slots
-from pipeline.capture.source import sources
+from pipeline.capture.source import slots, sources
 from pipeline.capture.source.sources import Source
 from pipeline.errors import SlotMissing
 from pipeline.postgres import queries

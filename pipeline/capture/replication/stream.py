@@ -25,7 +25,7 @@ from pipeline.errors import (
     SlotMissing,
     SlotUnusable,
     SourceUnfit,
-    Unsendable,
+    Undecodable,
 )
 from pipeline.postgres import connections
 from pipeline.wal import lsn, pgoutput
@@ -222,7 +222,7 @@ class ReplicationStream:
         if type(error) is not ReplicationError or state.startswith(_BEYOND_THE_DATA):
             return error
         where = (result.error_field(pq.DiagnosticField.CONTEXT) or b"").decode("utf-8", "replace")
-        return Unsendable("; ".join([str(error), *where.splitlines()]), _text(result), state)
+        return Undecodable("; ".join([str(error), *where.splitlines()]), _text(result), state)
 
     def _command(self, command: str, expect: pq.ExecStatus = pq.ExecStatus.TUPLES_OK) -> pq.abc.PGresult:
         result = self._connection.exec_(command.encode())

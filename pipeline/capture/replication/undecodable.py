@@ -19,7 +19,7 @@ from pipeline.capture.schema_history import versions
 from pipeline.capture.source import blocked_transactions
 from pipeline.capture.source.blocked_transactions import Stop
 from pipeline.capture.source.sources import Source
-from pipeline.errors import Unsendable
+from pipeline.errors import Undecodable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop as Stopping
@@ -37,7 +37,7 @@ _LOOK_SECONDS = 0.5
 _EPOCH_2000 = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-def record(connection: Connection, source: Source, error: Unsendable) -> None:
+def record(connection: Connection, source: Source, error: Undecodable) -> None:
     """Keep where the source stops. Everything before must be stored."""
     if error.commit_lsn is None:
         return

@@ -12,7 +12,7 @@ from pipeline.capture.replication.replay import Replay
 from pipeline.capture.replication.staging_pump import StagingPump
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.replication.tagger import Tagger
-from pipeline.errors import Unsendable
+from pipeline.errors import Undecodable
 from pipeline.process.signals import in_thread
 from pipeline.staging.writer import Writer
 from pipeline.wal import pgoutput
@@ -49,7 +49,7 @@ class ReplicationWorker:
         self._stopping = False
         self._asking = asyncio.Lock()
         """Held while the book talks to its databases."""
-        self._unsendable: Unsendable | None = None
+        self._undecodable: Undecodable | None = None
         if until is not None:
             self.end_at(until)
 
@@ -87,7 +87,7 @@ class ReplicationWorker:
     async def run(self) -> None:
         """Until stopped. Raises what went wrong, the first of it; nothing that was confirmed is ever lost by that.
 
-        Where the source cannot send a transaction, all before it is stored durably when Unsendable is raised.
+        Where the source cannot send a transaction, all before it is stored durably when Undecodable is raised.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -98,20 +98,20 @@ class ReplicationWorker:
                     task.cancel()
         except BaseExceptionGroup as group:
             raise _first(group) from group
-        if self._unsendable is not None:
-            raise self._unsendable
+        if self._undecodable is not None:
+            raise self._undecodable
 
     async def _read(self) -> None:
         try:
             await self._read_on()
         except PartEnded:
             self.stop()
-        except Unsendable as error:
+        except Undecodable as error:
             self._tagger.feed_all(self._reorder.held, pgoutput.XLOG_HEADER)
             if (open_ := self._tagger.batch.unfinished) is not None:
                 begin, error.changes = open_
                 error.commit_lsn, error.committed_at, error.xid = begin
-            self._unsendable = error
+            self._undecodable = error
             self.stop()
 
     async def _read_on(self) -> None:

@@ -21,10 +21,10 @@ Orphans = Annotated[bool, typer.Option("--orphans", help="Only copies of our slo
 @app.command("list")
 def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans = False) -> int:
     """Logical slots of the source, what reads them, and the WAL that they hold back."""
-    from pipeline.capture.source import slot
+    from pipeline.capture.source import slots
     from pipeline.cli.render import status
 
-    found = _orphans(context) if orphans else _with_source(context, slot.all_slots)
+    found = _orphans(context) if orphans else _with_source(context, slots.all_slots)
     none = "no orphaned slots at the source" if orphans else "no logical slots at the source"
     output({"data": found}, as_json, lambda: status.show_slots(found, none))
     return 0
@@ -33,11 +33,11 @@ def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans =
 @app.command("create")
 def slots_create(context: typer.Context, name: Annotated[str | None, typer.Argument()] = None) -> int:
     """Create a slot (default: PIPELINE_SLOT); changes committed from now on wait for it."""
-    from pipeline.capture.source import slot
+    from pipeline.capture.source import slots
     from pipeline.wal import lsn
 
     chosen = name or load(context, "slots").slot
-    start = _with_source(context, lambda source: slot.create(source, chosen))
+    start = _with_source(context, lambda source: slots.create(source, chosen))
     print(f'slot "{chosen}" created; it streams from {lsn.show(start)}')
     return 0
 
@@ -48,7 +48,7 @@ Force = Annotated[bool, typer.Option("--force", help="Also the slot that this se
 @app.command("delete")
 def slots_delete(context: typer.Context, name: str, force: Force = False, yes: Yes = False) -> int:
     """Remove a slot; the source then removes WAL that nothing else needs. Asks for its name to be typed."""
-    from pipeline.capture.source import slot
+    from pipeline.capture.source import slots
     from pipeline.cli.render import losses
     from pipeline.errors import ConfigError
 
@@ -57,8 +57,8 @@ def slots_delete(context: typer.Context, name: str, force: Force = False, yes: Y
         raise ConfigError(f'slot "{name}" is the one that the server reads (PIPELINE_SLOT); add --force to delete it')
 
     def act(source: Any) -> None:
-        confirm.loss(losses.slot(slot.idle(source, name), ours), name, yes)
-        slot.drop(source, name)
+        confirm.loss(losses.slot(slots.idle(source, name), ours), name, yes)
+        slots.drop(source, name)
 
     _with_source(context, act)
     print(f'slot "{name}" deleted')

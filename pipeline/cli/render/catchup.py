@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from pipeline.capture.catchup.plan import Part
-from pipeline.capture.source import slot
+from pipeline.capture.source import slots
 from pipeline.operate import formatting
 from pipeline.operate.lag.slot_lag import SlotLag
 
 
-def summary(anchor: str, parts: Sequence[Part], slots: Sequence[SlotLag]) -> Table:
+def summary(anchor: str, parts: Sequence[Part], lags: Sequence[SlotLag]) -> Table:
     """For `status`: one line for each part, in the order of the WAL."""
-    lags = {slot.name: slot for slot in slots}
+    by_name = {lag.name: lag for lag in lags}
     columns = ("catching up by", "from", "until", "staged", "left", "slot is behind", "")
-    names = [slot.part_name(anchor, part.worker) if part.worker else anchor for part in parts]
+    names = [slots.part_name(anchor, part.worker) if part.worker else anchor for part in parts]
     return formatting.table(
-        columns, (_line(name, part, lags.get(name)) for name, part in zip(names, parts, strict=True))
+        columns, (_line(name, part, by_name.get(name)) for name, part in zip(names, parts, strict=True))
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.capture.source.slot import Slot
+from pipeline.capture.source.slots import Slot
 from pipeline.operate import formatting
 from pipeline.operate.repair.gap import Gap
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.capture.schema_history.rewrites import Rewritten
-from pipeline.capture.source.slot import Slot
+from pipeline.capture.source.slots import Slot
 from pipeline.cli.render import catchup, consumers, dead_letters, exports, lag, retention, routes
 from pipeline.operate import formatting
 from pipeline.operate.preflight.findings import Finding

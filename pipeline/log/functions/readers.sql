@@ -82,10 +82,10 @@ cross join lateral (
 ) has;
 
 comment on view pipeline.readers is
-    'The registry: every reader of an events table. One that it does not name is not waited for.';
-comment on column pipeline.readers.events_table is 'What it reads; null: the default table, which is not made yet.';
-comment on column pipeline.readers.position is 'Everything up to this seq is with it.';
-comment on column pipeline.readers.needs_after is 'It needs every event with a larger seq; null: none.';
-comment on column pipeline.readers.active is 'Whether somebody reads for it now; null: nobody can tell.';
-comment on column pipeline.readers.paused is 'Whether it was told to take nothing.';
+    'The registry: every reader of an events table. Retention does not wait for others.';
+comment on column pipeline.readers.events_table is 'What it reads; null: the default table, which does not exist yet.';
+comment on column pipeline.readers.position is 'It has read everything up to this seq.';
+comment on column pipeline.readers.needs_after is 'It needs every event with a larger seq; null: it needs none.';
+comment on column pipeline.readers.active is 'Whether a client reads for it now; null: unknown.';
+comment on column pipeline.readers.paused is 'Whether it is paused.';
 comment on column pipeline.readers.remedy is 'What to do when it keeps retention from dropping events.';

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from pipeline.capture.replication import lag_sampler, prepare
-from pipeline.capture.source import slot as slots
+from pipeline.capture.source import slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.log.readers import LaggingReader

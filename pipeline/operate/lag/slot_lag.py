@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.capture.source import slot as slots
-from pipeline.capture.source.slot import Slot
+from pipeline.capture.source import slots
+from pipeline.capture.source.slots import Slot
 from pipeline.wal import lsn
 
 

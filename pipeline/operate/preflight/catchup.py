@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipeline.capture.catchup import limits
-from pipeline.capture.source import slot as slots
+from pipeline.capture.source import slots
 from pipeline.config.settings import Config
 from pipeline.operate import formatting
 from pipeline.operate.preflight.findings import Finding, Findings

@@ -11,9 +11,8 @@ from functools import partial
 from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.stream import NAME_PREFIX, ReplicationStream
-from pipeline.capture.source import publication_ledger
+from pipeline.capture.source import publication_ledger, slots
 from pipeline.capture.source import publishable_tables as source_tables
-from pipeline.capture.source import slot as slots
 from pipeline.capture.source.publication_ledger import Published
 from pipeline.capture.source.publishable_tables import Table
 from pipeline.capture.source.sources import Source
@@ -126,9 +125,11 @@ def _limits(config: Config, source: Connection) -> Findings:
         yield Finding("error", "synchronous_standby_names", text, remedy)
 
 
-def _free(name: str, free: int, most: int, have_ours: bool) -> Finding:
-    if have_ours or free > 0:
-        return Finding("ok", name, f"{free} of {most} are free" + (", one of the others is ours" if have_ours else ""))
+def _free(name: str, free: int, most: int, ours_counts: bool) -> Finding:
+    if ours_counts or free > 0:
+        return Finding(
+            "ok", name, f"{free} of {most} are free" + (", one of the others is ours" if ours_counts else "")
+        )
     return Finding("error", name, f"all {most} are in use", f"raise {name}, or free one that is not needed")
 
 
@@ -152,13 +153,13 @@ def _tables(config: Config, source: Connection, pipeline: Connection | None, sto
     if publication is None or made.get(config.publication) == publication.oid:
         if publication is not None:
             yield Finding("ok", "publication", f'"{config.publication}" was created by this server')
-        yield from _ours(source, tables)
-        yield from _never(publisher.unpublishable())
+        yield from _own_publications(source, tables)
+        yield from _not_replicated(publisher.unpublishable())
     else:
-        yield from _theirs(publication, tables, publisher.missing(made))
+        yield from _foreign_publication(publication, tables, publisher.missing(made))
 
 
-def _ours(source: Connection, tables: list[Table]) -> Findings:
+def _own_publications(source: Connection, tables: list[Table]) -> Findings:
     """Findings where this server creates the publications."""
     left = source_tables.uncovered(tables, ())  # of partitioned tables, the roots
     not_owned = [table for table in left if not table.owned]
@@ -176,14 +177,14 @@ def _ours(source: Connection, tables: list[Table]) -> Findings:
         yield Finding("ok", "tables", f"{len(left)} match, all with a replica identity")
 
 
-def _never(found: dict[str, list[str]]) -> Findings:
+def _not_replicated(found: dict[str, list[str]]) -> Findings:
     """Tables left out without a warning: Postgres cannot replicate them, and no setting changes that."""
     if found:
         text = "; ".join(f"{kind}: {first_names(names)}" for kind, names in found.items())
         yield Finding("ok", "not replicated", f"Postgres does not replicate: {text}")
 
 
-def _theirs(publication: Published, tables: list[Table], missing: dict[str, str]) -> Findings:
+def _foreign_publication(publication: Published, tables: list[Table], missing: dict[str, str]) -> Findings:
     """Findings on a publication that this server did not create: it is used as it is."""
     name = publication.name
     left_out = [

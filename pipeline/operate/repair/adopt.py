@@ -14,10 +14,9 @@ from pipeline.capture.catchup import plan_reader, store
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.relation_registry import RelationBook
 from pipeline.capture.replication.stream import ReplicationStream, SystemIdentity
-from pipeline.capture.source import publication_ledger, sources
-from pipeline.capture.source import slot as slots
+from pipeline.capture.source import publication_ledger, slots, sources
 from pipeline.capture.source.publications import KEYLESS_SUFFIX, Publications
-from pipeline.capture.source.slot import Slot
+from pipeline.capture.source.slots import Slot
 from pipeline.capture.source.sources import Epoch, Source
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SourceChanged, SourceUnfit

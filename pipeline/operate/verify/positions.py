@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from pipeline.capture.source import slot as slots
+from pipeline.capture.source import slots
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.operate.verify.violations import Check, Row

@@ -123,7 +123,7 @@ class Follower:
 
 
 class Feed:
-    """One per process. Reads the log only while somebody follows it."""
+    """One per process. Reads the log only while there is a follower."""
 
     def __init__(self, dsn: str, wakeups: Wakeups, lend: Connect) -> None:
         self.head = 0

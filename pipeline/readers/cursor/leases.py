@@ -234,16 +234,16 @@ class _Session:
         except (psycopg.Error, OSError) as error:
             self.lost = connections.unavailable(self._dsn, "pipeline database", error)
             logger.warning("lost all cursors: %s", self.lost, extra={"action": "cursor.lost"})
-            for claim in self._ours():
+            for claim in self._own_claims():
                 claim.end(self.lost)
         finally:
             await self._connection.close()
 
-    def _ours(self) -> list[Claim]:
+    def _own_claims(self) -> list[Claim]:
         return [claim for claim in self._claims.values() if claim.session.startswith(f"{self.name}:")]
 
     async def _review(self) -> None:
-        before = [(claim, claim.position) for claim in self._ours()]
+        before = [(claim, claim.position) for claim in self._own_claims()]
         async with self._connection.cursor(row_factory=dict_row) as cursor:
             names = {"names": [claim.name for claim, _ in before]}
             await cursor.execute(queries.statement("readers.cursor", "review_cursors"), names, prepare=True)

@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.capture.catchup.plan import Part
 from pipeline.capture.schema_history.rewrites import Rewritten
-from pipeline.capture.source.slot import Slot
+from pipeline.capture.source.slots import Slot
 from pipeline.log.dead_letters import DeadLetter
 from pipeline.log.tables import KnownTable
 from pipeline.operate.json_values import as_json

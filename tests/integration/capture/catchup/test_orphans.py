@@ -13,7 +13,7 @@ from psycopg import pq
 from psycopg.pq import abc
 
 from pipeline.capture.catchup import orphans
-from pipeline.capture.source import slot as slots
+from pipeline.capture.source import slots
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from tests.fixtures.server import run_command

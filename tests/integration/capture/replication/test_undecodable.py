@@ -14,7 +14,7 @@ from pipeline.capture.source import blocked_transactions
 from pipeline.capture.source.blocked_transactions import Stop
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import PipelineError, Unsendable
+from pipeline.errors import PipelineError, Undecodable
 from pipeline.operate import status
 from pipeline.operate.preflight import check
 from pipeline.operate.repair import skip_transaction
@@ -58,7 +58,7 @@ def bad(number: int) -> str:
 def stopped(config: Config, timeout: float = 60) -> Stop:
     """Where it stops, once it has; what is staged is in the log then."""
     error = ended(config, timeout)
-    assert isinstance(error, Unsendable), error
+    assert isinstance(error, Undecodable), error
     shuffle(config.database)
     return current(config)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pipeline.capture.source import slot as slots
+from pipeline.capture.source import slots
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import HistoryDiverged, PipelineError, SlotLost, SourceChanged

@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 from pipeline.capture.replication import lag_sampler
 from pipeline.capture.replication.lag_sampler import Sampler
 from pipeline.capture.replication.stopwatch import Stopwatch
-from pipeline.capture.source import slot
+from pipeline.capture.source import slots
 from pipeline.config import settings
 from pipeline.operate import samples
 from pipeline.postgres.queries import statement
@@ -156,7 +156,7 @@ def test_positions_and_counts_are_stored_for_rates(
     )
     log.execute("insert into pipeline.lag_samples select now() - interval '61 minutes', 1, 1, 1, 1, 1, 1")
     with psycopg.connect(source_dsn, autocommit=True) as source:
-        confirmed = slot.create(source, slot_name)
+        confirmed = slots.create(source, slot_name)
         samples.sample(settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name))
     row = log.execute(newest).fetchone()
     assert row is not None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.capture.catchup.limits import Allowed, Room, allowed, beyond_cores, unsafe
-from pipeline.capture.source.slot import part_name
+from pipeline.capture.source.slots import part_name
 
 WIDE = Room(180000, 80, 70, 80, 70)
 
