@@ -1,4 +1,4 @@
-"""A child process: started, listened to, killed when frozen, started again with backoff. Knows not what it does."""
+"""A child process: started, listened to, killed when frozen, restarted with backoff. Whatever it does."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from typing import Protocol
 logger = logging.getLogger(__name__)
 
 RETRY = 75
-"""Exit status of a child that wants to be started again (EX_TEMPFAIL of sysexits.h)."""
+"""Exit status of a child that asks to be started again (EX_TEMPFAIL of sysexits.h)."""
 DRAIN_SECONDS = 30.0
-"""All children together have so long to finish after SIGTERM."""
+"""How long all children together have to finish after SIGTERM."""
 FROZEN_SECONDS, STARTING_SECONDS = 10.0, 60.0
-"""A child that is not heard from for so long is killed and started again; one that was never heard is still loading."""
+"""A child that sends nothing for so long is killed and restarted; until its first sign of life it is still loading."""
 _FIRST_DELAY, _LONGEST_DELAY, _HEALTHY_AFTER = 0.25, 5.0, 2.0
 POLL = 0.1
 """Seconds between two looks at a child."""
@@ -39,11 +39,11 @@ class Process(Protocol):
 
 
 Launch = Callable[[socket.socket], Process | None]
-"""Begins a process whose standard input is this socket; None when that cannot be done just now."""
+"""Starts a process whose standard input is this socket; None when that is not possible now."""
 
 
 def program(command: Sequence[str]) -> Launch:
-    """Begins a process that runs this program."""
+    """A Launch that runs this program."""
     return lambda line: subprocess.Popen(command, stdin=line.fileno(), env=_environment())
 
 
@@ -54,13 +54,13 @@ def be_as_program() -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, but modules come from where ours came from, not from a folder that the server was started in."""
+    """Our environment, but modules are imported from where ours were, not from the server's working directory."""
     paths = [_HERE, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(paths)}
 
 
 class Child:
-    """One process. `process` is None while it does not run; then it may be started from `restart_at` on."""
+    """One process. `process` is None while it does not run; it may be started again from `restart_at` on."""
 
     def __init__(self, role: str, launch: Launch, settings: str) -> None:
         """`role`: what log lines call it. `settings`: the first line of its standard input."""
@@ -78,7 +78,7 @@ class Child:
         self.process: Process | None = None
 
     def start(self) -> None:
-        """Run it; its standard input says what the settings are, and by ending that we are gone."""
+        """Run it. Its standard input carries the settings, and ends when this process does."""
         self._begin()
         if self.process is not None:
             pid = self.process.pid
@@ -95,7 +95,7 @@ class Child:
         if self.process is None:
             self.forget()
             return
-        with suppress(BrokenPipeError, ConnectionResetError):  # it is dead already, which the next look finds
+        with suppress(BrokenPipeError, ConnectionResetError):  # it has died already, as the next look finds
             self._line.sendall(self._settings.encode() + b"\n")
         self._line.setblocking(False)
 
@@ -105,7 +105,7 @@ class Child:
         return self.process is not None and self.process.poll() is None
 
     def retire(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Tell it to end, once; called again when it has not ended after so long, kill it."""
+        """Ask it to end, once; when called again after so many seconds, kill it if it still runs."""
         if self.process is None:
             return
         if not self.retiring:
@@ -116,7 +116,7 @@ class Child:
             self.process.kill()
 
     def kill(self, seconds: float) -> None:
-        """And wait, so long at most, until it is known to be gone."""
+        """Kill it, and wait at most so many seconds until it has ended."""
         if self.process is None:
             return
         self.process.kill()
@@ -125,9 +125,9 @@ class Child:
             time.sleep(POLL / 100)
 
     def ended(self) -> int | None:
-        """Its exit status once it has ended, below 0 for a signal; one that is frozen is killed.
+        """Its exit status once it has ended, below 0 for a signal; a frozen process is killed.
 
-        Call it every POLL; looks are counted, not seconds, since we may have been frozen with it.
+        Call it every POLL: looks are counted, not seconds, since this process may have been frozen with it.
         """
         if self.process is None:
             return None
@@ -140,28 +140,28 @@ class Child:
         return self.process.poll()
 
     def _listen(self) -> None:
-        """Take what it has said meanwhile."""
+        """Read what it has sent since the last look."""
         if self._line is None:
             return
         with suppress(BlockingIOError, ConnectionResetError):
-            while said := self._line.recv(1024):
+            while received := self._line.recv(1024):
                 self._silent_looks = 0
                 self._heard = True
-                self._hears(said)
+                self._receive(received)
 
-    def _hears(self, said: bytes) -> None:
-        """Any byte says that it lives; for most that is all."""
+    def _receive(self, received: bytes) -> None:
+        """Any byte is a sign of life; most children send nothing else."""
 
     def forget(self) -> None:
-        """It has ended."""
+        """Close the socket of a process that has ended."""
         self.process = None
         if self._line is not None:
             self._line.close()
 
     def start_again(self, code: int) -> bool:
-        """Plan the next start after it has ended so; each failure in a row waits twice as long.
+        """Plan the next start after it has ended with this status; each failure in a row doubles the delay.
 
-        False, and nothing is planned, when it has ended for good.
+        False, and no start is planned, when it has ended for good.
         """
         if code > 0 and code != RETRY and not self.retiring:
             return False

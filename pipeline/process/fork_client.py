@@ -1,4 +1,4 @@
-"""How others have the fork server fork, and what they know of the processes that it has forked."""
+"""The other side of the fork server: asks it to fork, and knows the processes that it has forked."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pipeline.errors import Unavailable
 from pipeline.process.child import FROZEN_SECONDS, POLL, Child, Process, be_as_program, program
 
 _REAP_SECONDS = 1.0
-"""So long is it waited for once it was killed, so that what it has used is counted as the server's."""
+"""How long to wait for it after killing it, so that its CPU time is counted as the server's."""
 
 
 class ForkServer(Child):
-    """The supervisor's end. When the fork server ends, what it has forked is killed: nobody would tell of its end."""
+    """The supervisor's side. When the fork server ends, its forks are killed: nobody would report their end."""
 
     def __init__(self, run: Callable[[], int], command: Sequence[str]) -> None:
-        """The first is a fork of this process that runs `run`; later ones, when we have threads, run `command`."""
+        """The first is a fork of this process that runs `run`; later ones, when there are threads, run `command`."""
         super().__init__("fork server", self._fork_here, "")
         self._run = run
         self._later = program(command)
         self._forks = _Forks(self.look)
 
     def __enter__(self) -> ForkServer:
-        """Begin it, while this process has no threads and no connections; nothing is logged of a server yet."""
+        """Start it, while this process has no threads and no connections; it logs nothing yet."""
         self._begin()
         self._launch = self._later
         return self
@@ -55,17 +55,17 @@ class ForkServer(Child):
         return self.process is not None and self._heard
 
     def fork(self, name: str, line: socket.socket) -> Process | None:
-        """A new process with this standard input, called `name`; None when the fork server is gone, or frozen."""
+        """A new process with this name and standard input; None when the fork server has ended or is frozen."""
         if self.process is None or self._line is None:
             return None
         process = self.process
         forked = self._forks.ask(self._line, name, line, lambda: self.lives)
-        if forked is None:  # should it be forked after all, it finds that its line has ended
+        if forked is None:  # if it is forked after all, it finds its socket closed
             process.kill()
         return forked
 
     def look(self) -> None:
-        """Learn which processes have ended."""
+        """Read which processes have ended."""
         lives = self.lives
         self._listen()
         if not lives:
@@ -75,37 +75,37 @@ class ForkServer(Child):
         self._forks.orphan()
         super().forget()
 
-    def _hears(self, said: bytes) -> None:
-        self._forks.hear(said)
+    def _receive(self, received: bytes) -> None:
+        self._forks.receive(received)
 
 
 class Siblings:
-    """What a forked process has of its fork server: processes that it looks after itself, and that end with it."""
+    """A forked process's side: it asks for processes that it supervises itself, and that end with it."""
 
     def __init__(self, line: socket.socket) -> None:
-        """`line`: to the fork server."""
+        """`line`: the socket to the fork server."""
         line.setblocking(False)
         self._line = line
         self._gone = False
         self._forks = _Forks(self._look)
 
     def fork(self, name: str, line: socket.socket) -> Process | None:
-        """As of a ForkServer. When that is gone, the supervisor is about to end this process too.
+        """As ForkServer.fork. When the fork server has ended, the supervisor is about to end this process too.
 
-        Raises Unavailable when it is not gone and does not answer; then this process should end.
+        Raises Unavailable when it has not ended and does not answer; then this process should end.
         """
         if self._gone:
             return None
         forked = self._forks.ask(self._line, name, line, lambda: not self._gone)
         self._look()
-        if forked is None and not self._gone:  # its answer would be taken for that to another request
+        if forked is None and not self._gone:  # a late answer would be taken for the next request's
             raise Unavailable(f"no process for {name}: the fork server does not answer")
         return forked
 
     def _look(self) -> None:
         try:
-            while said := self._line.recv(1024):
-                self._forks.hear(said)
+            while received := self._line.recv(1024):
+                self._forks.receive(received)
         except BlockingIOError:
             return
         except ConnectionResetError:
@@ -115,10 +115,10 @@ class Siblings:
 
 
 class _Forks:
-    """What was asked for over one line to the fork server."""
+    """The processes requested over one socket to the fork server."""
 
     def __init__(self, look: Callable[[], None]) -> None:
-        """`look` reads what the fork server has said meanwhile, for `hear`."""
+        """`look` reads what the fork server has sent, and calls `receive` with it."""
         self._look = look
         self._living: dict[int, Forked] = {}
         self._answer: Forked | None = None
@@ -127,7 +127,7 @@ class _Forks:
     def ask(
         self, line: socket.socket, name: str, standard_input: socket.socket, lives: Callable[[], bool]
     ) -> Forked | None:
-        """The process, as soon as it is forked; None when the fork server ends first, or says nothing for long."""
+        """The process, as soon as it is forked; None when the fork server ends first, or sends nothing for long."""
         self._answer = None
         give_up = time.monotonic() + FROZEN_SECONDS
         try:
@@ -139,8 +139,8 @@ class _Forks:
             return None
         return self._answer
 
-    def hear(self, said: bytes) -> None:
-        *lines, self._unfinished = (self._unfinished + said).split(b"\n")
+    def receive(self, received: bytes) -> None:
+        *lines, self._unfinished = (self._unfinished + received).split(b"\n")
         for line in lines:
             match line.split():
                 case [b"forked", pid]:
@@ -149,7 +149,7 @@ class _Forks:
                     self._living.pop(int(pid)).status = int(status)
 
     def orphan(self) -> None:
-        """The fork server is gone: nobody would tell of the end of these, so they end now."""
+        """The fork server has ended and cannot report the end of its forks any more: kill them."""
         for forked in self._living.values():
             forked.status = -signal.SIGKILL
             _send(forked.pid, signal.SIGKILL)
@@ -158,7 +158,7 @@ class _Forks:
 
 
 class Forked:
-    """A process that was forked. `look` sets its `status` once it has ended."""
+    """A forked process. `look` sets its `status` once it has ended."""
 
     def __init__(self, pid: int, look: Callable[[], None]) -> None:
         self.pid = pid
@@ -166,13 +166,13 @@ class Forked:
         self._look = look
 
     def poll(self) -> int | None:
-        """As of a Popen: minus the signal that killed it."""
+        """As Popen.poll: the exit status, or minus the signal that killed it; None while it runs."""
         if self.status is None:
             self._look()
         return self.status
 
     def send_signal(self, sig: int, /) -> None:
-        if self.poll() is None:  # asked first: another process may have its number soon
+        if self.poll() is None:  # checked first: another process may soon have its pid
             _send(self.pid, sig)
 
     def kill(self) -> None:
@@ -180,7 +180,7 @@ class Forked:
 
 
 class _Own(Forked):
-    """A process that was forked here."""
+    """A process that this one has forked itself."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(pid, self._reap)
@@ -199,7 +199,7 @@ def _send(pid: int, sig: int) -> None:
 
 
 def take_as_standard_input(number: int) -> None:
-    """Of this process, instead of what it has."""
+    """Replace this process's standard input by this file descriptor."""
     os.dup2(number, 0)
-    if number != 0:  # as it is where the server was started with none
+    if number != 0:  # it is 0 where the server was started without a standard input
         os.close(number)

@@ -1,4 +1,4 @@
-"""What the fork server does: it forks whenever it is asked to, and tells who has ended."""
+"""The fork server: forks on request, and reports which of the forked processes have ended."""
 
 from __future__ import annotations
 
@@ -15,94 +15,95 @@ from pipeline.process.signals import PULSE_SECONDS
 
 
 def fork_on_request(load: Callable[[], None]) -> tuple[str, Siblings] | None:
-    """Be the fork server: `load`, then fork. Returns in each forked process, with its name; None when the line ends.
+    """Run the fork server: `load`, then fork on request. Returns in each forked process, with its name; in the fork
+    server None, when the supervisor's socket is closed.
 
-    Stops by signal are for the others: those who stop a whole process group, or a control group, would stop us first.
+    SIGINT and SIGTERM are ignored: sent to a whole process group or control group, they would end this process first.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     load()
     gc.collect()
-    gc.freeze()  # what was imported is never looked at again, so that its pages stay shared
+    gc.freeze()  # the collector never touches what was imported, so that its pages stay shared
     woken, waker = socket.socketpair()
     waker.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
     with woken, waker:
         try:
-            return _Nursing(socket.socket(fileno=0), woken).run()
+            return _Forking(socket.socket(fileno=0), woken).run()
         finally:
-            signal.set_wakeup_fd(-1)  # before it is closed: the roles end at the same moment as we do
+            signal.set_wakeup_fd(-1)  # before it is closed: the roles end at the same moment as this process
 
 
-class _Nursing:
-    """What the fork server does all the time."""
+class _Forking:
+    """The loop of the fork server."""
 
     def __init__(self, supervisor: socket.socket, woken: socket.socket) -> None:
         self._supervisor = supervisor
         self._woken = woken
         self._lines = [supervisor]
-        self._asked_by: dict[int, socket.socket] = {}
+        self._requested_by: dict[int, socket.socket] = {}
 
     def run(self) -> tuple[str, Siblings] | None:
-        """What `fork_on_request` returns."""
+        """Returns what `fork_on_request` does."""
         while True:
             with suppress(BlockingIOError):  # a frozen supervisor does not read
-                _say(self._supervisor, b"\n", socket.MSG_DONTWAIT)
+                _send(self._supervisor, b"\n", socket.MSG_DONTWAIT)
             ready, _, _ = select.select([self._woken, *self._lines], [], [], PULSE_SECONDS)
             for line in ready:
                 if line is self._woken:
                     line.recv(1024)
                     continue
-                said, files = _hear(line)
-                if said and files and (siblings := self._forks(line, files[0])):
-                    return said.decode().strip(), siblings
-                if said:
+                received, files = _receive(line)
+                if received and files and (siblings := self._fork(line, files[0])):
+                    return received.decode().strip(), siblings
+                if received:
                     continue
                 if line is self._supervisor:
                     return None
                 self._lines.remove(line)
                 line.close()
-            self._tell_ended()
+            self._report_ended()
 
-    def _forks(self, line: socket.socket, standard_input: int) -> Siblings | None:
-        """Something in the new process."""
+    def _fork(self, line: socket.socket, standard_input: int) -> Siblings | None:
+        """In the new process its Siblings; in this one None."""
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid:
             theirs.close()
             os.close(standard_input)
             self._lines.append(ours)
-            self._asked_by[pid] = line
-            _say(line, b"forked %d\n" % pid)
+            self._requested_by[pid] = line
+            _send(line, b"forked %d\n" % pid)
             return None
         for number in signal.SIGCHLD, signal.SIGTERM:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        self._supervisor.detach()  # its number is the new one's
+        self._supervisor.detach()  # its descriptor becomes the new standard input
         for other in (ours, *self._lines[1:]):
             other.close()
         take_as_standard_input(standard_input)
         return Siblings(theirs)
 
-    def _tell_ended(self) -> None:
+    def _report_ended(self) -> None:
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = ended
-                _say(self._asked_by.pop(pid), b"ended %d %d\n" % (pid, os.waitstatus_to_exitcode(status)))
+                _send(self._requested_by.pop(pid), b"ended %d %d\n" % (pid, os.waitstatus_to_exitcode(status)))
 
 
-def _say(line: socket.socket, message: bytes, flags: int = 0) -> None:
-    """To somebody who may be gone: the next look at its line finds that."""
+def _send(line: socket.socket, message: bytes, flags: int = 0) -> None:
+    """Send to a process that may have ended; the next read of its socket finds that."""
     with suppress(BrokenPipeError, ConnectionResetError):
         if line.fileno() >= 0:
             line.sendall(message, flags)
 
 
-def _hear(line: socket.socket) -> tuple[bytes, list[int]]:
-    """What is said, and the files that come with it; nothing when who says it is gone."""
+def _receive(line: socket.socket) -> tuple[bytes, list[int]]:
+    """The bytes received, and the files sent with them; no bytes when the other side has ended."""
     try:
-        said, files, _, _ = socket.recv_fds(line, 1024, 1)
+        received, files, _, _ = socket.recv_fds(line, 1024, 1)
     except ConnectionResetError:
         return b"", []
-    return said, files
+    return received, files

@@ -1,4 +1,4 @@
-"""What every long-running process needs: a stop that signals ask for, and an end when its parent is gone."""
+"""What every long-running process needs: a stop by signal, and an end when its parent has ended."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 LEAVE_SECONDS = 5.0
-"""So long is a thread waited for whose answer nobody wants any more."""
+"""How long to wait for a thread whose result is no longer needed."""
 PULSE_SECONDS = 1.0
-"""How often a child process lets its parent hear from it."""
+"""How often a child process sends its parent a sign of life."""
 
 
 class Stop:
-    """Set by SIGTERM (and SIGINT unless ignored). `wait` sleeps, but not past it."""
+    """Set by SIGTERM (and SIGINT unless ignored). `wait` sleeps, but no longer than until it is set."""
 
     def __init__(self, *, ignore_interrupt: bool) -> None:
-        """Installs the handlers; only in the main thread. `ignore_interrupt`: Ctrl-C is the parent's business."""
+        """Installs the handlers; only in the main thread. `ignore_interrupt`: the parent handles Ctrl-C."""
         self._event = threading.Event()
         self._callbacks: list[Callable[[], object]] = []
         signal.signal(signal.SIGTERM, self._handle)
@@ -33,11 +33,11 @@ class Stop:
         return self._event.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Sleep; True as soon as a stop was asked for."""
+        """Sleep; True as soon as it is set."""
         return self._event.wait(seconds)
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Call this too when a stop is asked for, from the signal handler; at once when it was already."""
+        """Call this, from the signal handler, when it is set; at once when it is set already."""
         self._callbacks.append(callback)
         if self:
             callback()
@@ -49,7 +49,7 @@ class Stop:
 
 
 def in_loop(callback: Callable[[], object]) -> Callable[[], None]:
-    """Calls it in the event loop that runs now, from anywhere; once that is closed there is nothing left to call."""
+    """A function that calls `callback` in the current event loop, from any thread; does nothing once that is closed."""
     loop = asyncio.get_running_loop()
 
     def call() -> None:
@@ -60,9 +60,9 @@ def in_loop(callback: Callable[[], object]) -> Callable[[], None]:
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """As asyncio.to_thread, but when it is cancelled the thread comes to its end first.
+    """As asyncio.to_thread, but a cancellation waits until the thread has ended.
 
-    Its connections are closed then, or used by somebody else, who must not find them inside of a transaction of its.
+    Afterwards its connections are closed or used by others, who must not find them inside of a transaction.
     """
     call = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
@@ -70,14 +70,14 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     except asyncio.CancelledError:
         done, _ = await asyncio.wait({call}, timeout=LEAVE_SECONDS)
         for ended in done:
-            ended.exception()  # or asyncio says that nobody has asked for it
+            ended.exception()  # or asyncio warns that it was never retrieved
         raise
 
 
 def read_settings() -> str | None:
-    """The first line of standard input, unbuffered: the rest of it is for `live_with_parent`.
+    """The first line of standard input, unbuffered: the rest is for `live_with_parent`.
 
-    None when the parent is gone before it has said it.
+    None when the parent ends before it has sent the line.
     """
     line = bytearray()
     while (byte := os.read(0, 1)) != b"\n":
@@ -88,26 +88,26 @@ def read_settings() -> str | None:
 
 
 def live_with_parent() -> None:
-    """Standard input is a socket to the parent: end this process when it ends, and let the parent hear from us.
+    """End this process when the parent ends, to which standard input is a socket, and send it signs of life.
 
-    A byte now, and then every PULSE_SECONDS, says that this process is not frozen.
+    One byte now and then every PULSE_SECONDS shows that this process is not frozen.
     """
     line = socket.socket(fileno=os.dup(0))
     line.settimeout(PULSE_SECONDS)
 
     def watch() -> None:
-        while _hears(line):
+        while _pulse(line):
             continue
         os._exit(1)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
-def _hears(line: socket.socket) -> bool:
-    """Let the parent hear from us, then say whether it is still there, after a second at most."""
+def _pulse(line: socket.socket) -> bool:
+    """Send the parent a sign of life, then return whether it still runs, after a second at most."""
     try:
         line.send(b".", socket.MSG_DONTWAIT)
-    except BlockingIOError:  # a parent that is frozen itself does not read
+    except BlockingIOError:  # a frozen parent does not read
         pass
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""Child processes, one a role: started, restarted with backoff, drained in order. Knows nothing of what they do."""
+"""One child process for each role: started, restarted with backoff, stopped in order. Whatever they do."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pipeline.process.fork_client import ForkServer
 logger = logging.getLogger(__name__)
 
 _KILLED_SECONDS = 2.0
-"""What was killed is gone at once; only who says so may be frozen."""
+"""A killed process ends at once; only the fork server, which reports it, may be frozen."""
 
 
 class Supervisor:
-    """Runs one child per role until told to stop, or until one ends for good.
+    """Runs one child per role until asked to stop, or until one ends for good.
 
-    `fork server` forks them; `settings` is written to the standard input of each as one line. `leads` is asked
-    all the time: while it says no, only the roles of `always` run, and the others are told to end.
+    `fork_server` forks them; `settings` is written to the standard input of each as one line. `leads` is called all
+    the time: while it returns False, only the roles in `always` run, and the others are asked to end.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class Supervisor:
         signal.signal(signal.SIGINT, self._handle)
 
     def run(self) -> int:
-        """Supervise until a signal, or until a child fails for good; drains, then returns the exit status."""
+        """Supervise until a signal, or until a child fails for good; then stop all and return the exit status."""
         status = 0
         while not self._stop.is_set():
             leading = self._leads()
-            status = self._look_after(self._fork_server)
+            status = self._supervise(self._fork_server)
             for child in self._children:
                 if leading or child.role in self._always:
-                    status = status or self._look_after(child)
+                    status = status or self._supervise(child)
                 else:
                     child.retire()
             if status:
@@ -61,7 +61,7 @@ class Supervisor:
         logger.info("draining", extra={"action": "serve.draining"})
         return self._drain() or status
 
-    def _look_after(self, child: Child) -> int:
+    def _supervise(self, child: Child) -> int:
         if child.process is None:
             if time.monotonic() >= child.restart_at and (child is self._fork_server or self._fork_server.ready):
                 child.start()
@@ -72,7 +72,7 @@ class Supervisor:
         return 0 if child.start_again(code) else code
 
     def _drain(self) -> int:
-        """One after the other, in the order of the roles: what an earlier one leaves, a later one still moves."""
+        """Stop the children one by one, in the order of the roles: a later one still moves what an earlier one left."""
         deadline = time.monotonic() + DRAIN_SECONDS
         status = 0
         for child in self._children:
@@ -89,5 +89,5 @@ class Supervisor:
         if number == signal.SIGINT:
             self._interrupts += 1
         if self._interrupts == 1 and number == signal.SIGINT:
-            sys.stderr.write("\nstopping; press Ctrl-C again to leave at once\n")
+            sys.stderr.write("\nstopping; press Ctrl-C again to stop at once\n")
         self._stop.set()

@@ -20,16 +20,17 @@ logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT = 3
 ASK_SECONDS = 1.0
-"""How often the database is asked; more often than `roles.BEAT_SECONDS`, or the lead would look frozen."""
+"""How often the database is asked; more often than `role_locks.BEAT_SECONDS`, or this server would look frozen."""
 ANSWER_SECONDS = 5.0
-"""Without an answer for so long this server does not lead: another may have taken over."""
+"""Without an answer for so long this server stops leading: another may have taken over."""
 
 
 class Leadership:
-    """Call it to learn whether this server leads now; it takes the lead when nobody has it, or its holder is frozen.
+    """Call it to learn whether this server leads now; it takes the lead when no server has it, or its holder is frozen.
 
-    A lock of a session: when that ends, so does the lead, and the roles, whose own locks are what fences them, are to
-    be stopped before another server's can begin. A thread asks, so that a database that hangs keeps nobody waiting.
+    The lead is a session's lock and ends with the session. The roles must then be stopped before those of another
+    server can begin; what fences them is locks of their own. A thread asks the database, so that one that hangs keeps
+    no caller waiting.
     """
 
     def __init__(self, dsn: str, name: str, revive: Callable[[], None]) -> None:
@@ -40,7 +41,7 @@ class Leadership:
         self._connection: Connection | None = None
         self._leads = False
         self._asked_at: float | None = None
-        self._told = False
+        self._standby_logged = False
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._keep_asking, name="leadership", daemon=True)
 
@@ -88,7 +89,7 @@ class Leadership:
             logger.warning("lead lost: %s", reason, extra={"action": "serve.lead_lost"})
         if self._connection is not None:
             self._connection.close()
-        self._connection, self._leads, self._told = None, False, False
+        self._connection, self._leads, self._standby_logged = None, False, False
         if not self._end.is_set():
             self._revive()
 
@@ -100,14 +101,14 @@ class Leadership:
         if leads:
             role_locks.report(connection, self._name, own_name(), os.getpid(), "running")
             logger.info("leading", extra={"action": "serve.leading"})
-        elif not self._told:
+        elif not self._standby_logged:
             holder = role_locks.states(connection).get(self._name)
             who = holder.server if holder else "another server"
             logger.info("standing by: %s leads", who, extra={"action": "serve.standby"})
         self._leads = leads
-        self._told = True
+        self._standby_logged = True
 
 
 def own_name() -> str:
-    """This server among others: host and the supervisor's pid. For the supervisor itself."""
+    """The name of this server, unique among others: host and pid. Only for the supervisor's process."""
     return f"{platform.node()}:{os.getpid()}"

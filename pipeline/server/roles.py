@@ -1,4 +1,4 @@
-"""A role's process: wait until the role is ours, run it, and say why it ended; and the process that forks those."""
+"""A role's process: waits until this server holds the role, runs it, and reports why it ended. And its fork server."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _supervisor = 0
-"""By its pid this server is known; a role's parent is the fork server."""
+"""The supervisor's pid, by which this server is known; a role's parent is the fork server."""
 _siblings: Siblings | None = None
-"""None where no fork server has forked this process."""
+"""None where this process was not forked by a fork server."""
 STANDBY_SECONDS = 2.0
-"""How often a standby tries to take a role over."""
+"""How often a standby tries to take over a role."""
 RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced, Undecodable)
 """Errors after which a role is started again; every other PipelineError stops the server with its plain line."""
 
 
 def serve_forks(chosen: Sequence[str]) -> int:
-    """Import what these roles need, and fork them when asked; also `python -m pipeline.server.roles ROLE …`."""
+    """Import what these roles need, and fork them on request; also `python -m pipeline.server.roles ROLE …`."""
     setproctitle("pipeline: fork server")
     supervisor = os.getppid()
     forked = fork_on_request(partial(_load, chosen))
@@ -63,16 +63,16 @@ def _load(chosen: Sequence[str]) -> None:
 
 
 def run(role: str, supervisor: int, siblings: Siblings | None = None) -> int:
-    """Be this role, with the settings that are the first line of standard input; returns the exit status.
+    """Run this role with the settings in the first line of standard input; returns the exit status.
 
     `supervisor`: the pid by which this server is known.
     """
     global _supervisor, _siblings
     _supervisor, _siblings = supervisor, siblings
     setproctitle(f"pipeline: {role}")
-    if (given := read_settings()) is None:
+    if (received := read_settings()) is None:
         return RETRY
-    config = settings.from_json(given)
+    config = settings.from_json(received)
     logs.setup(config.log_level, config.log_format, role)
     stop = Stop(ignore_interrupt=True)
     live_with_parent()
@@ -108,10 +108,10 @@ def _hold_and_run(role: str, config: Config, stop: Stop) -> None:
 
 
 def _acquire(connection: Connection, role: str, stop: Stop) -> bool:
-    """Wait until the role is ours; False when told to stop before."""
-    told = False
+    """Wait until this server holds the role; False when asked to stop before."""
+    logged = False
     while not role_locks.try_acquire(connection, role):
-        if not told:
+        if not logged:
             holder = role_locks.states(connection).get(role)
             logger.info(
                 "standing by: %s is held by %s",
@@ -119,7 +119,7 @@ def _acquire(connection: Connection, role: str, stop: Stop) -> bool:
                 holder.server if holder else "another server",
                 extra={"action": f"{role}.standby"},
             )
-            told = True
+            logged = True
         if stop.wait(STANDBY_SECONDS):
             return False
     return not stop
@@ -130,7 +130,7 @@ def _report(connection: Connection, role: str, state: role_locks.State, reason: 
 
 
 def server_name() -> str:
-    """This server among others: host and the supervisor's pid."""
+    """The name of this server, unique among others: host and the supervisor's pid."""
     return f"{platform.node()}:{_supervisor}"
 
 
@@ -138,18 +138,18 @@ def _run_replication(config: Config, connection: Connection, stop: Stop) -> None
     def lost(error: psycopg.Error) -> None:
         unavailable = connections.unavailable(config.database, "pipeline database", error)
         logger.error("role lost: %s", unavailable, extra={"action": "replication.role_lost"})
-        os._exit(RETRY)  # as safe as any death; what waits for another answer may wait for long
+        os._exit(RETRY)  # as safe as a crash; a clean end might wait long for other answers
 
-    with role_locks.beating(connection, lost):  # the worker itself seldom uses it
+    with role_locks.beating(connection, lost):  # the worker itself seldom uses this connection
         try:
             asyncio.run(_replicate(config, connection, stop))
         except Undecodable as error:
-            _wait_where_it_stops(config, connection, stop, error)
+            _wait_at_blocked_transaction(config, connection, stop, error)
             raise
 
 
-def _wait_where_it_stops(config: Config, connection: Connection, stop: Stop, error: Undecodable) -> None:
-    """The source cannot send a transaction: say so, and leave it in peace for a while."""
+def _wait_at_blocked_transaction(config: Config, connection: Connection, stop: Stop, error: Undecodable) -> None:
+    """The source cannot send a transaction: report it, and wait before the next attempt."""
     from pipeline.capture.replication import undecodable
 
     stored = sources.find(connection, config.source_id)
@@ -163,8 +163,7 @@ def _wait_where_it_stops(config: Config, connection: Connection, stop: Stop, err
 async def _replicate(config: Config, connection: Connection, stop: Stop) -> None:
     from pipeline.capture.catchup import helper
     from pipeline.capture.catchup.coordinator import Coordinator
-    from pipeline.capture.replication import prepare as preparation
-    from pipeline.capture.replication import undecodable
+    from pipeline.capture.replication import prepare, undecodable
     from pipeline.capture.replication.stream import ReplicationStream
     from pipeline.staging.writer import connect_writer
 
@@ -173,7 +172,7 @@ async def _replicate(config: Config, connection: Connection, stop: Stop) -> None
         source_id = stored.id if stored else config.source_id or uuid.uuid4()
         stream = ReplicationStream(config.source, source_id)
         try:
-            prepared = preparation.prepare(config, source, connection, stream.identify(), source_id)
+            prepared = prepare.prepare(config, source, connection, stream.identify(), source_id)
             for table, reason in prepared.publications.missing.items():
                 logger.warning("%s is not captured: %s", table, reason, extra={"action": "publication.missing"})
             async with await connect_writer(config.database) as staging:
@@ -213,26 +212,26 @@ def _run_shuffle(config: Config, connection: Connection, stop: Stop) -> None:
     )
     _report(connection, "shuffle", "running")
     logger.info("shuffling", extra={"action": "shuffle.running", "table": config.events_table})
-    told: str | None = None
+    reported: str | None = None
     while True:
         moved = shuffler.step()
-        told = _tell_poison(connection, shuffler.poison, told)
+        reported = _report_poison(connection, shuffler.poison, reported)
         if moved < 0:
             if stop:
                 return
             shuffler.wait()
 
 
-def _tell_poison(connection: Connection, poison: Poison | None, told: str | None) -> str | None:
-    """Say what is in the shuffler's way, once; and when it no longer is."""
+def _report_poison(connection: Connection, poison: Poison | None, reported: str | None) -> str | None:
+    """Report once what blocks the shuffler, and once when it no longer does."""
     now = str(poison) if poison else None
-    if now == told:
-        return told
+    if now == reported:
+        return reported
     _report(connection, "shuffle", "waiting" if now else "running", now)
     if now:
         logger.error("stopped: %s", now, extra={"action": "shuffle.poisoned"})
     else:
-        logger.info("the change can be written now; going on", extra={"action": "shuffle.running"})
+        logger.info("the change can be written now; continuing", extra={"action": "shuffle.running"})
     return now
 
 
@@ -262,7 +261,7 @@ _RUNNERS: dict[str, Callable[[Config, Connection, Stop], None]] = {
 }
 _CATCH_UP = "catch-up"
 _HELPERS: dict[str, Callable[[], int]] = {_CATCH_UP: _help_to_catch_up}
-"""What the fork server forks for a role."""
+"""Processes that a role asks the fork server for."""
 
 _NEEDS = {
     "replication": (
@@ -274,7 +273,7 @@ _NEEDS = {
     "schedule": ("concurrent.futures.thread", "pipeline.server.schedule", "apscheduler.triggers.interval"),
     "api": ("pipeline.api.app", "uvicorn.lifespan.on", "uvicorn.loops.asyncio", "uvicorn.protocols.http.h11_impl"),
 }
-"""What the runners import, and what libraries import late: before the fork it is imported once, into shared memory."""
+"""What the roles import, and what libraries import late: imported once before the fork, its memory is shared."""
 
 
 if __name__ == "__main__":

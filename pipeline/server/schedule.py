@@ -1,4 +1,4 @@
-"""The schedule role: what runs when. APScheduler says when, each job says what."""
+"""The schedule role: jobs that APScheduler runs at their times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pipeline.exports import job
 from pipeline.log import indexes, table_shape
 from pipeline.log.table import EventsTable
 from pipeline.operate import export_status
-from pipeline.operate import retention as operation
+from pipeline.operate import retention as drop_old
 from pipeline.operate.samples import sample
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -31,11 +31,11 @@ logger = logging.getLogger(__name__)
 SAMPLE_SECONDS = 5
 """Between two samples of positions and counts, from which rates are made."""
 PUBLISH_SECONDS = 2
-"""Between two looks for tables that have come, or whose key came or went."""
+"""Between two looks for new tables, and for tables that got or lost their key."""
 INDEX_SECONDS = 3600
-"""Between two looks for an index that an events table from before lacks."""
+"""Between two looks for an index that a legacy events table lacks."""
 RETENTION_SECONDS = 60.0
-"""Between two looks for events that are old enough to go, at most; a short retention is looked after more often."""
+"""The most seconds between two looks for events that are old enough to be dropped; fewer with a short retention."""
 
 
 def run(config: Config, connection: Connection, stop: Stop) -> None:
@@ -45,16 +45,16 @@ def run(config: Config, connection: Connection, stop: Stop) -> None:
     scheduler.start()
     try:
         while not stop.wait(1.0):
-            connection.execute("select 1")  # the role is ours only as long as this session lives
+            connection.execute("select 1")  # the role is held only as long as this session lives
     finally:
         ending.set()  # a running export ends before the role does
         scheduler.shutdown(wait=True)
 
 
 def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
-    """The jobs of these settings, not started. None runs twice at a time; of missed times one is made up for.
+    """The jobs for these settings, not started. No job runs twice at a time; several missed times are made up for once.
 
-    `stopped` ends a running export, and a retention between two of its steps.
+    `stopped` ends a running export, and a retention run between two of its steps.
     """
     defaults = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
     scheduler = BackgroundScheduler(timezone="UTC", job_defaults=defaults)
@@ -66,7 +66,7 @@ def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
     )
     if (keep := config.retention_seconds) is not None:
         often = min(RETENTION_SECONDS, max(1.0, keep / 20))
-        # A second one that finds the first at work leaves again.
+        # A second run that finds the first still at work ends at once.
         scheduler.add_job(retention, "interval", [config, stopped], id="retention", seconds=often, max_instances=2)
     if off := export_status.why_off(config):
         logger.info("exports are off: %s", off, extra={"action": "export.off"})
@@ -77,15 +77,15 @@ def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
 
 
 def publish_new_tables(config: Config) -> None:
-    """Bring the publications that we made up to date with the tables there are."""
+    """Bring the publications that this server created up to date with the tables that exist."""
     source, pipeline = prepare.connect(config, name="pipeline publish")
     with source, pipeline:
         prepare.publish_new_tables(config, source, pipeline)
 
 
 def index_history(config: Config, stopped: Callable[[], bool]) -> None:
-    """Make the index for the history of a row where a table from before lacks it. It may take hours, and is made anew
-    when the server ends meanwhile.
+    """Build the index for the history of a row where a legacy table lacks it. It may take hours, and starts again when
+    the server ends meanwhile.
     """
     with connections.connect(config.database, "pipeline database", name="pipeline index") as connection:
         for name in config.events_tables:
@@ -96,18 +96,18 @@ def _index_history(connection: Connection, table: EventsTable, stopped: Callable
     found = table_shape.look(connection, table)
     if found is None or not found.is_current or indexes.is_there(connection, found.oid, indexes.ROW_HISTORY):
         return
-    logger.info("making the index for the history of a row", extra={"action": "index.making", "table": str(table)})
+    logger.info("building the index for the history of a row", extra={"action": "index.making", "table": str(table)})
     try:
         with _cancelled(connection, stopped):
             indexes.build(connection, found.oid, indexes.ROW_HISTORY)
     except psycopg.errors.QueryCanceled:
         return
-    logger.info("the index is there", extra={"action": "index.made", "table": str(table)})
+    logger.info("the index is built", extra={"action": "index.made", "table": str(table)})
 
 
 @contextmanager
 def _cancelled(connection: Connection, stopped: Callable[[], bool]) -> Iterator[None]:
-    """A statement inside of it is cancelled when we are to stop."""
+    """Cancel the statement that runs inside of the block when the server is asked to stop."""
     done = threading.Event()
 
     def watch() -> None:
@@ -125,7 +125,7 @@ def _cancelled(connection: Connection, stopped: Callable[[], bool]) -> Iterator[
 
 
 def export(config: Config, stopped: Callable[[], bool]) -> None:
-    """Bring the lake up to the log, in a process of its own; nothing is started when nothing is new."""
+    """Export what is new in the log to the lake, in a separate process; starts none when nothing is new."""
     try:
         found = job.export(config, "schedule", lambda _event: None, stopped)
     except ExportBusy as error:
@@ -139,9 +139,9 @@ def export(config: Config, stopped: Callable[[], bool]) -> None:
 
 
 def retention(config: Config, stopped: Callable[[], bool]) -> None:
-    """Drop what is older than PIPELINE_RETENTION and nobody needs."""
+    """Drop events that are older than PIPELINE_RETENTION and that no reader needs."""
     try:
-        found = operation.run(config, stopped)
+        found = drop_old.run(config, stopped)
     except RetentionBusy as error:
         logger.debug("%s", error, extra={"action": "retention.busy"})
         return
@@ -149,7 +149,7 @@ def retention(config: Config, stopped: Callable[[], bool]) -> None:
         values = {"partitions": found.partitions, "rows": found.rows, "below": found.below}
         logger.info("old events dropped", extra={"action": "retention.dropped", **values})
     if found.waiting:
-        logger.debug("a reader holds a partition that is to go", extra={"action": "retention.waiting"})
+        logger.debug("a reader locks a partition that is to be dropped", extra={"action": "retention.waiting"})
 
 
 def _log_failure(event: JobExecutionEvent) -> None:

@@ -1,4 +1,4 @@
-"""The server: refuse what cannot work, migrate, then run each role in a process of its own."""
+"""The server: refuses what cannot work, migrates, then runs each role in its own process."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from pipeline.server.leadership import Leadership
 logger = logging.getLogger(__name__)
 
 ROLES = ("replication", "shuffle", "schedule", "api")
-"""In the order in which they are drained: upstream first."""
+"""In the order in which they are stopped: upstream first."""
 
 
 def serve(config: Config, only: str | None = None) -> int:
-    """Run the server until it is told to stop; returns its exit status. Raises before anything was changed."""
+    """Run the server until it is asked to stop; returns its exit status. Raises before anything is changed."""
     setproctitle("pipeline serve" + (f" --only {only}" if only else ""))
     chosen = (only,) if only else ROLES
     if "api" in chosen:
         certificates.context(config)
         _require_port(config)
-    # Before anything that a fork does not survive; it imports what the roles need while we migrate.
+    # Before any thread or connection, which a fork does not survive. It imports what roles need while this migrates.
     with (
         ForkServer(partial(_serve_forks, chosen), _fork_server_command(chosen)) as fork_server,
         databases.resolved(config) as resolved,
     ):
         boot(resolved)
-        _say_hello(config, resolved, chosen)
+        _log_start(config, resolved, chosen)
         name = f"serve {only}" if only else "serve"
         with Leadership(resolved.database, name, lambda: _revive_embedded(config)) as leads:
             return Supervisor(chosen, fork_server, resolved.to_json(), leads=leads, always=("api",)).run()
 
 
 def boot(config: Config) -> None:
-    """Refuse what cannot work, then bring the pipeline database to head."""
+    """Refuse what cannot work, then migrate the pipeline database to head."""
     source, pipeline = prepare.connect(config, name="pipeline boot")
     with source, pipeline:
         migrations.refuse_unfit(pipeline)
@@ -83,11 +83,11 @@ def _require_port(config: Config) -> None:
         except OSError as error:
             raise AddressInUse(
                 f"cannot listen on {config.http_host}:{config.http_port}: {error.strerror}; "
-                "stop what uses it, or choose another PIPELINE_HTTP_PORT"
+                "stop what uses the port, or choose another PIPELINE_HTTP_PORT"
             ) from error
 
 
-def _say_hello(config: Config, resolved: Config, chosen: tuple[str, ...]) -> None:
+def _log_start(config: Config, resolved: Config, chosen: tuple[str, ...]) -> None:
     if databases.needs_embedded(config):
         server = databases.embedded_server(config)
         for name, given in ((databases.SOURCE, config.source_dsn), (databases.PIPELINE, config.database_dsn)):
