@@ -26,7 +26,7 @@ def parse(expression: str) -> CronTrigger:
     except ValueError as error:
         raise ValueError(f"expected {FORM}, not {expression!r}: {_plain(error)}") from None
     if trigger.get_next_fire_time(None, datetime.now(UTC)) is None:
-        raise ValueError(f"{expression!r} never comes; expected {FORM}")
+        raise ValueError(f"{expression!r} never occurs; expected {FORM}")
     return trigger
 
 
@@ -43,7 +43,7 @@ def _named(part: str) -> str:
     last = int(found[3] or (first if found[2] and not found[4] else 6))
     step = int(found[4] or 1)
     if not 0 <= first <= last <= 7 or not step:
-        raise ValueError(f"{part} is no day of the week (0 to 7, from Sunday)")
+        raise ValueError(f"{part} is not a day of the week (0 to 7, from Sunday)")
     return ",".join(_DAYS[day % 7] for day in range(first, last + 1, step))
 
 

@@ -1,11 +1,11 @@
-"""Lengths of time as settings have them: `7d`, `12h`, `30m`, `45s`."""
+"""Durations as settings have them: `7d`, `12h`, `30m`, `45s`."""
 
 from __future__ import annotations
 
 import re
 
 NONE = "none"
-"""The word for no length at all."""
+"""The word for no duration."""
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 

@@ -1,4 +1,4 @@
-"""pipeline.toml: settings by their names in lower case, some of them in sections."""
+"""pipeline.toml: settings by their names in lower case, some in sections."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pipeline.errors import ConfigError
 
 CONFIG_FILE = Path("pipeline.toml")
 _SECTIONS = {"log": "log_", "exports": "export_", "catchup": "catchup_"}
-"""Their keys are the settings that begin so."""
+"""Sections: their keys are the settings whose names begin with the section's."""
 
 
 def read(file: Path | None, names: Sequence[str]) -> dict[str, Any]:
-    """What the file sets; `file` None: pipeline.toml, when it is there. `names`: of all settings, for messages.
+    """The settings in the file; `file` None: pipeline.toml, if it exists. `names`: all settings, for messages.
 
     Raises ConfigError for a file that cannot be read or is not TOML.
     """

@@ -1,4 +1,4 @@
-"""Patterns of tables: `schema.table`, in which `*` stands for anything and all else for itself. Pure."""
+"""Patterns of tables: `schema.table`, in which `*` matches any text and all else itself. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 
 def matches(patterns: tuple[str, ...], name: str) -> bool:
-    """Whether one of them matches this `schema.table`, taken as one text; none at all match everything."""
+    """Whether one of the patterns matches this `schema.table`, taken as one text; no patterns match everything."""
     return not patterns or _compiled(patterns).fullmatch(name) is not None
 
 

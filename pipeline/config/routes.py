@@ -15,14 +15,14 @@ from pipeline.config import patterns
 Action = Literal["insert", "update", "delete", "truncate", "message", "read"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 LONGEST = 55
-"""Bytes of an events table's name: that of its sequence has eight more, and Postgres cuts at 63."""
+"""The most bytes of an events table's name: its sequence's has eight more, and Postgres cuts names at 63."""
 _IDENTIFIER = r"[^\s.\"]{1,63}"
 _KEYS = ("tables", "actions", "events_table")
 _EXAMPLE = '[{"tables": ["public.audit_*"], "actions": ["insert"], "events_table": "public.audit_events"}]'
 
 
 def events_table_name(value: str) -> str:
-    """The name, when an events table can have it. Raises ValueError."""
+    """The name, if an events table can have it. Raises ValueError otherwise."""
     if not re.fullmatch(rf"{_IDENTIFIER}\.{_IDENTIFIER}", value):
         raise ValueError(f"expected `schema.table`, without quotes, spaces or further dots, not {value!r}")
     if len(value.partition(".")[2].encode()) > LONGEST:
@@ -72,13 +72,13 @@ class Route(BaseModel):
         return events_table_name(value)
 
     def matches(self, schema: str, table: str, action: str) -> bool:
-        """Whether a change of this table is one of the route's."""
+        """Whether the route takes a change of this table by this action."""
         if self.actions and action not in self.actions:
             return False
         return patterns.matches(self.tables, f"{schema}.{table}")
 
     def takes_all_of(self, other: Route) -> bool:
-        """Whether nothing is left for the other one, when it comes later."""
+        """Whether this route takes everything that the other one, later in the list, could."""
         if not set(other.actions or ACTIONS) <= set(self.actions or ACTIONS):
             return False
         # What * stands for in the other's pattern is something that only a * matches.
@@ -105,7 +105,7 @@ def parse(value: Any) -> Any:
 
 
 def never_used(routes: Sequence[Route]) -> list[tuple[int, int]]:
-    """Numbers, from 1, of routes that an earlier one leaves nothing to, each with that of the earlier one."""
+    """Numbers, from 1, of routes that can never match because of an earlier one, each with that one's number."""
     found = []
     for later, route in enumerate(routes):
         for earlier in range(later):
@@ -116,7 +116,7 @@ def never_used(routes: Sequence[Route]) -> list[tuple[int, int]]:
 
 
 def explain(loc: Sequence[int | str], kind: str, message: str) -> str:
-    """A validation error below `routes` as one plain line: which route, which key, what is wrong."""
+    """A validation error within `routes` as one line: which route, which key, what is wrong."""
     where = "PIPELINE_ROUTES: "
     if len(loc) > 1:
         where += f"route {int(loc[1]) + 1}, " if isinstance(loc[1], int) else ""

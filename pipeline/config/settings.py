@@ -57,16 +57,17 @@ class Config(BaseSettings):
     tables: TablePatterns = Field((), description="`schema.table` list, `*` matches anything; empty means all")
     events_table: EventsTableName = Field("public.sequin_events", description="the default events table")
     routes: Routes = Field(
-        (), description="JSON list: tables, actions, events_table of what goes elsewhere; the first match decides"
+        (),
+        description="JSON list: tables, actions and events_table of each route; the first that matches is used",
     )
     retention: Retention = Field(
         durations.NONE, description="age at which events are dropped: 7d, 12h, 30m, 45s, or none"
     )
     on_poison: Literal["stop", "park"] = Field(
-        "stop", description="a change that cannot be written: stop, or park it as a dead letter and go on"
+        "stop", description="a change that cannot be written: stop, or park it as a dead letter and continue"
     )
     catchup_threshold: Threshold = Field(
-        "1GB", description="WAL that the source is ahead by when more slots are opened: bytes, 64MB, 1GB, or off"
+        "1GB", description="WAL backlog above which more slots are opened: bytes, 64MB, 1GB, or off"
     )
     catchup_interval: float = Field(1.0, ge=0.05, le=60, description="seconds between two looks at the lag")
     catchup_max_slots: MaxSlots = Field(
@@ -83,9 +84,9 @@ class Config(BaseSettings):
     http_certificate: OptionalPath = Field(None, description="PEM file with the certificate chain; HTTPS when set")
     http_key: OptionalPath = Field(None, description="PEM file with the certificate's key, without a passphrase")
     http_origins: Origins = Field(
-        (), description="pages of these origins (`https://host:port`) may use the API beside its own"
+        (), description="web pages of these origins (`https://host:port`) may use the API, besides its own"
     )
-    api_token: OptionalSecret = Field(None, description="bearer token wanted by every endpoint but health")
+    api_token: OptionalSecret = Field(None, description="bearer token that every endpoint but health requires")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="lowest level to log: debug, info, warning or error"
     )
@@ -166,7 +167,7 @@ class Config(BaseSettings):
 
 
 SECRETS = tuple(name for name, field in Config.model_fields.items() if SecretStr in get_args(field.annotation))
-"""The settings whose values are shown to nobody."""
+"""The settings whose values are never shown."""
 
 
 def variable(setting: str) -> str:
@@ -175,7 +176,7 @@ def variable(setting: str) -> str:
 
 
 def from_json(text: str) -> Config:
-    """What `to_json` wrote; the environment plays no part."""
+    """The settings that `to_json` wrote; the environment is not read."""
     return Config.model_construct(**Config.__pydantic_validator__.validate_python(json.loads(text)).__dict__)
 
 
@@ -196,7 +197,7 @@ def load(file: Path | None = None, **flags: Any) -> Config:
 
 
 def unknown_variables() -> list[str]:
-    """PIPELINE_ variables of the environment that are no setting, perhaps for a typing error."""
+    """PIPELINE_ variables of the environment that are not settings, perhaps because of a typing error."""
     known = {variable(name) for name in Config.model_fields}
     return sorted(
         name

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
 OFF = "off"
-"""The word for no amount at all."""
+"""The word for no limit."""
 MOST = 2**62
-"""What an LSN can hold, and more than any WAL."""
+"""The largest LSN, and more than any WAL has."""
 _BYTES = TypeAdapter(ByteSize)
 
 
@@ -23,6 +23,6 @@ def parse(text: str) -> int | None:
         found = 0
     if not 0 < found <= MOST:
         raise ValueError(
-            f"expected bytes, with kB, MB, GB or GiB if you like, such as 64MB or 1GB, or off; not {text!r}"
+            f"expected bytes, with or without a unit (kB, MB, GB, GiB), such as 64MB or 1GB, or off; not {text!r}"
         )
     return found

@@ -1,4 +1,4 @@
-"""What values of settings must be like, by subject; the texts say what was expected and never quote a DSN."""
+"""Checks of setting values, by subject; error texts say what was expected and never quote a DSN."""
 
 from __future__ import annotations
 
@@ -46,12 +46,14 @@ def _splits_wrongly(dsn: str) -> bool:
 
 def _slot(value: str) -> str:
     if re.search(r"_part_[1-9]\d*$", value):
-        raise ValueError(f"{value!r} is a name for a part of a backlog, and would be removed; choose another")
+        raise ValueError(
+            f"{value!r} is reserved for slots that read a part of a backlog, and would be dropped; choose another"
+        )
     return value
 
 
 def _listed(expected: str) -> Callable[[Any], tuple[Any, ...]]:
-    """A list, or its parts as a flag and the environment have them: separated by commas."""
+    """A parser of lists, also of comma-separated text from a flag or the environment."""
 
     def split(value: Any) -> tuple[Any, ...]:
         if isinstance(value, str):
@@ -98,7 +100,7 @@ def _schedule(value: str) -> str:
     value = value.strip()
     if value.lower() == cron.OFF:
         return cron.OFF
-    if value != EXPORT_SCHEDULE:  # the scheduler is not imported for nothing
+    if value != EXPORT_SCHEDULE:  # avoids importing the scheduler for the default
         cron.parse(value)
     return value
 

@@ -20,7 +20,7 @@ AsyncConnection = psycopg.AsyncConnection[TupleRow]
 CONNECT_TIMEOUT = 10
 """Seconds to wait for a connection to be accepted."""
 GONE = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
-"""What a driver raises when a connection is no more."""
+"""What a driver raises when a connection is lost."""
 _REMEDIES = (
     (r"could not translate host name|failed to resolve host", "correct the host in {setting}"),
     (r"Connection refused|No such file or directory|timeout|timed out|No route", "start it, or correct {setting}"),
@@ -30,10 +30,10 @@ _REMEDIES = (
     (r"no pg_hba.conf entry", "allow it in that server's pg_hba.conf, or correct {setting}"),
     (r"permission denied for database", "grant connect on it to this user, or correct {setting}"),
     (r"No space left on device", "free some space on its disk"),
-    (r"closed the connection|shutting down|starting up", "see whether it runs, and what its log says"),
+    (r"closed the connection|shutting down|starting up", "check that it runs, and see its log"),
     (r"too many clients|reserved for roles|connection slots", "end other connections, or raise max_connections there"),
 )
-"""What to do, by libpq's or the server's words."""
+"""The remedy for each reason that libpq or the server gives."""
 
 
 LIVENESS = {
@@ -43,18 +43,18 @@ LIVENESS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-"""How soon a peer that is gone without a word is noticed, in libpq's terms; what a DSN says itself stays."""
+"""How soon a peer that has silently disappeared is noticed, as libpq parameters; those in a DSN take precedence."""
 
 
 def conninfo(dsn: str, **ours: str) -> str:
-    """The DSN with our parameters over its own, and with LIVENESS where it says nothing."""
+    """The DSN with our parameters instead of its own, and with those of LIVENESS that it does not set."""
     given = conninfo_to_dict(dsn)
     liveness = {name: value for name, value in LIVENESS.items() if name not in given}
     return make_conninfo(dsn, client_encoding="UTF8", **liveness, **ours)
 
 
 def hang_up(connection: Connection | psycopg.AsyncConnection[TupleRow]) -> None:
-    """From another thread: end a connection that does not answer; who waits for it gets an OperationalError."""
+    """End a connection that does not answer, from another thread; who waits for it gets an OperationalError."""
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
         line.shutdown(socket.SHUT_RDWR)
 
@@ -71,7 +71,7 @@ def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> C
 
 
 async def connect_async(dsn: str, *, name: str) -> AsyncConnection:
-    """The same for asyncio, but for its errors: psycopg's, which `unavailable` explains."""
+    """As `connect`, for asyncio. Raises psycopg's own errors, which `unavailable` explains."""
     return await AsyncConnection.connect(conninfo(dsn, application_name=name), autocommit=True)
 
 

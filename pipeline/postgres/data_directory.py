@@ -1,4 +1,4 @@
-"""The data directory of the embedded Postgres: who may run it, how it is made whole, how its postmaster comes up."""
+"""The data directory of the embedded Postgres: which user may run it, its initdb, the start of its postmaster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REMEDIES = {
 
 
 class DataDirectory:
-    """The cluster `directory`/data, run by the binaries in `bin_dir`, with `directory`/postgres.log beside it."""
+    """The cluster `directory`/data, run by the binaries in `bin_dir`, with its log in `directory`/postgres.log."""
 
     def __init__(self, directory: Path, bin_dir: Path) -> None:
         self.directory = directory
@@ -72,7 +72,7 @@ class DataDirectory:
             )
 
     def initdb(self, identity: Identity, major: int, *, sync: bool) -> None:
-        """Make the cluster beside its place and move it there whole: what a crash leaves behind is never started."""
+        """Make the cluster in another folder, then move it: one that a crash left incomplete is never started."""
         if self.data.exists() and any(self.data.iterdir()):
             raise EmbeddedPostgresError(f"{self.data} is not a folder of Postgres (no PG_VERSION): move it away")
         new = self.data.with_name("data.new")
@@ -99,7 +99,7 @@ class DataDirectory:
         while True:
             self._disown_pids(socket)
             seen = self.log.stat().st_size if self.log.exists() else 0
-            # Names relative to the folder: pg_ctl hands them to a shell, and a path may hold anything.
+            # Names relative to the folder: pg_ctl passes them to a shell, and a path may have any character.
             done = identity.run(
                 self._bin_dir / "pg_ctl", "start", "-D", "data", "-l", self.log.name, "-w", "-t", START_TIMEOUT,
                 cwd=self.directory,
@@ -108,13 +108,14 @@ class DataDirectory:
                 return
             reason = decisive(self._log_after(seen)) or decisive(done.stderr)
             if not _LEAVING.search(reason) or time.monotonic() > deadline:
-                raise self.failure(f"does not come up in {self.directory}", reason)
-            time.sleep(0.2)  # the killed server's processes are on their way out
+                raise self.failure(f"does not start in {self.directory}", reason)
+            time.sleep(0.2)  # the killed server's processes are still ending
 
     def _disown_pids(self, socket: Path) -> None:
-        """Take a number that now belongs to another program, or to nobody's zombie, out of leftover lock files.
+        """Take a pid that now belongs to another program, or to a zombie, out of leftover lock files.
 
-        Postgres would not start. The rest stays: with it Postgres checks that no orphan of the old server still writes.
+        With it Postgres would not start. The rest stays: Postgres uses it to check that no orphan of the old server
+        still writes.
         """
         for file in (self.data / "postmaster.pid", socket.with_name(socket.name + ".lock")):
             with suppress(FileNotFoundError, ValueError):
@@ -129,7 +130,7 @@ class DataDirectory:
             return ""
 
     def failure(self, what: str, reason: str) -> EmbeddedPostgresError:
-        """The error that says what failed and why, with the remedy that fits."""
+        """The error with what failed, why, and the remedy."""
         known = (remedy for text, remedy in _REMEDIES.items() if text in reason)
         return EmbeddedPostgresError(f"the embedded Postgres {what}: {reason}; {next(known, self._general_remedy())}")
 
@@ -138,7 +139,7 @@ class DataDirectory:
 
 
 def _is_another_program(pid: int, data: Path) -> bool:
-    """Whether `pid` lives and is certainly not the postmaster of `data`; never certain without /proc."""
+    """Whether `pid` runs and is certainly not the postmaster of `data`; never certain without /proc."""
     process = Path(f"/proc/{pid}")
     try:
         program = os.path.basename((process / "cmdline").read_bytes().split(b"\0")[0])
@@ -148,7 +149,7 @@ def _is_another_program(pid: int, data: Path) -> bool:
 
 
 def decisive(output: str) -> str:
-    """The line that says why: the last error, else the last line, without its time and process number."""
+    """The line with the reason: the last error, else the last line, without its time and pid."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"\b(PANIC|FATAL|ERROR|error):", line)]
     line = (errors or lines or [""])[-1]

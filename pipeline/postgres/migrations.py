@@ -1,4 +1,4 @@
-"""The pipeline database's schema: bring it to head, check that it is there. Alembic does the work.
+"""The pipeline database's schema: migrate it to head, or check that it is at head. Uses Alembic.
 
 Alembic and SQLAlchemy are imported only when there is something to migrate: they take as long as all else at start.
 """
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 SCHEMA = "pipeline"
 LOCK_TIMEOUT = "10s"
-"""How long a migration waits for other migrations and for locks that readers hold."""
+"""How long a migration waits for other migrations, and for locks that readers hold."""
 LOCK_KEY = 7_146_290_150_143_411_457
-"""Advisory lock of whoever makes or migrates tables."""
+"""The advisory lock held while tables are made or migrated."""
 OLDEST = "0013"
 """The revision that the first migration makes. Those before it were joined into it."""
 
 
 def upgrade(dsn: str, events_table: str = "public.sequin_events") -> None:
-    """Bring the pipeline database to the newest revision and functions; does nothing when it is there.
+    """Migrate the pipeline database to the newest revision and functions; does nothing when it has them.
 
     A table from before under the name of `events_table` is migrated with it; any other is left alone.
     Safe to run from several processes at once. Raises SchemaError for a revision this code does not know, or when
@@ -55,7 +55,7 @@ def downgrade(dsn: str, revision: str) -> None:
 
 
 def current(dsn: str) -> str | None:
-    """The revision the pipeline database is at; None when it was never migrated."""
+    """The revision of the pipeline database; None when it was never migrated."""
     with connections.connect(dsn, "pipeline database", name="pipeline schema") as connection:
         return current_revision(connection)
 
@@ -69,14 +69,14 @@ def current_revision(connection: connections.Connection) -> str | None:
 
 
 def install_functions(connection: connections.Connection) -> None:
-    """Bring the SQL functions of a database at head to this version. Only for whoever holds the migration lock."""
+    """Install this version's SQL functions in a database at head. The caller must hold the migration lock."""
     with connection.transaction():
         if current_revision(connection) == head():
             functions.install(connection)
 
 
 def require_head(connection: connections.Connection) -> None:
-    """Raises SchemaError unless the pipeline database is at this version's revision, as every command needs it."""
+    """Raises SchemaError unless the pipeline database is at this version's revision, which every command needs."""
     revision = current_revision(connection)
     if revision is None:
         raise SchemaError(
@@ -88,7 +88,7 @@ def require_head(connection: connections.Connection) -> None:
 
 
 def refuse_unfit(connection: connections.Connection) -> None:
-    """Raises SchemaError when `upgrade` would: an unknown revision, or no right to create. Changes nothing."""
+    """Raises SchemaError when `upgrade` would: unknown revision, or no privilege to create tables. Changes nothing."""
     revision = current_revision(connection)
     if revision is not None and revision.isdigit() and int(revision) < int(OLDEST):
         raise SchemaError(
@@ -109,7 +109,7 @@ def refuse_unfit(connection: connections.Connection) -> None:
 
 
 def head() -> str:
-    """The newest revision this code has."""
+    """The newest revision in this code."""
     known = _known()
     heads = known.keys() - set(known.values())
     if len(heads) != 1:
@@ -118,7 +118,7 @@ def head() -> str:
 
 
 def engine(dsn: str) -> sqlalchemy.Engine:
-    """SQLAlchemy over psycopg for Alembic; its connections are ours, errors included."""
+    """SQLAlchemy for Alembic, over `connections.connect`, with its errors."""
     import sqlalchemy
 
     def connect() -> psycopg.Connection[tuple[object, ...]]:
@@ -169,7 +169,7 @@ def _migrating(dsn: str) -> Iterator[AlembicConfig]:
 
 
 def _may_create(connection: connections.Connection) -> bool:
-    """Whether this user may make what the first migration makes."""
+    """Whether this user may create what the first migration creates."""
     return bool(
         queries.value(
             connection,
@@ -180,7 +180,7 @@ def _may_create(connection: connections.Connection) -> bool:
 
 
 def _known() -> dict[str, str | None]:
-    """Every revision this code has, with the one before it, read off the files that Alembic would import."""
+    """Every revision in this code, with the one before it, read from the files that Alembic would import."""
     files = [path.read_text() for path in (_location() / "versions").glob("*.py")]
     return {_assigned(text, "revision") or "": _assigned(text, "down_revision") for text in files}
 
@@ -206,7 +206,7 @@ def _explained(cause: BaseException) -> SchemaError:
             f"the pipeline database's disk is full: {connections.one_line(cause)}; free some space there"
         )
     return SchemaError(
-        f"migration of the pipeline database failed: {connections.one_line(cause)}; put that right and start again"
+        f"migration of the pipeline database failed: {connections.one_line(cause)}; fix that and start again"
     )
 
 

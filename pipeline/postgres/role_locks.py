@@ -1,4 +1,4 @@
-"""Who holds each role of `serve`: one session-level advisory lock a role, and a row that says how its holder is."""
+"""Which server holds each role: a session-level advisory lock per role, and a row with its holder's state."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from pipeline.postgres.queries import statement
 logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 2.0
-"""A holder's session is used at least so often, or it counts as frozen after a while."""
+"""A holder uses its session at least so often; one that does not counts as frozen after FROZEN_SECONDS."""
 FROZEN_SECONDS = 6.0
-"""So long may the server wait for a holder's next statement before somebody else may take the role."""
+"""How long Postgres may wait for a holder's next statement before another server may take the role."""
 
 State = Literal["starting", "running", "waiting", "stopped", "failed"]
 
 
 @dataclass(frozen=True)
 class RoleState:
-    """How a role was when its holder last said so. `held`: whether a live session holds its lock now."""
+    """The state of a role as its holder last reported it. `held`: whether a session holds its lock now."""
 
     role: str
     server: str
@@ -40,7 +40,7 @@ class RoleState:
 
 
 def try_acquire(connection: Connection, role: str) -> bool:
-    """Take the role for as long as this session lives; False when another session has it.
+    """Take the role until this session ends; False when another session holds it.
 
     A holder that is frozen (its process is stopped, or it was cut off from the network) loses it: its session is ended,
     so it can write nothing on it when it wakes up. The caller must use its session every BEAT_SECONDS from then on.
@@ -57,7 +57,7 @@ def _evict_frozen(connection: Connection, role: str) -> bool:
         ended = connection.execute(
             statement("postgres", "evict_frozen"), {"role": role, "seconds": FROZEN_SECONDS}
         ).fetchall()
-    except psycopg.errors.InsufficientPrivilege as error:  # it belongs to a user whose sessions we may not end
+    except psycopg.errors.InsufficientPrivilege as error:  # a session of a user whose sessions this one may not end
         logger.warning("%s is held by a frozen session: %s", role, error, extra={"action": "role.frozen"})
         return False
     for pid, gone in ended:
@@ -73,7 +73,7 @@ def _evict_frozen(connection: Connection, role: str) -> bool:
 
 @contextmanager
 def beating(connection: Connection, lost: Callable[[psycopg.Error], None]) -> Iterator[None]:
-    """Use a session that holds a role, so that nobody takes its holder for frozen; when it fails, `lost` is called.
+    """Keep using a session that holds a role, so that it does not count as frozen; calls `lost` when that fails.
 
     From a thread of its own: the session may be used meanwhile.
     """
@@ -95,7 +95,7 @@ def beating(connection: Connection, lost: Callable[[psycopg.Error], None]) -> It
 
 
 def report(connection: Connection, role: str, server: str, pid: int, state: State, reason: str | None = None) -> None:
-    """Say how the role is. Only its holder may call this."""
+    """Store the role's state. Only its holder may call this."""
     connection.execute(
         statement("postgres", "report_role"),
         {"role": role, "server": server, "pid": pid, "state": state, "reason": reason},

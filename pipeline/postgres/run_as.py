@@ -1,4 +1,4 @@
-"""As whom Postgres's programs run, for Postgres refuses to run as root. Other users change nothing."""
+"""The user that runs Postgres's programs: Postgres refuses to run as root. For other users nothing changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @dataclass(frozen=True)
 class Identity:
-    """As whom Postgres's programs run: this user, root under another number, or another user."""
+    """A user that runs Postgres's programs: this one, root with another uid in a user namespace, or another user."""
 
     name: str
     prefix: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Identity:
     group: int | None = None
 
     def run(self, *command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-        """Run to its end, away from our terminal and with nothing of our environment that Postgres would read."""
+        """Run a program until it ends, without our terminal and the environment variables that Postgres reads."""
         return subprocess.run(
             [*self.prefix, *map(str, command)],
             cwd=cwd,
@@ -53,7 +53,7 @@ class Identity:
         )
 
     def own(self, directory: Path) -> None:
-        """Give another user what root has made in `directory`."""
+        """Make this user the owner of what root has created in `directory`."""
         if self.user is None or self.group is None:
             return
         for folder, _, files in os.walk(directory):
@@ -63,14 +63,14 @@ class Identity:
 
 
 def identities(home: Path) -> Iterator[Identity]:
-    """Who may run the Postgres of `home`, best first."""
+    """Users that may run the Postgres in `home`, best first."""
     owner = home.stat()
     if os.geteuid() != 0:
         yield Identity("this user")
     elif owner.st_uid != 0:
         yield Identity(f"its owner, user {owner.st_uid},", user=owner.st_uid, group=owner.st_gid)
     else:
-        inside = next((str(user.pw_uid) for user in pwd.getpwall() if user.pw_uid), "1000")  # initdb wants a known user
+        inside = next((str(user.pw_uid) for user in pwd.getpwall() if user.pw_uid), "1000")  # initdb needs a known user
         launcher = (sys.executable, "-I", "-S", "-c", _IN_USER_NAMESPACE, inside)
         yield Identity("root in a user namespace", launcher)
         for name in _FALLBACK_USERS:

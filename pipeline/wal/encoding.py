@@ -27,7 +27,7 @@ SESSION_SETTINGS = {
     "lc_monetary": "C",
     "search_path": "",
 }
-"""What a session must set, besides client_encoding UTF8, for values to print as this module expects."""
+"""Settings that a session needs, besides client_encoding UTF8, to print values as this module expects."""
 
 BOOL, INT8, INT2, INT4, OID, JSON, FLOAT4, FLOAT8, NUMERIC, JSONB = 16, 20, 21, 23, 26, 114, 700, 701, 1700, 3802
 
@@ -126,7 +126,7 @@ class RowEncoder:
         return Encoded(self.key_of(row), record, self.exact(row, self.deep(row)), None)
 
     def encode_present(self, row: Row) -> Encoded:
-        """Only the key columns, for an old key (`K`): what else the row may hold is not in the WAL."""
+        """Only the key columns, for an old key (`K`): the row's other values are not in the WAL."""
         present = [i for i in self.key if row[i] is not UNCHANGED]
         record = self.object(row, present)
         exact = None
@@ -146,7 +146,7 @@ class RowEncoder:
         return b"{" + b",".join([self._prefixes[i][1:] + self.value(i, row[i]) for i in columns]) + b"}"
 
     def value(self, column: int, value: Value) -> bytes:
-        """One value as JSON text; null for what is not there."""
+        """One value as JSON text; null for NULL and UNCHANGED."""
         return self._encoders[column](value) if isinstance(value, bytes) else b"null"
 
     def _encode_toasted(self, row: Row, old: Row | None) -> Encoded:

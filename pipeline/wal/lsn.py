@@ -6,7 +6,7 @@ from typing import Annotated, NewType
 
 Lsn = NewType("Lsn", int)
 Shown = Annotated[int, "LSN"]
-"""Of a dataclass's field: people and `--json` get it as Postgres prints it."""
+"""Metadata of a dataclass's field: in text and `--json` it is printed as Postgres prints LSNs."""
 
 
 def parse(text: str) -> Lsn:
@@ -18,5 +18,5 @@ def parse(text: str) -> Lsn:
 
 
 def show(lsn: int) -> str:
-    """The way Postgres prints it."""
+    """The text as Postgres prints it."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

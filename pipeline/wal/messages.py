@@ -1,4 +1,4 @@
-"""What pgoutput says, protocol version 1 with messages, and what the walsender says around it.
+"""The messages of pgoutput, protocol version 1 with logical messages, and of the walsender around them.
 
 Source: the Postgres manual, "Logical Replication Message Formats" and "Streaming Replication Protocol".
 LSNs are integers; times are microseconds since 2000-01-01 UTC, as on the wire. Tuples, because one is made per change.
@@ -57,7 +57,7 @@ class RelationColumn(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A table as it is for the changes that follow. `replica_identity` is pg_class.relreplident: d, n, f or i."""
+    """A table's columns for the changes that follow. `replica_identity` is pg_class.relreplident: d, n, f or i."""
 
     oid: int
     schema: str
@@ -119,7 +119,7 @@ Message = Begin | Commit | Origin | Relation | Type | Insert | Update | Delete |
 
 
 class Keepalive(NamedTuple):
-    """The walsender's own word: how far it has got, and whether it wants an answer now."""
+    """A keepalive of the walsender: how far it has sent, and whether it asks for an answer at once."""
 
     wal_end: int
     reply_requested: bool

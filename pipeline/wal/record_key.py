@@ -13,7 +13,7 @@ a source's own may be of that size in binary, which as text is longer."""
 
 
 def key_writer(key: Sequence[int], as_json: Callable[[int, Value], bytes]) -> Callable[[Row], bytes]:
-    """What makes record_pk of rows whose key columns these are, in this order.
+    """A function that makes record_pk of rows whose key columns are these, in this order.
 
     The key's text when it is one column; a JSON array, whose items `as_json` writes, when it is more; empty when there
     is none. For a text of more than LONGEST_KEY bytes, `sha256:` and its digest.

@@ -1,4 +1,4 @@
-"""New rows straight from pgoutput's TupleData, all columns of a row at once: what most of a worker's time goes to."""
+"""Encodes new rows directly from pgoutput's TupleData, all columns at once: the worker spends most of its time here."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pipeline.wal.record_key import LONGEST_KEY
 _u32 = Struct(">I").unpack_from
 _TEXT, _NULL, _NINE = ord("t"), ord("n"), ord("9")
 _SHORT = b"t\0\0\0"
-"""How a column of less than 256 bytes begins, but for the last byte of its length. In text there is no NUL."""
+"""The first bytes of a column of less than 256 bytes, without the last byte of its length. Text has no NUL."""
 
 _PLAIN = frozenset({1082, 1083, 1114, 1184, 1186, 1266, 2950, 650, 869, 774, 829, 1560, 1562})
-"""Types whose text is ASCII that JSON need not escape: dates and times, intervals, uuid, addresses, bits."""
+"""Types whose text is ASCII without characters that JSON escapes: dates, times, intervals, uuid, addresses, bits."""
 
 _TEMPLATES = 64
-"""Of different sets of NULL columns that are kept for a relation."""
+"""How many different sets of NULL columns are cached for a relation."""
 
 Written = tuple[bytes, bytes, bytes | None, list[str] | None] | Encoded
 """The fields of Encoded; naming them takes as long as writing a column."""
@@ -54,8 +54,8 @@ class TupleEncoder:
     def encode(self, data: bytes, at: int) -> Written | None:  # noqa: C901  inlined: a call costs as much as a column
         """The TupleData at `at`, which must end where `data` ends.
 
-        None when it holds more than text and NULLs, or is torn, or needs a closer look; `pgoutput.decode` and
-        `RowEncoder.encode` then see to it.
+        None when it holds more than text and NULLs, or is torn, or needs a closer look; then `pgoutput.decode` and
+        `RowEncoder.encode` must be used.
         """
         if not data.startswith(self._count, at):
             return None
@@ -107,7 +107,7 @@ class TupleEncoder:
         return self._templates.setdefault(nulls, self._template(nulls))
 
     def _template(self, nulls: tuple[int, ...]) -> list[bytes]:
-        """What is around the values of a row with NULL in these columns; the values go to the odd places."""
+        """The constant texts around the values of a row with NULL in these columns; values go to the odd places."""
         template = [b"{"]
         for i, name in enumerate(self._names):
             template[-1] += (b"," if i else b"") + dumps(name) + b":"

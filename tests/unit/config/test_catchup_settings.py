@@ -53,7 +53,7 @@ def test_the_section_of_the_file(tmp_path: Path) -> None:
         ("catchup_interval", "often", "PIPELINE_CATCHUP_INTERVAL: input should be a valid number"),
         ("catchup_max_slots", "0", "PIPELINE_CATCHUP_MAX_SLOTS: input should be greater than or equal to 1"),
         ("catchup_max_slots", "65", "PIPELINE_CATCHUP_MAX_SLOTS: input should be less than or equal to 64"),
-        ("slot", "orders_part_2", "PIPELINE_SLOT: 'orders_part_2' is a name for a part of a backlog"),
+        ("slot", "orders_part_2", "PIPELINE_SLOT: 'orders_part_2' is reserved for slots that read a part of a backlog"),
         ("catchup_max_slots", "two", "PIPELINE_CATCHUP_MAX_SLOTS: input should be a valid integer"),
     ],
 )
