@@ -15,9 +15,10 @@ from uuid import UUID
 
 import psycopg
 
+from pipeline.config import patterns
 from pipeline.config.settings import describe
 from pipeline.errors import ConsumerError, CursorExpired, Unavailable
-from pipeline.log.page import Filter, KeptFrom, Page, PageRequest, Pages, Shape, is_expired
+from pipeline.log.page import Filter, KeptFrom, NewestSeq, Page, PageRequest, Pages, Shape, beyond, is_expired
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
@@ -74,10 +75,10 @@ class EventLog:
         """The next events after a seq, at most `limit`; empty when there are none yet.
 
         A legacy table may have one seq several times: then all its events are returned, even more than `limit`.
-        Raises CursorExpired when retention has dropped the next one, Unavailable, ConsumerError.
+        Raises CursorExpired when retention has dropped the next one, Unavailable, ConsumerError as `follow`.
         """
         events: list[Event] = []
-        with self._reader(tables) as reader:
+        with self._reader(_filter(tables)) as reader:
             at_head = False
             while len(events) < limit and not at_head:
                 page = reader.page(after, limit - len(events))
@@ -94,13 +95,16 @@ class EventLog:
         event; None: never. No transaction is open in the database while the caller handles an event. A lost connection
         is retried without end, and reading continues where it was.
         Raises CursorExpired when retention has dropped the next event, Unavailable when the first connection fails,
-        ConsumerError when the table does not exist or may not be read.
+        ConsumerError when the table does not exist or may not be read, when `tables` is no list of such patterns, or
+        `after` is a seq that the log has not handed out.
         """
-        place = _Place(after, wait)
+        return self._following(_Place(after, wait), _filter(tables))
+
+    def _following(self, place: _Place, wanted: Filter) -> Iterator[Event]:
         delay = _FIRST_DELAY
         while True:
             try:
-                with self._reader(tables) as reader:
+                with self._reader(wanted) as reader:
                     place.seen = time.monotonic() if place.seen is None else place.seen
                     delay = _FIRST_DELAY
                     yield from _follow(reader, place)
@@ -113,7 +117,7 @@ class EventLog:
             delay = min(2 * delay, _LONGEST_DELAY)
 
     @contextmanager
-    def _reader(self, tables: Sequence[str]) -> Iterator[_Reader]:
+    def _reader(self, wanted: Filter) -> Iterator[_Reader]:
         where = f"the log {self._table} ({describe(self._dsn)})"
         try:
             connection = psycopg.connect(
@@ -122,7 +126,7 @@ class EventLog:
                 prepare_threshold=1,
             )
             with connection:
-                yield _Reader(connection, self._table, tables)
+                yield _Reader(connection, self._table, wanted)
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise Unavailable(f"{where} is not available: {connections.one_line(error)}") from error
         except psycopg.errors.UndefinedTable as error:
@@ -166,11 +170,12 @@ def _follow(reader: _Reader, place: _Place) -> Iterator[Event]:
 class _Reader:
     """A reader's connection. `rows`: how many events to ask for, so that a page stays small in memory."""
 
-    def __init__(self, connection: Connection, table: EventsTable, tables: Sequence[str]) -> None:
+    def __init__(self, connection: Connection, table: EventsTable, wanted: Filter) -> None:
         self.rows = _FIRST_ROWS
         self._connection = connection
         self._table = table
-        self._wanted = Filter(tuple(tables))
+        self._wanted = wanted
+        self._newest = NewestSeq(table)
         self._poll = POLL_SECONDS
         self._pages = Pages(table.identifier, _COLUMNS)
         self._kept = KeptFrom(
@@ -185,7 +190,7 @@ class _Reader:
             self._poll = _POLL_ALONE_SECONDS
 
     def page(self, after: int, limit: int) -> Page[Event]:
-        """The next events, at most `limit`. Raises CursorExpired."""
+        """The next events, at most `limit`. Raises CursorExpired, and ConsumerError for a seq that is yet to come."""
         request = PageRequest(after, min(limit, self.rows), _PAGE_BYTES, self._wanted)
         page = self._pages.read(self._connection, request)
         kept_from = self.kept_from()
@@ -195,6 +200,8 @@ class _Reader:
                 f"after {after}; continue after {kept_from - 1}, and make up for the missing events",
                 kept_from - 1,
             )
+        if page.beyond_head and (wrong := beyond(after, self._newest.read(self._connection), kept_from)):
+            raise ConsumerError(f"{wrong}; give a seq of an event that was read from {self._table}")
         self.rows = min(page.next_rows, _MOST_ROWS)
         return page
 
@@ -207,6 +214,14 @@ class _Reader:
     def kept_from(self) -> int:
         """Every event from this seq on is kept."""
         return self._kept.read(self._connection)
+
+
+def _filter(tables: Sequence[str]) -> Filter:
+    try:
+        patterns.require_qualified(tables)
+    except ValueError as error:
+        raise ConsumerError(str(error)) from None
+    return Filter(tuple(tables))
 
 
 def _event(*values: Any) -> Event:

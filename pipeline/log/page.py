@@ -109,6 +109,11 @@ class Page(Generic[T]):
     next_rows: int
 
     @property
+    def beyond_head(self) -> bool:
+        """Whether it was asked for after a seq that no event of the log has or had, as far as is known here."""
+        return self.upto > self.head
+
+    @property
     def at_head(self) -> bool:
         """Whether the log ended with this page."""
         return self.upto >= self.head
@@ -136,7 +141,7 @@ class Pages(Generic[T]):
         """The page that the statement's rows make."""
         head, bound, found = rows[0][:3]
         if bound is None:
-            return Page([], request.after, request.after, 0, full=False, next_rows=request.rows)
+            return Page([], request.after, head, 0, full=False, next_rows=request.rows)
         entries = [self._make(*row[5:]) for row in rows] if found else []
         size = sum(row[4] for row in rows) if found else 0
         full = bool(found) and (found >= request.rows or len(entries) < found)
@@ -187,6 +192,34 @@ class KeptFrom:
         row = await (await connection.execute(self._statement, self._values)).fetchone()
         assert row is not None  # noqa: S101  an aggregate
         return int(row[0])
+
+
+class NewestSeq:
+    """The newest seq of a table that a reader can have got; ask where a page is beyond its head.
+
+    None at a standby, which may be behind.
+    """
+
+    def __init__(self, table: EventsTable) -> None:
+        self._statement = sql.SQL(statement("log", "newest_seq")).format(events=table.identifier)
+        self._values = {"schema": table.schema, "sequence": table.sequence_name}
+
+    def read(self, connection: Connection) -> int | None:
+        """The seq."""
+        newest: int | None = queries.value(connection, self._statement, self._values)
+        return newest
+
+    async def read_async(self, connection: AsyncConnection) -> int | None:
+        """The same for asyncio."""
+        row = await (await connection.execute(self._statement, self._values)).fetchone()
+        return None if row is None or row[0] is None else int(row[0])
+
+
+def beyond(after: int, newest: int | None, kept_from: int) -> str | None:
+    """What is wrong with a reader at `after`, a seq that the log never handed out; None when nothing is."""
+    if newest is None or after <= (highest := max(newest, kept_from - 1)):
+        return None
+    return f"seq {after} is beyond the newest event, which is {highest}: a reader there misses what comes next"
 
 
 def is_expired(after: int, kept_from: int) -> bool:

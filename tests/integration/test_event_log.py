@@ -117,6 +117,35 @@ def test_tables_are_patterns(reader: EventLog, log: psycopg.Connection) -> None:
     assert len(reader.read(0, limit=700)) == 700
 
 
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ("public.*", r"tables takes a list of patterns like public.orders or shop.\*, not the text 'public.\*'"),
+        (["public.a", "orders"], r"tables takes patterns like .*: each with its schema, not 'orders'"),
+    ],
+)
+def test_tables_that_are_no_list_of_patterns_are_refused(reader: EventLog, tables: list[str], said: str) -> None:
+    with pytest.raises(ConsumerError, match=said):
+        reader.read(0, tables=tables)
+    with pytest.raises(ConsumerError, match=said):
+        reader.follow(tables=tables)
+
+
+def test_after_an_event_that_is_yet_to_come_nothing_is_read(reader: EventLog, log: psycopg.Connection) -> None:
+    said = "seq 2501 is beyond the newest event, which is 2500: a reader there misses what comes next; give a seq of"
+    with pytest.raises(ConsumerError, match=said):
+        reader.read(2_501)
+    with pytest.raises(ConsumerError, match=said):
+        next(reader.follow(after=2_501))
+    log.execute("delete from public.sequin_events")
+    assert reader.read(2_500) == []
+    log.execute("alter sequence public.sequin_events_seq_seq restart")
+    log.execute("insert into pipeline.retention (events_table, dropped_below) values ('public.sequin_events', 2401)")
+    assert reader.read(2_400) == []
+    with pytest.raises(ConsumerError, match="which is 2400"):
+        reader.read(2_401)
+
+
 def test_an_event_has_python_values_and_exact_numbers(reader: EventLog, log: psycopg.Connection) -> None:
     log.execute(
         """update public.sequin_events set record = '{"n": 0.10, "big": 12345678901234567890.123, "i": 7}',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, LiteralString
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from psycopg.rows import scalar_row
 from starlette.exceptions import HTTPException
 
@@ -28,10 +28,13 @@ from pipeline.api.models import (
     Reset,
     Settled,
 )
+from pipeline.api.parameters import refuse_unknown
 from pipeline.api.problems import documented
 from pipeline.postgres.queries import statement
 
-router = APIRouter(prefix="/v1/consumers", tags=["consumers"], responses=documented(422))
+router = APIRouter(
+    prefix="/v1/consumers", tags=["consumers"], responses=documented(422), dependencies=[Depends(refuse_unknown)]
+)
 
 Name = Annotated[str, Path(pattern=NAME, description="the consumer's name", examples=["mailer"])]
 _NAMED = documented(404)

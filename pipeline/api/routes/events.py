@@ -6,14 +6,15 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.exceptions import HTTPException
 
 from pipeline.api.database import AsyncConnection, Database, TheDatabase, TheWakeups, rows
 from pipeline.api.long_poll import MAX_SECONDS, Client, until_found
 from pipeline.api.models import MAX_SEQ, NAME, Events
+from pipeline.api.parameters import refuse_unknown
 from pipeline.api.problems import documented
-from pipeline.log.page import EVERYTHING, Filter, KeptFrom, PageRequest, is_expired
+from pipeline.log.page import EVERYTHING, Filter, KeptFrom, NewestSeq, PageRequest, beyond, is_expired
 from pipeline.log.table import EventsTable
 from pipeline.postgres.queries import statement
 from pipeline.readers.cursor.feed import PAGES
@@ -25,7 +26,9 @@ _SEARCH_SECONDS = 2.0
 _FIRST_ROWS = 10
 _PATTERNS = r"^\s*[^.,\x00]*\.[^.,\x00]+(\s*,\s*[^.,\x00]*\.[^.,\x00]+)*\s*$"
 
-router = APIRouter(prefix="/v1/events", tags=["events"], responses=documented(422))
+router = APIRouter(
+    prefix="/v1/events", tags=["events"], responses=documented(422), dependencies=[Depends(refuse_unknown)]
+)
 
 
 @dataclass
@@ -125,6 +128,10 @@ async def _read_on(connection: AsyncConnection, reading: _Reading) -> bool:
     kept_from = await KeptFrom(EventsTable.parse(reading.table)).read_async(connection)
     if is_expired(begun, kept_from):
         raise HTTPException(410, _expired(reading, kept_from))
+    if page.beyond_head:
+        newest = await NewestSeq(EventsTable.parse(reading.table)).read_async(connection)
+        if wrong := beyond(begun, newest, kept_from):
+            raise HTTPException(422, wrong)
     reading.after = after
     return not page.at_head
 

@@ -104,6 +104,38 @@ def test_a_cursors_position_and_filters(reading: Api) -> None:
     assert (beyond.status_code, beyond.json()["title"]) == (422, "seq 99 is beyond the newest event, which is 35")
 
 
+@pytest.mark.parametrize("more", [{}, {"wait": 30}, {"consumer": "c"}])
+def test_after_an_event_that_is_yet_to_come_nothing_is_read(reading: Api, more: dict[str, Any]) -> None:
+    reading.post("/v1/consumers", name="c", kind="cursor")
+    assert reading.get("/v1/events", after=35).json() == {"data": [], "last_seq": 35}
+    beyond = reading.get("/v1/events", after=36, **more)
+    assert (beyond.status_code, beyond.json()["title"]) == (
+        422,
+        "seq 36 is beyond the newest event, which is 35: a reader there misses what comes next",
+    )
+
+
+def test_after_events_that_were_dropped_reading_goes_on(reading: Api, log: psycopg.Connection) -> None:
+    log.execute("delete from public.sequin_events")
+    assert reading.get("/v1/events", after=35).json() == {"data": [], "last_seq": 35}
+    assert reading.get("/v1/events", after=36).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "use"),
+    [
+        ("get", "/v1/events", "use after, limit, wait, tables, consumer"),
+        ("get", "/v1/consumers/c/dead-letters", "use after, limit"),
+        ("get", "/v1/consumers", "this path takes none"),
+        ("post", "/v1/consumers", "this path takes none"),
+        ("delete", "/v1/consumers/c", "this path takes none"),
+    ],
+)
+def test_a_parameter_that_is_none_is_refused_by_its_name(reading: Api, method: str, path: str, use: str) -> None:
+    answer = reading.client.request(method, path, params={"tabels": "public.notes"})
+    assert (answer.status_code, answer.json()["title"]) == (422, f"unknown parameter 'tabels'; {use}")
+
+
 def test_a_paused_cursor_is_given_nothing_until_it_is_resumed(reading: Api) -> None:
     reading.post("/v1/consumers", name="c", kind="cursor", start="beginning")
     reading.post("/v1/consumers/c/pause")
