@@ -19,6 +19,7 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.shuffle import sequences
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ def begin(connection: Connection, source: uuid.UUID, default: EventsTable, route
         held = require_default(connection, source, default)
         for table in tables(default, routes):
             table_setup.ensure(connection, table)
+            sequences.mend(connection, table, log.last_seq(connection, table) + 1)
             _add_table(connection, source, table)
         log.point_view(connection, default)
         if held is not None and held.events_table == str(default) and held.routes == wanted:

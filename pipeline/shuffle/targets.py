@@ -14,6 +14,7 @@ from pipeline.log.partitions import Partitions
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.shuffle import sequences
 from pipeline.staging.segments import Segment
 
 
@@ -46,7 +47,10 @@ class Target:
     def seq(self) -> int:
         """The next one."""
         if self._first is None:
-            self._first = self._seq = log.next_seq(self._connection, self.table)
+            seq = log.next_seq(self._connection, self.table)
+            if seq != self._next:
+                seq = sequences.mend(self._connection, self.table, seq)
+            self._first = self._seq = seq
         return self._seq
 
     @property

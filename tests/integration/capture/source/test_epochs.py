@@ -130,9 +130,13 @@ def test_a_restored_source_that_has_written_past_our_position(restored: Server, 
         refuse(config)
     assert slot_position(restored, config) == confirmed
     assert events(config) == LOST
+    with psycopg.connect(config.database) as pipeline:
+        pipeline.execute("select setval('public.sequin_events_seq_seq', 1)")  # as in a copy without sequences
     adopted = adoption.adopt(config)
     assert adopted is not None
     catch_up(config, [*LOST, *((1, str(number)) for number in new)])
+    with psycopg.connect(config.database) as pipeline:
+        assert pipeline.execute("select max(after_seq) from pipeline.epochs").fetchone() == (len(LOST),)
     assert adoption.adopt(config) is None
 
 
