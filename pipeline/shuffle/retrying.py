@@ -17,6 +17,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import poison, queue_apply
 from pipeline.shuffle.targets import Target, Targets
+from pipeline.shuffle.transfer import require_all, require_no_rule
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +80,10 @@ def _write(connection: Connection, source: uuid.UUID, target: Target, letter: Re
     rows = sql.SQL("({})").format(sql.SQL(statement("shuffle", "select_letter")))
     query = sql.SQL(statement("shuffle", "move_segment")).format(events=target.table.identifier, rows=rows)
     values = {"source": source, "epoch": letter.epoch, "id": letter.id, "metadata": json.dumps(marks)}
-    connection.execute(query, {**values, "seq": target.seq})
+    written = connection.execute(query, {**values, "seq": target.seq})
+    table = {"table": target.table.identifier.as_string(connection)}
+    require_no_rule(target.table, connection.execute(statement("shuffle", "insert_rules"), table).fetchall())
+    require_all(target.table, written.rowcount, 1)
     # Not filled: what is known of the row now is not what it was then.
     query = sql.SQL(statement("shuffle", "name_unchanged")).format(events=target.table.identifier)
     connection.execute(query, {"seq": target.seq, "id": letter.id})

@@ -59,7 +59,7 @@ class Filler:
         self._relations: dict[int, int] = {}
 
     def fill(self, pieces: Sequence[Piece]) -> int:
-        """Write those rows of one segment that lack values, in their order; returns how many those are."""
+        """Write those rows of one segment that lack values, in their order; returns how many were written."""
         found = sorted(
             ((row, number) for number, piece in enumerate(pieces) for row in self._find(piece)),
             key=lambda each: each[0].ordinal,
@@ -70,6 +70,7 @@ class Filler:
         tables = self._searched()
         queries = [self._query(piece, tables) for piece in pieces]
         owners = {row.ordinal: number for row, number in found}
+        written = 0
         for batch in toast_batches.batches((row for row, _ in found), self._relations):
             # Where a table cannot be searched the last event may be there: nothing is known.
             origins = (
@@ -78,8 +79,8 @@ class Filler:
             for number in {owners[row.ordinal] for row in batch}:
                 ordinals = [row.ordinal for row in batch if owners[row.ordinal] == number]
                 values = {**pieces[number].values, "forms": Jsonb(origins), "ordinals": ordinals}
-                self._connection.execute(queries[number], values)
-        return len(found)
+                written += self._connection.execute(queries[number], values).rowcount
+        return written
 
     def _find(self, piece: Piece) -> list[Unfilled]:
         query = sql.SQL(statement("shuffle", "list_unfilled")).format(rows=piece.lacking)

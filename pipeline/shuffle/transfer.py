@@ -103,12 +103,12 @@ class Transfer:
         values = self._values(ordinal, upto, last)
         if not self._targets.routes:
             whole = last is None and upto >= segment.last_lsn
-            expected = segment.first_ordinal + segment.row_count - ordinal if whole else None
-            moved = self._move_all(self._targets.default, segment, values, segment.row_count, expected)
+            rows = segment.first_ordinal + segment.row_count - ordinal if whole else self._count(segment, values)
+            moved = self._move_all(self._targets.default, segment, values, rows)
         else:
             shares = self.shares(segment, ordinal, upto, last)
             if len(shares) == 1:
-                moved = self._move_all(shares[0].target, segment, values, shares[0].rows, shares[0].rows)
+                moved = self._move_all(shares[0].target, segment, values, shares[0].rows)
             else:
                 moved = self._move_shares(shares, segment, values)
         self.stopped_in = segment.id, ordinal + moved
@@ -156,34 +156,39 @@ class Transfer:
             "last": last,
         }
 
-    def _move_all(
-        self, target: Target, segment: Segment, values: Mapping[str, Any], most: int, expected: int | None
-    ) -> int:
-        """All rows are this target's, at most so many; returns how many they are. Their order is that of ordinals.
+    def _count(self, segment: Segment, values: Mapping[str, Any]) -> int:
+        query = sql.SQL(statement("shuffle", "count_staged")).format(segment=segment.table, bounds=_between(values))
+        self._send()
+        return int(self._together.ask(query, values).rows[0][0])
 
-        `expected`: how many exactly, where that is known.
-        """
+    def _move_all(self, target: Target, segment: Segment, values: Mapping[str, Any], expected: int) -> int:
+        """All rows are this target's, so many; returns how many they are. Their order is that of ordinals."""
         rows = self._select.format(segment=segment.table, bounds=_between(values))
         piece = Piece(target.table, rows, {**values, "offset": target.seq - values["first"]})
-        self._reserve(target, most)
+        self._reserve(target, expected)
         added = self._insert_rows(piece, again=not segment.full)
         if added != expected:
             added += self._filler.fill([piece])
+        require_all(target.table, added, expected)
         self._added(target, added)
         return added
 
     def _move_shares(self, shares: Sequence[Share], segment: Segment, values: Mapping[str, Any]) -> int:
-        lacking = []
+        lacking, added = [], 0
         for share in shares:
             rows = self._select_share.format(segment=segment.table, bounds=_between(values))
             mine = {"relations": share.relations, "actions": share.actions, "offset": share.target.seq}
             piece = Piece(share.target.table, rows, {**values, **mine})
             self._reserve(share.target, share.rows)
-            if self._insert_rows(piece, again=not segment.full) != share.rows:
+            written = self._insert_rows(piece, again=not segment.full)
+            if written != share.rows:
                 lacking.append(piece)
+            added += written
             self._added(share.target, share.rows)
-        self._filler.fill(lacking)  # a row's last event may be in any of them
-        return sum(share.rows for share in shares)
+        added += self._filler.fill(lacking)  # a row's last event may be in any of them
+        expected = sum(share.rows for share in shares)
+        require_all(", ".join(str(piece.table) for piece in lacking), added, expected)
+        return expected
 
     def _reserve(self, target: Target, rows: int) -> None:
         """So many more have a place."""
@@ -203,7 +208,14 @@ class Transfer:
             answer = self._together.add_prepared("move_segment", query, piece.values)
         else:
             answer = self._together.add(query, piece.values)
+        # Behind the insert, whose lock no new rule gets past.
+        look, table = sql.SQL(statement("shuffle", "insert_rules")), {"table": piece.table.identifier.as_string()}
+        if self._targets.routes:  # the first partition of one table would take away what was prepared for another
+            rules = self._together.add(look, table)
+        else:
+            rules = self._together.add_prepared("insert_rules", look, table)
         self._send()
+        require_no_rule(piece.table, rules.rows)
         return answer.count
 
     def _lock_watermark(self) -> Answer:
@@ -252,6 +264,22 @@ class Transfer:
 def wake_readers(connection: Connection, source: uuid.UUID) -> None:
     """How far each events table is: a shuffler may have been killed between a commit and what it says behind it."""
     connection.execute(statement("shuffle", "wake_readers"), {"source": source, "channel": log.CHANNEL})
+
+
+def require_all(table: object, added: int, expected: int) -> None:
+    """What the database refuses without a word is poison too. Raises a psycopg.Error, as for a refusal with words."""
+    if added != expected:
+        raise psycopg.errors.TriggeredDataChangeViolation(
+            f"{expected - added} of {expected} events did not arrive in {table}: a trigger of it drops them"
+        )
+
+
+def require_no_rule(table: object, rules: Sequence[object]) -> None:
+    """The same for a rule that does something else instead of the insert."""
+    if rules:
+        raise psycopg.errors.TriggeredDataChangeViolation(
+            f"a rule of {table} does something else instead of an insert; drop it, or make a trigger of it"
+        )
 
 
 def _between(values: Mapping[str, Any]) -> sql.Composable:

@@ -153,6 +153,13 @@ CAUSES = {
         "alter table sequin_events drop column n",
         "22012",
     ),
+    "trigger that drops": (
+        "create function leave_out() returns trigger language plpgsql as $$ begin if new.record ->> 'v' = 'bad' then"
+        " return null; end if; return new; end $$;"
+        " create trigger leave_out before insert on sequin_events for each row execute function leave_out()",
+        "drop function leave_out cascade",
+        "27000",
+    ),
     "deferred": (
         "create table allowed (v text primary key); insert into allowed values ('good');"
         " alter table sequin_events add column v text generated always as (record ->> 'v') stored;"
@@ -176,6 +183,84 @@ def test_whatever_the_owner_of_the_table_asks_of_it(staged: Staged, cause: str):
         assert dead_letters.find(staged.connection, None)[0].sqlstate == sqlstate
     finally:
         staged.connection.execute(unmake.encode())
+
+
+DROPS_ALL = (
+    "create function leave_out() returns trigger language plpgsql as 'begin return null; end';"
+    " create trigger leave_out before insert on {0} for each row execute function leave_out()",
+    "drop function leave_out cascade",
+)
+SWALLOWED = {
+    "a trigger": DROPS_ALL,
+    "a rule": ("create rule r as on insert to {0} do instead nothing", "drop rule r on {0}"),
+    "a rule that counts as much": (
+        "create table elsewhere (seq bigint);"
+        " create rule r as on insert to {0} do instead insert into elsewhere values (new.seq)",
+        "drop rule r on {0}; drop table elsewhere",
+    ),
+    "a rule for some": (
+        "create rule r as on insert to {0} where new.record_pk = '2' do instead nothing",
+        "drop rule r on {0}",
+    ),
+}
+
+
+@pytest.mark.parametrize("on_poison", ["stop", "park"])
+@pytest.mark.parametrize("cause", SWALLOWED)
+def test_events_that_are_swallowed_without_a_word_stop_it(staged: Staged, cause: str, on_poison: str):
+    make, unmake = SWALLOWED[cause]
+    shuffler = shuffled(staged, on_poison)
+    staged.commit(*good(1))
+    move(shuffler)
+    staged.connection.execute(make.format("sequin_events").encode())
+    try:
+        staged.commit(*good(2, 3))
+        staged.commit(*good(4))
+        move(shuffler)
+        assert [row[0] for row in events(staged)] == ["1"]
+        assert "27000" in str(shuffler.poison) and "public.sequin_events" in str(shuffler.poison)
+    finally:
+        staged.connection.execute(unmake.format("sequin_events").encode())
+    again(staged, shuffler)
+    assert [row[0] for row in events(staged)] == list("1234") and letters(staged) == []
+    staged.moved(*good(5))
+    assert len(events(staged)) == 5
+
+
+def test_a_table_of_a_route_that_swallows_its_share_and_values_that_are_filled_in(staged: Staged):
+    shuffler = staged.shuffler(routes=(Route(actions=("delete",), events_table="public.gone"),))
+    staged.commit(*good(1, 2))
+    move(shuffler)
+    make, unmake = DROPS_ALL
+    staged.connection.execute(make.format("public.gone").encode())
+    staged.commit(insert("t", id=3, v="good"), delete("t", id=1))
+    move(shuffler)
+    assert [row[0] for row in events(staged)] == ["1", "2"]
+    assert "public.gone" in str(shuffler.poison)
+    staged.connection.execute(unmake.encode())
+    again(staged, shuffler)
+    assert [row[0] for row in events(staged)] == ["1", "2", "3"]
+    staged.connection.execute(make.format("sequin_events").encode())
+    staged.commit(update("t", id=2))
+    segment = f"pipeline.wal_events_{staged._segment:05d}"
+    staged.connection.execute(f"update {segment} set unchanged_columns = '[\"v\"]' where action = 'update'")
+    move(shuffler)
+    assert shuffler.poison and "27000" in str(shuffler.poison)
+    staged.connection.execute(unmake.encode())
+    again(staged, shuffler)
+    assert [row[0] for row in events(staged)] == ["1", "2", "3", "2"]
+
+
+def test_a_letter_whose_event_is_swallowed_stays_parked(staged: Staged):
+    staged.commit(*bad(1))
+    shuffler = shuffled(staged)
+    staged.connection.execute(NO_CHECK)
+    make, unmake = DROPS_ALL
+    staged.connection.execute(make.format("sequin_events").encode())
+    dead_letters.request_retry(staged.connection, [1])
+    again(staged, shuffler)
+    staged.connection.execute(unmake.encode())
+    assert letters(staged) == [(1, "parked", 2)] and len(events(staged)) == 1
 
 
 def test_what_jsonb_refuses_is_parked_and_its_text_stays_out_of_the_cause(staged: Staged):
