@@ -440,9 +440,23 @@ CREATE FUNCTION pipeline.next_visible(consumer text) RETURNS timestamp with time
     AS $$
 declare
     me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    is_full boolean := me.max_unacknowledged <= (
+        select count(*) from (
+            select from public.consumer_records r
+            where r.consumer_id = me.id and r.visible_at > clock_timestamp()
+                and r.state in ('delivered', 'pending_redelivery')
+            order by r.visible_at limit me.max_unacknowledged) r);
 begin
+    if me.state = 'paused' then
+        return null;
+    end if;
     return (select r.visible_at from public.consumer_records r
-        where r.consumer_id = me.id and r.visible_at > clock_timestamp()
+        where r.consumer_id = me.id and r.visible_at is not null
+            and (r.state in ('delivered', 'pending_redelivery')
+                or is_full is not true and (r.visible_at > clock_timestamp() or exists (
+                    select from pipeline.receivable v
+                    where v.consumer_id = r.consumer_id and v.source_table_oid = r.source_table_oid
+                        and v.record_pk = r.record_pk and v.unkeyed = r.unkeyed)))
         order by r.visible_at limit 1);
 end $$;
 

@@ -17,8 +17,8 @@ left join lateral (
     ) as found
 ) waits on c.kind = 'records'
 left join lateral (
-    select count(*) from (
-        select from public.consumer_records r
+    select count(*), min(found.queued_seq) as queued_seq from (
+        select r.queued_seq from public.consumer_records r
         where r.consumer_id = c.id and r.visible_at <= clock_timestamp() and r.state in ('delivered', 'pending_redelivery')
         limit 100000
     ) as found
@@ -41,7 +41,7 @@ left join lateral (
 ) first on c.kind = 'records'
 left join lateral (
     select e.inserted_at from pipeline.events e
-    where e.seq >= coalesce(first.queued_seq, c.position + 1) and (c.kind = 'cursor' or first.queued_seq is not null)
+    where e.seq >= case c.kind when 'cursor' then c.position + 1 else least(first.queued_seq, expired.queued_seq) end
     order by e.seq limit 1
 ) oldest on true
 where %(name)s::text is null or c.name = %(name)s

@@ -1,4 +1,5 @@
--- When the next delivery expires, or the next delay ends.
+-- When the next delivery expires, or the next delay ends. A time that has passed: there is something to receive now.
+-- What receive would not hand out then is left out: its place comes with something else, or with a notification.
 -- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out of
 -- date. jit is off since the disabled plans' cost would make Postgres 15 to 17 compile queries, which takes longer.
 create or replace function pipeline.next_visible(consumer text) returns timestamptz
@@ -13,9 +14,23 @@ set enable_sort = off
 as $$
 declare
     me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    is_full boolean := me.max_unacknowledged <= (
+        select count(*) from (
+            select from public.consumer_records r
+            where r.consumer_id = me.id and r.visible_at > clock_timestamp()
+                and r.state in ('delivered', 'pending_redelivery')
+            order by r.visible_at limit me.max_unacknowledged) r);
 begin
+    if me.state = 'paused' then
+        return null;
+    end if;
     return (select r.visible_at from public.consumer_records r
-        where r.consumer_id = me.id and r.visible_at > clock_timestamp()
+        where r.consumer_id = me.id and r.visible_at is not null
+            and (r.state in ('delivered', 'pending_redelivery')
+                or is_full is not true and (r.visible_at > clock_timestamp() or exists (
+                    select from pipeline.receivable v
+                    where v.consumer_id = r.consumer_id and v.source_table_oid = r.source_table_oid
+                        and v.record_pk = r.record_pk and v.unkeyed = r.unkeyed)))
         order by r.visible_at limit 1);
 end $$;
 revoke execute on function pipeline.next_visible(consumer text) from public;

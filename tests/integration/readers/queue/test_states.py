@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
 
+from pipeline.readers import consumer_status
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.staged import Client, Item, Staged, Table, create, delete, insert, staging_of, update
 
@@ -140,6 +142,8 @@ def test_a_nack_can_say_how_long(staged: Staged, client: Client):
     first, second = client.receive()
     client.nack(first, delay="0")
     client.nack(second, delay="1 minute")
+    assert seconds(client) <= 0  # the first, now
+    client.connection.execute("update consumer_records set visible_at = null where record_pk = '1'")
     assert seconds(client) == pytest.approx(60, abs=5)
     assert [item.pk for item in client.receive()] == ["1"]
 
@@ -151,6 +155,58 @@ def seconds(client: Client) -> float:
     ).fetchone()
     assert row is not None
     return float(row[0])
+
+
+def due(client: Client) -> Any:
+    """Whether there is something to receive now, or later; None for neither."""
+    query = "select pipeline.next_visible('c') <= clock_timestamp()"
+    row = client.connection.execute(query).fetchone()
+    assert row is not None
+    return row[0]
+
+
+@pytest.mark.parametrize("by", ["nack", "expiry"])
+def test_what_has_become_visible_is_due_until_it_is_received(staged: Staged, client: Client, by: str):
+    staged.moved(insert("t", id=1))
+    assert due(client) is None
+    items = client.receive()
+    if by == "nack":
+        client.nack(*items, delay="1 hour")
+    assert due(client) is False
+    client.expire()
+    assert due(client) is True
+    client.connection.execute("select pipeline.pause_consumer('c')")
+    assert due(client) is None
+    client.connection.execute("select pipeline.resume_consumer('c')")
+    assert len(client.receive()) == 1 and due(client) is False
+
+
+def test_what_receive_would_not_hand_out_is_not_due(staged: Staged):
+    client = create(staged.connection, max_unacknowledged=1)
+    staged.moved(insert("t", id=1), insert("t", id=2))
+    client.nack(*client.receive(), delay=NEVER)
+    out = client.receive()
+    client.connection.execute("update consumer_records set visible_at = now() - interval '1 s' where record_pk = '1'")
+    assert [item.pk for item in out] == ["2"] and client.receive() == []
+    assert due(client) is False
+    client.ack(*out)
+    assert due(client) is True and len(client.receive()) == 1
+
+
+def test_an_expired_delivery_waits_since_its_change(staged: Staged, client: Client):
+    staged.moved(insert("t", id=1))
+    staged.connection.execute("update sequin_events set inserted_at = inserted_at - interval '1 hour'")
+    client.receive()
+    staged.moved(insert("t", id=2))
+    assert [each.oldest_pending_seconds < 1800 for each in status(client)] == [True]
+    client.expire()
+    assert [each.oldest_pending_seconds >= 3600 for each in status(client)] == [True]
+    client.connection.execute("delete from consumer_records where state = 'available'")
+    assert [(each.pending, each.oldest_pending_seconds >= 3600) for each in status(client)] == [(1, True)]
+
+
+def status(client: Client) -> list[Any]:
+    return consumer_status.find(client.connection, "c")
 
 
 @pytest.mark.parametrize("by", ["nack", "expiry"])
