@@ -103,7 +103,10 @@ class Transfer:
         values = self._values(ordinal, upto, last)
         if not self._targets.routes:
             whole = last is None and upto >= segment.last_lsn
-            rows = segment.first_ordinal + segment.row_count - ordinal if whole else self._count(segment, values)
+            rows = segment.first_ordinal + segment.row_count - ordinal
+            if not whole:
+                self._send()
+                rows = _count(self._together, segment, values)
             moved = self._move_all(self._targets.default, segment, values, rows)
         else:
             shares = self.shares(segment, ordinal, upto, last)
@@ -155,11 +158,6 @@ class Transfer:
             "first": ordinal,
             "last": last,
         }
-
-    def _count(self, segment: Segment, values: Mapping[str, Any]) -> int:
-        query = sql.SQL(statement("shuffle", "count_staged")).format(segment=segment.table, bounds=_between(values))
-        self._send()
-        return int(self._together.ask(query, values).rows[0][0])
 
     def _move_all(self, target: Target, segment: Segment, values: Mapping[str, Any], expected: int) -> int:
         """All rows are this target's, so many; returns how many they are. Their order is that of ordinals."""
@@ -264,6 +262,11 @@ class Transfer:
 def wake_readers(connection: Connection, source: uuid.UUID) -> None:
     """How far each events table is: a shuffler may have been killed between a commit and what it says behind it."""
     connection.execute(statement("shuffle", "wake_readers"), {"source": source, "channel": log.CHANNEL})
+
+
+def _count(together: Together, segment: Segment, values: Mapping[str, Any]) -> int:
+    query = sql.SQL(statement("shuffle", "count_staged")).format(segment=segment.table, bounds=_between(values))
+    return int(together.ask(query, values).rows[0][0])
 
 
 def require_all(table: object, added: int, expected: int) -> None:
