@@ -64,7 +64,7 @@ def report(console: Console, outcome: Outcome, server: Server, config: Config) -
             return _differ(console, exported.differences, "the log and the Parquet files", config.exports)
         _show_lake(console, exported, config)
     else:
-        console.print("\nWith pip install 'wal-pipeline-server[demo]', the log would be Parquet files by now.")
+        console.print("\nWith pip install '.[demo]' in a checkout, the log would be Parquet files by now.")
     _invite(console, server, config.data_dir)
     return 0
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pipeline.errors import ExportFailed
 
 PACKAGES = ("pyspark", "pyarrow", "adbc_driver_postgresql")
-REMEDY = "pip install 'wal-pipeline-server[spark]'"
+REMEDY = "in a checkout: pip install '.[spark]'"
 
 
 def missing() -> list[str]:

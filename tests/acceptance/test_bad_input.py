@@ -18,6 +18,8 @@ from psycopg.conninfo import make_conninfo
 
 from pipeline import logs
 from pipeline.cli import main as cli
+from pipeline.config.settings import load
+from pipeline.operate.preflight import check, providers
 from pipeline.postgres.embedded import Server
 from pipeline.server import serve as serving
 from tests.fixtures.mounts import tmpfs
@@ -201,6 +203,20 @@ def test_wal_level(refused: Run, refused_here: Run) -> None:
         assert "wal_level = replica; set wal_level = logical in its configuration and restart it" in line
         assert "wal_level" in refused_here("slots", "create", "one", status=1, source_dsn=dsn)
         assert_untouched(dsn)
+        assert_remedies_of_providers(dsn)
+
+
+def assert_remedies_of_providers(dsn: str) -> None:
+    """Told by the roles that only their servers have."""
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("create role app login")
+        for provider in providers.PROVIDERS:
+            conn.execute(f"create role {provider.role}")
+            found = {each.name: each for each in check.run(load(source_dsn=f"{dsn} user=app", database_dsn=dsn))}
+            assert found["provider"].text.startswith(provider.name)
+            assert found["wal_level"].remedy == provider.logical
+            assert found["replication right"].remedy == provider.replication.format(user="app")
+            conn.execute(f"drop role {provider.role}")
 
 
 def test_no_right_to_replicate(refused_here: Run, untouched: str) -> None:

@@ -133,8 +133,8 @@ def test_lines_of_prose_fit_a_screen(path: Path) -> None:
 
 
 def is_too_long(line: str) -> bool:
-    """Tables cannot be wrapped, nor can the one name or piece of code that a line holds."""
-    shown = re.sub(r"`[^`]+`", "code", line.strip().removeprefix("- "))
+    """Tables cannot be wrapped, nor can the one name, address or piece of code that a line holds."""
+    shown = re.sub(r"`[^`]+`", "code", re.sub(r"^(- |\[[\w-]+\]: )", "", line.strip()))
     return len(line) >= LONGEST_LINE and not shown.startswith("|") and " " in shown
 
 

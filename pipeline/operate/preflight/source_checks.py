@@ -17,7 +17,7 @@ from pipeline.capture.source.publication_ledger import Published
 from pipeline.capture.source.publishable_tables import Table
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
-from pipeline.operate.preflight import catchup
+from pipeline.operate.preflight import catchup, providers
 from pipeline.operate.preflight.findings import Finding, Findings, first_names, guarded
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -55,18 +55,20 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
 
 def _settings(source: Connection) -> Findings:
     _, wal_level, may_replicate, user, standby = prepare.settings(source)
+    if provider := providers.at(source).name:
+        yield Finding("ok", "provider", f"{provider}, as its roles tell; docs/providers.md says what differs there")
     if standby:
         yield Finding("error", "source", "is a standby", "set PIPELINE_SOURCE_DSN to its primary")
     if wal_level == "logical":
         yield Finding("ok", "wal_level", "logical")
     else:
         text = f"wal_level = {wal_level}, but decoding needs logical"
-        yield Finding("error", "wal_level", text, "set wal_level = logical in its configuration and restart the source")
+        yield Finding("error", "wal_level", text, providers.at(source).logical)
     if may_replicate:
         yield Finding("ok", "replication right", f'user "{user}" may replicate')
     else:
         text = f'user "{user}" may not replicate'
-        yield Finding("error", "replication right", text, f'alter role "{user}" with replication')
+        yield Finding("error", "replication right", text, providers.at(source).replication.format(user=user))
 
 
 def _history(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:

@@ -86,11 +86,13 @@ def test_metrics() -> None:
 
 
 def test_without_the_extra(no_extra: None) -> None:
-    with pytest.raises(ExportFailed, match=r"not installed \(pyspark, pyarrow missing\); pip install '.*\[spark\]'"):
+    with pytest.raises(
+        ExportFailed, match=r"not installed \(pyspark, pyarrow missing\); in a checkout: pip install '\.\[spark\]'"
+    ):
         extra.require()
     [finding] = check_exports.run(load())
     assert (finding.level, finding.name, finding.text) == ("ok", "export", "off: the spark extra is not installed")
-    assert finding.remedy == "pip install 'wal-pipeline-server[spark]'"
+    assert finding.remedy == "in a checkout: pip install '.[spark]'"
 
 
 def jobs(**settings: Any) -> set[str]:

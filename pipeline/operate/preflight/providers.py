@@ -1,0 +1,44 @@
+"""Managed Postgres: which service a source runs at, and how one does there what elsewhere is done by a superuser.
+
+What is said here is in docs/providers.md too, with where it is from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+
+@dataclass(frozen=True)
+class Provider:
+    """`role`: what only its servers have. `logical`: how wal_level becomes logical; `replication`: the right to it."""
+
+    name: str
+    role: str
+    logical: str
+    replication: str = 'alter role "{user}" with replication'
+
+
+_PLAIN = Provider("", "", "set wal_level = logical in its configuration and restart the source")
+PROVIDERS = (
+    Provider(
+        "Amazon RDS or Aurora",
+        "rds_superuser",
+        "set rds.logical_replication = 1 in a parameter group of its own, reboot",
+        'grant rds_replication to "{user}"',
+    ),
+    Provider("Google Cloud SQL", "cloudsqlsuperuser", "set the flag cloudsql.logical_decoding = on, which restarts it"),
+    Provider("Azure Database", "azure_pg_admin", "set the server parameter wal_level = LOGICAL, restart"),
+    Provider("Neon", "neon_superuser", "enable logical replication in the project's settings"),
+    Provider("Supabase", "supabase_admin", "its documents name no setting for it: ask its support"),
+)
+
+
+def at(source: Connection) -> Provider:
+    """Where the source runs, as far as its roles tell; else how one does it at one's own server."""
+    roles = [provider.role for provider in PROVIDERS]
+    found = queries.value(source, statement("operate.preflight", "provider_role"), {"roles": roles})
+    return next((provider for provider in PROVIDERS if provider.role == found), _PLAIN)
