@@ -1,4 +1,4 @@
-"""A transaction in few messages: a statement that is not waited for travels with the next one that is."""
+"""A transaction in few round trips: a statement whose answer is not needed yet is sent with the next one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from psycopg.rows import TupleRow
 from pipeline.postgres.connections import Connection
 
 PREPARED = 16
-"""Statements that are kept prepared: those of the segment that is being filled, and of the events tables."""
+"""The most statements kept prepared: those of the segment being filled, and of the events tables."""
 
 Query = str | sql.Composable
 Values = Mapping[str, Any] | Sequence[Any]
@@ -23,19 +23,19 @@ Values = Mapping[str, Any] | Sequence[Any]
 
 @dataclass
 class Answer:
-    """Of one statement, once it was sent: its rows, and how many it has touched."""
+    """The answer to one statement, once it was sent: its rows, and the number of rows affected."""
 
     rows: list[TupleRow] = field(default_factory=list)
     count: int = 0
 
 
 class Prepared:
-    """Statements of one session whose text is parsed and planned once, however often they come.
+    """Prepared statements of one session, parsed and planned once.
 
-    The one that was not used for longest goes first, so none that waits to be sent.
+    The least recently used one is deallocated first, never one that waits to be sent.
 
-    After ROLLBACK, ALTER and DROP psycopg may have deallocated all of a session: a statement that is not there any more
-    raises InvalidSqlStatementName; `forget` then, and roll back.
+    After ROLLBACK, ALTER and DROP psycopg may have deallocated all of a session: a statement that no longer exists
+    raises InvalidSqlStatementName. Then call `forget`, and roll back.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -44,7 +44,7 @@ class Prepared:
         self._made = 0
 
     def execute(self, what: str, query: sql.Composable, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        """A statement, and its values, that does what the query would; `what` begins its name.
+        """An EXECUTE statement for the query, with its values; `what` begins the prepared statement's name.
 
         The type of each placeholder must be plain.
         """
@@ -54,7 +54,7 @@ class Prepared:
         return f"execute {name} ({', '.join(['%s'] * len(given))})", [values[each] for each in given]
 
     def forget(self) -> None:
-        """None of them may be there."""
+        """Assume that none of them exists."""
         self._known.clear()
 
     def _prepare(self, what: str, text: str) -> tuple[str, list[str]]:
@@ -74,7 +74,7 @@ class _Numbers(dict[str, str]):
 
 
 class Together:
-    """Statements in their order. `eager`: each goes by itself, at once, in the transaction that there is."""
+    """Statements in their order. `eager`: each is sent at once, in the current transaction."""
 
     def __init__(self, connection: Connection, prepared: Prepared | None = None, *, eager: bool = True) -> None:
         self._cursor = psycopg.ClientCursor(connection)
@@ -85,7 +85,7 @@ class Together:
         self.eager = eager
 
     def add(self, query: Query, values: Values | None = None) -> Answer:
-        """Carried out with the next `ask` or `send`, and answered then."""
+        """Execute it with the next `ask` or `send`; the answer is filled in then."""
         self._texts.append(self._cursor.mogrify(query, values))  # type: ignore[arg-type]
         self._answers.append(Answer())
         answer = self._answers[-1]
@@ -94,31 +94,31 @@ class Together:
         return answer
 
     def add_prepared(self, what: str, query: sql.Composable, values: Mapping[str, Any]) -> Answer:
-        """As `add`, for what is likely to come again; `what` is its name on the server."""
+        """As `add`, as a prepared statement, for one that will be used again; `what` begins its name."""
         return self.add(*(self._prepared.execute(what, query, values) if self._prepared else (query, values)))
 
     def ask(self, query: Query, values: Values | None = None) -> Answer:
-        """Carried out after all before it, and answered."""
+        """Execute it after all before it, and wait for its answer."""
         answer = self.add(query, values)
         self.send()
         return answer
 
     def later(self, query: Query, values: Values | None = None) -> None:
-        """Carried out right behind the commit, in the message that commits; when eager, at once."""
+        """Execute it right after the commit, in the same round trip; at once when eager."""
         if self.eager:
             self.add(query, values)
         else:
             self._later.append(self._cursor.mogrify(query, values))  # type: ignore[arg-type]
 
     def commit(self) -> None:
-        """Carry out what waits, and commit."""
+        """Execute what waits, and commit."""
         self.add("COMMIT")
         self._texts += self._later
         self._answers += [Answer() for _ in self._later]
         self.send()
 
     def send(self) -> None:
-        """Carry out what waits; needed before anything else is executed on the connection."""
+        """Execute what waits; needed before anything else is executed on the connection."""
         if not self._texts:
             return
         text, answers = "\n;\n".join(self._texts), self._answers
@@ -132,7 +132,7 @@ class Together:
 
 @contextmanager
 def transaction(connection: Connection, prepared: Prepared | None = None) -> Iterator[Together]:
-    """As Connection.transaction: BEGIN goes with the first statement, COMMIT with the last.
+    """As Connection.transaction, but BEGIN is sent with the first statement, COMMIT with the last.
 
     The connection must be in autocommit mode, and in no transaction.
     """
@@ -142,7 +142,7 @@ def transaction(connection: Connection, prepared: Prepared | None = None) -> Ite
         yield together
         together.commit()
     except BaseException:
-        with suppress(psycopg.OperationalError, psycopg.InterfaceError):  # what went wrong before says more
+        with suppress(psycopg.OperationalError, psycopg.InterfaceError):  # the first error is the one to report
             if connection.info.transaction_status != TransactionStatus.IDLE:
                 connection.execute("ROLLBACK")
         raise

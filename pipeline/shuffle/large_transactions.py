@@ -1,4 +1,4 @@
-"""A large transaction is moved while it is still being staged, in one transaction that commits when all has come."""
+"""A large transaction is moved while it is still being staged, in one transaction that commits at its end."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from pipeline.shuffle.transfers import Transfers
 from pipeline.staging.segments import Segment
 
 AHEAD_SEGMENTS = 4
-"""Full segments of a transaction that is not staged whole from which on moving begins before its end has come."""
-AHEAD_PATIENCE = 3.0
+"""Number of full segments of an incomplete transaction from which moving starts before its end is staged."""
+AHEAD_TIMEOUT = 3.0
 """Seconds without another segment after which what was moved ahead is rolled back, so that no snapshot is held."""
 AHEAD_POLL = 0.01
 
 
 class LargeTransactionMover:
-    """Moves ahead; what did not come to its end has not happened, and is not tried again before it is whole.
+    """Moves a transaction ahead of its end. If that does not come in time all is rolled back, and the transaction is
+    moved only once it is staged whole.
 
-    `look`: as pipeline.shuffle.staged. `stopping` is asked while segments are awaited.
+    `look`: as pipeline.shuffle.staged.look. `stopping` is called while segments are awaited.
     """
 
     def __init__(
@@ -42,9 +43,9 @@ class LargeTransactionMover:
         self._given_up = 0
 
     def move(self, now: Staged, pending: Sequence[Segment]) -> int:
-        """Begin with the open transaction, if it is a large one, and follow it to its end.
+        """Start moving the open transaction, if it is a large one, and follow it to its end.
 
-        Returns how many events it added; -1 when there is no such transaction, or when its end did not come.
+        Returns the number of events added; -1 when there is no such transaction, or its end did not come in time.
         """
         full = [segment for segment in pending if segment.full and segment.last_lsn > now.watermark]
         if len(full) < AHEAD_SEGMENTS or full[-1].last_lsn == self._given_up:
@@ -64,7 +65,7 @@ class LargeTransactionMover:
         return self._transfers.committed(*done)
 
     def _move(self, now: Staged, commit_lsn: int) -> tuple[Transfer, int] | None:
-        """The transfer, which is committed, and how many segments it has drained; None when nothing has happened."""
+        """The committed transfer and the number of segments that it drained; None when it was rolled back."""
         with self._connection.transaction():
             transfer = self._transfers.begin(Place(now.epoch, now.watermark))
             drained = self._follow(transfer, now, commit_lsn)
@@ -74,28 +75,28 @@ class LargeTransactionMover:
         return None if drained is None else (transfer, len(drained))
 
     def _follow(self, transfer: Transfer, begun: Staged, commit_lsn: int) -> list[int] | None:
-        """Move segments of the open transaction as they fill; those to drain once it is whole, None to give it up."""
+        """Move segments of the open transaction as they fill. Returns those to drain, or None to roll back."""
         seen: set[int] = set()
-        patience = time.monotonic() + AHEAD_PATIENCE
+        deadline = time.monotonic() + AHEAD_TIMEOUT
         while True:
-            now, there = self._look()
+            now, segments = self._look()
             if now is None or now.generation != begun.generation or self._stopping():
                 return None
             whole = now.complete >= commit_lsn
-            pending = [segment for segment in there if segment.first_lsn <= commit_lsn]
+            pending = [segment for segment in segments if segment.first_lsn <= commit_lsn]
             for segment in _movable(pending, whole=whole):
                 if segment.id not in seen and segment.last_lsn > begun.watermark:
                     ordinal = self._transfers.next_ordinal(segment, begun.watermark, transfer)
                     transfer.move(segment, ordinal, commit_lsn)
                     seen.add(segment.id)
-                    patience = time.monotonic() + AHEAD_PATIENCE
+                    deadline = time.monotonic() + AHEAD_TIMEOUT
             if whole:
                 return [segment.id for segment in pending if segment.full and segment.last_lsn <= commit_lsn]
-            if time.monotonic() > patience:
+            if time.monotonic() > deadline:
                 return None
             time.sleep(AHEAD_POLL)
 
 
 def _movable(pending: Sequence[Segment], *, whole: bool) -> Iterator[Segment]:
-    """Nothing overtakes what a segment that is not full may still get."""
+    """Segments that may be moved: none behind one that may still get rows."""
     return iter(pending) if whole else takewhile(lambda each: each.full, pending)

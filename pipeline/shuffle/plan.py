@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pipeline.staging.segments import Segment
 
 RUN_ROWS = 50_000
-"""Rows after which a run takes no further segment, unless a transaction would be cut."""
+"""A run with so many rows takes no further segment, unless a transaction would be cut."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Move the rows with `after` < commit_lsn <= `upto` of `segments`, in this order; then `drained` are done with."""
+    """Move the rows with `after` < commit_lsn <= `upto` of `segments`, in this order; it ends those in `drained`."""
 
     segments: tuple[Segment, ...]
     after: int
@@ -22,7 +22,7 @@ class Run:
 
     @property
     def rows(self) -> int:
-        """At most so many rows."""
+        """An upper bound of its rows."""
         return sum(segment.row_count for segment in self.segments)
 
 

@@ -13,46 +13,49 @@ from pipeline.readers.queue import consumers, items
 from pipeline.readers.queue.consumers import RecordsConsumer
 
 MOST_EVENTS = 100_000
-"""A transaction that moves more leaves them to the chunks, so that readers do not wait for consumers."""
+"""A transaction that moves more events leaves them to `catch_up`, so that readers do not wait for queues."""
 CHUNK_EVENTS = 10_000
-"""Events that a consumer which is behind is given between two moves."""
+"""Events that are applied to a lagging consumer's queue between two moves."""
 
 
-def fold_moved(connection: Connection, table: EventsTable, before: int, moved: int, last: int) -> None:
-    """In the transaction that has moved the events after the seq `before` up to `last`: bring consumers with it.
+def apply_moved(connection: Connection, table: EventsTable, before: int, moved: int, last: int) -> None:
+    """Apply the events after seq `before` up to `last` to the queues, in the transaction that has moved them.
 
-    Those that lack some of what is before stay behind, and so do those that an administrative function holds.
+    Consumers that lack earlier events are left to `catch_up`, and so are those that an administrative function has
+    locked.
     """
     if not 0 < moved <= MOST_EVENTS:
         return
-    here = [consumer for consumer in consumers.claim(connection) if consumer.applied_seq >= before]
-    if not here:
+    current = [consumer for consumer in consumers.claim(connection) if consumer.applied_seq >= before]
+    if not current:
         return
-    changed = [consumer for consumer in here if items.apply(connection, table.identifier, consumer, last)]
-    consumers.set_applied(connection, here, last)
+    changed = [consumer for consumer in current if items.apply(connection, table.identifier, consumer, last)]
+    consumers.set_applied(connection, current, last)
     if changed:
         consumers.wake(connection, changed)
 
 
-def catch_up(connection: Connection, source: uuid.UUID, table: EventsTable, there: Sequence[RecordsConsumer]) -> bool:
-    """Between moves: one chunk for the consumer that is furthest behind, and what clients held and have let go.
+def catch_up(
+    connection: Connection, source: uuid.UUID, table: EventsTable, records_consumers: Sequence[RecordsConsumer]
+) -> bool:
+    """Between moves: apply one chunk for the first lagging consumer, and changes deferred while items were delivered.
 
-    `there`: the consumers as they are. Returns whether anything has come of it; then there may be more.
+    `records_consumers`: all of them. Returns whether anything was applied; then there may be more.
     """
-    if not there:
+    if not records_consumers:
         return False
     head = queries.value(connection, statement("shuffle", "last_moved"), {"source": source}, default=0)
     progress = False
     behind = 0
-    for consumer in there:
+    for consumer in records_consumers:
         is_behind = consumer.applied_seq < head
         if consumer.has_deferred or (is_behind and not behind):
-            progress |= _fold_chunk(connection, table, consumer, head)
+            progress |= _apply_chunk(connection, table, consumer, head)
             behind += is_behind
     return progress
 
 
-def _fold_chunk(connection: Connection, table: EventsTable, consumer: RecordsConsumer, head: int) -> bool:
+def _apply_chunk(connection: Connection, table: EventsTable, consumer: RecordsConsumer, head: int) -> bool:
     with connection.transaction():
         claimed = consumers.claim_one(connection, consumer)
         if claimed is None:

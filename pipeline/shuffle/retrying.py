@@ -1,4 +1,4 @@
-"""Dead letters that somebody wants written again: appended at the head of the log by its one writer."""
+"""Retries of dead letters, requested by a user: the shuffler appends them at the head of the log."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from pipeline.shuffle.transfer import require_all, require_no_rule
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 500
-"""Letters of one transaction."""
+"""The most dead letters in one transaction."""
 
 
 def retry(connection: Connection, source: uuid.UUID, targets: Targets) -> bool:
-    """Write what was asked for, a batch; returns whether there was any. The letters' state moves with the events."""
+    """Write one batch of requested retries; returns whether there were any. Their state commits with the events."""
     if connection.execute(statement("shuffle", "retry_wanted"), {"source": source}).fetchone() is None:
         return False
     try:
@@ -40,14 +40,14 @@ def retry(connection: Connection, source: uuid.UUID, targets: Targets) -> bool:
             ]
             _finish(connection, source, targets.default, int(row[0]) if row else 0, written)
     finally:
-        targets.forget()  # what a savepoint took back
+        targets.forget()  # a savepoint may have been rolled back
     return bool(wanted)
 
 
 def _append(
     connection: Connection, source: uuid.UUID, name: str, targets: Targets, letters: list[Retry]
 ) -> Target | None:
-    """Write the letters of one events table; None when it cannot be written to at all."""
+    """Write the dead letters of one events table; None when nothing can be written to it."""
     try:
         with connection.transaction():
             target = targets.named(name)
@@ -84,13 +84,13 @@ def _write(connection: Connection, source: uuid.UUID, target: Target, letter: Re
     table = {"table": target.table.identifier.as_string(connection)}
     require_no_rule(target.table, connection.execute(statement("shuffle", "insert_rules"), table).fetchall())
     require_all(target.table, written.rowcount, 1)
-    # Not filled: what is known of the row now is not what it was then.
+    # Unchanged values are not filled in: what is known of the row now is not what it was then.
     query = sql.SQL(statement("shuffle", "name_unchanged")).format(events=target.table.identifier)
     connection.execute(query, {"seq": target.seq, "id": letter.id})
 
 
 def _outdated(connection: Connection, target: Target, letters: list[Retry]) -> set[int]:
-    """Those of whose rows the log has newer changes."""
+    """Ids of the dead letters for whose rows the log has newer changes."""
     query = sql.SQL(statement("shuffle", "outdated_letters")).format(events=target.table.identifier)
     values = {"ids": [letter.id for letter in letters], "table": str(target.table)}
     return {row[0] for row in connection.execute(query, values)}
@@ -104,7 +104,7 @@ def _finish(
         log.set_seq(connection, target.table, target.seq - 1)
         log.notify(connection, target.table, target.seq - 1)
     if default.added:
-        queue_apply.fold_moved(connection, default.table, before, default.added, default.seq - 1)
+        queue_apply.apply_moved(connection, default.table, before, default.added, default.seq - 1)
     values = {
         "source": source,
         "newest": default.seq - 1 if default.added else None,

@@ -1,4 +1,4 @@
-"""Which events tables the changes of a source go to, and from which transaction on: it changes at the watermark."""
+"""Which events tables a source's changes go to. New routes take effect at the watermark, and that is recorded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Held:
-    """What was recorded last."""
+    """The routes that were recorded last."""
 
     events_table: str
     routes: list[dict[str, Any]]
@@ -38,7 +38,7 @@ def tables(default: EventsTable, routes: Sequence[Route]) -> list[EventsTable]:
 
 
 def prepare(connection: Connection, source: uuid.UUID | None, default: EventsTable, routes: Sequence[Route]) -> None:
-    """Make the events tables that are not there. They begin to be written when a shuffler takes over.
+    """Make the missing events tables. They are written from when a shuffler takes over.
 
     `source` is None before the first start. Raises ConfigError for a default table that cannot replace the one before.
     """
@@ -50,13 +50,13 @@ def prepare(connection: Connection, source: uuid.UUID | None, default: EventsTab
 
 
 def begin(connection: Connection, source: uuid.UUID, default: EventsTable, routes: Sequence[Route]) -> None:
-    """From the watermark on these routes hold; recorded when others did before. Only for the one shuffler.
+    """Apply these routes from the watermark on, and record that when they are new. Only for the one shuffler.
 
     Raises ConfigError as `prepare` does.
     """
     wanted = [route.model_dump(mode="json") for route in routes]
     with connection.transaction():
-        # Whoever moved before has committed, or has rolled back, when this lock is had.
+        # With this lock, every transaction that moved rows before has committed or rolled back.
         connection.execute(statement("shuffle", "hold_watermark"), {"source": source})
         held = require_default(connection, source, default)
         for table in tables(default, routes):
@@ -70,7 +70,7 @@ def begin(connection: Connection, source: uuid.UUID, default: EventsTable, route
 
 
 def require_default(connection: Connection, source: uuid.UUID, default: EventsTable) -> Held | None:
-    """What holds now. Raises ConfigError when something has a position in a default table that was another one."""
+    """The recorded routes. Raises ConfigError when the default table was another one and a reader has a place in it."""
     held = queries.one(connection, Held, statement("shuffle", "held_routes"), {"source": source})
     if held is not None and held.events_table != str(default):
         _require_unfollowed(connection, held.events_table, str(default))
@@ -81,9 +81,9 @@ def _require_unfollowed(connection: Connection, before: str, default: str) -> No
     if readers := Readers(connection, EventsTable.parse(before)).needing():
         names = ", ".join(f'{reader.kind} "{reader.name}"' for reader in readers)
         raise ConfigError(
-            f"PIPELINE_EVENTS_TABLE was {before} and now is {default}, but {names} would lose its place, a seq of the "
-            f"table before; set it back to {before} and send changes elsewhere by PIPELINE_ROUTES, or delete the "
-            "consumers and let the lakes go (`pipeline retention --release-lake DIR`)"
+            f"PIPELINE_EVENTS_TABLE was {before} and now is {default}, but {names} would lose its place, a seq of "
+            f"the former table; set it back to {before} and use PIPELINE_ROUTES for other tables, or delete the "
+            "consumers and release the lakes (`pipeline retention --release-lake DIR`)"
         )
 
 
@@ -104,7 +104,7 @@ def _record(
     values["last_seq"] = log.last_seq(connection, default)
     after = queries.value(connection, statement("shuffle", "record_routes"), values)
     logger.info(
-        "routes hold from here on",
+        "new routes apply from here on",
         extra={
             "action": "shuffle.routed",
             "routes": len(routes),

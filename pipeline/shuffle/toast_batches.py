@@ -1,4 +1,4 @@
-"""Which rows that lack unchanged values can be filled in together, and where the log has what they lack. Pure."""
+"""Which rows that lack unchanged values can be filled in one statement, and where the log has those values. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Unfilled:
     columns: list[str]
 
     def leaves_alone(self, later: Unfilled) -> bool:
-        """Whether `later`, of the same row, finds the same before this one as after it."""
+        """Whether `later`, of the same row, finds the same values before this one as after it."""
         return (
             self.known_pk == self.record_pk
             and self.relation_id == later.relation_id
@@ -30,7 +30,7 @@ class Unfilled:
 
 
 def batches(rows: Iterable[Unfilled], relations: dict[int, int]) -> Iterator[list[Unfilled]]:
-    """Rows in order, cut so that none needs what another of its batch supplies. `relations`: oid by relation_id."""
+    """Rows in order, in batches in which none needs values of another one. `relations`: oid by relation_id."""
     batch: list[Unfilled] = []
     last: dict[tuple[int, str], Unfilled] = {}
     for row in rows:
@@ -46,8 +46,8 @@ def batches(rows: Iterable[Unfilled], relations: dict[int, int]) -> Iterator[lis
 
 
 @dataclass(frozen=True)
-class Form:
-    """A relation from `since` on, as the history has it."""
+class RelationVersion:
+    """A version of a relation, which holds from `since` on."""
 
     id: int
     relation_oid: int
@@ -60,24 +60,24 @@ class Form:
 
     @property
     def is_root(self) -> bool:
-        """Whether it is no partition."""
+        """Whether it is not a partition."""
         return self.relation_oid == self.table_oid
 
     @property
     def key(self) -> list[object]:
-        """What the key is, whatever its columns are called; by name where the history does not know more."""
+        """The key by column numbers, independent of names; by names where the history has no numbers."""
         numbers = {column["name"]: column.get("attnum") for column in self.columns}
         return [name if numbers.get(name) is None else numbers[name] for name in self.key_columns]
 
     def names(self, column: dict[str, Any]) -> list[dict[str, Any]]:
-        """Under which names the log has values of this column, and from where on."""
+        """The names under which the log has values of this column, each with its first place."""
         here = {"name": column["name"], "lsn": self.since[0], "idx": self.since[1]}
         return column.get("names") or [here]
 
 
-def origin(history: Sequence[Form], void: Place = (0, 0)) -> dict[str, Any]:
-    """Where the log has the rows of a relation in its last form: under which table oids from which places on, and under
-    which names their columns. `void`: nothing before it is good.
+def origin(history: Sequence[RelationVersion], void: Place = (0, 0)) -> dict[str, Any]:
+    """Where the log has the rows of a relation's last version: table oids with first places, and names of its columns.
+    `void`: nothing before that place may be used.
 
     Events of a partition are found under its root's oid, next to those of other partitions. A key is in one of them at
     a time; so they are its own from where it joined on, and those under its own oid are from before that.
@@ -95,8 +95,8 @@ def origin(history: Sequence[Form], void: Place = (0, 0)) -> dict[str, Any]:
     return {"id": form.id, "places": places, "names": names}
 
 
-def _homes(history: Sequence[Form]) -> list[list[Form]]:
-    """The last forms that belong to one table, and of a partition those from when it was a table by itself."""
+def _homes(history: Sequence[RelationVersion]) -> list[list[RelationVersion]]:
+    """The last versions that belong to one table, and of a partition those of when it was a separate table."""
     last = history[-1]
     if last.is_root:
         return [_stretch(history, _same_table)]
@@ -107,18 +107,20 @@ def _homes(history: Sequence[Form]) -> list[list[Form]]:
     return [found, _stretch(before, _same_table)] if before and before[-1].is_root else [found]
 
 
-def _same_rows(before: Form, after: Form) -> bool:
-    """Whether a key named the same row, and no update in between went unpublished."""
+def _same_rows(before: RelationVersion, after: RelationVersion) -> bool:
+    """Whether a key identified the same row in both, and no update in between was unpublished."""
     published = set(before.memberships or ()) & set(after.memberships or ())
     return before.key == after.key and bool(published)
 
 
-def _same_table(before: Form, after: Form) -> bool:
+def _same_table(before: RelationVersion, after: RelationVersion) -> bool:
     return before.table_oid == after.table_oid and bool(before.is_root or before.unique_in_root)
 
 
-def _stretch(history: Sequence[Form], same: Callable[[Form, Form], bool]) -> list[Form]:
-    """The last forms of which each is the `same` as the one before."""
+def _stretch(
+    history: Sequence[RelationVersion], same: Callable[[RelationVersion, RelationVersion], bool]
+) -> list[RelationVersion]:
+    """The last versions, each the `same` as the one before."""
     stretch = [history[-1]]
     for form in reversed(history[:-1]):
         if not same(form, stretch[0]):
@@ -127,10 +129,10 @@ def _stretch(history: Sequence[Form], same: Callable[[Form, Form], bool]) -> lis
     return stretch
 
 
-def _first(stretch: Sequence[Form]) -> Place:
+def _first(stretch: Sequence[RelationVersion]) -> Place:
     return min(form.since for form in stretch)
 
 
 def _known(names: Sequence[dict[str, Any]]) -> Place:
-    """From where on the values of a column are known to be the same."""
+    """The place from which on the values of a column are known to be the same."""
     return min(((each["lsn"], each["idx"]) for each in names), default=(2**63 - 1, 0))

@@ -20,7 +20,7 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import toast_batches
-from pipeline.shuffle.toast_batches import Form, Unfilled
+from pipeline.shuffle.toast_batches import RelationVersion, Unfilled
 
 _OR = sql.SQL("\n            union all\n")
 _BEFORE_SEQ = sql.SQL(" and e.seq < w.seq")
@@ -108,8 +108,8 @@ class Filler:
             return
         values = {"source": self._source, "epoch": epoch, "ids": list(new)}
         forms = [
-            Form(row[0], row[1], row[2], row[3], row[4], row[5], row[6], (row[7], row[8]))
-            for row in self._connection.execute(statement("shuffle", "form_history"), values)
+            RelationVersion(row[0], row[1], row[2], row[3], row[4], row[5], row[6], (row[7], row[8]))
+            for row in self._connection.execute(statement("shuffle", "relation_versions"), values)
         ]
         for oid, group in groupby(forms, lambda form: form.relation_oid):
             history = list(group)

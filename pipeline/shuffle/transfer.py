@@ -145,7 +145,7 @@ class Transfer:
         if default.added and self._folds:
             # What a table from before holds is no news: consumers that want it catch up a chunk at a time.
             before = self._before or default.seq - 1 - default.added
-            queue_apply.fold_moved(self._connection, default.table, before, default.added, default.seq - 1)
+            queue_apply.apply_moved(self._connection, default.table, before, default.added, default.seq - 1)
         if upto > self.after:
             self._set_watermark(upto)
 

@@ -29,28 +29,28 @@ from pipeline.staging.segments import Segment
 logger = logging.getLogger(__name__)
 
 WAKE_AFTER = 0.5
-"""Seconds without a NOTIFY after which it looks for itself."""
+"""Seconds without a NOTIFY after which it looks for staged rows anyway."""
 BUSY_PACE, BUSY_ROWS = 0.012, 100
-"""Seconds a run takes at least when it moved so many rows: transactions that come fast share the cost of one."""
+"""The least seconds of a run that moved so many rows: fast transactions then share the cost of one."""
 LOOK_EVERY = 0.1
-"""Seconds between looks for consumers that are behind, while there is something to move."""
+"""Seconds between looks for lagging consumers, while there is something to move."""
 PROBE_EVERY = 1.0
-"""Seconds between two looks whether a change that could not be written still cannot."""
+"""Seconds between two tries of a change that could not be written."""
 EMPTY_AT = 16
-"""Drained segments that are emptied even while there is more to move."""
+"""Number of drained segments from which they are emptied even while there is more to move."""
 EMPTY_EVERY = 1.0
-"""Seconds between looks for segments that others have drained."""
+"""Seconds between looks for segments that other shufflers have drained."""
 
 
 class Shuffler:
-    """Moves whole transactions from staging into the events tables: what no route matches into `table`.
+    """Moves whole transactions from staging into the events tables; changes that no route matches into `table`.
 
     `connection` must be in autocommit mode, hold the shuffle role's lock and be used by nobody else: while the lock
     is held there is no other writer, so seq becomes visible in order and a reader of `seq > last` misses nothing.
-    Routes begin to hold at the watermark; the first step raises ConfigError for a `table` that cannot.
-    `stopping` is asked while a large transaction is awaited. `retention`: seconds that events are kept, for the size of
-    partitions. `on_poison`: what to do about a change that cannot be written; with "stop", `poison` says which it is,
-    and it is tried again now and then.
+    Routes take effect at the watermark; the first step raises ConfigError for a `table` that cannot be the default.
+    `stopping` is called while a large transaction is awaited. `retention`: seconds that events are kept, for the size
+    of partitions. `on_poison`: what to do with a change that cannot be written; with "stop", `poison` is that change,
+    and it is tried again every PROBE_EVERY.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Shuffler:
         self._on_poison = on_poison
         self._probe_at = 0.0
         self.poison: Poison | None = None
-        """The change that is in the way of all that is staged after it."""
+        """The change that cannot be written and blocks all that is staged after it."""
         # G4: a reader must never see a seq that an immediate shutdown takes back (facts: an asynchronous commit did).
         connection.execute(
             "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
@@ -86,9 +86,9 @@ class Shuffler:
         connection.execute(sql.SQL("listen {}").format(sql.Identifier(segments.STAGED_CHANNEL)))
 
     def step(self) -> int:
-        """Move the next run, and bring consumers on that are behind; -1 when there was nothing to do.
+        """Move the next run, and add to the queues of lagging consumers; -1 when there was nothing to do.
 
-        Returns how many events it added.
+        Returns the number of events added.
         """
         staged, pending = self._look()
         if staged is None:
@@ -97,16 +97,16 @@ class Shuffler:
         now = time.monotonic()
         if moved < 0 or now >= self._look_at:
             progress = retrying.retry(self._connection, self._source, self._targets)
-            there = consumers.look(self._connection)
-            self._transfers.folds = bool(there)
-            progress |= queue_apply.catch_up(self._connection, self._source, self._targets.default.table, there)
+            queues = consumers.look(self._connection)
+            self._transfers.folds = bool(queues)
+            progress |= queue_apply.catch_up(self._connection, self._source, self._targets.default.table, queues)
             self._look_at = now if progress else now + LOOK_EVERY
             return max(moved, 0) if progress else moved
         return moved
 
     def _step(self, staged: Staged, pending: list[Segment]) -> int:
         started = time.monotonic()
-        if self.poison is not None and self._is_in_the_way(self.poison, staged):
+        if self.poison is not None and self._is_still_poison(self.poison, staged):
             return -1
         run = next_run(pending, staged.watermark, staged.complete)
         moved = self._move(run, staged.epoch, self._prepared) if run else self._large.move(staged, pending)
@@ -119,7 +119,7 @@ class Shuffler:
         return moved
 
     def wait(self) -> None:
-        """Until something is staged, at most WAKE_AFTER; meanwhile drained segments are emptied."""
+        """Wait until something is staged, at most WAKE_AFTER; empty drained segments before."""
         if self._transfers.drained or time.monotonic() >= self._empty_at:
             self._empty()
         for _ in self._connection.notifies(timeout=WAKE_AFTER, stop_after=1):
@@ -132,7 +132,7 @@ class Shuffler:
 
     @property
     def _targets(self) -> Targets:
-        """The tables; before the first use it is recorded from where on they hold."""
+        """The events tables. At the first use, the place from which the routes apply is recorded."""
         if self._opened is None:
             routes.begin(self._connection, self._source, self._table, self._routes)
             self._opened = Targets(self._connection, self._table, self._routes, self._retention)
@@ -145,7 +145,7 @@ class Shuffler:
     def _move(self, run: Run, epoch: int, prepared: Prepared | None = None) -> int:
         place = Place(epoch, run.after)
         try:
-            return self._move_together(run, place, prepared)
+            return self._move_batched(run, place, prepared)
         except SeqTaken:
             self._transfers.forget()
             return self._move(run, epoch)
@@ -158,7 +158,7 @@ class Shuffler:
                 raise
         self._transfers.forget()
         try:
-            return self._move_carefully(run, place)
+            return self._move_bisecting(run, place)
         except Stopped as stopped:
             self._transfers.forget()
             rest = poison.before(self._connection, run, stopped.poison)
@@ -167,19 +167,19 @@ class Shuffler:
                 self.poison = stopped.poison
             return moved
 
-    def _move_together(self, run: Run, place: Place, prepared: Prepared | None) -> int:
+    def _move_batched(self, run: Run, place: Place, prepared: Prepared | None) -> int:
         with batched_transaction.transaction(self._connection, prepared) as statements:
             transfer = self._transfers.begin(place, statements)
             self._move_all(run, transfer, transfer)
         return self._transfers.committed(transfer, len(run.drained))
 
-    def _move_carefully(self, run: Run, place: Place) -> int:
+    def _move_bisecting(self, run: Run, place: Place) -> int:
         with self._connection.transaction():
             transfer = self._transfers.begin(place)
-            careful = BisectingTransfer(self._connection, self._source, transfer, self._on_poison)
-            self._move_all(run, transfer, careful)
-        if careful.parked:
-            counted = {"action": "shuffle.parked", "events": careful.parked}
+            bisecting = BisectingTransfer(self._connection, self._source, transfer, self._on_poison)
+            self._move_all(run, transfer, bisecting)
+        if bisecting.parked:
+            counted = {"action": "shuffle.parked", "events": bisecting.parked}
             logger.warning("changes that could not be written are parked as dead letters", extra=counted)
         return self._transfers.committed(transfer, len(run.drained))
 
@@ -188,8 +188,8 @@ class Shuffler:
             mover.move(segment, self._transfers.next_ordinal(segment, run.after, transfer), run.upto)
         transfer.finish(run.upto, run.drained)
 
-    def _is_in_the_way(self, known: Poison, staged: Staged) -> bool:
-        """Whether the change that could not be written still cannot; asked of it alone, and not all the time."""
+    def _is_still_poison(self, known: Poison, staged: Staged) -> bool:
+        """Whether the change still cannot be written. It is tried alone, at most every PROBE_EVERY."""
         if staged.watermark >= known.commit_lsn:
             self.poison = None
             return False
@@ -200,8 +200,8 @@ class Shuffler:
         try:
             with self._connection.transaction():
                 transfer = self._transfers.begin(Place(staged.epoch, staged.watermark))
-                careful = BisectingTransfer(self._connection, self._source, transfer, self._on_poison)
-                careful.move(known.segment, known.ordinal, known.commit_lsn, known.ordinal)
+                bisecting = BisectingTransfer(self._connection, self._source, transfer, self._on_poison)
+                bisecting.move(known.segment, known.ordinal, known.commit_lsn, known.ordinal)
                 raise psycopg.Rollback
         except Stopped as stopped:
             self.poison = stopped.poison

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pipeline.shuffle.toast_batches import Form, Unfilled, batches, origin
+from pipeline.shuffle.toast_batches import RelationVersion, Unfilled, batches, origin
 
 
 def column(name: str, attnum: int, *names: tuple[str, int]) -> dict[str, Any]:
@@ -13,10 +13,12 @@ def column(name: str, attnum: int, *names: tuple[str, int]) -> dict[str, Any]:
 
 
 LEAF, ROOT = 7, 5
-FORM = Form(1, LEAF, LEAF, ["id"], [column("id", 1, ("id", 10)), column("a", 2, ("a", 10))], True, [100], (10, 0))
+FORM = RelationVersion(
+    1, LEAF, LEAF, ["id"], [column("id", 1, ("id", 10)), column("a", 2, ("a", 10))], True, [100], (10, 0)
+)
 
 
-def places(*history: Form) -> list[tuple[int, int]]:
+def places(*history: RelationVersion) -> list[tuple[int, int]]:
     """Under which oids from which LSNs on."""
     return [(place["oid"], place["lsn"]) for place in origin(history)["places"]]
 
