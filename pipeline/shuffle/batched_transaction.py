@@ -73,7 +73,7 @@ class _Numbers(dict[str, str]):
         return self[name]
 
 
-class Together:
+class StatementBatch:
     """Statements in their order. `eager`: each is sent at once, in the current transaction."""
 
     def __init__(self, connection: Connection, prepared: Prepared | None = None, *, eager: bool = True) -> None:
@@ -131,16 +131,16 @@ class Together:
 
 
 @contextmanager
-def transaction(connection: Connection, prepared: Prepared | None = None) -> Iterator[Together]:
+def transaction(connection: Connection, prepared: Prepared | None = None) -> Iterator[StatementBatch]:
     """As Connection.transaction, but BEGIN is sent with the first statement, COMMIT with the last.
 
     The connection must be in autocommit mode, and in no transaction.
     """
-    together = Together(connection, prepared, eager=False)
+    batch = StatementBatch(connection, prepared, eager=False)
     try:
-        together.add("BEGIN")
-        yield together
-        together.commit()
+        batch.add("BEGIN")
+        yield batch
+        batch.commit()
     except BaseException:
         with suppress(psycopg.OperationalError, psycopg.InterfaceError):  # the first error is the one to report
             if connection.info.transaction_status != TransactionStatus.IDLE:

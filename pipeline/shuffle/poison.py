@@ -1,4 +1,4 @@
-"""Rows that no event can be made of: which they are, found by halves, and what becomes of them."""
+"""Rows that cannot be written as events: finds them by bisection, and stops at them or parks them."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from pipeline.wal import lsn
 
 OnPoison = Literal["stop", "park"]
 _CLASSES = ("21", "22", "23", "27", "2F", "38", "39", "42", "44", "54", "P0")
-"""Of SQLSTATE: what is wrong with the data, or with what the owner of the events table wants of it."""
+"""SQLSTATE classes of errors in the data, or of constraints that the owner has put on the events table."""
 _TOO_LARGE = "invalid memory alloc request size"
-_COPY = sql.Identifier("pg_temp", "careful_rows")
+_COPY = sql.Identifier("pg_temp", "bisected_rows")
 _MAKE_COPY = (
-    "create temp table if not exists careful_rows (like public.wal_events) on commit drop",
-    "create index if not exists careful_rows_idx on pg_temp.careful_rows (ordinal)",
-    "truncate pg_temp.careful_rows",
+    "create temp table if not exists bisected_rows (like public.wal_events) on commit drop",
+    "create index if not exists bisected_rows_idx on pg_temp.bisected_rows (ordinal)",
+    "truncate pg_temp.bisected_rows",
 )
 
 
 @dataclass(frozen=True)
 class _Copied(Segment):
-    """A segment whose rows are looked for in the copy."""
+    """A segment whose rows are read from the temporary copy."""
 
     @property
     def table(self) -> sql.Identifier:
-        """The copy."""
+        """The temporary copy."""
         return _COPY
 
 
 @dataclass(frozen=True)
 class Poison:
-    """A change that cannot be written, and why. `in_place`: neither can the event that would hold its place."""
+    """A change that cannot be written, and why. `in_place`: the event that would take its place cannot either."""
 
     table: str
     commit_lsn: int
@@ -61,11 +61,11 @@ class Poison:
         what = f"{self.action} of {self.table} at {where} cannot be written: {self.cause} (SQLSTATE {self.sqlstate})"
         if self.in_place:
             return f"{what}; not even an event with an empty record can take its place: remove the cause"
-        return f"{what}; remove the cause, or set PIPELINE_ON_POISON=park to keep it apart and go on"
+        return f"{what}; remove the cause, or set PIPELINE_ON_POISON=park to keep it as a dead letter and continue"
 
 
 class Stopped(Exception):
-    """Raised inside of a transaction that must be rolled back: this change is in the way."""
+    """Raised inside of a transaction that must be rolled back: this change cannot be written."""
 
     def __init__(self, poison: Poison) -> None:
         super().__init__(str(poison))
@@ -73,19 +73,19 @@ class Stopped(Exception):
 
 
 def is_poison(error: psycopg.Error) -> bool:
-    """Whether the row is at fault, or what is asked of it; everything else may be over the next time."""
+    """Whether the error is due to the row or to constraints on it; any other error may have gone at the next try."""
     state = error.sqlstate or ""
     return state.startswith(_CLASSES) or (state == "XX000" and _TOO_LARGE in str(error))
 
 
 def cause_of(error: psycopg.Error) -> str:
-    """The server's words without the value that they may quote."""
+    """The server's message without values that it may quote."""
     text = connections.one_line(error)
     return re.sub(r'"[^"]*"', '"…"', text) if (error.sqlstate or "").startswith("22") else text
 
 
 class BisectingTransfer:
-    """Moves rows in a transaction that can tell which of them cannot be written. Make it after the `transfer`."""
+    """Moves rows in a transaction and finds those that cannot be written. Make it after the `transfer`."""
 
     def __init__(self, connection: Connection, source: uuid.UUID, transfer: Transfer, on_poison: OnPoison) -> None:
         self._connection = connection
@@ -93,12 +93,12 @@ class BisectingTransfer:
         self._transfer = transfer
         self._on_poison = on_poison
         self.parked = 0
-        """Changes that were kept apart."""
-        # What is only checked at the commit could not be told apart.
+        """Number of changes parked."""
+        # A constraint checked only at the commit could not be attributed to a row.
         connection.execute("set constraints all immediate")
 
     def move(self, segment: Segment, ordinal: int, upto: int, last: int | None = None) -> None:
-        """As Transfer.move, but for the rows that cannot be written. Raises Stopped at the first that has no place."""
+        """As Transfer.move, without the rows that cannot be written. Raises Stopped at the first that is not parked."""
         first, last = self._copy(segment, ordinal, upto, last)
         copied = _Copied(**vars(segment))
         todo = [(first, last)] if first is not None and last is not None else []
@@ -115,20 +115,20 @@ class BisectingTransfer:
                     todo += reversed(_parts(low, high, self._named(low, error)))
 
     def _copy(self, segment: Segment, ordinal: int, upto: int, last: int | None) -> tuple[int | None, int | None]:
-        """By itself and indexed: else the whole segment would be read for each row."""
+        """Copy the rows, with an index: else the whole segment would be read for each row."""
         for command in _MAKE_COPY:
             self._connection.execute(command)
         query = sql.SQL(statement("shuffle", "copy_rows")).format(segment=segment.table)
         values = {"after": self._transfer.after, "upto": upto, "first": ordinal, "last": last}
         self._connection.execute(query, values)
-        self._connection.execute("analyze pg_temp.careful_rows")
-        row = self._connection.execute("select min(ordinal), max(ordinal) from pg_temp.careful_rows").fetchone()
+        self._connection.execute("analyze pg_temp.bisected_rows")
+        row = self._connection.execute("select min(ordinal), max(ordinal) from pg_temp.bisected_rows").fetchone()
         return (row[0], row[1]) if row else (None, None)
 
     def _named(self, low: int, error: psycopg.Error) -> int | None:
-        """The ordinal of the row that the server names; many poisoned rows are found in less time so.
+        """The ordinal of the row that the server's message names, with which many bad rows are found faster.
 
-        Only a hint: columns of an older events table may have another order.
+        Only a hint: columns of a legacy events table may have another order.
         """
         found = re.match(r"Failing row contains \((\d+),", error.diag.message_detail or "")
         return low + int(found[1]) - self._transfer.newest[1] - 1 if found else None
@@ -171,7 +171,7 @@ class BisectingTransfer:
 
 
 def _parts(low: int, high: int, named: int | None) -> list[tuple[int, int]]:
-    """What to try next, in order: what is around the row that is named, or both halves."""
+    """The ranges to try next, in order: those around the named row, or both halves."""
     if named is None or not low <= named <= high:
         middle = (low + high) // 2
         return [(low, middle), (middle + 1, high)]

@@ -61,7 +61,7 @@ def begin(connection: Connection, source: uuid.UUID, default: EventsTable, route
         held = require_default(connection, source, default)
         for table in tables(default, routes):
             table_setup.ensure(connection, table)
-            sequences.mend(connection, table, log.last_seq(connection, table) + 1)
+            sequences.repair(connection, table, log.last_seq(connection, table) + 1)
             _add_table(connection, source, table)
         log.point_view(connection, default)
         if held is not None and held.events_table == str(default) and held.routes == wanted:

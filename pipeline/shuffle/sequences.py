@@ -1,4 +1,4 @@
-"""Sequences of events tables that are behind their events: a copy or dump may lack them, and anybody may set one."""
+"""Repairs sequences that are behind their events: a copy or dump may lack them, and any owner may set one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.postgres.queries import statement
 logger = logging.getLogger(__name__)
 
 
-def mend(connection: Connection, table: EventsTable, seq: int) -> int:
+def repair(connection: Connection, table: EventsTable, seq: int) -> int:
     """The seq if no event has, or had, that one or a later one; else the one after them, with the sequence set.
 
     A reader of `seq > last` would never see an event that came at or below the newest. Only for the one shuffler.

@@ -1,4 +1,4 @@
-"""What is staged and not moved yet, and where the log is: the shuffler's look at both, of one moment."""
+"""What is staged and not moved yet, and the watermark: read in one statement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.staging.segments import Segment
 
 @dataclass(frozen=True)
 class Staged:
-    """Up to `watermark` all was moved, up to `complete` all is staged whole. `generation` changes with each worker."""
+    """Up to `watermark` all is moved, up to `complete` all is staged whole. `generation` changes with each worker."""
 
     epoch: int
     watermark: int
@@ -21,7 +21,7 @@ class Staged:
 
 
 def look(connection: Connection, source: uuid.UUID) -> tuple[Staged | None, list[Segment]]:
-    """Where staging and the log are, None before anything was; and the segments with rows to move, in their order."""
+    """The state of staging and log, None before the first staged row; and the segments with rows to move, in order."""
     found = connection.execute(statement("shuffle", "look"), {"source": source}).fetchall()
     pending = [Segment(*row[4:]) for row in found if row[4] is not None]
     return (Staged(*found[0][:4]) if found else None), pending

@@ -1,4 +1,4 @@
-"""Where events go: the events tables that one shuffler writes, and which rows are whose."""
+"""The events tables that one shuffler writes, and which rows go to which."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipeline.staging.segments import Segment
 class Target:
     """An events table as the shuffler writes it: its partitions and, inside of a transaction, its next seq.
 
-    `begin` when a transaction begins; a seq is taken from the sequence only when one is needed.
+    Call `begin` when a transaction begins; a seq is taken from the sequence only when one is needed.
     `retention`: seconds that its events are kept, for the size of partitions.
     """
 
@@ -34,10 +34,10 @@ class Target:
         self._next: int | None = None
 
     def begin(self, *, guess: bool = False) -> int | None:
-        """Nothing was added yet; what a transaction before this one added is committed, or taken back.
+        """Begin a transaction; the one before has committed or rolled back.
 
-        With `guess` the next seq, which is returned, is the one after the last, where that is known: nobody is asked.
-        Who guesses must see that it is true before the transaction commits.
+        With `guess`, and where the last seq is known, the next one is assumed to follow it, without a query, and is
+        returned. The caller must check it before the transaction commits.
         """
         self._first = self._next if guess else None
         self._seq = self._first or 0
@@ -45,17 +45,17 @@ class Target:
 
     @property
     def seq(self) -> int:
-        """The next one."""
+        """The next seq."""
         if self._first is None:
             seq = log.next_seq(self._connection, self.table)
             if seq != self._next:
-                seq = sequences.mend(self._connection, self.table, seq)
+                seq = sequences.repair(self._connection, self.table, seq)
             self._first = self._seq = seq
         return self._seq
 
     @property
     def added(self) -> int:
-        """Events of this transaction."""
+        """Number of events added in this transaction."""
         return 0 if self._first is None else self._seq - self._first
 
     def has_room(self, rows: int) -> bool:
@@ -63,32 +63,32 @@ class Target:
         return self.partitions.has_room(self.seq + rows)
 
     def reserve(self, rows: int) -> None:
-        """So many more have a place."""
+        """Make sure that partitions exist for so many more rows."""
         self.partitions.reserve(self.seq + rows)
 
     def add(self, rows: int) -> None:
-        """So many more are in the table, from `seq` up without gaps."""
+        """So many more rows are in the table, from `seq` up without gaps."""
         self._seq = self.seq + rows
 
     def back_to(self, added: int) -> None:
-        """A savepoint was rolled back, at which so many had been added."""
+        """A rollback to a savepoint, at which so many had been added."""
         if self._first is not None:
             self._seq = self._first + added
         self.partitions.forget()
 
     def finish(self) -> None:
-        """The transaction is about to commit; its sequence says so, or is set to say so with the last statement."""
+        """The transaction is about to commit; the last statement sets the sequence where needed."""
         self._next = self._seq if self.added else self._next
 
     def forget(self) -> None:
-        """What is known of its partitions and of its next seq may not be true."""
+        """Drop what is known of its partitions and its next seq: it may be wrong."""
         self._next = None
         self.partitions.forget()
 
 
 @dataclass
 class Share:
-    """What one target gets of a segment: rows of these relations by these actions, pair by pair."""
+    """A target's rows of a segment: those of these relations by these actions, pair by pair."""
 
     target: Target
     relations: list[int] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Share:
 
 
 class Targets:
-    """All that one shuffler writes: the default table first, then those of the routes. Each must be there."""
+    """All targets of one shuffler: the default table first, then those of the routes. Each table must exist."""
 
     def __init__(
         self,
@@ -122,22 +122,22 @@ class Targets:
         return iter(self._by_name.values())
 
     def named(self, name: str) -> Target:
-        """The one of this name; a table that no route leads to any more is a target only for who asks."""
+        """The target of this name; a table without a route is a target only when it is asked for."""
         return self._by_name.get(name) or Target(self._connection, EventsTable.parse(name))
 
     def begin(self, *, guess: bool = False) -> int | None:
-        """A transaction begins. Returns the default table's next seq when that is a guess, as Target.begin does."""
+        """Begin a transaction. Returns the default table's next seq if that is a guess, as Target.begin does."""
         for target in self:
             target.begin()
         return self.default.begin(guess=guess)
 
     def forget(self) -> None:
-        """A transaction that made partitions may have been rolled back."""
+        """Drop what is known: a transaction that made partitions may have been rolled back."""
         for target in self:
             target.forget()
 
     def shares(self, segment: Segment, bounds: sql.Composable, values: Mapping[str, Any]) -> list[Share]:
-        """Who gets what of the segment's rows within these bounds, in the order in which their last rows come."""
+        """The shares of the segment's rows within these bounds, in the order of their last rows."""
         query = sql.SQL(statement("shuffle", "count_rows")).format(segment=segment.table, bounds=bounds)
         counted = self._connection.execute(query, values).fetchall()
         self._choose({(relation, action) for relation, action, _, _ in counted})

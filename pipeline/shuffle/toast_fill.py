@@ -1,7 +1,7 @@
-"""Unchanged TOASTed values, which the WAL lacks, are filled in from the last event of their row.
+"""Fills in unchanged TOASTed values, which the WAL lacks, from the last event of their row.
 
-That event was filled in itself, so one look is enough. Where it is not known, or says nothing of the value, the column
-stays out of `record` and is named: a value is never guessed.
+That event was filled in itself, so one event is enough. Where it is not known, or lacks the value, the column stays
+out of `record` and is named in `unchanged_columns`: a value is never guessed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BEFORE = sql.SQL(" and (e.source_epoch, e.commit_lsn, e.commit_idx) < (%(epoch)
 
 @dataclass(frozen=True)
 class Piece:
-    """Staged rows that one events table gets, each with its seq: a query and its values."""
+    """Staged rows for one events table, each with its seq: a query and its values."""
 
     table: EventsTable
     query: sql.Composable
@@ -37,7 +37,7 @@ class Piece:
 
     @property
     def rows(self) -> sql.Composable:
-        """To be selected from."""
+        """The query to select the rows from."""
         return sql.SQL("({})").format(self.query)
 
     @property
@@ -47,9 +47,9 @@ class Piece:
 
 
 class Filler:
-    """Writes the rows of a source that lack unchanged values, into a transaction of the shuffler.
+    """Inserts rows that lack unchanged values, in a transaction of the shuffler.
 
-    What comes before them must be in the events tables already.
+    All earlier events must be in the events tables already.
     """
 
     def __init__(self, connection: Connection, source: uuid.UUID) -> None:
@@ -72,7 +72,7 @@ class Filler:
         owners = {row.ordinal: number for row, number in found}
         written = 0
         for batch in toast_batches.batches((row for row, _ in found), self._relations):
-            # Where a table cannot be searched the last event may be there: nothing is known.
+            # Where one table cannot be searched, the last event may be in it: nothing is known.
             origins = (
                 [self._origins[relation_id] for relation_id in {row.relation_id for row in batch}] if tables else []
             )
@@ -87,12 +87,12 @@ class Filler:
         return queries.rows(self._connection, Unfilled, query, piece.values)
 
     def _searched(self) -> list[EventsTable]:
-        """Every events table that may have events of the rows; none when one has no index for that yet."""
+        """Every events table that may have events of the rows; none when one lacks the index for it."""
         found = self._connection.execute(statement("shuffle", "searched_tables"), {"source": self._source}).fetchall()
         return [EventsTable.parse(name) for name, _ in found] if all(indexed for _, indexed in found) else []
 
     def _query(self, piece: Piece, tables: Sequence[EventsTable]) -> sql.Composed:
-        """seqs compare only inside of one table."""
+        """The query for the rows' last events; seqs compare only within one table."""
         events = sql.SQL(statement("shuffle", "fill_from_events"))
         sources: list[sql.Composable] = [events.format(events=piece.table.identifier, before=_BEFORE_SEQ)]
         sources += [events.format(events=table.identifier, before=_BEFORE) for table in tables if table != piece.table]
@@ -102,7 +102,7 @@ class Filler:
         )
 
     def _learn(self, ids: set[int], epoch: int) -> None:
-        """What the relation history says of forms that are new to us; a form never changes."""
+        """Read relation versions that are not known here yet; a version never changes."""
         new = ids - self._origins.keys()
         if not new:
             return

@@ -16,7 +16,7 @@ from pipeline.log import table as log
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import queue_apply
-from pipeline.shuffle.batched_transaction import Answer, Together
+from pipeline.shuffle.batched_transaction import Answer, StatementBatch
 from pipeline.shuffle.targets import Share, Target, Targets
 from pipeline.shuffle.toast_fill import Filler, Piece
 from pipeline.staging import segments
@@ -26,23 +26,23 @@ _BETWEEN = sql.SQL(" and w.ordinal >= %(first)s and w.ordinal <= %(last)s")
 
 
 class SeqTaken(Exception):
-    """The next seq is not the one that was guessed: roll back, let the targets forget, and move the same again."""
+    """The next seq is not the guessed one: roll back, call `forget` of the targets, and move the same rows again."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the log is: every transaction of `epoch` up to `after` was moved."""
+    """The log's place: every transaction of `epoch` up to `after` has been moved."""
 
     epoch: int
     after: int
 
 
 class Transfer:
-    """What one transaction moves, in order. Make it inside of the transaction; it ends with `finish` or a rollback.
+    """Moves rows in one transaction, in order. Make it inside of the transaction; it ends with `finish` or a rollback.
 
-    `filler` fills in what rows lack; `folds`: there may be records consumers. Unless `together` is eager the first seq
-    is a guess, and what shows it to be wrong raises SeqTaken. Raises Fenced when the watermark is not at `place`: a
-    second shuffler ran.
+    `filler` fills in unchanged values; `queues`: there may be records consumers. Unless `batch` is eager the first seq
+    is a guess; a wrong guess raises SeqTaken. Raises Fenced when the watermark is not at `place`: a second shuffler
+    has run.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class Transfer:
         targets: Targets,
         filler: Filler,
         place: Place,
-        together: Together,
+        batch: StatementBatch,
         *,
-        folds: bool = True,
+        queues: bool = True,
     ) -> None:
         self._connection = connection
         self._source = source
@@ -62,10 +62,10 @@ class Transfer:
         self._filler = filler
         self._newest = targets.default
         self._place = place
-        self._together = together
-        self._folds = folds
+        self._batch = batch
+        self._queues = queues
         self._before: int | None = None
-        self._guessed = targets.begin(guess=not together.eager)
+        self._guessed = targets.begin(guess=not batch.eager)
         self._locked = self._lock_watermark()
         if self._guessed is None:
             self._send()
@@ -73,21 +73,21 @@ class Transfer:
         self._select = sql.SQL(statement("shuffle", "select_rows"))
         self._select_share = sql.SQL(statement("shuffle", "select_share"))
         self.stopped_in: tuple[int, int] | None = None
-        """The last segment moved from, and the ordinal to go on with."""
+        """The last segment moved from, and the next ordinal in it."""
 
     @property
     def moved(self) -> int:
-        """Events so far."""
+        """Events added so far."""
         return sum(target.added for target in self._targets)
 
     @property
     def epoch(self) -> int:
-        """Of the source, as the watermark has it."""
+        """The source's epoch at the watermark."""
         return self._place.epoch
 
     @property
     def after(self) -> int:
-        """Every transaction up to here was moved before."""
+        """Every transaction up to this commit_lsn was moved before."""
         return self._place.after
 
     @property
@@ -96,7 +96,7 @@ class Transfer:
         return str(self._newest.table), self._newest.seq - 1
 
     def move(self, segment: Segment, ordinal: int, upto: int, last: int | None = None) -> None:
-        """Rows of the segment from `ordinal` on, as far as their commit_lsn is at most `upto`, get the next seqs.
+        """Move rows of the segment from `ordinal` on whose commit_lsn is at most `upto`; they get the next seqs.
 
         With `last`, none beyond that ordinal; else `ordinal` must be the first one after the watermark.
         """
@@ -106,7 +106,7 @@ class Transfer:
             rows = segment.first_ordinal + segment.row_count - ordinal
             if not whole:
                 self._send()
-                rows = _count(self._together, segment, values)
+                rows = _count(self._batch, segment, values)
             moved = self._move_all(self._targets.default, segment, values, rows)
         else:
             shares = self.shares(segment, ordinal, upto, last)
@@ -117,14 +117,14 @@ class Transfer:
         self.stopped_in = segment.id, ordinal + moved
 
     def shares(self, segment: Segment, ordinal: int, upto: int, last: int | None = None) -> list[Share]:
-        """Who would get what if the same were moved."""
+        """The rows that `move` with these arguments would add to each target."""
         self._send()
         values = self._values(ordinal, upto, last)
         return self._targets.shares(segment, _between(values), values)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """What fails in the database inside of it is as if it had not been tried; the error is raised."""
+        """A savepoint. When a statement inside of it fails, all since its start is undone, and the error is raised."""
         added = [(target, target.added) for target in self._targets]
         newest, stopped_in = self._newest, self.stopped_in
         try:
@@ -137,13 +137,13 @@ class Transfer:
             raise
 
     def finish(self, upto: int, drained: Sequence[int]) -> None:
-        """Everything up to the transaction `upto` is moved, and these segments are done with."""
+        """End the transfer: everything up to the transaction `upto` is moved, and these segments are drained."""
         self._send()
         if segments.mark_drained(self._connection, drained) != len(drained):
             raise Fenced("segments were given up by a new replication worker while they were moved")
         default = self._targets.default
-        if default.added and self._folds:
-            # What a table from before holds is no news: consumers that want it catch up a chunk at a time.
+        if default.added and self._queues:
+            # Older events of a legacy table are not new: consumers that want them catch up in chunks.
             before = self._before or default.seq - 1 - default.added
             queue_apply.apply_moved(self._connection, default.table, before, default.added, default.seq - 1)
         if upto > self.after:
@@ -160,7 +160,7 @@ class Transfer:
         }
 
     def _move_all(self, target: Target, segment: Segment, values: Mapping[str, Any], expected: int) -> int:
-        """All rows are this target's, so many; returns how many they are. Their order is that of ordinals."""
+        """Move all rows, `expected` of them, to this target, in the order of ordinals; returns their number."""
         rows = self._select.format(segment=segment.table, bounds=_between(values))
         piece = Piece(target.table, rows, {**values, "offset": target.seq - values["first"]})
         self._reserve(target, expected)
@@ -183,13 +183,13 @@ class Transfer:
                 lacking.append(piece)
             added += written
             self._added(share.target, share.rows)
-        added += self._filler.fill(lacking)  # a row's last event may be in any of them
+        added += self._filler.fill(lacking)  # a row's last event may be in any of these tables
         expected = sum(share.rows for share in shares)
         require_all(", ".join(str(piece.table) for piece in lacking), added, expected)
         return expected
 
     def _reserve(self, target: Target, rows: int) -> None:
-        """So many more have a place."""
+        """Make sure that partitions exist for so many more rows."""
         if not target.has_room(rows):
             self._send()
             target.reserve(rows)
@@ -200,18 +200,18 @@ class Transfer:
             self._newest = target
 
     def _insert_rows(self, piece: Piece, *, again: bool) -> int:
-        """All that lack nothing. `again`: more of that segment will follow."""
+        """Insert the rows that lack no values; returns their number. `again`: more of the segment will follow."""
         query = self._insert.format(events=piece.table.identifier, rows=piece.rows)
         if again:
-            answer = self._together.add_prepared("move_segment", query, piece.values)
+            answer = self._batch.add_prepared("move_segment", query, piece.values)
         else:
-            answer = self._together.add(query, piece.values)
-        # Behind the insert, whose lock no new rule gets past.
+            answer = self._batch.add(query, piece.values)
+        # After the insert: its lock on the table keeps new rules from being made.
         look, table = sql.SQL(statement("shuffle", "insert_rules")), {"table": piece.table.identifier.as_string()}
-        if self._targets.routes:  # the first partition of one table would take away what was prepared for another
-            rules = self._together.add(look, table)
+        if self._targets.routes:  # making a partition of one table would deallocate what was prepared for another
+            rules = self._batch.add(look, table)
         else:
-            rules = self._together.add_prepared("insert_rules", look, table)
+            rules = self._batch.add_prepared("insert_rules", look, table)
         self._send()
         require_no_rule(piece.table, rules.rows)
         return answer.count
@@ -223,11 +223,11 @@ class Transfer:
             "watermark": self.after,
             "sequence": self._targets.default.table.sequence.as_string(self._connection),
         }
-        return self._together.add_prepared("lock_watermark", sql.SQL(statement("shuffle", "lock_watermark")), values)
+        return self._batch.add_prepared("lock_watermark", sql.SQL(statement("shuffle", "lock_watermark")), values)
 
     def _send(self) -> None:
-        """What was to be done is done, in the transaction that was planned for."""
-        self._together.send()
+        """Execute what waits, and check once that the watermark and the seq are as planned."""
+        self._batch.send()
         if self._before is not None:
             return
         if not self._locked.rows:
@@ -252,25 +252,25 @@ class Transfer:
             "added": [target.added for target in written],
             "events": self.moved,
         }
-        self._together.add_prepared("advance_watermark", query, values)
+        self._batch.add_prepared("advance_watermark", query, values)
         for target in written:
             target.finish()
-            # Not inside: until a commit with a NOTIFY is on disk, every other commit with one, staging's too, waits.
-            self._together.later("select pg_notify(%s, %s)", log.notification(target.table, target.seq - 1))
+            # After the commit: one with a NOTIFY makes all others with one, staging's too, wait until it is on disk.
+            self._batch.later("select pg_notify(%s, %s)", log.notification(target.table, target.seq - 1))
 
 
 def wake_readers(connection: Connection, source: uuid.UUID) -> None:
-    """How far each events table is: a shuffler may have been killed between a commit and what it says behind it."""
+    """Notify readers of each table's newest seq: a shuffler may have been killed between a commit and its NOTIFY."""
     connection.execute(statement("shuffle", "wake_readers"), {"source": source, "channel": log.CHANNEL})
 
 
-def _count(together: Together, segment: Segment, values: Mapping[str, Any]) -> int:
+def _count(batch: StatementBatch, segment: Segment, values: Mapping[str, Any]) -> int:
     query = sql.SQL(statement("shuffle", "count_staged")).format(segment=segment.table, bounds=_between(values))
-    return int(together.ask(query, values).rows[0][0])
+    return int(batch.ask(query, values).rows[0][0])
 
 
 def require_all(table: object, added: int, expected: int) -> None:
-    """What the database refuses without a word is poison too. Raises a psycopg.Error, as for a refusal with words."""
+    """Rows that vanish without an error are poison too. Raises a psycopg.Error, as if the server had refused them."""
     if added != expected:
         raise psycopg.errors.TriggeredDataChangeViolation(
             f"{expected - added} of {expected} events did not arrive in {table}: a trigger of it drops them"

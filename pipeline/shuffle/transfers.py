@@ -1,4 +1,4 @@
-"""The transfers of one shuffler, each of which goes on where the last one has stopped."""
+"""The transfers of one shuffler, each of which continues where the last one stopped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 
 from pipeline.postgres.connections import Connection
-from pipeline.shuffle.batched_transaction import Together
+from pipeline.shuffle.batched_transaction import StatementBatch
 from pipeline.shuffle.targets import Targets
 from pipeline.shuffle.toast_fill import Filler
 from pipeline.shuffle.transfer import Place, Transfer
@@ -15,39 +15,39 @@ from pipeline.staging.segments import Segment
 
 
 class Transfers:
-    """Begins transfers, and knows from which row of a segment on they have something to move."""
+    """Begins transfers, and knows the first row of a segment that is not moved yet."""
 
     def __init__(self, connection: Connection, source: uuid.UUID, targets: Callable[[], Targets]) -> None:
-        """`targets`: asked for when a transfer begins, for they are opened with the first."""
+        """`targets` is called when a transfer begins: the targets are opened with the first one."""
         self._connection = connection
         self._source = source
         self._targets = targets
         self._filler = Filler(connection, source)
         self._stopped_in: tuple[int, int] | None = None
-        self.folds = True
+        self.queues = True
         """Whether there may be records consumers."""
         self.drained = 0
-        """Segments that committed transfers are done with, and that nobody has emptied yet."""
+        """Number of segments that committed transfers have drained, and that are not emptied yet."""
 
-    def begin(self, place: Place, statements: Together | None = None) -> Transfer:
-        """Inside of the transaction that it is; without `statements` each goes by itself, at once."""
-        statements = statements or Together(self._connection)
+    def begin(self, place: Place, statements: StatementBatch | None = None) -> Transfer:
+        """Begin one inside of its transaction; without `statements` each statement is sent at once."""
+        statements = statements or StatementBatch(self._connection)
         targets = self._targets()
-        return Transfer(self._connection, self._source, targets, self._filler, place, statements, folds=self.folds)
+        return Transfer(self._connection, self._source, targets, self._filler, place, statements, queues=self.queues)
 
     def committed(self, transfer: Transfer, drained: int) -> int:
-        """Remember where it has stopped, and that so many segments are done with; returns how many events it added."""
+        """Remember where it stopped, and that it drained so many segments; returns the number of events it added."""
         self._stopped_in = transfer.stopped_in or self._stopped_in
         self.drained += drained
         return transfer.moved
 
     def forget(self) -> None:
-        """What is known of partitions, of the next seq and of where one has stopped may not be true."""
+        """Drop what is known of partitions, the next seq and where the last one stopped: it may be wrong."""
         self._targets().forget()
         self._stopped_in = None
 
     def next_ordinal(self, segment: Segment, after: int, transfer: Transfer) -> int:
-        """Of the first row to move; only a segment that an earlier shuffler moved in part has to be asked."""
+        """The ordinal of the first row to move. Only a segment that an earlier shuffler moved in part is read."""
         for stopped_in in (transfer.stopped_in, self._stopped_in):
             if stopped_in and stopped_in[0] == segment.id and segment.first_lsn <= after:
                 return stopped_in[1]

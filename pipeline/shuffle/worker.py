@@ -98,7 +98,7 @@ class Shuffler:
         if moved < 0 or now >= self._look_at:
             progress = retrying.retry(self._connection, self._source, self._targets)
             queues = consumers.look(self._connection)
-            self._transfers.folds = bool(queues)
+            self._transfers.queues = bool(queues)
             progress |= queue_apply.catch_up(self._connection, self._source, self._targets.default.table, queues)
             self._look_at = now if progress else now + LOOK_EVERY
             return max(moved, 0) if progress else moved

@@ -1,5 +1,5 @@
 -- The row that cannot be written gives its place to an event without values.
-update pg_temp.careful_rows
+update pg_temp.bisected_rows
 set record = '{}', changes = null, exact = null, unchanged_columns = null, metadata = %(metadata)s,
     transaction_annotations = case when %(annotated)s or transaction_annotations is null then transaction_annotations
         else '{}' end

@@ -79,9 +79,9 @@ MUTATIONS = (
             Edit(TRANSFER, "def _set_watermark(", "def set_watermark("),
             Edit(
                 TRANSFER,
-                '        self._together.add_prepared("advance_watermark", query, values)\n',
-                "        self._together.eager = True\n"
-                '        self._together.add_prepared("advance_watermark", query, values)\n',
+                '        self._batch.add_prepared("advance_watermark", query, values)\n',
+                "        self._batch.eager = True\n"
+                '        self._batch.add_prepared("advance_watermark", query, values)\n',
             ),
             Edit(
                 SHUFFLER,
