@@ -17,7 +17,7 @@ import psycopg
 
 from pipeline.config import patterns
 from pipeline.config.settings import describe
-from pipeline.errors import ConsumerError, CursorExpired, Unavailable
+from pipeline.errors import ConsumerError, CursorExpired, Refused, Unavailable
 from pipeline.log.page import Filter, KeptFrom, NewestSeq, Page, PageRequest, Pages, Shape, beyond, is_expired
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, queries
@@ -128,6 +128,10 @@ class EventLog:
             with connection:
                 yield _Reader(connection, self._table, wanted)
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            if not connections.is_gone(error):
+                raise Refused(
+                    f"{where} cannot be read: {connections.one_line(error)} (SQLSTATE {error.sqlstate})"
+                ) from error
             raise Unavailable(f"{where} is not available: {connections.one_line(error)}") from error
         except psycopg.errors.UndefinedTable as error:
             raise ConsumerError(f"{where} does not exist; run `pipeline migrate`, or name another table") from error

@@ -7,6 +7,7 @@ PipelineError                    exit 1
 ├── SchemaError                  the pipeline database is not at this version's revision, or cannot be migrated to it
 ├── AddressInUse                 the HTTP port is already in use
 ├── Unavailable                  a database does not answer, or the connection is lost; retried while the server runs
+│   └── Refused                  a database answers, and refuses a statement of ours; retried, as its cause may go
 ├── StorageError                 the pipeline database rejected what the server needs to store
 │   └── Fenced                   another worker or shuffler has taken over; this one must write nothing more
 ├── RetentionBusy                another session is dropping old events
@@ -67,6 +68,10 @@ class AddressInUse(PipelineError):
 
 class Unavailable(PipelineError):
     """A database does not answer, or the connection is lost."""
+
+
+class Refused(Unavailable):
+    """A database answers, and refuses a statement of ours; the text has its words and the SQLSTATE."""
 
 
 class StorageError(PipelineError):

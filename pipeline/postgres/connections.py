@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 
 from pipeline.config.settings import describe
-from pipeline.errors import Unavailable
+from pipeline.errors import Refused, Unavailable
 
 Connection = psycopg.Connection[TupleRow]
 AsyncConnection = psycopg.AsyncConnection[TupleRow]
@@ -21,6 +21,8 @@ CONNECT_TIMEOUT = 10
 """Seconds to wait for a connection to be accepted."""
 GONE = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
 """What a driver raises when a connection is lost."""
+_NOT_ANSWERING = ("08", "57P0", "25P03")
+"""Of SQLSTATE: no connection, or its end, by shutdown, by an administrator or by a timeout of sessions."""
 _REMEDIES = (
     (r"could not translate host name|failed to resolve host", "correct the host in {setting}"),
     (r"Connection refused|No such file or directory|timeout|timed out|No route", "start it, or correct {setting}"),
@@ -76,11 +78,36 @@ async def connect_async(dsn: str, *, name: str) -> AsyncConnection:
 
 
 def unavailable(dsn: str, what: str, error: BaseException) -> Unavailable:
-    """The error for a database that refused or dropped a connection."""
+    """The error for a database that refused or dropped a connection, or refused a statement, which is then said."""
     cause = one_line(error)
     remedy = next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, cause)), "")
     remedy = remedy.format(setting="PIPELINE_SOURCE_DSN" if what == "source" else "PIPELINE_DATABASE_DSN")
-    return Unavailable(f"{what} ({describe(dsn)}) is not available: {cause}" + (f"; {remedy}" if remedy else ""))
+    remedy = f"; {remedy}" if remedy else ""
+    if not is_gone(error):
+        state = getattr(error, "sqlstate", "")
+        return Refused(f"{what} ({describe(dsn)}) refused a statement: {cause} (SQLSTATE {state}){remedy}")
+    return Unavailable(f"{what} ({describe(dsn)}) is not available: {cause}{remedy}")
+
+
+def unavailable_one(source: Connection, source_dsn: str, database_dsn: str, error: psycopg.Error) -> Unavailable:
+    """The same where the error came over one of two connections, of which `source` is one."""
+    if not is_gone(error):
+        return Refused(f"a database refused a statement: {one_line(error)} (SQLSTATE {error.sqlstate})")
+    where, what = (source_dsn, "source") if source.broken else (database_dsn, "pipeline database")
+    return unavailable(where, what, error)
+
+
+def is_gone(error: BaseException) -> bool:
+    """Whether a database does not answer: its SQLSTATE decides, and without any the driver, which lost the socket."""
+    state = getattr(error, "sqlstate", None)
+    return (
+        state.startswith(_NOT_ANSWERING) if state else not isinstance(error, psycopg.Error) or isinstance(error, GONE)
+    )
+
+
+def is_ours(error: psycopg.Error) -> bool:
+    """Whether no server has a part in it: a mistake in how we use the driver."""
+    return error.sqlstate is None and not isinstance(error, GONE)
 
 
 def one_line(error: BaseException) -> str:

@@ -81,7 +81,7 @@ def _temporary(error: Exception) -> Unavailable:
 
 def _from_database(error: psycopg.Error) -> PipelineError:
     state = error.sqlstate or ""
-    if state.startswith(_TEMPORARY) or isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+    if state.startswith(_TEMPORARY) or connections.is_gone(error):
         return _temporary(error)
     if state in _NOT_MIGRATED:
         return Unavailable("the pipeline database is of another version; run `pipeline migrate`")

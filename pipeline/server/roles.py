@@ -99,12 +99,20 @@ def _hold_and_run(role: str, config: Config, stop: Stop) -> None:
             _RUNNERS[role](config, connection, stop)
             _report(connection, role, "stopped")
         except PipelineError as error:
-            state: role_locks.State = "waiting" if isinstance(error, RETRIED) else "failed"
-            with suppress(psycopg.Error):  # the connection may be what broke
-                _report(connection, role, state, str(error))
+            _report_end(connection, role, error)
             raise
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            raise connections.unavailable(config.database, "pipeline database", error) from error
+        except psycopg.Error as error:
+            if connections.is_ours(error):
+                raise
+            unavailable = connections.unavailable(config.database, "pipeline database", error)
+            _report_end(connection, role, unavailable)
+            raise unavailable from error
+
+
+def _report_end(connection: Connection, role: str, error: PipelineError) -> None:
+    state: role_locks.State = "waiting" if isinstance(error, RETRIED) else "failed"
+    with suppress(psycopg.Error):  # the connection may be what broke
+        _report(connection, role, state, str(error))
 
 
 def _acquire(connection: Connection, role: str, stop: Stop) -> bool:
@@ -186,9 +194,10 @@ async def _replicate(config: Config, connection: Connection, stop: Stop) -> None
         except Undecodable as error:
             undecodable.record(connection, prepared.source, error)
             raise
-        except connections.GONE as error:
-            where, what = (config.source, "source") if source.broken else (config.database, "pipeline database")
-            raise connections.unavailable(where, what, error) from error
+        except psycopg.Error as error:
+            if connections.is_ours(error):
+                raise
+            raise connections.unavailable_one(source, config.source, config.database, error) from error
         finally:
             stream.close()
 

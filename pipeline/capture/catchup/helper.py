@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
+import psycopg
 from setproctitle import setproctitle
 
 from pipeline import logs
@@ -78,9 +79,10 @@ async def _stage(config: Config, worker: int, publications: Sequence[str], stop:
             async with await connect_writer(config.database) as staging:
                 writer = await Writer.claim(staging, stored.id, worker)
                 await _copy_and_stage(stream, writer, source, pipeline, stored, part, publications, stop)
-        except connections.GONE as error:
-            where, what = (config.source, "source") if source.broken else (config.database, "pipeline database")
-            raise connections.unavailable(where, what, error) from error
+        except psycopg.Error as error:
+            if connections.is_ours(error):
+                raise
+            raise connections.unavailable_one(source, config.source, config.database, error) from error
         finally:
             stream.close()
 

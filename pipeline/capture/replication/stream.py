@@ -20,6 +20,7 @@ from pipeline.capture.replication.stopwatch import Stopwatch
 from pipeline.config.settings import describe
 from pipeline.errors import (
     PublicationMissing,
+    Refused,
     ReplicationError,
     SlotInUse,
     SlotMissing,
@@ -237,8 +238,10 @@ class ReplicationStream:
             return PublicationMissing(f"{text} where the slot still has to send changes; {_NEW_SLOT}")
         if state in _BY_SQLSTATE:
             return _BY_SQLSTATE[state](f"the source refuses: {text}")
-        if state.startswith(("57", "53", "08")) or not state:
+        if state.startswith(("57P0", "08")) or not state:
             return connections.unavailable(self._dsn, "source", OperationalError(text))
+        if state.startswith(("57", "53")):
+            return Refused(f"the source refuses: {text} (SQLSTATE {state})")
         return ReplicationError(f"the source stopped the stream: {text} (SQLSTATE {state})")
 
     def _notice(self, result: pq.abc.PGresult) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import Any
 
 import psycopg
@@ -117,6 +118,19 @@ def test_a_row_that_moves_to_another_group_while_it_is_out_blocks_both(staged: S
     assert client.receive() == []
     client.ack(out)
     assert [item.pk for item in client.receive()] == ["2", "1"]
+
+
+def test_a_long_group_is_told_apart_by_its_digest(staged: Staged):
+    """An index takes no value of some 2,700 bytes that does not compress."""
+    create(staged.connection, group_by=["g"])
+    long = "".join(sha256(str(n).encode()).hexdigest() for n in range(200))
+    staged.moved(insert("t", id=1, g=long), insert("t", id=2, g=long + "x"), insert("t", id=3, g=long))
+    client = Client(staged.connection, "c")
+    assert [item.pk for item in client.receive()] == ["1", "2"]
+    staged.moved(delete("t", id=3))
+    client.ack(*client.receive())
+    groups = staged.connection.execute("select group_id from consumer_records where group_id like 'sha256:%'")
+    assert {len(group) for (group,) in groups} == {7 + 64}
 
 
 def test_a_delete_stays_in_the_group_that_its_row_was_in(staged: Staged):

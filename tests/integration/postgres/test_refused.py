@@ -1,0 +1,71 @@
+"""Only a database that does not answer is called not available: SQLSTATE says what it is otherwise."""
+
+from __future__ import annotations
+
+import signal
+
+import psycopg
+import pytest
+
+from pipeline.config import settings
+from pipeline.errors import Refused, Unavailable
+from pipeline.postgres import connections
+from pipeline.process.signals import Stop
+from pipeline.readers import refusals
+from pipeline.server import roles
+
+DSN = "postgresql://h/d"
+RAISE = "do $$ begin raise exception using errcode = '{}', message = 'no more of that'; end $$"
+
+
+@pytest.mark.parametrize("state", ["54000", "53100", "53200", "55000", "55P03", "42501", "22003", "57014", "58030"])
+def test_a_refusal_is_named_as_what_it_is(database_dsn: str, state: str):
+    with psycopg.connect(database_dsn) as connection, pytest.raises(psycopg.Error) as raised:
+        connection.execute(RAISE.format(state).encode())
+    error = connections.unavailable(DSN, "pipeline database", raised.value)
+    assert isinstance(error, Refused)
+    assert f"refused a statement: no more of that (SQLSTATE {state})" in str(error)
+    assert "not available" not in str(error)
+
+
+@pytest.mark.parametrize("state", ["57P01", "57P03", "57P05", "08006"])
+def test_no_answer_is_not_available(database_dsn: str, state: str):
+    with psycopg.connect(database_dsn) as connection, pytest.raises(psycopg.Error) as raised:
+        connection.execute(RAISE.format(state).encode())
+    error = connections.unavailable(DSN, "pipeline database", raised.value)
+    assert type(error) is Unavailable and "is not available: no more of that" in str(error)
+
+
+def test_neither_is_a_session_that_was_ended_or_a_socket_that_is_closed(database_dsn: str):
+    with psycopg.connect(database_dsn, autocommit=True) as connection:
+        for _ in range(2):
+            with pytest.raises(psycopg.Error) as raised:
+                connection.execute("select pg_terminate_backend(pg_backend_pid())")
+            assert type(connections.unavailable(DSN, "source", raised.value)) is Unavailable
+            assert not connections.is_ours(raised.value)
+
+
+def test_a_reader_is_not_told_to_try_again_where_that_cannot_help(database_dsn: str):
+    with psycopg.connect(database_dsn) as connection, pytest.raises(psycopg.Error) as raised:
+        connection.execute(RAISE.format("54000").encode())
+    assert not isinstance(refusals.for_reader(raised.value), Unavailable)
+
+
+def test_a_role_waits_and_says_what_was_refused(database_dsn: str, monkeypatch: pytest.MonkeyPatch):
+    config = settings.load(source_dsn=database_dsn, database_dsn=database_dsn)
+
+    def refused(_: object, connection: connections.Connection, __: object) -> None:
+        connection.execute(RAISE.format("54000").encode())
+
+    monkeypatch.setitem(roles._RUNNERS, "shuffle", refused)
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with pytest.raises(Refused, match="SQLSTATE 54000"):
+            roles._hold_and_run("shuffle", config, Stop(ignore_interrupt=False))
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
+    assert issubclass(Refused, roles.RETRIED)
+    with psycopg.connect(database_dsn) as log:
+        row = log.execute("select state, reason from pipeline.roles where role = 'shuffle'").fetchone()
+    assert row is not None and row[0] == "waiting" and "refused a statement: no more of that" in row[1]
