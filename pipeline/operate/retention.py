@@ -13,7 +13,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import ConfigError, RetentionBusy
 from pipeline.log import tables
 from pipeline.log.partitions import Partition
-from pipeline.log.readers import LAKE, Readers
+from pipeline.log.readers import LAKE, LaggingReader, Readers
 from pipeline.log.retention import delete_rows, drop_partition, policy, preserve_values
 from pipeline.log.retention.policy import Dropped
 from pipeline.log.table import EventsTable
@@ -106,6 +106,12 @@ def run(config: Config, stopped: Callable[[], bool]) -> Outcome:
         below=found[0].below,
         waiting=any(each.waiting for each in found),
     )
+
+
+def lacking(connection: Connection, config: Config, directory: str) -> LaggingReader | None:
+    """What the lake in this folder has not got yet; None when it has everything, or there is none."""
+    lagging = Readers(connection, EventsTable.parse(config.events_table)).lagging()
+    return next((each for each in lagging if (each.kind, each.name) == (LAKE, directory)), None)
 
 
 def release_lake(connection: Connection, directory: str) -> None:

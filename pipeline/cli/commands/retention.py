@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pipeline.cli.commands import confirm
+from pipeline.cli.commands.confirm import Yes
 from pipeline.cli.commands.context import Json, connected, output
 from pipeline.operate import json_values
 
@@ -15,16 +17,27 @@ Release = Annotated[Path | None, typer.Option("--release-lake", help="No longer 
 
 
 def retention(
-    context: typer.Context, dry_run: DryRun = False, release_lake: Release = None, as_json: Json = False
+    context: typer.Context,
+    dry_run: DryRun = False,
+    release_lake: Release = None,
+    yes: Yes = False,
+    as_json: Json = False,
 ) -> int:
-    """Drop events that are older than PIPELINE_RETENTION now, as the server does regularly."""
+    """Drop events that are older than PIPELINE_RETENTION now, as the server does regularly.
+
+    With --release-lake: only let go of what the folder lacks; asks for the folder to be typed.
+    """
+    from pipeline.cli.render import losses
     from pipeline.cli.render.retention import show_dry_run, show_outcome
     from pipeline.errors import ConfigError
     from pipeline.operate import retention
 
     with connected(context, "retention") as (config, connection):
         if release_lake is not None:
-            retention.release_lake(connection, str(release_lake.expanduser().absolute()))
+            folder = str(release_lake.expanduser().absolute())
+            if lacking := retention.lacking(connection, config, folder):
+                confirm.loss([losses.lake(lacking)], folder, yes)
+            retention.release_lake(connection, folder)
             print(f"retention no longer waits for exports to {release_lake}")
             return 0
         if config.retention_seconds is None:

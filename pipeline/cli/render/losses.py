@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipeline.capture.source.slots import Slot
+from pipeline.log.readers import LaggingReader
 from pipeline.operate import formatting
 from pipeline.operate.repair.gap import Gap
 
@@ -22,6 +23,14 @@ def slot(found: Slot, ours: bool) -> Iterator[str]:
     )
     if ours:
         yield "a server whose log does not have them all stops, until `pipeline sources adopt` accepts the gap"
+
+
+def lake(found: LaggingReader) -> str:
+    """By retention that no longer waits for exports to a folder."""
+    return (
+        f"{found.name} lacks {formatting.count(found.seqs, 'seq')}, from a commit of "
+        f"{formatting.moment(found.committed_at)} on: what retention drops of them it never gets"
+    )
 
 
 def gap(found: Gap) -> Iterator[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,6 +18,7 @@ from pipeline.log.retention import drop_partition, policy
 from pipeline.log.table import EventsTable
 from pipeline.operate import retention as operation
 from tests.fixtures.aging_log import KEEP, PARTITION, AgingLog, aging_log
+from tests.fixtures.server import run_at_terminal, run_command
 
 OLD, YOUNG = 1.1 * KEEP, KEEP / 2
 TOO_OLD = 2 * KEEP
@@ -154,6 +158,21 @@ def test_a_released_lake_holds_nothing_back_until_it_is_exported_to_again(log: A
     assert log.drop().partitions == 0
     with pytest.raises(ConfigError, match="no lake in /elsewhere holds any events"):
         operation.release_lake(log.connection, "/elsewhere")
+
+
+def test_what_a_lake_lacks_is_let_go_by_who_means_it(log: AgingLog, database_dsn: str, tmp_path: Path):
+    log.add(3 * PARTITION, OLD)
+    add_export(log, 100, "committed")
+    release = ("retention", "--release-lake", LAKE)
+    given: dict[str, Any] = {"folder": tmp_path, "database_dsn": database_dsn}
+    refused = run_command(*release, **given)
+    assert refused.returncode == 2 and "nothing was changed; add --yes" in refused.stderr
+    assert re.fullmatch(
+        rf"{LAKE} lacks 200 seqs, from a commit of .* UTC on: what retention drops .*\n", refused.stdout
+    )
+    assert log.drop().below == 101
+    assert run_at_terminal(LAKE, *release, **given).returncode == 0
+    assert log.drop().below == 201
 
 
 def test_scheduled_exports_hold_back_before_the_first_one(log: AgingLog, database_dsn: str):
