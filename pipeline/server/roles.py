@@ -184,7 +184,7 @@ async def _replicate(config: Config, connection: Connection, stop: Stop) -> None
             for table, reason in prepared.publications.missing.items():
                 logger.warning("%s is not captured: %s", table, reason, extra={"action": "publication.missing"})
             async with await connect_writer(config.database) as staging:
-                start = await undecodable.carry_out(connection, staging, prepared.source)
+                start = await undecodable.skip_requested(connection, staging, prepared.source)
                 stream.close()
                 names = prepared.publications.names
                 launch = partial(_siblings.fork, _CATCH_UP) if _siblings else program(helper.COMMAND)

@@ -21,7 +21,7 @@ from pipeline.capture.catchup.lag import Lag
 from pipeline.capture.catchup.plan import Part, split
 from pipeline.capture.catchup.worker_pool import WorkerPool
 from pipeline.capture.replication import lag_sampler, prepare
-from pipeline.capture.replication.relation_registry import RelationBook
+from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker
 from pipeline.capture.source import slots
@@ -108,13 +108,13 @@ class Coordinator:
         stream = ReplicationStream(self._config.source, self._stored.id)
         try:
             stream.start(self._stored.slot, start, self._publications)
-            book = RelationBook(self._source, self._pipeline, self._stored, self._publications)
-            self._worker = ReplicationWorker(stream, writer, book, until)
+            registry = RelationRegistry(self._source, self._pipeline, self._stored, self._publications)
+            self._worker = ReplicationWorker(stream, writer, registry, until)
             if self._stopping:
                 self._worker.stop()
             running()
             logger.info("streaming", extra={"action": "replication.streaming", "slot": self._stored.slot})
-            async with lag_sampler.beside(self._config, self._stored.id, self._worker):
+            async with lag_sampler.sample_lag(self._config, self._stored.id, self._worker):
                 await self._worker.run()
         finally:
             self._worker = None

@@ -13,7 +13,7 @@ from setproctitle import setproctitle
 
 from pipeline import logs
 from pipeline.capture.catchup import copying, plan_reader, store
-from pipeline.capture.catchup.part_registry import PartBook
+from pipeline.capture.catchup.part_registry import PartRegistry
 from pipeline.capture.catchup.plan import Part
 from pipeline.capture.catchup.worker import PartWorker
 from pipeline.capture.replication.stream import ReplicationStream
@@ -109,8 +109,8 @@ async def _copy_and_stage(
     if stop:
         return
     stream.start(name, copied.begins_at, publications)
-    book = PartBook(source, pipeline, stored, publications, part.worker, name)
-    worker = PartWorker(stream, writer, book, part.until_lsn, copied.catalog_xmin)
+    registry = PartRegistry(source, pipeline, stored, publications, part.worker, name)
+    worker = PartWorker(stream, writer, registry, part.until_lsn, copied.catalog_xmin)
     stop.then(in_loop(worker.stop))
     logger.info("streaming", extra={"action": "catchup.streaming", "slot": name})
     await worker.run()

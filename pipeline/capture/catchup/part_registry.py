@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from pipeline.capture.replication.relation_registry import RelationBook
+from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.replay import Replay
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.schema_history import versions
@@ -30,8 +30,8 @@ _AFTER_ALL = 2**63, 0
 """A place after every name that a column has had."""
 
 
-class PartBook(RelationBook):
-    """The book of a part's worker. `admit` until the part is reached, then a new one, used as worker 0 uses its own."""
+class PartRegistry(RelationRegistry):
+    """The registry of a part's worker: `admit` until the part is reached, then a new one, used as worker 0's is."""
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class PartBook(RelationBook):
             raise SlotMissing(f'slot "{self._slot}" does not exist any more')
         return Replay(staged, max(slot.confirmed_lsn or 0, asked_for))
 
-    def again(self, described: Iterable[int]) -> PartBook:
+    def again(self, described: Iterable[int]) -> PartRegistry:
         """With the history as it is now."""
-        return PartBook(
+        return PartRegistry(
             self._source, self._pipeline, self._stored, self._publications, self._worker, self._slot, described
         )
 
@@ -72,7 +72,7 @@ class PartBook(RelationBook):
             return None
         with self._pipeline.transaction():
             before = versions.find(self._pipeline, self._stored.id, self._stored.epoch, (message.oid, ""))
-            now = self._look_up(message, xid, before, again=False)
+            now = self._read_catalog(message, xid, before, again=False)
             if self.changed([message.oid], catalog_xmin):  # after it was read
                 return None
             if before is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from pipeline.capture.catchup.part_registry import PartBook
+from pipeline.capture.catchup.part_registry import PartRegistry
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker
 from pipeline.errors import Unavailable
@@ -27,11 +27,11 @@ class PartWorker(ReplicationWorker):
     """
 
     def __init__(
-        self, stream: ReplicationStream, writer: Writer, book: PartBook, until: int | None, catalog_xmin: str
+        self, stream: ReplicationStream, writer: Writer, registry: PartRegistry, until: int | None, catalog_xmin: str
     ) -> None:
         """`catalog_xmin`: of the slot when it was copied."""
-        super().__init__(stream, writer, book, until)
-        self._part_book = book
+        super().__init__(stream, writer, registry, until)
+        self._part_registry = registry
         self._open = until is None
         self._catalog_xmin = catalog_xmin
         self._reached = False
@@ -54,8 +54,8 @@ class PartWorker(ReplicationWorker):
 
     async def _admit(self, message: Message) -> bool:
         assert isinstance(message, Relation | LogicalMessage)  # noqa: S101  _must_ask
-        async with self._asking:
-            staged = await in_thread(self._part_book.admit, message, self._tagger.batch.xid, self._catalog_xmin)
+        async with self._database_lock:
+            staged = await in_thread(self._part_registry.admit, message, self._tagger.batch.xid, self._catalog_xmin)
         if staged is None:
             return False
         if isinstance(message, Relation):
@@ -83,10 +83,10 @@ class PartWorker(ReplicationWorker):
         await asyncio.sleep(LOOK_SECONDS)
 
     async def _look_whether_reached(self) -> None:
-        async with self._asking:
-            if not self._reached and await in_thread(self._part_book.is_reached):
-                self._part_book = await in_thread(self._part_book.again, self._admitted)
-                self._book = self._part_book
+        async with self._database_lock:
+            if not self._reached and await in_thread(self._part_registry.is_reached):
+                self._part_registry = await in_thread(self._part_registry.again, self._admitted)
+                self._registry = self._part_registry
                 self._reached, self._waiting = True, False
                 logger.info("reached", extra={"action": "catchup.reached"})
 
@@ -103,7 +103,7 @@ class PartWorker(ReplicationWorker):
         await super()._watch_source()
 
     async def _require_unchanged(self) -> None:
-        async with self._asking:
-            changed = await in_thread(self._part_book.changed, self._admitted, self._catalog_xmin)
+        async with self._database_lock:
+            changed = await in_thread(self._part_registry.changed, self._admitted, self._catalog_xmin)
         if changed:  # from here on each of them is asked about again
             raise Unavailable("a table was altered while its changes were read ahead; the part is begun again")

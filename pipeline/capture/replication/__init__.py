@@ -1,3 +1,3 @@
-"""WAL in: publication and slot at the source, the stream from it, and the worker that stages what it brings."""
+"""The replication stream from the source, and the worker that stages its changes."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Staging rows as they come together, each with its place: commit_lsn, commit_idx and ordinal. Does no IO."""
+"""Collects staging rows, each with its place: commit_lsn, commit_idx and ordinal. Does no IO."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BatchBuilder:
     """
 
     def __init__(self, idle: IdleRule) -> None:
-        self._tell_begin, self._tell_commit, self._tell_taken = idle.begin, idle.commit, idle.take
+        self._on_begin, self._on_commit, self._on_take = idle.begin, idle.commit, idle.take
         self._rows: list[bytes] = []
         self._first_lsn = 0
         self._last_lsn = 0
@@ -39,17 +39,17 @@ class BatchBuilder:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a Begin has come whose Commit has not."""
+        """Whether a Begin has arrived whose Commit has not."""
         return self._begin is not None
 
     @property
     def unfinished(self) -> tuple[Begin, int] | None:
-        """The open transaction, and how many changes of it have come; None when none is open."""
+        """The open transaction, and how many of its changes have arrived; None when none is open."""
         return None if self._begin is None else (self._begin, self._idx)
 
     @property
     def has_whole(self) -> bool:
-        """Whether a whole transaction waits to be taken."""
+        """Whether a complete transaction waits to be taken."""
         return self._whole is not None
 
     @property
@@ -68,11 +68,11 @@ class BatchBuilder:
         return self._begin.xid if self._begin else None
 
     def begin(self, message: Begin) -> None:
-        """A transaction opens. Raises PartEnded when it is another worker's."""
+        """A transaction begins. Raises PartEnded when it belongs to another worker."""
         if self._begin is not None:
             raise DecodeError(f"Begin {message.final_lsn} inside of transaction {self._begin.final_lsn}")
         lsn = message.final_lsn
-        self._tell_begin(lsn)
+        self._on_begin(lsn)
         self._begin = message
         self._open_lsn = lsn
         self._head = transaction_head(lsn)
@@ -80,17 +80,17 @@ class BatchBuilder:
         self._annotations = None
 
     def commit(self, message: Commit) -> None:
-        """The open transaction is whole."""
+        """The open transaction is complete."""
         if message.commit_lsn != self._open_lsn:
             raise DecodeError(f"Commit {message.commit_lsn} does not match its Begin")
-        self._tell_commit()
+        self._on_commit()
         self._whole = message
         self._transactions += 1
         self._begin = None
         self._open_lsn = -1
 
     def annotate(self, annotations: bytes | None) -> None:
-        """What follows in the open transaction has these annotations; that is a change that makes no row."""
+        """Later changes of the open transaction get these annotations. Counts as a change, but adds no row."""
         self._annotations = annotations
         self._idx += 1
 
@@ -102,7 +102,7 @@ class BatchBuilder:
         changes: bytes | None = None,
         previous_pk: bytes | None = None,
     ) -> None:
-        """The next change of the open transaction."""
+        """Add the next change of the open transaction."""
         pk, record, exact, unchanged = encoded
         lsn, of_action = relation.head_of
         change = relation.head if lsn == self._open_lsn and of_action is action else self._change(relation, action)
@@ -121,17 +121,17 @@ class BatchBuilder:
         self._ordinal += 1
 
     def take_back(self, changes: int) -> None:
-        """Forget so many, the last that were added, none of them a truncation or taken yet: they are added again."""
+        """Remove the last so many changes, which are then added again; none is a truncation or was already taken."""
         for _ in range(changes):
             self.size -= len(self._rows.pop())
         self._idx -= changes
         self._ordinal -= changes
 
     def take(self) -> Batch | None:
-        """Everything that has come together, the beginning of an open transaction included; None when there is nothing.
+        """Everything collected, also the beginning of an open transaction; None when there is nothing.
 
-        A batch may lack rows: transactions of which nothing is staged still move the position, and what was taken in
-        part may have nothing more to come than its end.
+        A batch may have no rows: transactions without changes for us still move the position, and of a transaction that
+        was taken in part only the end may be left.
         """
         if not self._rows and self._whole is None:
             return None
@@ -152,11 +152,11 @@ class BatchBuilder:
             ends_staged=ends_staged,
         )
         self._rows, self._whole, self._transactions, self.size = [], None, 0, 0
-        self._tell_taken()
+        self._on_take()
         return batch
 
     def _change(self, relation: StagedRelation, action: bytes) -> bytes:
-        """What rows of this relation and action share in the open transaction."""
+        """The part that rows of this relation and action share in the open transaction."""
         begin = self._begin
         if begin is None:
             raise DecodeError("a change outside of a transaction")

@@ -1,4 +1,4 @@
-"""What the source is told of how far we are: what it may forget, and, for status, what has come and what is staged."""
+"""Progress reports to the source: what it may forget, and, for `pipeline status`, what has arrived and is staged."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Callable
 from pipeline.capture.replication.idle_rule import IdleRule
 from pipeline.capture.replication.stream import SENDER_TIMEOUT, ReplicationStream
 
-TELL_SECONDS = 1.0
-"""After which the source is told how far we are, if that has changed: `pipeline status` reads it there."""
+REPORT_SECONDS = 1.0
+"""Seconds between reports of progress, if it has changed: `pipeline status` reads it at the source."""
 
 
 class Feedback:
-    """Tells what `idle` says is confirmed and staged. `received`: up to where keepalives say that all was sent."""
+    """Reports what is confirmed and staged, as `idle` says. `received`: keepalives say that all before it was sent."""
 
     def __init__(self, stream: ReplicationStream, idle: IdleRule, begun: Callable[[], int]) -> None:
-        """`begun`: commit LSN of the last transaction that has begun to come."""
+        """`begun`: commit LSN of the last transaction that has begun to arrive."""
         self._stream, self._idle, self._begun = stream, idle, begun
-        self._told: tuple[int, int, int] | None = None
-        self._told_at = 0.0
+        self._reported: tuple[int, int, int] | None = None
+        self._reported_at = 0.0
         self.received = 0
 
     def confirm(self, position: int) -> None:
@@ -29,19 +29,19 @@ class Feedback:
         self.send()
 
     def send(self) -> None:
-        """Say it now; never blocks."""
-        self._told, self._told_at = self._now(), time.monotonic()
-        self._stream.send_status(*self._told)
+        """Report now; never blocks."""
+        self._reported, self._reported_at = self._now(), time.monotonic()
+        self._stream.send_status(*self._reported)
 
-    async def keep_telling(self) -> None:
-        """Keep the walsender from giving us up, whatever staging is waiting for, and say how far we are.
+    async def keep_reporting(self) -> None:
+        """Report progress, and keep the walsender from timing out, also while staging waits.
 
-        Raises Unavailable when the source has not said a word for long.
+        Raises Unavailable when the source has been silent for too long.
         """
         while True:
-            await asyncio.sleep(min(TELL_SECONDS, SENDER_TIMEOUT / 6))
+            await asyncio.sleep(min(REPORT_SECONDS, SENDER_TIMEOUT / 6))
             self._stream.require_alive()
-            if self._told != self._now() or time.monotonic() - self._told_at >= SENDER_TIMEOUT / 6:
+            if self._reported != self._now() or time.monotonic() - self._reported_at >= SENDER_TIMEOUT / 6:
                 self.send()
 
     def _now(self) -> tuple[int, int, int]:

@@ -1,7 +1,7 @@
-"""What may be stored and confirmed while nothing for us waits to be staged. Pure: it is told the time.
+"""What may be stored and confirmed while no changes wait to be staged. Pure: the time is passed to it.
 
-A keepalive says that everything before its `wal_end` was sent, so a position moves on over WAL that holds nothing for
-us. Inside of a transaction it says nothing: `wal_end` is that transaction's own commit then (postgres-facts.md 8).
+A keepalive says that everything before its `wal_end` was sent, so the position moves past WAL without changes for us.
+Inside of a transaction it does not: there `wal_end` is the commit of that same transaction (postgres-facts.md 8).
 """
 
 from __future__ import annotations
@@ -9,38 +9,38 @@ from __future__ import annotations
 from typing import NoReturn
 
 PACE = 0.004
-"""Seconds between two commits of the worker, at least."""
+"""At least so many seconds between two commits of the worker."""
 CONFIRM_EVERY = 1.0
-"""Seconds after which what was staged is made durable and confirmed."""
+"""So many seconds after the last confirmation, what was staged is made durable and confirmed."""
 IDLE_BYTES, IDLE_SECONDS = 65_536, 10.0
-"""With nothing for us in the WAL, the position moves after so many bytes or seconds. Storing it writes WAL too."""
+"""In WAL without changes for us, the position moves after so many bytes or seconds: storing it writes WAL too."""
 NEVER = 2**63
 """No LSN is as large."""
 
 
 class PartEnded(Exception):
-    """What comes now is another worker's."""
+    """Everything from here on belongs to another worker."""
 
 
 class IdleRule:
-    """Fed Begin, Commit and keepalive as they come, and what is staged and durable, says what may be confirmed.
+    """Fed with each Begin, Commit and keepalive, and with what is staged and durable, it says what may be confirmed.
 
-    Never a point inside of a transaction, nor one behind which something that has come is not staged yet.
+    Never a point inside of a transaction, nor one with received changes before it that are not staged yet.
     """
 
     def __init__(self, position: int = 0) -> None:
         """`position`: everything before it is staged."""
         self.until = NEVER
-        """Transactions that commit here or later are another worker's."""
+        """Transactions that commit here or later belong to another worker."""
         self.passed = 0
-        """Outside of transactions, the source has sent everything before."""
+        """The source has sent everything before it; updated only outside of transactions."""
         self.position = position
         self.confirmed = 0
-        """Everything before is durable, and the source was told so."""
+        """Everything before it is durable, and was confirmed to the source."""
         self.resumed = False
-        """Whether the source has shown that its history goes through our position: before, nothing is confirmed."""
+        """Whether the source has shown that its history contains our position: until then, nothing is confirmed."""
         self.ended = False
-        """Whether all before `until` has come."""
+        """Whether everything before `until` has arrived."""
         self._confirmed_at = 0.0
         self._open = False
         self._whole = False
@@ -49,39 +49,39 @@ class IdleRule:
         self._staged = 0
 
     def begin(self, commit_lsn: int) -> None:
-        """A transaction begins to come. Raises PartEnded when it is another worker's."""
+        """A transaction begins to arrive. Raises PartEnded when it belongs to another worker."""
         if commit_lsn >= self.until:
             self._end()
         self._open = True
 
     def commit(self) -> None:
-        """It has come whole, and waits to be staged."""
+        """It has arrived completely, and waits to be staged."""
         self._open = False
         self._whole = True
 
     def keepalive(self, wal_end: int, *, asked: bool = False) -> None:
-        """`asked`: the source waits for an answer. Raises PartEnded when all that is ours has come."""
+        """`asked`: the source waits for a reply. Raises PartEnded when everything before `until` has arrived."""
         self._asked = self._asked or asked
         if not self._open:
             self.pass_to(wal_end)
             self.require_more()
 
     def pass_to(self, position: int) -> None:
-        """Nothing for us commits before it but what has come."""
+        """Everything for us that commits before it has arrived."""
         self.passed = min(position, self.until)
 
     def require_more(self) -> None:
-        """Raises PartEnded when all that is ours has come."""
+        """Raises PartEnded when everything before `until` has arrived."""
         if self.passed >= self.until:
             self._end()
 
     def take(self) -> None:
-        """What has come is about to be staged."""
+        """What has arrived is about to be staged."""
         self._whole = False
         self._taken = True
 
     def stage(self, position: int, *, empty: bool = False) -> None:
-        """What was taken is staged, so everything before `position`; `empty`: nothing of it is for us."""
+        """What was taken is staged, and with it everything before `position`; `empty`: none of it is for us."""
         self._taken = False
         if empty:
             self.passed = max(self.passed, position)
@@ -89,7 +89,7 @@ class IdleRule:
             self.position = position
 
     def resume(self, position: int) -> None:
-        """What comes again, from `position` on, has turned out to be what we have."""
+        """Replayed transactions, from `position` on, have proved equal to what is stored."""
         self.resumed = True
         self.confirmed = position
 
@@ -98,7 +98,7 @@ class IdleRule:
         self.confirmed, self._confirmed_at = position, now
 
     def due(self, now: float) -> int | None:
-        """The position to store and confirm now, when nothing can be staged; None when that can wait.
+        """The position to store and confirm now, when there is nothing to stage; None when that can wait.
 
         Storing it makes durable what was staged before.
         """
@@ -119,13 +119,13 @@ class IdleRule:
         return None
 
     def due_at_end(self) -> int | None:
-        """The same once everything that came whole is staged and nothing more will be."""
+        """The same at the end, when every complete transaction is staged and no more will be."""
         target = max(self.position, self.until if self.ended else 0)
         return target if target > self.confirmed else None
 
     @property
     def staged(self) -> int:
-        """Nothing for us that commits before it waits to be staged; 0 before `resume`."""
+        """No change for us that commits before it waits to be staged; 0 before `resume`."""
         if self.resumed:
             busy = self._taken or self._open or self._whole
             self._staged = max(self._staged, self.position, 0 if busy else self.passed)

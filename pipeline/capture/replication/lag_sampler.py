@@ -1,4 +1,4 @@
-"""For explaining lag, once a second beside the worker: how far the source has written, what the worker waits for."""
+"""Samples that explain lag, once a second: how far the source has written, and what the worker waits for."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from pipeline.postgres.queries import statement
 logger = logging.getLogger(__name__)
 
 SECONDS = 1.0
-"""Between two looks."""
+"""Seconds between two samples."""
 STORE_BYTES, STORE_SECONDS = 8_192, 5.0
-"""A look is stored after so much WAL, or so long after the last one: in a cluster with both databases it writes WAL."""
+"""A sample is stored only after so much WAL or time: storing writes WAL too, perhaps in the source's own cluster."""
 THIN_SECONDS = 60.0
-_PATIENCE = 0.5
-LOOKS = 5
-"""Over so many looks what the worker waits for is averaged."""
+_END_TIMEOUT = 0.5
+SAMPLES = 5
+"""What the worker waits for is averaged over so many samples."""
 
 
 class Watched(Protocol):
-    """What is asked of the worker. Every transaction that commits before `staged` is staged."""
+    """What is read of the worker. Every transaction that commits before `staged` is staged."""
 
     starved: Stopwatch
     blocked: Stopwatch
@@ -45,8 +45,8 @@ class Watched(Protocol):
 
 
 @dataclass(frozen=True)
-class Look:
-    """The source's end of WAL at a moment of its clock. `sending`: the walsender waited for its socket."""
+class WalSample:
+    """The source's end of WAL at a time of its clock. `sending`: the walsender waited for its socket."""
 
     lsn: int
     written_at: datetime
@@ -55,7 +55,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class _Effort:
+class _WorkerSample:
     at: float
     starved: float
     blocked: float
@@ -63,22 +63,22 @@ class _Effort:
 
 
 def session_name(source: uuid.UUID) -> str:
-    """application_name of the sessions that look: while the source sees it at work, the samples are whole."""
+    """application_name of the sampling sessions: as long as the source shows one, the samples have no gap."""
     return f"pipeline lag {source}"
 
 
 @asynccontextmanager
-async def beside(config: Config, source: uuid.UUID, worker: Watched) -> AsyncIterator[None]:
-    """Sample inside of the block. What goes wrong with it is tried again and never the worker's concern."""
-    sampling = _Sampling(config, source, worker)
-    task = asyncio.create_task(sampling.run(), name="lag samples")
+async def sample_lag(config: Config, source: uuid.UUID, worker: Watched) -> AsyncIterator[None]:
+    """Sample while the block runs. After an error it tries again; an error never reaches the worker."""
+    sampler = _SamplerTask(config, source, worker)
+    task = asyncio.create_task(sampler.run(), name="lag samples")
     try:
         yield
     finally:
-        await sampling.end(task)
+        await sampler.end(task)
 
 
-class _Sampling:
+class _SamplerTask:
     """Connects, samples, and connects again."""
 
     def __init__(self, config: Config, source: uuid.UUID, worker: Watched) -> None:
@@ -98,12 +98,12 @@ class _Sampling:
             await self._pause()
 
     async def end(self, task: asyncio.Task[None]) -> None:
-        """A database that does not answer is not waited for."""
+        """End sampling, without waiting for a database that does not answer."""
         self._ending.set()
-        await asyncio.wait({task}, timeout=_PATIENCE)
+        await asyncio.wait({task}, timeout=_END_TIMEOUT)
         for connection in self._open:
             connections.hang_up(connection)
-        await asyncio.wait({task}, timeout=_PATIENCE)
+        await asyncio.wait({task}, timeout=_END_TIMEOUT)
         task.cancel()
 
     async def _sample(self) -> None:
@@ -128,64 +128,66 @@ class _Sampling:
 
 
 class Sampler:
-    """Stores what it sees, as seldom as it may."""
+    """Takes samples, and stores as few of them as it may."""
 
     def __init__(
         self, at: AsyncConnection[Any], store: AsyncConnection[Any], source: uuid.UUID, slot: str, worker: Watched
     ) -> None:
         """`at` is a connection to the source, `store` one to the pipeline database."""
-        self._at, self._store = at, store
+        self._source_connection, self._store = at, store
         self._values = {"source": source, "slot": slot}
         self._worker = worker
-        self._last: Look | None = None
-        self._stored: Look | None = None
+        self._last: WalSample | None = None
+        self._stored: WalSample | None = None
         self._moved = 0
         self._waiting = True
-        self._efforts: deque[_Effort] = deque(maxlen=LOOKS)
+        self._worker_samples: deque[_WorkerSample] = deque(maxlen=SAMPLES)
         self._thin_at = 0.0
 
     async def sample(self) -> None:
-        """One look at both databases, and perhaps a write."""
-        async with self._at.cursor(row_factory=class_row(Look)) as cursor:
-            look = await (
-                await cursor.execute(statement("capture.replication", "look_at_wal"), self._values)
+        """Read both databases once, and store the sample if it is time."""
+        async with self._source_connection.cursor(row_factory=class_row(WalSample)) as cursor:
+            sample = await (
+                await cursor.execute(statement("capture.replication", "sample_wal"), self._values)
             ).fetchone()
-        if look is None:
+        if sample is None:
             return
-        before, self._last = self._last, look
+        before, self._last = self._last, sample
         worker = self._worker
-        self._efforts.append(_Effort(time.monotonic(), worker.starved.seconds, worker.blocked.seconds, look.sending))
-        if before is not None and look.lsn < before.lsn:  # another history: another epoch, or a crash
+        self._worker_samples.append(
+            _WorkerSample(time.monotonic(), worker.starved.seconds, worker.blocked.seconds, sample.sending)
+        )
+        if before is not None and sample.lsn < before.lsn:  # the WAL went back: another epoch, or a crash
             before = self._stored = None
-        if self._stored is None or look.lsn != self._stored.lsn:
-            await self._store_written(before, look)
-        if self._waiting or before is None or look.lsn != before.lsn:
+        if self._stored is None or sample.lsn != self._stored.lsn:
+            await self._store_written(before, sample)
+        if self._waiting or before is None or sample.lsn != before.lsn:
             await self._store_load(before.lsn if before else 0)
 
-    async def _store_written(self, before: Look | None, look: Look) -> None:
+    async def _store_written(self, before: WalSample | None, sample: WalSample) -> None:
         stored = self._stored
-        since = (look.written_at - stored.written_at).total_seconds() if stored else STORE_SECONDS
-        if stored is not None and look.lsn - stored.lsn < STORE_BYTES and since < STORE_SECONDS:
+        since = (sample.written_at - stored.written_at).total_seconds() if stored else STORE_SECONDS
+        if stored is not None and sample.lsn - stored.lsn < STORE_BYTES and since < STORE_SECONDS:
             return
-        quiet = since > STORE_SECONDS + SECONDS  # it was where it was stored until the look before
-        await self._store_looks([before, look] if before and quiet else [look])
-        self._stored = look
+        quiet = since > STORE_SECONDS + SECONDS  # it had not moved until the sample before this one
+        await self._store_samples([before, sample] if before and quiet else [sample])
+        self._stored = sample
         if time.monotonic() >= self._thin_at:
             self._thin_at = time.monotonic() + THIN_SECONDS
             await self._store.execute(
-                statement("capture.replication", "thin_written"), {**self._values, "now": look.written_at}
+                statement("capture.replication", "thin_written"), {**self._values, "now": sample.written_at}
             )
 
-    async def _store_looks(self, looks: Sequence[Look]) -> None:
+    async def _store_samples(self, samples: Sequence[WalSample]) -> None:
         values = {
-            "lsns": [look.lsn for look in looks],
-            "times": [look.written_at for look in looks],
-            "spilled": [look.spilled_bytes for look in looks],
+            "lsns": [sample.lsn for sample in samples],
+            "times": [sample.written_at for sample in samples],
+            "spilled": [sample.spilled_bytes for sample in samples],
         }
         await self._store.execute(statement("capture.replication", "store_written"), {**self._values, **values})
 
     async def _store_load(self, due: int) -> None:
-        """`due`: what was written before the last look should be staged by now."""
+        """`due`: WAL that was written before the last sample should be staged by now."""
         row = await (
             await self._store.execute(statement("capture.replication", "moved_position"), self._values)
         ).fetchone()
@@ -193,18 +195,18 @@ class Sampler:
         if moved is not None:
             self._moved = max(self._moved, moved)
         late = self._worker.staged < due
-        if (late or moved is None) and len(self._efforts) > 1:
+        if (late or moved is None) and len(self._worker_samples) > 1:
             await self._store.execute(
                 statement("capture.replication", "store_load"), {**self._values, **self._shares()}
             )
         self._waiting = late or moved is None
 
     def _shares(self) -> dict[str, float]:
-        first, last = self._efforts[0], self._efforts[-1]
+        first, last = self._worker_samples[0], self._worker_samples[-1]
         lasted = max(last.at - first.at, 0.001)
         return {
             "moved_lsn": self._moved,
             "starved": min(1.0, (last.starved - first.starved) / lasted),
             "blocked": min(1.0, (last.blocked - first.blocked) / lasted),
-            "sending": sum(effort.sending for effort in self._efforts) / len(self._efforts),
+            "sending": sum(each.sending for each in self._worker_samples) / len(self._worker_samples),
         }

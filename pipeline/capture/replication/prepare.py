@@ -1,4 +1,4 @@
-"""Before the stream starts: which source this is, its publications, its slot. Refuses before it changes anything."""
+"""Before the stream starts: identify the source, then prepare publications and slot. Refuses before any change."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pipeline.capture.replication.stream import PROTOCOL_OPTIONS, ReplicationStream, SystemIdentity
-from pipeline.capture.source import publication_ledger, slots, sources
-from pipeline.capture.source import timeline as history
+from pipeline.capture.source import publication_ledger, slots, sources, timeline
 from pipeline.capture.source.publications import Publications, Publisher
 from pipeline.capture.source.sources import Epoch, Source
 from pipeline.capture.source.timeline import ADOPT
@@ -23,12 +22,12 @@ from pipeline.postgres.queries import statement
 from pipeline.staging import writer
 
 MIN_VERSION = 150000
-"""As server_version_num; the Postgres before it is no longer supported by anybody."""
+"""As server_version_num; earlier versions of Postgres are out of support."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that the stream needs to start."""
+    """What the stream needs to start."""
 
     source: Source
     publications: Publications
@@ -52,19 +51,19 @@ def require_fit(source: Connection) -> None:
 def settings(source: Connection) -> tuple[int, str, bool, str, bool]:
     """Version, wal_level, whether this user may replicate, its name, and whether the server is a standby."""
     row = source.execute(statement("capture.replication", "source_settings")).fetchone()
-    assert row is not None  # noqa: S101  the role we are
+    assert row is not None  # noqa: S101  the current user's role exists
     version, wal_level, may_replicate, user, standby = row
     return version, wal_level, may_replicate, user, standby
 
 
 def shares_database(source: Connection, pipeline: Connection) -> bool:
-    """Whether both connections lead to one database of one cluster."""
+    """Whether both connections are to the same database of the same cluster."""
     query = statement("capture.replication", "database_identity")
     return source.execute(query).fetchone() == pipeline.execute(query).fetchone()
 
 
 def publisher(config: Config, source: Connection, pipeline: Connection | None) -> Publisher:
-    """The publisher of these settings; knows our own tables when they could be mistaken for the source's."""
+    """The publisher for these settings; it knows our own tables when they could be mistaken for the source's."""
     own: list[EventsTable] = []
     if pipeline is not None and shares_database(source, pipeline):
         own = tables.with_known(pipeline, config.events_tables)
@@ -74,9 +73,9 @@ def publisher(config: Config, source: Connection, pipeline: Connection | None) -
 def refuse_unfit(
     config: Config, source: Connection, pipeline: Connection, identity: SystemIdentity | None = None
 ) -> None:
-    """Everything that can be wrong with source, publication and slot, found without changing anything.
+    """Raises what is wrong with source, publication or slot, without changing anything.
 
-    The pipeline database may be one that was never migrated. `identity`: see `checks`.
+    The pipeline database may be one without our schema. `identity`: see `checks`.
     """
     require_fit(source)
     stored = sources.find_in_any(pipeline, config.source_id)
@@ -90,18 +89,18 @@ def refuse_unfit(
 def checks(
     config: Config, source: Connection, pipeline: Connection, stored: Source, identity: SystemIdentity | None = None
 ) -> dict[str, Callable[[], None]]:
-    """What must hold for our positions to go on, in this order; each raises a SourceChanged. They change nothing.
+    """What must hold for our positions to stay valid, in this order; each raises a SourceChanged. They change nothing.
 
-    Without an `identity` from IDENTIFY_SYSTEM the ordinary connection is asked. Another server may be running.
+    Without an `identity` from IDENTIFY_SYSTEM it is read over the ordinary connection. Another server may be running.
     """
     position = writer.stored_position(pipeline, stored.id)
     if position is None:
         return {}
-    now = history.identity(source)  # after the position: a worker may be moving both
+    now = timeline.identity(source)  # after the position: a worker may be moving both
     if identity is not None:
         now = replace(identity, flushed=now.flushed)
     return {
-        "history": lambda: history.require_continued(stored, now, position, partial(_fetch_history, config)),
+        "history": lambda: timeline.require_continued(stored, now, position, partial(_fetch_history, config)),
         "settings": lambda: _require_same_settings(config, stored),
         "slot": lambda: require_slot(config, source, pipeline, stored.id),
         "publication": lambda: require_published(source, pipeline, stored),
@@ -109,16 +108,16 @@ def checks(
 
 
 def require_slot(config: Config, source: Connection, pipeline: Connection, source_id: uuid.UUID | None) -> None:
-    """Raises SlotLost when the slot does not hold all that we have not stored."""
+    """Raises SlotLost when the slot no longer holds everything that is not stored yet."""
     slot = slots.find(source, config.slot)  # first: a worker stores a position before it confirms it
     position = writer.stored_position(pipeline, source_id) if source_id else None
-    slots.require_whole(config.slot, slot, position, history.identity(source).flushed)
+    slots.require_whole(config.slot, slot, position, timeline.identity(source).flushed)
 
 
-def _fetch_history(config: Config, timeline: int) -> str:
+def _fetch_history(config: Config, of_timeline: int) -> str:
     stream = ReplicationStream(config.source, uuid.uuid4())
     try:
-        return stream.timeline_history(timeline)
+        return stream.timeline_history(of_timeline)
     finally:
         stream.close()
 
@@ -144,10 +143,10 @@ def _require_same_settings(config: Config, stored: Source) -> None:
 
 
 def require_published(source: Connection, pipeline: Connection, stored: Source) -> None:
-    """Raises PublicationChanged when publications in use publish less than when we last looked."""
+    """Raises PublicationChanged when publications in use publish less than at the last check."""
     if _less(source, stored) is None:
         return
-    with sources.publishing(pipeline, source):  # perhaps our own publisher was half-way
+    with sources.publishing(pipeline, source):  # our own publisher may have been in the middle of a change
         fresh = sources.find(pipeline, stored.id)
         if fresh is not None and (less := _less(source, fresh)):
             raise _published_less(source, pipeline, fresh, less)
@@ -159,9 +158,9 @@ def _less(source: Connection, stored: Source) -> str | None:
 
 
 def require_still_published(source: Connection, pipeline: Connection, source_id: uuid.UUID) -> None:
-    """`require_published` while the worker runs, every few seconds: one query at each side when nothing has changed.
+    """`require_published` while the worker runs, every few seconds: one query in each database if nothing has changed.
 
-    What is published more than before is stored.
+    What is published in addition is stored.
     """
     stored = sources.find(pipeline, source_id)
     if stored is None or publication_ledger.read(source, list(stored.published)) == publication_ledger.from_json(
@@ -178,22 +177,22 @@ def require_still_published(source: Connection, pipeline: Connection, source_id:
 
 def _published_less(source: Connection, pipeline: Connection, stored: Source, less: str) -> PublicationChanged:
     position = writer.stored_position(pipeline, stored.id)
-    return PublicationChanged(f"{less}; {slots.gap(position, history.identity(source).flushed)}")
+    return PublicationChanged(f"{less}; {slots.gap(position, timeline.identity(source).flushed)}")
 
 
 def prepare(
     config: Config, source: Connection, pipeline: Connection, identity: SystemIdentity, source_id: uuid.UUID
 ) -> Prepared:
-    """Find or make source (a new one gets `source_id`), publications and slot, in this order.
+    """Find or create the source (a new one gets `source_id`), its publications and its slot, in this order.
 
-    Raises the ReplicationError that says why not.
+    Raises a ReplicationError that says why it cannot.
     """
     refuse_unfit(config, source, pipeline, identity)
     stored = sources.find(pipeline, config.source_id)
     if stored is None:
         stored = described(Source(source_id, 0, "", "", ""), config, source, identity)
         sources.add(pipeline, stored)
-    elif writer.stored_position(pipeline, stored.id) is None:  # nothing depends yet on what it was
+    elif writer.stored_position(pipeline, stored.id) is None:  # nothing depends on what is stored of it yet
         stored = described(stored, config, source, identity)
         sources.change(pipeline, stored)
     elif stored.timeline != identity.timeline:
@@ -204,7 +203,7 @@ def prepare(
 
 
 def described(known: Source, config: Config, source: Connection, identity: SystemIdentity) -> Source:
-    """The source as it is and as we are about to replicate from it, under a known id and epoch."""
+    """The source as it is now, with the settings we are about to use, under a known id and epoch."""
     return replace(
         known,
         system_identifier=identity.system_identifier,
@@ -216,7 +215,7 @@ def described(known: Source, config: Config, source: Connection, identity: Syste
 
 
 def publish(config: Config, source: Connection, pipeline: Connection, stored: Source) -> Publications:
-    """Make publications or bring them up to date, and store what they publish."""
+    """Create publications or bring them up to date, and store what they publish."""
     with sources.publishing(pipeline, source):
         fresh = sources.find(pipeline, stored.id) or stored
         ledger = publication_ledger.ledger(source, pipeline, stored.id, fresh.published)
@@ -227,9 +226,9 @@ def publish(config: Config, source: Connection, pipeline: Connection, stored: So
 
 
 def publish_new_tables(config: Config, source: Connection, pipeline: Connection) -> None:
-    """Bring publications that we made up to date with the tables there are; others are left alone.
+    """Bring publications that we made up to date with the existing tables; others are left alone.
 
-    Raises PublicationChanged when somebody else has taken something out.
+    Raises PublicationChanged when somebody else has removed something from them.
     """
     with sources.publishing(pipeline, source):
         stored = sources.find(pipeline, config.source_id)
@@ -254,7 +253,7 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
 
 
 def connect(config: Config, *, name: str) -> tuple[Connection, Connection]:
-    """Ordinary connections to source and pipeline database, in this order."""
+    """Ordinary connections to the source and the pipeline database, in this order."""
     source = connections.connect(config.source, "source", name=name)
     try:
         return source, connections.connect(config.database, "pipeline database", name=name)

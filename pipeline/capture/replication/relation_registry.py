@@ -1,4 +1,4 @@
-"""Relations as rows are encoded by them: what the source says, completed and kept in the history."""
+"""The relations of the stream: what the source sends of them is completed from the catalog and kept in the history."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from pipeline.postgres.queries import statement
 from pipeline.staging import progress
 from pipeline.wal.messages import LogicalMessage, Relation
 
-LOOK_AT = 50
-"""Tables that `look` compares with what is known of them, at most: relations that come meanwhile wait for it."""
+TABLES_PER_CHECK = 50
+"""The most tables that `check_tables` compares at once: relations that arrive in the meantime wait for it."""
 
 
-class RelationBook:
-    """Talks to both databases; one thread at a time."""
+class RelationRegistry:
+    """Uses both databases; for one thread at a time."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class RelationBook:
         slot: str | None = None,
         described: Iterable[int] = (),
     ) -> None:
-        """`publications`: those that are replicated. `slot`: that which is read, when it is a copy of the source's.
+        """`publications`: those that are replicated. `slot`: the slot that is read, when it is a copy of the source's.
 
-        `described`: oids of relations that have come in this session already.
+        `described`: oids of relations that were already sent in this session.
         """
         self._source = source
         self._source.execute("set search_path = ''")  # names of types come out qualified
@@ -58,15 +58,15 @@ class RelationBook:
     def describe(
         self, message: Relation | LogicalMessage, since: tuple[int, int], xid: int | None = None, changed: int = 0
     ) -> StagedRelation:
-        """Look a relation up and record it when its form is new.
+        """Look a relation up, and record it when its version is new.
 
-        `xid`: of the transaction at `since`, None when it is not known. `changed`: commit_lsn of the last transaction
-        with rows of the relation as it was described before.
+        `xid`: of the transaction at `since`, None when not known. `changed`: commit_lsn of the last transaction with
+        rows of the relation as it was described last.
         """
         key = (message.oid, "") if isinstance(message, Relation) else (versions.MESSAGE_OID, message.prefix)
         if key in self._known:
             return self._describe(message, since, xid, changed)
-        with self._pipeline.transaction():  # who reads another part of a backlog may have met it first
+        with self._pipeline.transaction():  # the worker of another part of a backlog may have recorded it first
             found = versions.find(self._pipeline, self._stored.id, self._stored.epoch, key)
             if found is not None:
                 self._known[key] = found
@@ -77,19 +77,19 @@ class RelationBook:
         prepare.require_still_published(self._source, self._pipeline, self._stored.id)
 
     def replay(self, asked_for: int) -> Replay:
-        """What the slot sends again when it was asked to start at `asked_for`."""
+        """The replay of a slot that is started at `asked_for`."""
         slot = slots.find(self._source, self._slot)
         staged = progress.staged(self._pipeline, self._stored.id)
         if slot is None or staged is None:
-            raise SlotMissing(f'slot "{self._slot}" does not exist any more')
+            raise SlotMissing(f'slot "{self._slot}" no longer exists')
         from_lsn = max(slot.confirmed_lsn or 0, asked_for)
         carried = sources.carried(self._pipeline, self._stored.id, from_lsn)
         return Replay(staged, from_lsn, carried)
 
-    def look(self, last_change: Callable[[int], int]) -> None:
-        """Find what the stream does not say, or not yet: rewritten tables, and other names of schemas and roots.
+    def check_tables(self, last_change: Callable[[int], int]) -> None:
+        """Find what the stream does not say, or not yet: rewritten tables, and new names of schemas and roots.
 
-        `last_change`: `Tagger.last_change`, which may settle what was in doubt.
+        `last_change`: `Tagger.last_change`, which may settle a fingerprint that was in doubt.
         """
         for (oid, _), known in self._known.items():
             read = known.fingerprint
@@ -97,11 +97,11 @@ class RelationBook:
                 self._settle(known, read)
         oids = [oid for oid, _ in self._known if oid != versions.MESSAGE_OID]
         seen = queries.rows(
-            self._source, versions.Seen, statement("capture.replication", "look_at_tables"), {"oids": oids}
+            self._source, versions.Seen, statement("capture.replication", "find_table_names"), {"oids": oids}
         )
         changed = [table for table in seen if self._versions.get(table.oid) != table.version]
-        for table in changed[:LOOK_AT]:
-            self._look_for_rewrites(self._known[table.oid, ""])
+        for table in changed[:TABLES_PER_CHECK]:
+            self._find_rewrites(self._known[table.oid, ""])
             self._versions[table.oid] = table.version
         for table in seen:
             now = table.renamed(self._known[table.oid, ""].form)
@@ -117,11 +117,11 @@ class RelationBook:
 
     @property
     def has_renamed(self) -> bool:
-        """Whether `rename` has something to do at some place."""
+        """Whether `rename` will have something to do."""
         return bool(self._renamed)
 
     def rename(self, place: tuple[int, int]) -> dict[int, StagedRelation]:
-        """By oid, what `look` has found under another name, where the stream has passed where it was found."""
+        """By oid, relations that `check_tables` found under another name at an LSN that the stream has passed."""
         due = [oid for oid, (_, read_at) in self._renamed.items() if read_at < place[0]]
         found = {}
         for oid in due:
@@ -130,10 +130,10 @@ class RelationBook:
             found[oid] = self._remember(form, known.fingerprint, place, [])
         return found
 
-    def _look_for_rewrites(self, known: Known) -> None:
+    def _find_rewrites(self, known: Known) -> None:
         if known.fingerprint is None or (now := introspection.look(self._source, known, self._slot)) is None:
             return
-        settled = known.fingerprint.settle()  # what is in doubt is decided by the next description
+        settled = known.fingerprint.settle()  # the next description decides about what is in doubt
         _, found = next_form(known.form, settled, now.form, now.fingerprint, (0, 0))
         if found and not rewrites.is_empty(self._source, known.form.relation_oid):
             rewrites.record(self._pipeline, self._stored.id, self._stored.epoch, known.form, found, None)
@@ -148,14 +148,14 @@ class RelationBook:
             before = replace(before, fingerprint=before.fingerprint.settle())
         again = message.oid in self._described
         self._described.add(message.oid)
-        now = self._look_up(message, xid, before, again=again)
+        now = self._read_catalog(message, xid, before, again=again)
         if before is None:
             return self._remember(first_form(now.form, since), now.fingerprint, since, [])
         form, found = next_form(before.form, before.fingerprint, now.form, now.fingerprint, since)
         return self._remember(form, now.fingerprint, since, found)
 
-    def _look_up(self, message: Relation, xid: int | None, before: Known | None, *, again: bool) -> Description:
-        """In the catalog as it is now. `before`: what the history has; without it, what was published serves."""
+    def _read_catalog(self, message: Relation, xid: int | None, before: Known | None, *, again: bool) -> Description:
+        """The table in the catalog as it is now. `before`: the last known version, else the one that was published."""
         return introspection.describe(
             self._source,
             message,
@@ -168,7 +168,7 @@ class RelationBook:
         )
 
     def _published(self, oid: int) -> Known | None:
-        """For the first change: the table as it was when it was published."""
+        """For the first change of a table: as it was when it was published."""
         form = baselines.find(self._pipeline, self._stored.id, self._stored.epoch, oid)
         return Known(0, form) if form else None
 

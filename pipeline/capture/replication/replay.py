@@ -1,8 +1,8 @@
-"""What the slot sends again, from what it has confirmed to what we have stored, is checked and left out. Pure.
+"""Replayed transactions, between the slot's confirmed LSN and our stored position, are checked and skipped. Pure.
 
 A source that was restored to an earlier state and has written past our position since looks like the one we know: its
-cluster and timeline are the same. Only what it sends tells: the last transaction that we staged must come again with
-the same commit time, and between it and our position there must be nothing for us.
+cluster and timeline are the same. Only the stream shows the difference: the last transaction that we staged must be
+replayed with the same commit time, and between it and our position there must be no changes for us.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _NOTHING = frozenset(b"YO")
 
 class _Open(Enum):
     NONE = "no transaction"
-    KNOWN = "the log has it"
-    UNDECIDED = "nothing for us has come of it yet"
+    KNOWN = "it is in the log"
+    UNDECIDED = "no change of it for us has arrived yet"
 
 
 class Replay:
-    """Takes messages until the first that is new. Until `verified`, nothing may be stored or confirmed.
+    """Takes messages until the first new one. Until `verified`, nothing may be stored or confirmed.
 
-    Transactions of earlier epochs, which the log has, may be `carried`: commit_lsn and commit time in µs since 2000.
+    `carried`: transactions of earlier epochs that are in the log, as commit_lsn and commit time in µs since 2000.
     """
 
     def __init__(self, staged: Staged, from_lsn: int, carried: Collection[tuple[int, int]] = ()) -> None:
@@ -41,26 +41,26 @@ class Replay:
         self._staged = staged
         self._carried = carried
         self._last_carried = max(carried, default=(-1, 0))[0]
-        self._owed = from_lsn <= staged.commit_lsn
+        self._last_expected = from_lsn <= staged.commit_lsn
         self._open = _Open.NONE
         self._begin: Begin | None = None
         self.verified = from_lsn >= staged.position
-        """Everything before our position came as we have it."""
+        """Everything before our position was replayed as we have stored it."""
         self.over = self.verified and not self._carried
-        """What comes next is new."""
+        """Everything from here on is new."""
         self.new_from = staged.position
-        """When `over`: of the first transaction that is new, or where the source was when there was none."""
+        """When `over`: commit_lsn of the first new transaction, or how far the source had sent when there was none."""
         self.relations: dict[bytes, bytes] = {}
-        """The last Relation message of each relation: the source sends it once a session."""
-        self.heard = 0
-        """Up to where the source has sent everything, as its last keepalive outside of a transaction says."""
-        self.asked = False
-        """Whether it has asked for an answer since `pass_over` was called."""
+        """The last Relation message of each relation: the source sends it only once a session."""
+        self.received = 0
+        """The source has sent everything before it, as its last keepalive outside of a transaction says."""
+        self.reply_requested = False
+        """Whether the source has requested a reply since `skip` was called."""
         self._held: list[bytes] = []
 
-    def pass_over(self, messages: list[bytes]) -> list[bytes]:
-        """Take what the log has; returns what is new, with which the replay is over. Raises HistoryDiverged."""
-        self.asked = False
+    def skip(self, messages: list[bytes]) -> list[bytes]:
+        """Skip what is in the log; returns the new messages, with which the replay is over. Raises HistoryDiverged."""
+        self.reply_requested = False
         for place, data in enumerate(messages):
             if data[0] == pgoutput.KEEPALIVE:
                 self._keepalive(pgoutput.decode_keepalive(data))
@@ -71,9 +71,9 @@ class Replay:
         return []
 
     def _keepalive(self, keepalive: Keepalive) -> None:
-        self.asked = self.asked or keepalive.reply_requested
+        self.reply_requested = self.reply_requested or keepalive.reply_requested
         if self._open is _Open.NONE:  # inside of one, wal_end is its own commit (postgres-facts.md 8)
-            self.heard = keepalive.wal_end
+            self.received = keepalive.wal_end
             self._idle(keepalive.wal_end)
 
     def _take(self, data: bytes) -> bool:
@@ -93,7 +93,7 @@ class Replay:
 
     def _idle(self, wal_end: int) -> None:
         """The source has sent everything before `wal_end`."""
-        if self._owed and wal_end > self._staged.commit_lsn:
+        if self._last_expected and wal_end > self._staged.commit_lsn:
             raise self._absent()
         self.verified = self.verified or wal_end >= self._staged.position
         if self.verified and wal_end > self._last_carried:
@@ -102,7 +102,7 @@ class Replay:
     def _take_begin(self, data: bytes) -> bool:
         begin = self._begin = pgoutput.decode_begin(data, _HEADER + 1)
         final = begin.final_lsn
-        if self._owed and final > self._staged.commit_lsn:
+        if self._last_expected and final > self._staged.commit_lsn:
             raise self._absent()
         self.verified = self.verified or final >= self._staged.position
         if self._is_known(begin):
@@ -120,8 +120,8 @@ class Replay:
             return True
         if begin.final_lsn == self._staged.commit_lsn:
             if begin.committed_at != self._staged.committed_at:
-                raise self._diverged("has another commit time there than when we staged it")
-            self._owed = False
+                raise self._diverged("has it with another commit time than when we staged it")
+            self._last_expected = False
         return begin.final_lsn <= self._staged.commit_lsn
 
     def _take_row(self) -> bool:
@@ -130,7 +130,7 @@ class Replay:
         if self._open is _Open.KNOWN:
             return True
         if not self.verified:
-            raise self._diverged(f"has a transaction {lsn.show(self._begin.final_lsn)} that we never saw")
+            raise self._diverged(f"has a transaction {lsn.show(self._begin.final_lsn)} that it never sent to us")
         self._end(self._begin.final_lsn)
         return False
 
@@ -154,6 +154,6 @@ class Replay:
     def _diverged(self, what: str) -> HistoryDiverged:
         stored, last, since = map(lsn.show, (self._staged.position, self._staged.commit_lsn, self.from_lsn))
         return HistoryDiverged(
-            f"we have stored up to {stored}, and transaction {last} last; the source, asked again from {since} on, "
+            f"we have stored up to {stored}, and transaction {last} last; the source, replaying from {since} on, "
             f"{what}: it was restored to an earlier state and has written another history since; {ADOPT}"
         )

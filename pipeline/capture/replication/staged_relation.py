@@ -9,7 +9,7 @@ from pipeline.wal.tuples import TupleEncoder
 
 
 class StagedRelation:
-    """A relation as rows refer to it: its id in the history and how its rows are encoded."""
+    """The id of its table version, and how its rows are encoded."""
 
     def __init__(self, relation_id: int, form: TableVersion) -> None:
         self.id = relation_id
@@ -18,11 +18,11 @@ class StagedRelation:
         self.encoder = RowEncoder([(column.name, column.base_type_oid) for column in form.columns], self._key)
         self.encode_tuple = TupleEncoder(self.encoder).encode
         self.head = b""
-        """What rows of the transaction and action `head_of` begin their change with."""
+        """The first bytes of a change, shared by rows of the transaction and action `head_of`."""
         self.head_of = (-1, b"")
 
     def known_of(self, old: Row | None, *, full: bool) -> Row | None:
-        """What an old tuple says: with a bare key (`K`) nothing of the other columns, which it has as NULL."""
+        """What is known from an old tuple: a key alone (`K`) has NULL for all other columns, whatever they hold."""
         if old is None or full:
             return old
         return [value if column in self._key else UNCHANGED for column, value in enumerate(old)]

@@ -1,4 +1,4 @@
-"""What has come is staged, made durable and confirmed: the worker's writing task."""
+"""The worker's writing task: stages what has arrived, makes it durable and confirms it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from pipeline.wal import lsn
 logger = logging.getLogger(__name__)
 
 BUFFER_BYTES = 8_000_000
-"""Rows of this size stop the reading until staging has caught up: what bounds the worker's memory."""
+"""With so many bytes of rows waiting, reading stops until staging has caught up: this bounds the worker's memory."""
 BUSY_PACE = 0.012
-"""Seconds between two staging commits, at least, when many rows come: small transactions share one; else PACE."""
+"""At least so many seconds between two staging commits under load, so that small transactions share one; else PACE."""
 BUSY_ROWS = 100
-"""Rows of a batch from which on many come."""
+"""A batch of so many rows or more counts as load."""
 
 
 class StagingPump:
-    """Stages what `batch` has collected when it is `ready`; else lets the position move on, as the idle rule says."""
+    """Stages what `batch` has collected when it is `ready`; otherwise moves the position as the idle rule says."""
 
     def __init__(
         self, batch: BatchBuilder, writer: Writer, idle: IdleRule, feedback: Feedback, ready: Callable[[], bool]
     ) -> None:
-        """`ready`: whether what has come together should be staged now."""
+        """`ready`: whether the collected rows should be staged now."""
         self._batch = batch
         self._writer = writer
         self._idle = idle
@@ -42,42 +42,42 @@ class StagingPump:
         self._begun = asyncio.Event()
         self._stopping = False
         self.blocked = Stopwatch()
-        """How long `room` has waited."""
+        """Adds up how long `room` has waited."""
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Look whether there is something to do."""
         self._work.set()
 
     def offer(self) -> None:
-        """Wake it when there is something to stage."""
+        """Wake the pump if there is something to stage."""
         if self._ready():
             self._work.set()
 
     def begin(self) -> None:
-        """From now on something may be stored."""
+        """Allow storing from now on."""
         self._begun.set()
 
     def stop(self) -> None:
-        """`run` returns when what is whole is staged and confirmed."""
+        """Let `run` return once the complete transactions are staged and confirmed."""
         self._stopping = True
         self._begun.set()
         self._work.set()
 
     async def room(self) -> None:
-        """Wait until more may come."""
+        """Wait until there is room for more rows."""
         while self._batch.size >= BUFFER_BYTES:
             self._space.clear()
             with self.blocked:
                 await self._space.wait()
 
     async def run(self) -> None:
-        """From `begin` until `stop`."""
+        """Stage from `begin` until `stop`."""
         confirm_at = 0.0
         await self._begun.wait()
         if not self._idle.resumed:
             return
         while not (self._stopping and not self._batch.has_whole):
-            _require_going_on()
+            _require_not_cancelled()
             await self._wait_for_work()
             if self._ready() or (self._stopping and self._batch.has_whole):
                 started = time.monotonic()
@@ -101,7 +101,7 @@ class StagingPump:
                 await self._work.wait()
 
     async def _stage(self, *, durable: bool) -> int:
-        """Stage what has come together; returns how many rows that were."""
+        """Stage the collected rows; returns how many there were."""
         batch = self._batch.take()
         if batch is None:
             return 0
@@ -117,14 +117,14 @@ class StagingPump:
         return len(batch.rows)
 
     async def _store(self, position: int) -> None:
-        """Make what was staged durable, and move on past WAL that holds nothing for us."""
+        """Make durable what was staged, and move the position past WAL that holds no changes for us."""
         await self._writer.store_position(position)
         self._idle.stage(self._writer.position)
         self._feedback.confirm(self._writer.position)
 
 
-def _require_going_on() -> None:
-    """Python before 3.12 forgets a cancellation that comes together with what was waited for (wait_for, gh-86296)."""
+def _require_not_cancelled() -> None:
+    """Python before 3.12 loses a cancellation that arrives together with the awaited result (wait_for, gh-86296)."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

@@ -1,4 +1,4 @@
-"""How long something has been waited for, in all."""
+"""How long something has been waited for in total."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Stopwatch:
 
     @property
     def now(self) -> float:
-        """Seconds in the block that runs; 0 when none does."""
+        """Seconds in the current block; 0 outside of one."""
         return 0.0 if self._since is None else time.monotonic() - self._since
 
     @property
     def seconds(self) -> float:
-        """In all, the block that runs included."""
+        """In total, the current block included."""
         return self._before + self.now

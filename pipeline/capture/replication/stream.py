@@ -1,4 +1,4 @@
-"""The replication connection: the only code that speaks on its socket.
+"""The replication connection: the only code that uses its socket.
 
 Source: the Postgres manual, "Streaming Replication Protocol".
 """
@@ -35,20 +35,20 @@ from pipeline.wal.encoding import SESSION_SETTINGS
 logger = logging.getLogger(__name__)
 
 PROTOCOL_OPTIONS = {"proto_version": "1", "messages": "true"}
-"""What commit_idx depends on besides the publications: a change is a deliberate step."""
+"""commit_idx depends on these besides the publications: change them only deliberately."""
 
 NAME_PREFIX = "pipeline "
-"""How the names begin under which the source shows our walsenders."""
+"""The application_name of our walsenders at the source begins with this."""
 SENDER_TIMEOUT = 60
-"""wal_sender_timeout of our connection in seconds; after 1.5 times as long without a word the source counts as gone."""
+"""wal_sender_timeout of our connection in seconds; a source that is silent 1.5 times as long counts as unavailable."""
 ASK_AFTER = 20
-"""Seconds without a word after which it is asked for one: of a source that writes no WAL it has nothing to say."""
+"""Seconds of silence after which a reply is requested: the walsender of a source that writes no WAL sends nothing."""
 GATHER = 0.003
-"""Seconds to let more come together when messages come faster than this: waking up for each would cost more."""
+"""Seconds to wait for more messages when they arrive faster than this: waking up for each would cost more."""
 _NEW_SLOT = "`pipeline sources adopt` goes on without what is missing; if it finds nothing to do, delete the slot first"
 _EPOCH_2000 = 946_684_800
 _BEYOND_THE_DATA = ("08", "25", "28", "40", "53", "57", "58", "XX001", "XX002")
-"""SQLSTATEs of what is no fault of the change that was to be sent."""
+"""SQLSTATEs of errors that are not caused by the change that was to be sent."""
 _COPY_BOTH = pq.ExecStatus.COPY_BOTH
 _BY_SQLSTATE: dict[str, type[ReplicationError]] = {
     "55006": SlotInUse,
@@ -60,7 +60,7 @@ _BY_SQLSTATE: dict[str, type[ReplicationError]] = {
 
 @dataclass(frozen=True)
 class SystemIdentity:
-    """What IDENTIFY_SYSTEM says of the source."""
+    """The answer of the source to IDENTIFY_SYSTEM."""
 
     system_identifier: str
     timeline: int
@@ -72,7 +72,7 @@ class ReplicationStream:
     """One walsender's stream. Open, `identify`, `start`, then `read` until it raises; always `close`."""
 
     def __init__(self, dsn: str, source_id: uuid.UUID, part: int = 0) -> None:
-        """Connect, under a name that says whose it is; `part`: of a backlog, 0 for the worker that is always there.
+        """Connect, under a name that says whose connection it is; `part`: of a backlog, 0 for worker 0.
 
         Raises Unavailable, or SourceUnfit where replication connections are refused.
         """
@@ -93,11 +93,11 @@ class ReplicationStream:
         self._gone_after = 1.5 * SENDER_TIMEOUT
         self._end: Exception | None = None
         self.starved = Stopwatch()
-        """What `read` waits for the source."""
+        """Adds up how long `read` has waited for the source."""
         self.asked_for = 0
         """The position that `start` was given."""
         self.idle = True
-        """Whether all there was has been read."""
+        """Whether everything received so far has been read."""
 
     def identify(self) -> SystemIdentity:
         """Which cluster and database this is."""
@@ -106,15 +106,15 @@ class ReplicationStream:
         return SystemIdentity(values[0], int(values[1]), lsn.parse(values[2]), values[3])
 
     def timeline_history(self, timeline: int) -> str:
-        """The timelines before this one and where each ended, a line each; none before the first."""
+        """The earlier timelines and where each ended, a line each; empty for the first timeline."""
         if timeline <= 1:
             return ""
         return (self._command(f"TIMELINE_HISTORY {timeline}").get_value(0, 1) or b"").decode()
 
     def query(self, command: str) -> list[str | None]:
-        """The first row of what an SQL statement returns, if it returns rows. Only before `start`.
+        """The first row that an SQL statement returns, if it returns rows. Only before `start`.
 
-        When it fails, temporary slots that were made on this connection are gone.
+        When it fails, temporary slots that were created on this connection no longer exist.
         """
         result = self._connection.exec_(command.encode())
         if result.status == pq.ExecStatus.COMMAND_OK:
@@ -140,7 +140,7 @@ class ReplicationStream:
     async def read(self, limit: int = 500, empty: Callable[[], None] = lambda: None) -> list[bytes]:
         """The next messages, at least one and at most `limit`, each with its type byte (`w` or `k`).
 
-        `empty` is called when there is none, before more is waited for.
+        `empty` is called when there is none, before waiting for more.
         """
         while not (messages := self._take(limit)):
             empty()
@@ -153,14 +153,14 @@ class ReplicationStream:
         return messages
 
     def require_alive(self) -> None:
-        """Raises Unavailable when the source has not said a word for so long that it must be gone."""
+        """Raises Unavailable when the source has been silent for so long that it must have ended."""
         if (silence := self.starved.now) > self._gone_after:
-            raise connections.unavailable(self._dsn, "source", OperationalError(f"no word from it for {silence:.0f} s"))
+            raise connections.unavailable(self._dsn, "source", OperationalError(f"silent for {silence:.0f} s"))
 
     def send_status(self, received: int, confirmed: int, staged: int = 0) -> None:
-        """Tell the source how far we are; never blocks. `confirmed` lets it forget what came before.
+        """Report our progress to the source; never blocks. `confirmed` lets it forget WAL before that.
 
-        It shows the others as write_lsn and replay_lsn in pg_stat_replication, and does nothing about them.
+        The source shows the others as write_lsn and replay_lsn in pg_stat_replication, and does nothing else with them.
         """
         if self._end is not None:
             return
@@ -174,11 +174,11 @@ class ReplicationStream:
             raise connections.unavailable(self._dsn, "source", error) from error
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._connection.status == pq.ConnStatus.OK and self._connection.socket >= 0:
             try:
                 asyncio.get_running_loop().remove_reader(self._connection.socket)
-            except RuntimeError:  # no loop any more: nothing to remove
+            except RuntimeError:  # the event loop has ended: there is nothing to remove
                 logger.debug("closed outside of the loop", extra={"action": "replication.closed"})
         self._session.close()
 
@@ -186,7 +186,7 @@ class ReplicationStream:
         messages = self._received(limit) if self._end is None else []
         if self._skipped_publication:
             raise PublicationMissing(self._skipped_publication)
-        if self._end is not None and not messages:  # what came before it counts
+        if self._end is not None and not messages:  # messages before the end still count
             raise self._end
         return messages
 
@@ -246,8 +246,8 @@ class ReplicationStream:
 
     def _notice(self, result: pq.abc.PGresult) -> None:
         text = _text(result)
-        logger.warning("source says: %s", text, extra={"action": "replication.notice"})
-        # 18 skips the rows of a publication that was recreated, and says so only here (pgoutput.c, LoadPublications).
+        logger.warning("notice from the source: %s", text, extra={"action": "replication.notice"})
+        # 18 skips the rows of a recreated publication, and says so only in this notice (pgoutput.c, LoadPublications).
         if "skipped loading publication" in text:
             self._skipped_publication = (
                 f"{text}: it did not exist at this point of the WAL, so the source leaves changes out; {_NEW_SLOT}"
@@ -259,7 +259,7 @@ def _text(result: pq.abc.PGresult) -> str:
 
 
 def application_name(source_id: uuid.UUID, part: int = 0) -> str:
-    """What the source shows as our walsender's name: no worker of another pipeline database has the same."""
+    """The name of our walsender at the source: no worker of another pipeline database has the same."""
     return f"{NAME_PREFIX}{source_id}{f' part {part}' if part else ''}"
 
 

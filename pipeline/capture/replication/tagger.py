@@ -1,4 +1,4 @@
-"""The stream's messages as staging rows, each tagged with (commit_lsn, commit_idx). Keeps state, does no IO."""
+"""Turns the stream's messages into staging rows, each tagged with (commit_lsn, commit_idx). Has state, does no IO."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ ANNOTATION_CLEAR = "sequin:transaction_annotations.clear"
 class Tagger:
     """Turns each change that pgoutput sends into a staging row of its `batch`.
 
-    `learn` is told of Relation messages and of message prefixes by the worker, which looks them up first; `feed`
-    takes everything else. `idle` is told where transactions begin and end.
+    The worker looks Relation messages and message prefixes up, and then calls `learn`; `feed` takes everything else.
+    `idle` is told where transactions begin and end.
     """
 
     def __init__(self, idle: IdleRule | None = None) -> None:
         self._relations: dict[int, StagedRelation] = {}
         self._prefixes: dict[str, StagedRelation] = {}
         self.batch = BatchBuilder(idle or IdleRule())
-        """The rows that have come together, and the transaction that is open."""
+        """The rows collected so far, and the open transaction."""
         self._begin, self._add, self._commit = self.batch.begin, self.batch.add, self.batch.commit
         self._handlers: dict[type, Callable[..., None]] = {
             Insert: self._insert,
@@ -59,16 +59,16 @@ class Tagger:
         }
 
     def last_change(self, relation: int) -> int:
-        """commit_lsn of the last transaction with rows of this relation since it was learned; 0 when there is none."""
+        """commit_lsn of the last transaction with rows of this relation since `learn` was called for it; 0 if none."""
         staged = self._relations.get(relation)
         return max(staged.head_of[0], 0) if staged else 0
 
     def feed(self, message: Message) -> None:
-        """Take a message. Raises DecodeError for what cannot follow what came before."""
+        """Take a message. Raises DecodeError for one that cannot follow those before it."""
         self._handlers[type(message)](message)
 
     def feed_bytes(self, data: bytes, at: int) -> None:
-        """`feed` the message in `data` from `at` on; new rows without an old one, the most there is, in one pass."""
+        """`feed` the message in `data` from `at` on; the most frequent kind, new rows without old ones, in one pass."""
         kind = data[at]
         if kind == _BEGIN:
             self._begin(pgoutput.decode_begin(data, at + 1))
@@ -86,24 +86,24 @@ class Tagger:
         self.feed(pgoutput.decode(data, at))
 
     def feed_all(self, messages: Iterable[bytes], at: int) -> None:
-        """`feed_bytes` of each."""
+        """Call `feed_bytes` for each."""
         for data in messages:
             self.feed_bytes(data, at)
 
     def learn(self, relation: Relation | str, staged: StagedRelation) -> None:
-        """Rows of this relation, or messages of this prefix, are encoded so from now on."""
+        """From now on, encode rows of this relation, or messages with this prefix, in this way."""
         if isinstance(relation, str):
             self._prefixes[relation] = staged
         else:
             self._relations[relation.oid] = staged
 
     def rename(self, oid: int, staged: StagedRelation) -> None:
-        """Rows of this relation, where it is known, are of this form from now on."""
+        """From now on, rows of this relation have this table version; ignored when the relation is not known."""
         if oid in self._relations:
             self._relations[oid] = staged
 
     def knows_prefix(self, message: LogicalMessage) -> bool:
-        """Whether `feed` can take this message without `learn` first."""
+        """Whether `feed` can take this message without a call of `learn` first."""
         return (
             not message.transactional
             or message.prefix in self._prefixes
@@ -118,7 +118,7 @@ class Tagger:
     def _update(self, message: Update) -> None:
         relation = self._relation(message.relation)
         encoder = relation.encoder
-        # A bare key too: one that is TOASTed and was left alone is there and not in the new row.
+        # Also when only the key was sent: a TOASTed key that did not change is in the old row, but not in the new one.
         old = relation.known_of(message.old, full=message.old_is_full)
         changes = None if message.old is None else encoder.changes(message.old, message.new, full=message.old_is_full)
         encoded = encoder.encode(message.new, old)
@@ -148,10 +148,10 @@ class Tagger:
             self._add(self._prefixes[message.prefix], b"message", encoded)
 
     def _ignore(self, message: Message) -> None:
-        """Says nothing that rows need."""
+        """A message that staging rows do not need."""
 
     def _unlearned(self, message: Relation) -> None:
-        raise DecodeError(f"relation {message.oid} was fed before it was learned")
+        raise DecodeError(f"relation {message.oid} was fed without `learn`")
 
     def _relation(self, oid: int) -> StagedRelation:
         try:

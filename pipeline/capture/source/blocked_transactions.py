@@ -15,7 +15,7 @@ SKIP = "pipeline sources skip-transaction"
 
 
 @dataclass(frozen=True)
-class Stop:
+class BlockedTransaction:
     """A transaction by its commit record; `changes` of it had come, the next one did not, for this `cause`."""
 
     epoch: int
@@ -37,14 +37,16 @@ class Stop:
         )
 
 
-def record(connection: Connection, source_id: uuid.UUID, stop: Stop) -> None:
+def record(connection: Connection, source_id: uuid.UUID, stop: BlockedTransaction) -> None:
     """Say where the source stops. Only when everything before it is stored; nothing for what is behind us already."""
     connection.execute(statement("capture.source", "record_stop"), {**vars(stop), "source": source_id})
 
 
-def current(connection: Connection, source_id: uuid.UUID) -> Stop | None:
+def current(connection: Connection, source_id: uuid.UUID) -> BlockedTransaction | None:
     """Where the source stops now; None when it does not."""
-    return queries.one(connection, Stop, statement("capture.source", "current_stop"), {"source": source_id})
+    return queries.one(
+        connection, BlockedTransaction, statement("capture.source", "current_stop"), {"source": source_id}
+    )
 
 
 def request(connection: Connection, source_id: uuid.UUID, commit_lsn: int) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.capture.catchup import plan_reader, store
 from pipeline.capture.replication import prepare
-from pipeline.capture.replication.relation_registry import RelationBook
+from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream, SystemIdentity
 from pipeline.capture.source import publication_ledger, slots, sources
 from pipeline.capture.source.publications import KEYLESS_SUFFIX, Publications
@@ -139,14 +139,14 @@ class _Adoption:
 
     async def _replay_differs(self, stream: ReplicationStream) -> list[ReplicationError]:
         """Reasons that only the stream shows: whether the slot replays what we have. Confirms nothing."""
-        replay = RelationBook(self._source, self._pipeline, self._stored).replay(0)
+        replay = RelationRegistry(self._source, self._pipeline, self._stored).replay(0)
         try:
             if not replay.verified:
                 stream.start(self._config.slot, 0, list(publication_ledger.known(self._stored)))
             while not replay.verified:
-                replay.pass_over(await stream.read())
-                if replay.asked:
-                    stream.send_status(replay.heard, 0)
+                replay.skip(await stream.read())
+                if replay.reply_requested:
+                    stream.send_status(replay.received, 0)
         except (SourceChanged, PublicationMissing) as error:
             return [error]
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from pipeline.capture.source import blocked_transactions, sources
-from pipeline.capture.source.blocked_transactions import Stop
+from pipeline.capture.source.blocked_transactions import BlockedTransaction
 from pipeline.config.settings import Config
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.postgres import role_locks
@@ -17,7 +17,7 @@ WAIT_SECONDS = 10.0
 _POLL = 0.1
 
 
-def find(config: Config, connection: Connection, position: str) -> Stop:
+def find(config: Config, connection: Connection, position: str) -> BlockedTransaction:
     """The blocked transaction at this commit LSN.
 
     Raises PipelineError when the source stops elsewhere or nowhere, ConfigError when that is not an LSN.
@@ -35,7 +35,7 @@ def find(config: Config, connection: Connection, position: str) -> Stop:
     return stop
 
 
-def consequence(stop: Stop) -> str:
+def consequence(stop: BlockedTransaction) -> str:
     """What is lost."""
     known = (
         f"{stop.changes} of its changes were received, and it may have more"
@@ -49,7 +49,7 @@ def consequence(stop: Stop) -> str:
     )
 
 
-def request(config: Config, connection: Connection, stop: Stop) -> str:
+def request(config: Config, connection: Connection, stop: BlockedTransaction) -> str:
     """Ask the worker to skip it and wait a moment; returns what has become of that."""
     stored = sources.find(connection, config.source_id)
     at = lsn.show(stop.commit_lsn)

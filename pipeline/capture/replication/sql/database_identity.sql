@@ -1,2 +1,2 @@
--- Tells one database of one cluster from every other.
+-- Identifies one database of one cluster.
 select (select system_identifier from pg_control_system()), current_database()

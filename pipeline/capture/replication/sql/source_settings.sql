@@ -1,4 +1,4 @@
--- What decides whether this server can be a source. On RDS the right to replicate is a role, not an attribute.
+-- Whether this server can be a source. On RDS the right to replicate is a role, not an attribute.
 select current_setting('server_version_num')::int,
     current_setting('wal_level'),
     r.rolreplication or r.rolsuper

@@ -1,4 +1,4 @@
--- Of the older looks keep the first and the last in each stretch of time: a stretch is longer the older it is.
+-- Of the older samples keep the first and the last of each interval; the older they are, the longer the interval.
 with placed as (
     select w.epoch, w.lsn, w.written_at,
         row_number() over (partition by w.epoch, b.stretch, b.bucket order by w.lsn) as first,

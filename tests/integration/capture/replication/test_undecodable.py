@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 
 from pipeline.capture.source import blocked_transactions
-from pipeline.capture.source.blocked_transactions import Stop
+from pipeline.capture.source.blocked_transactions import BlockedTransaction
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, Undecodable
@@ -55,7 +55,7 @@ def bad(number: int) -> str:
     return f"insert into t values ({number}, 'x'), ({number + 1}, E'\\xe9'), ({number + 2}, 'y')"
 
 
-def stopped(config: Config, timeout: float = 60) -> Stop:
+def stopped(config: Config, timeout: float = 60) -> BlockedTransaction:
     """Where it stops, once it has; what is staged is in the log then."""
     error = ended(config, timeout)
     assert isinstance(error, Undecodable), error
@@ -63,14 +63,14 @@ def stopped(config: Config, timeout: float = 60) -> Stop:
     return current(config)
 
 
-def current(config: Config) -> Stop:
+def current(config: Config) -> BlockedTransaction:
     with connections.connect(config.database, "pipeline database") as log:
         stop = blocked_transactions.current(log, stored(log).id)
     assert stop is not None
     return stop
 
 
-def skip(config: Config, stop: Stop) -> str:
+def skip(config: Config, stop: BlockedTransaction) -> str:
     with connections.connect(config.database, "pipeline database") as log:
         found = skip_transaction.find(config, log, lsn.show(stop.commit_lsn))
         return skip_transaction.request(config, log, found)
@@ -167,7 +167,9 @@ def test_a_source_that_can_send_it_after_all_stops_no_more(config: Config):
         with psycopg.connect(config.source, autocommit=True) as source:
             row = source.execute("select pg_current_wal_insert_lsn() - '0/0'::pg_lsn, now()").fetchone()
         assert row is not None
-        blocked_transactions.record(log, source_id, Stop(0, int(row[0]), row[1], 1, 0, "too large", "54000"))
+        blocked_transactions.record(
+            log, source_id, BlockedTransaction(0, int(row[0]), row[1], 1, 0, "too large", "54000")
+        )
         assert blocked_transactions.current(log, source_id) is not None
         run(config, "insert into t values (2, 'b')")
         catch_up(config, [(0, "1"), (0, "2")])

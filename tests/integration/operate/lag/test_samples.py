@@ -106,7 +106,7 @@ def test_a_source_that_does_not_answer_does_not_keep_the_worker_from_ending(
     config = settings.load(source_dsn=through, database_dsn=database_dsn, slot="s")
 
     async def run() -> None:
-        async with lag_sampler.beside(config, SOURCE, Worker()):
+        async with lag_sampler.sample_lag(config, SOURCE, Worker()):
             await asyncio.to_thread(eventually, lambda: newest(log))
             proxy.freeze(name)
             await asyncio.to_thread(eventually, lambda: log.execute(STUCK, [name]).fetchone() is not None)

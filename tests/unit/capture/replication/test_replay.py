@@ -56,26 +56,26 @@ def test_nothing_is_checked_where_nothing_comes_again():
 def test_what_is_staged_is_left_out_and_the_rest_returned_wherever_it_is_cut(at: int):
     stream = [*transaction(200), wal(RELATION), *LAST, keepalive(320, asks=True), *NEW]
     replay = Replay(STAGED, 100)
-    assert replay.pass_over(stream[:at]) == []
+    assert replay.skip(stream[:at]) == []
     assert not replay.verified
-    assert replay.pass_over(stream[at:]) == NEW
+    assert replay.skip(stream[at:]) == NEW
     assert replay.over
     assert list(replay.relations.values()) == [wal(RELATION)]
-    assert (replay.heard, replay.new_from) == (320, 500)
+    assert (replay.received, replay.new_from) == (320, 500)
 
 
 def test_an_idle_source_is_verified_by_its_keepalive():
     replay = Replay(STAGED, 100)
-    replay.pass_over([*LAST, keepalive(499)])
+    replay.skip([*LAST, keepalive(499)])
     assert not replay.verified
-    assert replay.pass_over([keepalive(500)]) == []
+    assert replay.skip([keepalive(500)]) == []
     assert (replay.verified, replay.over) == (True, True)
 
 
 def test_a_keepalive_inside_of_a_transaction_says_nothing():
     replay = Replay(STAGED, 100)
-    assert replay.pass_over([LAST[0], keepalive(900), *LAST[1:]]) == []
-    assert (replay.verified, replay.heard) == (False, 0)
+    assert replay.skip([LAST[0], keepalive(900), *LAST[1:]]) == []
+    assert (replay.verified, replay.received) == (False, 0)
 
 
 @pytest.mark.parametrize(
@@ -92,18 +92,18 @@ def test_a_keepalive_inside_of_a_transaction_says_nothing():
 )
 def test_another_history_is_refused(stream: list[bytes]):
     with pytest.raises(HistoryDiverged, match=r"^we have stored up to 0/1F4, and transaction 0/12C last; .* adopt`"):
-        Replay(STAGED, 100).pass_over(stream)
+        Replay(STAGED, 100).skip(stream)
 
 
 def test_a_transaction_without_rows_before_our_position_is_nothing():
     replay = Replay(STAGED, 100)
     empty = [begin(400, 0), message(b"pipeline:annotations"), commit(400)]
-    assert replay.pass_over([*LAST, *empty, *NEW]) == NEW
+    assert replay.skip([*LAST, *empty, *NEW]) == NEW
 
 
 def test_the_last_transaction_is_not_owed_when_the_slot_is_beyond_it():
     replay = Replay(STAGED, 400)
-    assert replay.pass_over([keepalive(500)]) == []
+    assert replay.skip([keepalive(500)]) == []
     assert replay.over
 
 
@@ -112,21 +112,21 @@ def test_carried_transactions_are_left_out_up_to_the_fork():
     empty = [begin(650, 0), message(b"pipeline:annotations"), commit(650)]
     replay = Replay(Staged(1, 500, 0, None), 500, {(600, 60), (700, 70), (800, 80)})
     assert replay.verified
-    assert replay.pass_over([*transaction(600, 60), *empty, *fork]) == fork
+    assert replay.skip([*transaction(600, 60), *empty, *fork]) == fork
     assert replay.over
 
 
 def test_carried_transactions_end_where_the_source_is_beyond_them():
     replay = Replay(Staged(1, 500, 0, None), 500, {(600, 60)})
-    replay.pass_over([keepalive(600)])
+    replay.skip([keepalive(600)])
     assert not replay.over
-    replay.pass_over([*transaction(600, 60), keepalive(620)])
+    replay.skip([*transaction(600, 60), keepalive(620)])
     assert replay.over
 
 
 def test_a_change_outside_of_a_transaction_is_not_the_protocol():
     with pytest.raises(DecodeError):
-        Replay(STAGED, 100).pass_over([wal(INSERT)])
+        Replay(STAGED, 100).skip([wal(INSERT)])
 
 
 HISTORY = "1\t0/1F4\tno recovery target specified\n2\t0/258\tbefore a mistake\n"

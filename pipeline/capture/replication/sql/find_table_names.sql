@@ -1,4 +1,4 @@
--- Tables that we know as they are now: what each and its partition root is called, and the version of its catalog row.
+-- Known tables as they are now: the names of each and of its partition root, and the version of its catalog row.
 select c.oid::bigint as oid, c.xmin::text || c.ctid::text as version,
     n.nspname::text as relation_schema, root.oid::bigint as table_oid,
     case when root.oid = c.oid then null else rn.nspname::text end as root_schema,
