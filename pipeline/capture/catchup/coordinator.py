@@ -125,7 +125,7 @@ class Coordinator:
         slot = slots.find(self._source, self._stored.slot)
         if slot is None:
             return
-        slots.evict(self._source, slot)
+        slots.end_walsender(self._source, slot)
         behind = writer.position - (slot.confirmed_lsn or 0)
         if behind > FAR_BEHIND and limits.unsafe(self._source.info.server_version) is None:
             copying.follow(self._source, self._stored.slot, writer.commit_lsn, writer.position)

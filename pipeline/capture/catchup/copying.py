@@ -54,7 +54,7 @@ def remove_leftover(source: Connection, name: str) -> None:
     slot = slots.find(source, name)
     if slot is None:
         return
-    slots.evict(source, slot)
+    slots.end_walsender(source, slot)
     if slots.find(source, name) is not None:
         slots.drop(source, name)
 
@@ -73,7 +73,7 @@ def follow(source: Connection, anchor: str, commit_lsn: int, position: int) -> N
     if target <= slot.confirmed_lsn:
         return
     try:
-        slots.evict(source, slot)
+        slots.end_walsender(source, slot)
         with source.transaction():
             source.execute("set local statement_timeout = 0")
             for _ in range(2):

@@ -56,7 +56,7 @@ def remove(source: Connection, anchor: str, working: Collection[int] = ()) -> li
 
 def _remove(source: Connection, slot: Slot) -> None:
     """A temporary one goes with its session."""
-    slots.evict(source, slot)
+    slots.end_walsender(source, slot)
     try:
         slots.drop(source, slot.name)
     except SlotMissing:

@@ -170,7 +170,7 @@ def require_still_published(source: Connection, pipeline: Connection, source_id:
     with sources.publishing(pipeline, source):
         stored = sources.find(pipeline, source_id) or stored
         try:
-            publication_ledger.ledger(source, pipeline, source_id, stored.published).look(list(stored.published))
+            publication_ledger.ledger(source, pipeline, source_id, stored.published).check(list(stored.published))
         except PublicationChanged as error:
             raise _published_less(source, pipeline, stored, str(error)) from error
 
@@ -242,7 +242,7 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
     if slot is None:
         start = slots.create(source, config.slot)
     else:
-        slots.evict(source, slot)
+        slots.end_walsender(source, slot)
         require_slot(config, source, pipeline, stored.id)
         slot = slots.find(source, config.slot)
         start = (slot.confirmed_lsn or 0) if slot else 0

@@ -1,3 +1,3 @@
-"""The source: its slot, publications, timeline and identity, and what it cannot send."""
+"""The source: its slot, publications, timeline and identity, and transactions that it cannot send."""
 
 from __future__ import annotations

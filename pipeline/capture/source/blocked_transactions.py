@@ -1,4 +1,4 @@
-"""Transactions that the source could not send: where it stops, and which of them somebody wants to pass over."""
+"""Transactions that the source could not send: which one blocks the stream, and which of them are to be skipped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SKIP = "pipeline sources skip-transaction"
 
 @dataclass(frozen=True)
 class BlockedTransaction:
-    """A transaction by its commit record; `changes` of it had come, the next one did not, for this `cause`."""
+    """A transaction by its commit record; so many `changes` of it arrived, the next one could not be sent: `cause`."""
 
     epoch: int
     commit_lsn: int
@@ -30,32 +30,32 @@ class BlockedTransaction:
     def __str__(self) -> str:
         at = lsn.show(self.commit_lsn)
         if self.requested_at is not None:
-            return f"the source cannot send the transaction that commits at {at}; it is to be passed over, as requested"
+            return f"the source cannot send the transaction that commits at {at}; it will be skipped, as requested"
         return (
             f"the source cannot send the transaction that commits at {at}: {self.cause} (SQLSTATE {self.sqlstate}); "
             f"remove the cause at the source, or run `{SKIP} {at}` to go on without the transaction"
         )
 
 
-def record(connection: Connection, source_id: uuid.UUID, stop: BlockedTransaction) -> None:
-    """Say where the source stops. Only when everything before it is stored; nothing for what is behind us already."""
-    connection.execute(statement("capture.source", "record_stop"), {**vars(stop), "source": source_id})
+def record(connection: Connection, source_id: uuid.UUID, blocked: BlockedTransaction) -> None:
+    """Record it. Only when everything before it is stored; does nothing when our position is past it already."""
+    connection.execute(statement("capture.source", "record_blocked"), {**vars(blocked), "source": source_id})
 
 
 def current(connection: Connection, source_id: uuid.UUID) -> BlockedTransaction | None:
-    """Where the source stops now; None when it does not."""
+    """The transaction that blocks the stream now; None when there is none."""
     return queries.one(
-        connection, BlockedTransaction, statement("capture.source", "current_stop"), {"source": source_id}
+        connection, BlockedTransaction, statement("capture.source", "current_blocked"), {"source": source_id}
     )
 
 
 def request(connection: Connection, source_id: uuid.UUID, commit_lsn: int) -> bool:
-    """Ask the worker to pass over the transaction at which the source stops now; False when it stops nowhere there."""
+    """Ask the worker to skip the transaction that blocks the stream; False when this one does not block it."""
     values = {"source": source_id, "commit_lsn": commit_lsn}
     return connection.execute(statement("capture.source", "request_skip"), values).rowcount == 1
 
 
 def last_skipped(connection: Connection, source_id: uuid.UUID) -> int | None:
-    """commit_lsn of the newest transaction of this epoch that was passed over."""
+    """commit_lsn of the newest skipped transaction of this epoch."""
     found: int | None = queries.value(connection, statement("capture.source", "last_skipped"), {"source": source_id})
     return found

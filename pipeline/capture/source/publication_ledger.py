@@ -1,7 +1,7 @@
-"""What publications publish, as we last saw it and as it is now: where it became less, changes are missing.
+"""What publications publish, as stored and as it is now: where it became less, changes are missing.
 
-pgoutput asks the catalog as it was when a change was written. A publication that publishes less leaves changes out
-without a word, and one that was dropped and recreated counts as absent for all before (postgres-facts.md 1, 4).
+pgoutput reads the catalog as it was when a change was written. A publication that publishes less silently leaves
+changes out, and one that was dropped and recreated does not exist for earlier changes (postgres-facts.md 1, 4).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 Members = dict[str, list[Any]]
-"""By the oid of table or schema: [oid of the membership, schema, table or ""]."""
+"""By oid of a table or schema: [oid of the membership, schema, table or ""]."""
 
 
 @dataclass(frozen=True)
 class Published:
     """One publication with its members.
 
-    A membership gets another oid when it is dropped and added again, and when its filter or columns change.
+    A membership gets a new oid when it is dropped and added again, and when its filter or columns change.
     """
 
     name: str
@@ -57,13 +57,13 @@ def from_json(stored: dict[str, Any]) -> dict[str, Published]:
 
 
 def known(stored: Source) -> dict[str, Published]:
-    """What is stored of the publications in use. Of those that we made, an older version stored the oid alone."""
+    """What is stored of the publications in use. Of those that we made, an older server stored only the oid."""
     made = {name: Published(name, oid, [], False, False, None, {}, {}) for name, oid in stored.publications.items()}
     return from_json(stored.published) or made
 
 
 def recreated(stored: dict[str, Published], now: dict[str, Published]) -> str | None:
-    """Which publication is gone or another one of its name; None when there is none."""
+    """Which publication was dropped or recreated, as text; None when none was."""
     for name, before in stored.items():
         if name not in now:
             return f'publication "{name}" was dropped'
@@ -73,7 +73,7 @@ def recreated(stored: dict[str, Published], now: dict[str, Published]) -> str | 
 
 
 def narrowed(stored: dict[str, Published], now: dict[str, Published], dropped: Collection[int]) -> str | None:
-    """Where less is published than before; None when nowhere. `dropped`: tables and schemas that are no more."""
+    """Where less is published than before, as text; None if nowhere. `dropped`: tables and schemas that are dropped."""
     for name, before in stored.items():
         if name in now and (less := _less(before, now[name], dropped)):
             return f'publication "{name}" {less}'
@@ -105,7 +105,7 @@ def _lost(kind: str, before: Members, now: Members, dropped: Collection[int]) ->
 
 
 def dropped(source: Connection, stored: dict[str, Published]) -> set[int]:
-    """Tables and schemas of these publications that do not exist any more."""
+    """Tables and schemas of these publications that no longer exist."""
     members = [int(oid) for publication in stored.values() for oid in (*publication.tables, *publication.schemas)]
     return {
         row[0] for row in source.execute(statement("capture.source", "dropped_members"), {"oids": members}).fetchall()
@@ -113,38 +113,38 @@ def dropped(source: Connection, stored: dict[str, Published]) -> set[int]:
 
 
 def difference(source: Connection, stored: dict[str, Published], now: dict[str, Published]) -> str | None:
-    """What is missing of what was published, in words; None when all is there. More than before is no difference."""
+    """What is no longer published, as text; None when nothing is missing. Additions are not a difference."""
     if stored == now:
         return None
     return recreated(stored, now) or narrowed(stored, now, dropped(source, stored))
 
 
 class Ledger:
-    """What is stored of the publications in use, kept in step with what we do to them. Only inside of `publishing`.
+    """What is stored of the publications in use, updated with each change of ours. Only inside of `publishing`.
 
-    A membership is forgotten before we drop it and stored after we added it, so that a change of ours, wherever it is
-    interrupted, never looks like one of somebody else's; and what somebody else drops is not stored as dropped.
+    A membership is forgotten before we drop it and stored after we add it, so that an interrupted change of ours never
+    looks like a change by somebody else; and what somebody else drops is not stored as dropped.
     """
 
     def __init__(
         self,
         source: Connection,
         stored: dict[str, Published],
-        keep: Callable[[dict[str, Published]], None],
+        save: Callable[[dict[str, Published]], None],
         made: Callable[[str, int], None],
-        joining: Callable[[Sequence[int]], None] = lambda _: None,
+        before_publishing: Callable[[Sequence[int]], None] = lambda _: None,
     ) -> None:
-        """`keep` stores what is published; `made` stores name and oid of a publication that is about to be ours.
+        """`save` stores what is published; `made` stores name and oid of a publication that we are creating.
 
-        `joining` is told of tables that are about to be published and of which the stream will not tell all.
+        `before_publishing` is called with tables that are about to be published and whose stream will lack some facts.
         """
         self._source = source
-        self._keep = keep
+        self._save = save
         self.stored = stored
         self.made = made
-        self.joining = joining
+        self.before_publishing = before_publishing
 
-    def look(self, names: Sequence[str]) -> dict[str, Published]:
+    def check(self, names: Sequence[str]) -> dict[str, Published]:
         """The publications as they are now. Raises PublicationChanged where they publish less than is stored."""
         now = read(self._source, [*names, *self.stored])
         if less := difference(self._source, self.stored, now):
@@ -168,12 +168,12 @@ class Ledger:
 
     def _store(self, published: dict[str, Published]) -> None:
         if published != self.stored:
-            self._keep(published)
+            self._save(published)
             self.stored = published
 
 
 def ledger(source: Connection, pipeline: Connection, source_id: uuid.UUID, stored: dict[str, Any]) -> Ledger:
-    """The ledger of a source in the pipeline database; `stored` as read inside of `publishing`."""
+    """The ledger of a source in the pipeline database; `stored` must have been read inside of `publishing`."""
     return Ledger(
         source,
         from_json(stored),
@@ -184,7 +184,7 @@ def ledger(source: Connection, pipeline: Connection, source_id: uuid.UUID, store
 
 
 def _describe(source: Connection, pipeline: Connection, source_id: uuid.UUID, oids: Sequence[int]) -> None:
-    """Record roots and keys as they are: a worker that is behind may find others, or none, and cannot know."""
+    """Record roots and keys as they are now: a worker that lags may find them changed or dropped, and cannot know."""
     stored = sources.find(pipeline, source_id)
     if stored is None:
         return

@@ -1,7 +1,7 @@
-"""Publications that cannot make a user's statement fail: keyed tables in one, of keyless ones only inserts.
+"""Publications that cannot make a user's statement fail: one of keyed tables, and one of keyless ones without updates.
 
-A publication of updates and deletes makes both *fail* on a table without a replica identity (CheckCmdReplicaIdentity),
-so such a table is never in one that has them. Publications that we did not make are used as they are.
+A publication of updates and deletes makes both *fail* on a table without a replica identity
+(CheckCmdReplicaIdentity), so such a table is never added to one. Publications of others are used as they are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.source import publishable_tables as source_tables
+from pipeline.capture.source import publishable_tables
 from pipeline.capture.source.publication_ledger import Ledger, Published, read
 from pipeline.capture.source.publishable_tables import Table, TableName
 from pipeline.config import patterns
@@ -30,12 +30,12 @@ _PUBLISH = {"": "insert, update, delete, truncate", KEYLESS_SUFFIX: "insert, tru
 _WITH_GENERATED = sql.SQL("alter publication {} set (publish_generated_columns = stored)")
 _NOT_OWNED = "this user does not own it, or may not use its schema"
 _AT_ONCE = 500
-"""Tables in one statement: each is locked until it commits, and locks are counted."""
+"""Tables in one statement: each is locked until it commits, and the number of locks is limited."""
 
 
 @dataclass(frozen=True)
 class Publications:
-    """What is published under which names. `made`: those we own, name to oid. `missing`: table to the reason why."""
+    """The publications in use. `made`: those that we made, name to oid. `missing`: tables left out, with the reason."""
 
     names: tuple[str, ...]
     made: dict[str, int] = field(default_factory=dict)
@@ -43,11 +43,11 @@ class Publications:
 
 
 class _AnotherTable(Exception):
-    """A table was renamed, or dropped and made anew, since it was looked up: its name says another one now."""
+    """A table was renamed or recreated since it was looked up: another table has its name now."""
 
 
 class Publisher:
-    """Keeps the publications of a source in step with its tables."""
+    """Keeps the publications of a source up to date with its tables."""
 
     def __init__(
         self,
@@ -63,16 +63,16 @@ class Publisher:
         self._own_tables = own_tables
 
     def ensure(self, made: dict[str, int], ledger: Ledger) -> Publications:
-        """Make what is missing and bring it up to date. `made`: the publications we are known to own.
+        """Create missing publications and bring them up to date. `made`: the stored publications that we made.
 
-        Raises PublicationMissing when there is none and no right to create one, and PublicationChanged when those in
+        Raises PublicationMissing when there is none and we may not create one, and PublicationChanged when those in
         use publish less than the ledger says.
         """
         existing = self._existing()
         if self._name in existing and existing[self._name] != made.get(self._name):
-            ledger.look([self._name])
+            ledger.check([self._name])
             return Publications((self._name,), {}, self.missing(made))
-        ledger.look(list(ledger.stored))
+        ledger.check(list(ledger.stored))
         owned = {}
         for suffix, actions in _PUBLISH.items():
             name = self._name + suffix
@@ -80,7 +80,7 @@ class Publisher:
         return Publications(tuple(owned), owned, self.refresh(ledger))
 
     def require_possible(self) -> None:
-        """Raises PublicationMissing when there is no publication and no right to create one; changes nothing."""
+        """Raises PublicationMissing when there is no publication and we may not create one; changes nothing."""
         if self._name not in self._existing() and not (
             queries.value(self._source, "select has_database_privilege(current_database(), 'create')")
         ):
@@ -88,11 +88,11 @@ class Publisher:
 
     def missing(self, made: dict[str, int]) -> dict[str, str]:
         """Tables that match but are not captured in full, and why; changes nothing."""
-        if self._name not in self._existing():  # before the first start there is nothing to leave out
+        if self._name not in self._existing():  # before the first start nothing is left out
             return {}
-        reason = f'publication "{self._name}" was not made by this server and does not have it'
+        reason = f'publication "{self._name}" was not made by this server and does not contain it'
         if self._name in made:
-            reason = "it is in no publication yet: this user may have to own it"
+            reason = "it is not in a publication yet: this user may have to own it"
         tables = self.tables()
         left_out = {str(table): reason for table in self._uncovered(tables)}
         for table in tables if self._name in made else []:
@@ -109,7 +109,7 @@ class Publisher:
         that changes of it are missing. Adds come first, so that a table which moves is never in neither.
         """
         names = [self._name + suffix for suffix in _PUBLISH]
-        published = self._with_generated(ledger.look(names), ledger)
+        published = self._with_generated(ledger.check(names), ledger)
         tables = self.tables()
         missing = {str(table): _NOT_OWNED for table in self._uncovered(tables) if not table.owned}
         gone: dict[str, dict[int, TableName]] = {}
@@ -122,7 +122,9 @@ class Publisher:
             gone[name] = {oid: table for oid, table in known.items() if oid not in wanted}
             new = {t.oid: t.table_name for t in wanted.values() if t.oid not in known and t.owned}
             if new:
-                ledger.joining([table.oid for table in wanted.values() if table.oid in new and table.tells_less])
+                ledger.before_publishing(
+                    [table.oid for table in wanted.values() if table.oid in new and table.needs_baseline]
+                )
                 missing |= self._alter(name, "add", new)
                 ledger.added(name, list(new))
         for name, leaving in gone.items():
@@ -132,18 +134,18 @@ class Publisher:
         return missing
 
     def _with_generated(self, published: dict[str, Published], ledger: Ledger) -> dict[str, Published]:
-        """From 18 on with stored generated columns; of one table in both publications they must be published alike."""
+        """From 18 on, publish stored generated columns; in both publications alike, since a table may be in both."""
         late = [name for name, publication in published.items() if publication.generated not in (None, "s")]
         if not late:
             return published
         with self._source.transaction():
             for name in late:
                 self._source.execute(_WITH_GENERATED.format(sql.Identifier(name)))
-        return ledger.look(list(published))
+        return ledger.check(list(published))
 
     def _uncovered(self, tables: Sequence[Table]) -> list[Table]:
         published = read(self._source, [self._name + suffix for suffix in _PUBLISH])
-        return source_tables.uncovered(tables, published.values())
+        return publishable_tables.uncovered(tables, published.values())
 
     def _existing(self) -> dict[str, int]:
         names = [self._name + suffix for suffix in _PUBLISH]
@@ -160,7 +162,7 @@ class Publisher:
                 if self._source.info.server_version >= 180000:
                     self._source.execute(_WITH_GENERATED.format(sql.Identifier(name)))
                 oid = self._existing()[name]
-                ledger.made(name, oid)  # before it is there: never one of ours that we take for somebody else's
+                ledger.made(name, oid)  # before others can see it: so we never take our own for somebody else's
         except psycopg.errors.InsufficientPrivilege as error:
             raise self._missing(connections.one_line(error)) from error
         logger.info("publication created", extra={"action": "publication.created", "publication": name})
@@ -173,13 +175,13 @@ class Publisher:
         )
 
     def tables(self) -> list[Table]:
-        """Every table that is wanted, its partitions beside it."""
-        return [table for table in source_tables.read(self._source, self._name) if self._wants(table)]
+        """Every table to publish, and its partitions."""
+        return [table for table in publishable_tables.read(self._source, self._name) if self._wants(table)]
 
     def unpublishable(self) -> dict[str, list[str]]:
-        """What matches and can never be replicated: names by kind."""
+        """Relations that match and can never be replicated: names by kind."""
         found: dict[str, list[str]] = {}
-        for name, kind in source_tables.unpublishable(self._source):
+        for name, kind in publishable_tables.unpublishable(self._source):
             if self._matches([name]):
                 found.setdefault(kind, []).append(name)
         return found
@@ -194,13 +196,13 @@ class Publisher:
         return any(patterns.matches(self._patterns, name) for name in names)
 
     def _alter(self, publication: str, verb: str, tables: dict[int, TableName]) -> dict[str, str]:
-        """`tables`: by oid. Returns for which it did not work, and why."""
+        """`tables`: by oid. Returns the tables for which it failed, with the reason."""
         missing: dict[str, str] = {}
         for first in range(0, len(tables), _AT_ONCE):
             some = dict(list(tables.items())[first : first + _AT_ONCE])
             try:
                 self._run(publication, verb, some)
-            except (psycopg.Error, _AnotherTable):  # one of them: find out which, and do the rest
+            except (psycopg.Error, _AnotherTable):  # it fails for one of them: alter the others one by one
                 missing |= self._one_by_one(publication, verb, some)
         return missing
 
@@ -222,7 +224,7 @@ class Publisher:
         return {oid for (oid,) in rows}
 
     def _run(self, publication: str, verb: str, tables: dict[int, TableName]) -> None:
-        # ONLY: without it the children of a table come along, and a child has no key of its own.
+        # ONLY: without it the children of a table are added too, and a child may have no key.
         listed = sql.SQL(", ").join(sql.SQL("only {}").format(table.identifier) for table in tables.values())
         with self._source.transaction(), queries.lock_timeout(self._source, "2s"):
             before = self._members(publication)
@@ -233,7 +235,7 @@ class Publisher:
             )
             wanted = before | tables.keys() if verb == "add" else before - tables.keys()
             if self._members(publication) != wanted:
-                raise _AnotherTable("another table has its name now; the next look finds both")
+                raise _AnotherTable("another table has its name now; the next check finds both")
         for table in tables.values():
             logger.info(
                 "table %s publication",

@@ -1,4 +1,4 @@
-"""Tables of the source as they are to be published."""
+"""The tables of the source that can be published, and those that cannot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.postgres.queries import statement
 
 
 class TableName(NamedTuple):
-    """A schema and a name in it, neither quoted."""
+    """A schema and a name in it, unquoted."""
 
     schema: str
     name: str
@@ -31,10 +31,10 @@ class TableName(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """A table that could be published; a partition too.
+    """A table or partition that could be published.
 
-    `partitioned`: has no rows of its own. `keyed`: all its updates and deletes can be published safely, those of its
-    partitions included. `lacks_key`: it is the reason why not, rather than the table that it is a partition of.
+    `partitioned`: has no rows itself. `keyed`: all its updates and deletes can be published safely, also those of its
+    partitions. `lacks_key`: this table is the reason why not, rather than the table that it is a partition of.
     `owned`: this user may publish it. `line`: its oid and those of the partitioned tables that it is part of, up to the
     root; `names` and `schemas` of these.
     """
@@ -53,17 +53,17 @@ class Table:
 
     @property
     def partition(self) -> bool:
-        """Whether it is part of another one."""
+        """Whether it is a partition."""
         return len(self.line) > 1
 
     @property
-    def tells_less(self) -> bool:
-        """Whether the stream leaves out what an event needs: a partition's root, or the key beside a full identity."""
+    def needs_baseline(self) -> bool:
+        """Whether the stream lacks what an event needs: a partition's root, or the primary key of a full identity."""
         return not self.partitioned and (self.partition or self.full_identity)
 
     @property
     def table_name(self) -> TableName:
-        """How publications name it."""
+        """Its name in publications."""
         return TableName(self.schema, self.name)
 
     def __str__(self) -> str:
@@ -71,27 +71,27 @@ class Table:
 
 
 def read(source: Connection, publication: str) -> list[Table]:
-    """All there are, for a publication that is there or will be ours."""
+    """All of them, for a publication that exists or that we will create."""
     return queries.rows(source, Table, statement("capture.source", "publishable_tables"), {"publication": publication})
 
 
 def unpublishable(source: Connection) -> list[tuple[str, str]]:
-    """What can never be replicated: name and kind."""
+    """Relations that can never be replicated: name and kind."""
     return source.execute(statement("capture.source", "unpublishable_tables")).fetchall()
 
 
 def uncovered(tables: Sequence[Table], published: Iterable[Published]) -> list[Table]:
-    """Those in no publication; of a partitioned one its root, or, where some partitions are in one, the others."""
+    """Tables in no publication; for partitioned ones the root, or, if some partitions are covered, the others."""
     found = list(published)
     members = {int(oid) for publication in found for oid in (*publication.tables, *publication.schemas)}
     everything = any(publication.all_tables for publication in found)
     covered = {t.oid: t.line[-1] for t in tables if everything or not members.isdisjoint([*t.line, *t.schemas])}
     listed, roots = {table.oid for table in tables}, set(covered.values())
-    return [table for table in tables if table.oid not in covered and _speaks(table, listed, roots)]
+    return [table for table in tables if table.oid not in covered and _is_reported(table, listed, roots)]
 
 
-def _speaks(table: Table, listed: set[int], roots: set[int]) -> bool:
-    """Whether an uncovered table is to be named. `roots`: those of which something is covered."""
+def _is_reported(table: Table, listed: set[int], roots: set[int]) -> bool:
+    """Whether to report an uncovered table. `roots`: those with a covered partition."""
     root = table.line[-1]
     if root == table.oid or root not in listed:
         return root not in roots

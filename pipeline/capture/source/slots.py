@@ -1,4 +1,4 @@
-"""The replication slot at the source: look, create, refuse, drop. Over an ordinary connection."""
+"""The replication slot at the source: find, create, check and drop it, over an ordinary connection."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
-EVICT_MILLISECONDS = 5_000
-"""A walsender of an earlier worker gets so long to end."""
+END_MILLISECONDS = 5_000
+"""How long a walsender of an earlier worker has to end."""
 
 
 @dataclass(frozen=True)
 class Slot:
     """A logical slot as pg_replication_slots shows it; LSNs as integers.
 
-    `retained_bytes`: WAL the source keeps for it. `holder`: application_name of the program that reads it.
-    `inactive_since`: when it was read last, where the source tells that (Postgres 17).
+    `retained_bytes`: WAL that the source keeps for it. `holder`: application_name of the program that reads it.
+    `inactive_since`: when it was last read, if the source knows that (Postgres 17).
     """
 
     name: str
@@ -43,17 +43,17 @@ class Slot:
 
     @property
     def invalidated(self) -> bool:
-        """The source has removed WAL that it still needed: it cannot be read any more."""
+        """Whether the source has removed WAL that the slot still needed: it can no longer be read."""
         return self.wal_status == "lost" or self.restart_lsn is None or self.confirmed_lsn is None
 
 
 def find(connection: Connection, name: str) -> Slot | None:
-    """The slot of this name, whichever database it belongs to."""
+    """The slot with this name, of any database."""
     return next((slot for slot in all_slots(connection) if slot.name == name), None)
 
 
 def find_ours(connection: Connection, name: str, source_id: uuid.UUID | None) -> Slot | None:
-    """The slot of this name, when it is there. Raises SlotUnusable and SlotInUse as `require_ours`, `require_free`."""
+    """The slot with this name, if it exists. Raises SlotUnusable and SlotInUse as `require_ours` and `require_free`."""
     slot = find(connection, name)
     if slot is not None:
         require_ours(slot, connection.info.dbname)
@@ -72,7 +72,7 @@ def part_name(anchor: str, worker: int) -> str:
 
 
 def parts(connection: Connection, anchor: str) -> list[Slot]:
-    """The copies of this slot that catching up has made, also those that a killed server left behind."""
+    """The copies of this slot that a catch-up has made, also those that a killed server left behind."""
     return [slot for slot in all_slots(connection) if is_part(slot.name, anchor)]
 
 
@@ -82,7 +82,7 @@ def is_part(name: str, anchor: str) -> bool:
 
 
 def create(connection: Connection, name: str) -> int:
-    """Make the slot; returns the LSN from which it streams. Waits for transactions that are running now.
+    """Create the slot; returns the LSN from which it streams. Waits for transactions that are running now.
 
     Raises SlotExists, ConfigError for a name that Postgres refuses, and SourceUnfit when privileges, wal_level or free
     slots are missing.
@@ -109,7 +109,7 @@ def create(connection: Connection, name: str) -> int:
 
 
 def idle(connection: Connection, name: str) -> Slot:
-    """The slot of this name, which nobody reads. Raises SlotMissing and SlotInUse as `drop`."""
+    """The slot with this name, not being read. Raises SlotMissing and SlotInUse as `drop`."""
     slot = find(connection, name)
     if slot is None:
         raise _missing(name)
@@ -119,7 +119,7 @@ def idle(connection: Connection, name: str) -> Slot:
 
 
 def drop(connection: Connection, name: str) -> None:
-    """Remove the slot. Raises SlotMissing, or SlotInUse with the pid that reads it."""
+    """Drop the slot. Raises SlotMissing, or SlotInUse with the pid that reads it."""
     try:
         connection.execute("select pg_drop_replication_slot(%s)", (name,))
     except psycopg.errors.UndefinedObject as error:
@@ -131,23 +131,23 @@ def drop(connection: Connection, name: str) -> None:
 
 
 def require_ours(slot: Slot, database: str) -> None:
-    """Raises SlotUnusable for a slot that was made for something else."""
+    """Raises SlotUnusable for a slot that was made for another use."""
     name = f'slot "{slot.name}"'
     remedy = "choose another PIPELINE_SLOT, or drop this one"
     if slot.plugin != "pgoutput":
         raise SlotUnusable(f"{name} uses the plugin {slot.plugin}, not pgoutput; {remedy}")
     if slot.database != database:
-        raise SlotUnusable(f"{name} is of database {slot.database}, not {database}; {remedy}")
+        raise SlotUnusable(f"{name} belongs to database {slot.database}, not {database}; {remedy}")
     if slot.two_phase:
         raise SlotUnusable(f"{name} was made with two_phase, which sends transactions before they commit; {remedy}")
     if slot.temporary:
-        raise SlotUnusable(f"{name} is temporary, and will be gone with its session; {remedy}")
+        raise SlotUnusable(f"{name} is temporary, and will be dropped with its session; {remedy}")
 
 
 def require_whole(name: str, slot: Slot | None, position: int | None, written: int) -> None:
-    """Raises SlotLost when the slot does not hold everything from `position` on.
+    """Raises SlotLost when the slot does not hold all WAL from `position` on.
 
-    `position` is what we have stored, None at first start; `written` is how far the source is now.
+    `position` is our stored position, None at the first start; `written` is where the source's WAL ends now.
     """
     if slot is None:
         if position is not None:
@@ -171,9 +171,9 @@ def _stored(position: int) -> str:
 
 
 def gap(position: int | None, until: int) -> str:
-    """What is missing, and what to do about it."""
+    """The changes that are missing, and the remedy."""
     if position is None:
-        return "drop it with `pipeline slots delete --force`, and a new one is made"
+        return "drop it with `pipeline slots delete --force`, and a new one is created"
     return (
         f"changes from {lsn.show(position)} to {lsn.show(max(position, until))} are not in the log; "
         "`pipeline sources adopt` goes on with this gap"
@@ -181,7 +181,7 @@ def gap(position: int | None, until: int) -> str:
 
 
 def require_free(slot: Slot, source_id: uuid.UUID | None) -> None:
-    """Raises SlotInUse when anybody but a worker of this source reads the slot; None: the source is new."""
+    """Raises SlotInUse when anything but a worker of this source reads the slot. `source_id` None: a new source."""
     ours = source_id is not None and slot.holder == application_name(source_id)
     if slot.active_pid is not None and not ours:
         raise SlotInUse(
@@ -191,19 +191,19 @@ def require_free(slot: Slot, source_id: uuid.UUID | None) -> None:
         )
 
 
-def evict(connection: Connection, slot: Slot) -> None:
-    """End the walsender that an earlier worker of ours left behind. Only the holder of the replication role may.
+def end_walsender(connection: Connection, slot: Slot) -> None:
+    """End the walsender that an earlier worker left behind. Only the holder of the replication role may call this.
 
-    Waits until it is gone: until then it may still confirm what it hears. Raises SlotInUse when it does not go.
+    Waits until it has ended: until then it may still confirm what it receives. Raises SlotInUse when it does not end.
     """
     if slot.active_pid is None:
         return
-    if not (queries.value(connection, "select pg_terminate_backend(%s, %s)", (slot.active_pid, EVICT_MILLISECONDS))):
-        raise SlotInUse(f'slot "{slot.name}" is still read by pid {slot.active_pid}, which does not end; end it')
+    if not (queries.value(connection, "select pg_terminate_backend(%s, %s)", (slot.active_pid, END_MILLISECONDS))):
+        raise SlotInUse(f'slot "{slot.name}" is still read by pid {slot.active_pid}, which does not end; terminate it')
 
 
 def _missing(name: str) -> SlotMissing:
-    return SlotMissing(f'slot "{name}" does not exist; `pipeline slots list` shows those that do')
+    return SlotMissing(f'slot "{name}" does not exist; `pipeline slots list` shows the existing ones')
 
 
 def _not_permitted(connection: Connection, what: str, error: psycopg.Error) -> SourceUnfit:

@@ -1,4 +1,4 @@
-"""The source we replicate from: one row of `pipeline.sources`, made at first start, and the epochs of its history."""
+"""The source: one row of `pipeline.sources`, stored at the first start, and its epochs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 PUBLISHING_SECONDS = 30.0
-"""How long to wait while another session changes publications; it needs some seconds at most."""
+"""How long to wait while another session changes publications, which takes it a few seconds at most."""
 _PUBLISHING, _PUBLISHING_THERE = "publications", "publications at the source"
-"""Two names: both may be one database."""
+"""Two lock names, because both may be in the same database."""
 
 
 @dataclass(frozen=True)
 class Source:
     """A source as stored. `publications`: those that we made, name to oid. `timeline`: None until known.
 
-    `published`: what the publications in use published when we last looked, as `replication/published.py` writes it.
+    `published`: what the publications in use published at the last check, as `publication_ledger.to_json` writes it.
     """
 
     id: uuid.UUID
@@ -42,10 +42,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Epoch:
-    """One history of a source. LSNs compare only inside of it.
+    """One history of a source. LSNs can be compared only within it.
 
-    `previous_position` and `after_seq` are how far the epoch before was staged, and the log's last seq of it;
-    `after_seqs` has that of each events table.
+    `previous_position` and `after_seq`: how far the epoch before it was staged, and the last seq of that in the default
+    log; `after_seqs`: its last seq in each events table.
     """
 
     source: uuid.UUID
@@ -60,7 +60,7 @@ class Epoch:
 
 
 def find(connection: Connection, source_id: uuid.UUID | None) -> Source | None:
-    """The source with this id, or the only one; None when there is none yet.
+    """The source with this id, or the only one; None when none is stored yet.
 
     Raises ConfigError when several are stored and no id says which.
     """
@@ -72,7 +72,7 @@ def find(connection: Connection, source_id: uuid.UUID | None) -> Source | None:
 
 
 def find_in_any(connection: Connection, source_id: uuid.UUID | None) -> Source | None:
-    """The same of a pipeline database that may never have been migrated: None then."""
+    """As `find`; None also for a pipeline database without our schema."""
     return find(connection, source_id) if migrations.current_revision(connection) else None
 
 
@@ -82,7 +82,7 @@ def add(connection: Connection, source: Source) -> None:
 
 
 def change(connection: Connection, source: Source) -> None:
-    """Store another history of a known source: everything but its id may be new."""
+    """Replace what is stored of a source: everything but its id may be new."""
     connection.execute(statement("capture.source", "change_source"), _values(source))
 
 
@@ -91,28 +91,28 @@ def _values(source: Source) -> dict[str, Any]:
 
 
 def add_publication(connection: Connection, source_id: uuid.UUID, name: str, oid: int) -> None:
-    """Remember that we made this publication: only such ones do we ever change."""
+    """Remember that we made this publication: we never change any other."""
     connection.execute(
         statement("capture.source", "add_publication"), {"id": source_id, "publication": Jsonb({name: oid})}
     )
 
 
 def store_timeline(connection: Connection, source_id: uuid.UUID, timeline: int) -> None:
-    """The source goes on in this timeline."""
+    """Store the timeline that the source is in now."""
     connection.execute("update pipeline.sources set timeline = %s where id = %s", (timeline, source_id))
 
 
 def store_published(connection: Connection, source_id: uuid.UUID, published: dict[str, Any]) -> None:
-    """What is published from now on. Only inside of `publishing`."""
+    """Store what is published. Only inside of `publishing`."""
     connection.execute("update pipeline.sources set published = %s where id = %s", (Jsonb(published), source_id))
 
 
 @contextmanager
 def publishing(connection: Connection, source: Connection) -> Iterator[None]:
-    """Held while publications and what is stored of them change, so that nobody compares them half-way.
+    """Held while publications and what is stored of them change, so that nothing compares them in between.
 
-    Held in both databases: a statement of one who has died, or has lost it here, may still be at work at the source. A
-    holder that is frozen loses it, as a role does. Raises Unavailable when it is not to be had for long.
+    Held in both databases: after a holder has died, or has lost the lock in the pipeline database, its statement may
+    still run at the source. A frozen holder loses it, as a role does. Raises Unavailable after a long wait for it.
     """
     with _held(connection, _PUBLISHING), _held(source, _PUBLISHING_THERE):
         yield
@@ -123,7 +123,7 @@ def _held(connection: Connection, name: str) -> Iterator[None]:
     deadline = time.monotonic() + PUBLISHING_SECONDS
     while not role_locks.try_acquire(connection, name):
         if time.monotonic() > deadline:
-            raise Unavailable("another session is changing publications all the time; it is tried again")
+            raise Unavailable("another session holds the lock on publications for too long; it is tried again")
         time.sleep(0.05)
     try:
         yield
@@ -133,7 +133,7 @@ def _held(connection: Connection, name: str) -> Iterator[None]:
 
 
 def begin_epoch(connection: Connection, epoch: Epoch) -> None:
-    """Record from where on a history was followed, and why; keeps the record that is there."""
+    """Record where an epoch begins, and why; an existing record is kept."""
     connection.execute(
         statement("capture.source", "begin_epoch"), {**vars(epoch), "after_seqs": Jsonb(epoch.after_seqs)}
     )
@@ -145,7 +145,7 @@ def epochs(connection: Connection, source_id: uuid.UUID) -> list[tuple[int, dict
 
 
 def carry(connection: Connection, source_id: uuid.UUID, transactions: Iterable[tuple[int, int]]) -> None:
-    """Remember transactions that the log has from earlier epochs: commit_lsn and commit time in µs since 2000."""
+    """Store transactions of earlier epochs that are in the log: commit_lsn and commit time in µs since 2000."""
     connection.execute("delete from pipeline.carried_transactions where source_id = %s", (source_id,))
     values = [
         {"source": source_id, "commit_lsn": commit_lsn, "committed_at": committed_at}
@@ -156,7 +156,7 @@ def carry(connection: Connection, source_id: uuid.UUID, transactions: Iterable[t
 
 
 def carried(connection: Connection, source_id: uuid.UUID, from_lsn: int) -> frozenset[tuple[int, int]]:
-    """Those of them that a slot confirmed up to `from_lsn` may send again; forgets the others."""
+    """Those of them that a slot confirmed up to `from_lsn` may replay; deletes the others."""
     values = {"source": source_id, "from_lsn": from_lsn}
     connection.execute(statement("capture.source", "forget_carried"), values)
     return frozenset(connection.execute(statement("capture.source", "carried_transactions"), values).fetchall())

@@ -1,4 +1,4 @@
-"""Is this the source we know, and does its history go through our position? Pure but for the questions it asks."""
+"""Whether this is the source we know, and whether its history contains our position. Pure except for its queries."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 ADOPT = "`pipeline sources adopt` goes on in a new epoch"
-"""The remedy where positions cannot go on."""
+"""The remedy when positions are no longer valid."""
 
 
 def identity(source: Connection) -> SystemIdentity:
-    """What IDENTIFY_SYSTEM says, over an ordinary connection."""
+    """As IDENTIFY_SYSTEM, but over an ordinary connection."""
     row = source.execute(statement("capture.source", "identity")).fetchone()
     assert row is not None  # noqa: S101  a query without a table
     return SystemIdentity(*row)
 
 
 def switch_point(timeline_history: str, timeline: int) -> int | None:
-    """Where a timeline ended in the history of a later one, as TIMELINE_HISTORY gives it; None: no ancestor of it."""
+    """Where a timeline ended in the TIMELINE_HISTORY of a later one; None when it is not an ancestor."""
     for line in timeline_history.splitlines():
         fields = line.split("\t")
         if fields[0].strip() == str(timeline) and len(fields) > 1:
@@ -36,7 +36,7 @@ def require_continued(
 ) -> None:
     """Raises HistoryDiverged when positions are stored that are not in this source's history.
 
-    `fetch_history` gives the history of a timeline; it is asked only when that is not the one we know.
+    `fetch_history` returns the history of a timeline; it is called only when the timeline is not the stored one.
     """
     if position is None:
         return

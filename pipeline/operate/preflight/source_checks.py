@@ -11,8 +11,7 @@ from functools import partial
 from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.stream import NAME_PREFIX, ReplicationStream
-from pipeline.capture.source import publication_ledger, slots
-from pipeline.capture.source import publishable_tables as source_tables
+from pipeline.capture.source import publication_ledger, publishable_tables, slots
 from pipeline.capture.source.publication_ledger import Published
 from pipeline.capture.source.publishable_tables import Table
 from pipeline.capture.source.sources import Source
@@ -163,7 +162,7 @@ def _tables(config: Config, source: Connection, pipeline: Connection | None, sto
 
 def _own_publications(source: Connection, tables: list[Table]) -> Findings:
     """Findings where this server creates the publications."""
-    left = source_tables.uncovered(tables, ())  # of partitioned tables, the roots
+    left = publishable_tables.uncovered(tables, ())  # of partitioned tables, the roots
     not_owned = [table for table in left if not table.owned]
     keyless = [table for table in tables if table.lacks_key and table.owned]
     if not_owned:
@@ -208,5 +207,5 @@ def _foreign_publication(publication: Published, tables: list[Table], missing: d
         text = f'{first_names(missing)}: not in "{name}", so not captured'
         yield Finding("warning", "tables", text, f'alter publication "{name}" add table …, or correct PIPELINE_TABLES')
     elif tables:
-        matching = source_tables.uncovered(tables, ())  # of partitioned tables, the roots
+        matching = publishable_tables.uncovered(tables, ())  # of partitioned tables, the roots
         yield Finding("ok", "tables", f"all {len(matching)} that match are published")

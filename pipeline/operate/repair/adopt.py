@@ -113,7 +113,7 @@ class _Adoption:
         prepare.require_fit(self._source)
         slot = slots.find_ours(self._source, self._config.slot, self._stored.id)
         if slot is not None:
-            slots.evict(self._source, slot)
+            slots.end_walsender(self._source, slot)
         stream = ReplicationStream(self._config.source, self._stored.id)
         try:
             identity = stream.identify()
@@ -242,7 +242,7 @@ class _Adoption:
 
     def _new_slot(self, slot: Slot | None) -> int:
         if slot is not None:
-            slots.evict(self._source, slot)
+            slots.end_walsender(self._source, slot)
             slots.drop(self._source, slot.name)
         return slots.create(self._source, self._config.slot)
 

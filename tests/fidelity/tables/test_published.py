@@ -147,7 +147,7 @@ def test_a_table_made_anew_while_we_look_is_not_taken_for_the_one_before(source:
 
     publisher = Publisher(source, "pipeline", ())
     assert publisher.refresh(Ledger(source, {}, keep, lambda *_: None)) == {
-        "public.t": "another table has its name now; the next look finds both"
+        "public.t": "another table has its name now; the next check finds both"
     }
     assert members(source) == {"t": "pipeline"}
     assert publisher.refresh(ledger(source)) == {}

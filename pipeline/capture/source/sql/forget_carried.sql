@@ -1,2 +1,2 @@
--- The slot does not send these any more.
+-- Delete the transactions that the slot no longer sends.
 delete from pipeline.carried_transactions where source_id = %(source)s and commit_lsn < %(from_lsn)s

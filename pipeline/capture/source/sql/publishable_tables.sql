@@ -1,5 +1,5 @@
--- Tables that can be published, with the partitioned tables they are part of, and whether updates and deletes can be.
--- Partitions are listed beside their roots: so one that is detached stays published, and one that comes is at once.
+-- Tables that can be published, the partitioned tables they are part of, and whether updates and deletes can be.
+-- Partitions are listed as well as their roots: a detached one stays published, and a new one is published at once.
 with published as (
     select coalesce(
         (select to_jsonb(p) ->> 'pubgencols' = 's' from pg_catalog.pg_publication p where p.pubname = %(publication)s),
@@ -10,7 +10,7 @@ with published as (
             from pg_catalog.pg_partition_ancestors(c.oid) with ordinality a(relid, step) order by a.step)
             else array[c.oid] end as line,
         -- As RelationGetReplicaIndex: a deferrable primary key identifies nothing.
-        -- A partition that comes later inherits a primary key, but no replica identity.
+        -- A later partition inherits a primary key, but no replica identity.
         case (case when c.relkind = 'p' then 'd' else c.relreplident end)
             when 'f' then true
             when 'd' then exists (select from pg_catalog.pg_index i
@@ -19,7 +19,7 @@ with published as (
                 where i.indrelid = c.oid and i.indisreplident and i.indimmediate and i.indisvalid)
             else false
         end
-        -- From 18 on an identity with an unpublished generated column makes updates fail; before, it is not sent whole.
+        -- With an unpublished generated column in the identity, updates fail (from 18 on), or a part of it is not sent.
         and not exists (select from pg_catalog.pg_attribute a
             where a.attrelid = c.oid and a.attgenerated <> '' and not a.attisdropped
                 and not (published.stored and a.attgenerated = 's')

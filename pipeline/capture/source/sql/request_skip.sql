@@ -1,4 +1,4 @@
--- Somebody wants the transaction at which the source stops now to be passed over.
+-- Request that the transaction that blocks the stream be skipped.
 update pipeline.source_stops s set requested_at = coalesce(s.requested_at, clock_timestamp())
 from pipeline.replication_progress p
 where s.source_id = %(source)s and s.commit_lsn = %(commit_lsn)s and s.skipped_at is null

@@ -126,7 +126,7 @@ def test_a_walsender_that_stayed_behind_is_gone_when_its_slot_is_read(config: Co
         replicating.wait_for([(0, "1"), (0, "2")])
         before = slots.find(source, config.slot)
         assert before is not None and before.active_pid is not None
-        slots.evict(source, before)
+        slots.end_walsender(source, before)
         after = slots.find(source, config.slot)
         assert after is not None and after.active_pid is None
         replicating.ended()
