@@ -1,7 +1,7 @@
 """Relations in a part of a backlog whose beginning others are still reading: which of them may be used already.
 
 The history of relations is made in the order of the stream, so a part's worker must not add to it before all parts
-before its own are staged. But most tables are not altered while a backlog comes together: for those the newest form
+before its own are staged. But most tables are not altered while a backlog comes together: for those the newest version
 holds throughout, and waiting would be for nothing.
 """
 
@@ -15,7 +15,7 @@ from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.replay import Replay
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.schema_history import versions
-from pipeline.capture.schema_history.continuity import first_form, next_form
+from pipeline.capture.schema_history.continuity import first_version, next_version
 from pipeline.capture.schema_history.versions import Known, TableVersion
 from pipeline.capture.source import slots
 from pipeline.capture.source.sources import Source
@@ -62,7 +62,7 @@ class PartRegistry(RelationRegistry):
         )
 
     def admit(self, message: Relation | LogicalMessage, xid: int | None, catalog_xmin: str) -> StagedRelation | None:
-        """The newest form, when nothing can have changed since the slot's catalog_xmin was this; else None.
+        """The newest version, when nothing can have changed since the slot's catalog_xmin was this; else None.
 
         Where the history has none, this one holds from the anchor's position on.
         """
@@ -77,23 +77,23 @@ class PartRegistry(RelationRegistry):
                 return None
             if before is None:
                 since = self._anchor()
-                form = first_form(now.form, since)
+                version = first_version(now.version, since)
                 number = versions.record(
-                    self._pipeline, self._stored.id, self._stored.epoch, form, since, now.fingerprint
+                    self._pipeline, self._stored.id, self._stored.epoch, version, since, now.fingerprint
                 )
-                return StagedRelation(number, form)
-        form, found = next_form(before.form, before.fingerprint, now.form, now.fingerprint, _AFTER_ALL)
-        return None if found or not _is_same(form, before.form) else StagedRelation(before.id, before.form)
+                return StagedRelation(number, version)
+        version, found = next_version(before.version, before.fingerprint, now.version, now.fingerprint, _AFTER_ALL)
+        return None if found or not _is_same(version, before.version) else StagedRelation(before.id, before.version)
 
     def _admit_prefix(self, message: LogicalMessage) -> StagedRelation:
-        """A prefix has one form for ever."""
-        form = versions.message_form(message.prefix)
+        """A prefix has one version for ever."""
+        version = versions.message_version(message.prefix)
         with self._pipeline.transaction():
-            before = versions.find(self._pipeline, self._stored.id, self._stored.epoch, versions.identity(form))
+            before = versions.find(self._pipeline, self._stored.id, self._stored.epoch, versions.identity(version))
             if before is None:
-                number = versions.record(self._pipeline, self._stored.id, self._stored.epoch, form, self._anchor())
-                before = Known(number, form)
-        return StagedRelation(before.id, before.form)
+                number = versions.record(self._pipeline, self._stored.id, self._stored.epoch, version, self._anchor())
+                before = Known(number, version)
+        return StagedRelation(before.id, before.version)
 
     def changed(self, oids: Collection[int], catalog_xmin: str) -> bool:
         """Whether something of these tables may have changed since the slot's catalog_xmin was this."""
@@ -113,13 +113,13 @@ class PartRegistry(RelationRegistry):
         return bool(queries.value(connection, statement("capture.catchup", name), values))
 
 
-def _is_same(form: TableVersion, before: TableVersion) -> bool:
+def _is_same(version: TableVersion, before: TableVersion) -> bool:
     """Without memberships no updates are published, and the names of columns begin anew with each description."""
-    return form == before or (not form.memberships and _bare(form) == _bare(before))
+    return version == before or (not version.memberships and _bare(version) == _bare(before))
 
 
-def _bare(form: TableVersion) -> TableVersion:
-    return replace(form, columns=tuple(replace(column, names=()) for column in form.columns))
+def _bare(version: TableVersion) -> TableVersion:
+    return replace(version, columns=tuple(replace(column, names=()) for column in version.columns))
 
 
 def reached(connection: Connection, source_id: uuid.UUID, worker: int) -> tuple[bool, int]:

@@ -9,7 +9,7 @@ from pipeline.capture.replication import prepare
 from pipeline.capture.replication.replay import Replay
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.schema_history import baselines, introspection, rewrites, versions
-from pipeline.capture.schema_history.continuity import Rewrite, first_form, next_form
+from pipeline.capture.schema_history.continuity import Rewrite, first_version, next_version
 from pipeline.capture.schema_history.fingerprint import Fingerprint
 from pipeline.capture.schema_history.introspection import Description
 from pipeline.capture.schema_history.versions import Known, TableVersion
@@ -52,7 +52,7 @@ class RelationRegistry:
         self._made = list(found.publications.values()) if found else []
         self._known = versions.latest(pipeline, stored.id, stored.epoch)
         self._described = set(described)
-        self._versions: dict[int, str] = {}
+        self._row_versions: dict[int, str] = {}
         self._renamed: dict[int, tuple[TableVersion, int]] = {}
 
     def describe(
@@ -99,13 +99,13 @@ class RelationRegistry:
         seen = queries.rows(
             self._source, versions.Seen, statement("capture.replication", "find_table_names"), {"oids": oids}
         )
-        changed = [table for table in seen if self._versions.get(table.oid) != table.version]
+        changed = [table for table in seen if self._row_versions.get(table.oid) != table.row_version]
         for table in changed[:TABLES_PER_CHECK]:
             self._find_rewrites(self._known[table.oid, ""])
-            self._versions[table.oid] = table.version
+            self._row_versions[table.oid] = table.row_version
         for table in seen:
-            now = table.renamed(self._known[table.oid, ""].form)
-            if now == self._known[table.oid, ""].form:
+            now = table.renamed(self._known[table.oid, ""].version)
+            if now == self._known[table.oid, ""].version:
                 self._renamed.pop(table.oid, None)
             elif table.oid not in self._renamed or self._renamed[table.oid][0] != now:
                 self._renamed[table.oid] = now, table.read_at
@@ -113,7 +113,7 @@ class RelationRegistry:
     def _settle(self, known: Known, read: Fingerprint) -> None:
         read = read.settle()
         versions.store_fingerprint(self._pipeline, known.id, read)
-        self._known[versions.identity(known.form)] = replace(known, fingerprint=read)
+        self._known[versions.identity(known.version)] = replace(known, fingerprint=read)
 
     @property
     def has_renamed(self) -> bool:
@@ -126,23 +126,23 @@ class RelationRegistry:
         found = {}
         for oid in due:
             known = self._known[oid, ""]
-            form, _ = next_form(known.form, None, self._renamed.pop(oid)[0], None, place)
-            found[oid] = self._remember(form, known.fingerprint, place, [])
+            version, _ = next_version(known.version, None, self._renamed.pop(oid)[0], None, place)
+            found[oid] = self._remember(version, known.fingerprint, place, [])
         return found
 
     def _find_rewrites(self, known: Known) -> None:
-        if known.fingerprint is None or (now := introspection.look(self._source, known, self._slot)) is None:
+        if known.fingerprint is None or (now := introspection.describe_now(self._source, known, self._slot)) is None:
             return
         settled = known.fingerprint.settle()  # the next description decides about what is in doubt
-        _, found = next_form(known.form, settled, now.form, now.fingerprint, (0, 0))
-        if found and not rewrites.is_empty(self._source, known.form.relation_oid):
-            rewrites.record(self._pipeline, self._stored.id, self._stored.epoch, known.form, found, None)
+        _, found = next_version(known.version, settled, now.version, now.fingerprint, (0, 0))
+        if found and not rewrites.is_empty(self._source, known.version.relation_oid):
+            rewrites.record(self._pipeline, self._stored.id, self._stored.epoch, known.version, found, None)
 
     def _describe(
         self, message: Relation | LogicalMessage, since: tuple[int, int], xid: int | None, changed: int
     ) -> StagedRelation:
         if isinstance(message, LogicalMessage):
-            return self._remember(versions.message_form(message.prefix), None, since, [])
+            return self._remember(versions.message_version(message.prefix), None, since, [])
         before = self._known.get((message.oid, ""))
         if before and before.fingerprint and changed > before.fingerprint.read_at:
             before = replace(before, fingerprint=before.fingerprint.settle())
@@ -150,9 +150,9 @@ class RelationRegistry:
         self._described.add(message.oid)
         now = self._read_catalog(message, xid, before, again=again)
         if before is None:
-            return self._remember(first_form(now.form, since), now.fingerprint, since, [])
-        form, found = next_form(before.form, before.fingerprint, now.form, now.fingerprint, since)
-        return self._remember(form, now.fingerprint, since, found)
+            return self._remember(first_version(now.version, since), now.fingerprint, since, [])
+        version, found = next_version(before.version, before.fingerprint, now.version, now.fingerprint, since)
+        return self._remember(version, now.fingerprint, since, found)
 
     def _read_catalog(self, message: Relation, xid: int | None, before: Known | None, *, again: bool) -> Description:
         """The table in the catalog as it is now. `before`: the last known version, else the one that was published."""
@@ -169,22 +169,22 @@ class RelationRegistry:
 
     def _published(self, oid: int) -> Known | None:
         """For the first change of a table: as it was when it was published."""
-        form = baselines.find(self._pipeline, self._stored.id, self._stored.epoch, oid)
-        return Known(0, form) if form else None
+        version = baselines.find(self._pipeline, self._stored.id, self._stored.epoch, oid)
+        return Known(0, version) if version else None
 
     def _remember(
-        self, form: TableVersion, read: Fingerprint | None, since: tuple[int, int], found: list[Rewrite]
+        self, version: TableVersion, read: Fingerprint | None, since: tuple[int, int], found: list[Rewrite]
     ) -> StagedRelation:
-        key = versions.identity(form)
+        key = versions.identity(version)
         before = self._known.get(key)
         with self._pipeline.transaction():
-            if before is None or before.form != form:
-                number = versions.record(self._pipeline, self._stored.id, self._stored.epoch, form, since, read)
+            if before is None or before.version != version:
+                number = versions.record(self._pipeline, self._stored.id, self._stored.epoch, version, since, read)
             else:
                 number = before.id
                 if read is not None and read != before.fingerprint:
                     versions.store_fingerprint(self._pipeline, number, read)
-            if found and not rewrites.is_empty(self._source, form.relation_oid):
-                rewrites.record(self._pipeline, self._stored.id, self._stored.epoch, form, found, since)
-        self._known[key] = Known(number, form, read)
-        return StagedRelation(number, form)
+            if found and not rewrites.is_empty(self._source, version.relation_oid):
+                rewrites.record(self._pipeline, self._stored.id, self._stored.epoch, version, found, since)
+        self._known[key] = Known(number, version, read)
+        return StagedRelation(number, version)

@@ -11,11 +11,11 @@ from pipeline.wal.tuples import TupleEncoder
 class StagedRelation:
     """The id of its table version, and how its rows are encoded."""
 
-    def __init__(self, relation_id: int, form: TableVersion) -> None:
+    def __init__(self, relation_id: int, version: TableVersion) -> None:
         self.id = relation_id
-        names = [column.name for column in form.columns]
-        self._key = [names.index(name) for name in form.key_columns if name in names]
-        self.encoder = RowEncoder([(column.name, column.base_type_oid) for column in form.columns], self._key)
+        names = [column.name for column in version.columns]
+        self._key = [names.index(name) for name in version.key_columns if name in names]
+        self.encoder = RowEncoder([(column.name, column.base_type_oid) for column in version.columns], self._key)
         self.encode_tuple = TupleEncoder(self.encoder).encode
         self.head = b""
         """The first bytes of a change, shared by rows of the transaction and action `head_of`."""

@@ -109,9 +109,9 @@ async def _skip(
 
 
 def _relation(connection: Connection, source: Source, at: int) -> int:
-    form = versions.message_form(PREFIX)
-    known = versions.latest(connection, source.id, source.epoch).get(versions.identity(form))
-    return known.id if known else versions.record(connection, source.id, source.epoch, form, (at, 0))
+    version = versions.message_version(PREFIX)
+    known = versions.latest(connection, source.id, source.epoch).get(versions.identity(version))
+    return known.id if known else versions.record(connection, source.id, source.epoch, version, (at, 0))
 
 
 def _row(relation_id: int, blocked: BlockedTransaction) -> bytes:

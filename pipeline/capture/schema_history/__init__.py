@@ -1,3 +1,3 @@
-"""Every version that the tables of the source have had, and from where in the log it holds."""
+"""Every version that the tables of the source have had, and from which place in the WAL on."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tables as they were when they were published: for a worker that comes late to their first change.
+"""Tables as they were when they were published, for a worker that reads their first change much later.
 
-Of a partition that was detached or dropped since, the catalog no longer says which table's rows it held; nor what was
-the primary key beside a full replica identity.
+For a partition that was detached or dropped since, the catalog no longer says which table's rows it held, nor which
+primary key a table with full replica identity had.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from dataclasses import asdict
 
 from psycopg.types.json import Jsonb
 
-from pipeline.capture.schema_history.versions import TableVersion, form_of
+from pipeline.capture.schema_history.versions import TableVersion, from_stored
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 
 def unknown(connection: Connection, source_id: uuid.UUID, epoch: int, oids: Collection[int]) -> list[int]:
-    """Those of these relations of which neither a change has come nor anything is recorded here."""
+    """Those of these relations that have neither a known version nor a baseline."""
     values = {"source": source_id, "epoch": epoch, "oids": list(oids)}
     return [
-        oid for (oid,) in connection.execute(statement("capture.schema_history", "unknown_forms"), values).fetchall()
+        oid for (oid,) in connection.execute(statement("capture.schema_history", "unknown_tables"), values).fetchall()
     ]
 
 
-def record(connection: Connection, source_id: uuid.UUID, epoch: int, form: TableVersion) -> None:
-    """Remember a table that is about to be published; keeps what is there."""
-    values = {"source": source_id, "epoch": epoch, "oid": form.relation_oid, "form": Jsonb(asdict(form))}
-    connection.execute(statement("capture.schema_history", "record_published_form"), values)
+def record(connection: Connection, source_id: uuid.UUID, epoch: int, version: TableVersion) -> None:
+    """Record a table that is about to be published; an existing record is kept."""
+    values = {"source": source_id, "epoch": epoch, "oid": version.relation_oid, "form": Jsonb(asdict(version))}
+    connection.execute(statement("capture.schema_history", "record_baseline"), values)
 
 
 def find(connection: Connection, source_id: uuid.UUID, epoch: int, oid: int) -> TableVersion | None:
-    """What was recorded of it."""
+    """The recorded baseline of a relation."""
     values = {"source": source_id, "epoch": epoch, "oid": oid}
-    row = connection.execute(statement("capture.schema_history", "find_published_form"), values).fetchone()
-    return form_of(row[0], (0, 0)) if row else None
+    row = connection.execute(statement("capture.schema_history", "find_baseline"), values).fetchone()
+    return from_stored(row[0], (0, 0)) if row else None

@@ -1,4 +1,4 @@
-"""A table as the source's catalog has it now, with how certain it is that it was so for an earlier change."""
+"""A table as the source's catalog has it now, and how certain it is that it was the same for an earlier change."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pipeline.capture.schema_history.fingerprint import ColumnPrint, Fingerprint
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
-_DROPPED_MEANWHILE = 3
+_RETRIES = 3
 
 
 @dataclass(frozen=True)
 class CatalogColumn:
-    """A row of pg_attribute. `settled`: older than all that the slot may still send.
+    """A row of pg_attribute. `settled`: older than every change that the slot may still send.
 
     `generated`, `version`, `missing` and `filled`: see ColumnPrint and attgenerated.
     """
@@ -38,11 +38,11 @@ class CatalogColumn:
 
 @dataclass(frozen=True)
 class CatalogTable:
-    """What was read in one snapshot. `table_*` is the partition root, or the same as `relation_*`.
+    """A table read in one snapshot. `table_*` is the partition root, or the same as `relation_*`.
 
-    What is `…_later` was altered after the transaction of the change that is described; what is `…settled` was so for
-    it already. `primary_key`: attnums. `column_order`: names as the root has them. `root_keys`: columns of each unique
-    index of the root. `memberships`: by what updates are published, and whether that was there before the transaction.
+    `…_later`: altered after the transaction of the described change; `…settled`: already the same for that change.
+    `primary_key`: attnums. `column_order`: names in the order of the root. `root_keys`: columns of each unique index
+    of the root. `memberships`: oids that publish updates, each with whether it existed before the transaction.
     """
 
     relation_schema: str
@@ -68,11 +68,11 @@ class CatalogTable:
 
     @property
     def live(self) -> list[CatalogColumn]:
-        """Its columns without those that were dropped."""
+        """Its columns without the dropped ones."""
         return [column for column in self.columns if not column.dropped]
 
     def fingerprint(self, attnums: Collection[int | None]) -> Fingerprint:
-        """Of these columns."""
+        """The fingerprint of the table with these columns."""
         columns = {
             column.attnum: ColumnPrint(column.version, column.settled, column.missing, column.filled)
             for column in self.columns
@@ -89,9 +89,9 @@ def read(
     xid: int | None = None,
     made: Sequence[int] = (),
 ) -> CatalogTable | None:
-    """None when it is gone. `xid`: of the transaction of the change, None when unknown.
+    """The table, or None when it was dropped. `xid`: of the transaction of the change, None when unknown.
 
-    `publications`: of which memberships are told; `made`: oids of those of them that have no column lists.
+    `publications`: whose memberships are read; `made`: oids of those of them that have no column lists.
     """
     values = {"oid": oid, "slot": slot, "publications": list(publications), "xid": xid, "made": list(made)}
     with source.cursor(row_factory=dict_row) as cursor:
@@ -100,24 +100,22 @@ def read(
 
 
 def type_names(source: Connection, oids: Iterable[int]) -> dict[int, tuple[str, int]]:
-    """Name and base type of each that is there, by oid."""
+    """Name and base type of each that exists, by oid."""
     rows = source.execute(statement("capture.schema_history", "describe_types"), {"oids": list(oids)}).fetchall()
     return {oid: (name, base_oid) for oid, name, base_oid in rows}
 
 
-def _read(
-    cursor: Cursor[dict[str, Any]], values: dict[str, Any], again: int = _DROPPED_MEANWHILE
-) -> dict[str, Any] | None:
+def _read(cursor: Cursor[dict[str, Any]], values: dict[str, Any], again: int = _RETRIES) -> dict[str, Any] | None:
     try:
         return cursor.execute(statement("capture.schema_history", "describe_table"), values).fetchone()
-    except psycopg.errors.InternalError_:  # it was there for the snapshot, and gone for a function in it
+    except psycopg.errors.InternalError_:  # dropped after the snapshot, so that a function no longer finds it
         if not again:
             raise
         return _read(cursor, values, again - 1)
 
 
 def _table(row: dict[str, Any]) -> CatalogTable:
-    """The query names its columns as the fields are; lists without anything are NULL."""
+    """The columns of the query are named like the fields; empty lists are NULL."""
     lists = {
         "columns": tuple(CatalogColumn(**column) for column in row["columns"]),
         "column_order": tuple(row["column_order"] or ()),

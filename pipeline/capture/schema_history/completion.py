@@ -1,6 +1,6 @@
-"""A Relation message, completed from the catalog, which is as it is now, and the history. Pure.
+"""Completes a Relation message from the catalog, as it is now, and the history. Pure.
 
-The message is as the table was for the change that follows. Where the catalog has moved on since, the form before wins.
+The message describes the table for the next change. Where the catalog was changed since, the previous version is used.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ def complete(
     relation: Relation,
     table: CatalogTable | None,
     types: dict[int, tuple[str, int]],
-    past: TableVersion | None,
+    previous: TableVersion | None,
     *,
     again: bool,
 ) -> TableVersion:
-    """The form that holds from the message on; its columns have no `names` yet.
+    """The table version from this message on; its columns have no `names` yet.
 
-    `table`: None when it is gone. `types`: name and base type by oid. `past`: what the history has. `again`: the
-    message has come in this session already.
+    `table`: None when it was dropped. `types`: name and base type by oid. `previous`: the last known version. `again`:
+    the message was already sent in this session.
     """
     numbers = attnums(relation, table)
-    moved = _moved(relation, table, past, again=again)
-    root_of = past if moved or _root_moved_on(table, past) else None
+    moved = _moved(relation, table, previous, again=again)
+    root_of = previous if moved or _root_moved_on(table, previous) else None
     root = _root(relation, table, root_of)
-    key = key_columns(relation, numbers, table, past, root.oid, moved=moved)
+    key = key_columns(relation, numbers, table, previous, root.oid, moved=moved)
     another_root = root_of is not None and table is not None and root.oid != table.table_oid
-    kept = past if moved or another_root or (table is not None and table.altered_later) else None
+    kept = previous if moved or another_root or (table is not None and table.altered_later) else None
     return TableVersion(
         relation_oid=relation.oid,
         relation_schema=relation.schema,
@@ -47,17 +47,17 @@ def complete(
         table_schema=root.schema,
         table_name=root.name,
         replica_identity=relation.replica_identity,
-        columns=_columns(relation, numbers, types, past, key),
+        columns=_columns(relation, numbers, types, previous, key),
         key_columns=key,
         unique_in_root=kept.unique_in_root if kept else _unique(relation, table, key),
-        memberships=_memberships(table, past),
+        memberships=_memberships(table, previous),
     )
 
 
 def attnums(relation: Relation, table: CatalogTable | None) -> list[int | None]:
-    """Of the message's columns, None where they are not certain.
+    """The attnums of the message's columns, None where they are not certain.
 
-    The source sends columns in their order without dropped ones; new ones are only ever added at the end.
+    The source sends columns in order of attnum without dropped ones; new ones are only added at the end.
     """
     if table is None:
         return [None] * len(relation.columns)
@@ -79,9 +79,9 @@ def attnums(relation: Relation, table: CatalogTable | None) -> list[int | None]:
 def _placed(
     relation: Relation, candidates: list[CatalogColumn], by_name: list[int | None], *, certain: bool
 ) -> list[int | None] | None:
-    """The numbers of the first of these, where the message has just them; None where it may have others.
+    """The attnums of the first candidates, if the message has exactly these columns; None when it may have others.
 
-    `certain`: it has them under other names too, as far as those that are known by name agree.
+    `certain`: it has them also under other names, unless a column known by its name contradicts.
     """
     names = [column.name for column in relation.columns]
     first = candidates[: len(names)]
@@ -91,15 +91,15 @@ def _placed(
     return placed if same or (agrees and certain) else None
 
 
-def _moved(relation: Relation, table: CatalogTable | None, past: TableVersion | None, *, again: bool) -> bool:
-    """Whether the catalog does not say how the table was for the change."""
+def _moved(relation: Relation, table: CatalogTable | None, previous: TableVersion | None, *, again: bool) -> bool:
+    """Whether the catalog no longer shows the table as it was for the change."""
     if table is None:
         return True
-    return _contradicts(relation, table) and (not again or past is None or _differs(past, relation))
+    return _contradicts(relation, table) and (not again or previous is None or _differs(previous, relation))
 
 
 def _contradicts(relation: Relation, table: CatalogTable) -> bool:
-    """Whether the catalog contradicts the message, and so is later than it."""
+    """Whether the catalog contradicts the message, because it was changed since."""
     now = table.relation_schema, table.relation_name, table.replica_identity
     if now != (relation.schema, relation.name, relation.replica_identity):
         return True
@@ -107,10 +107,10 @@ def _contradicts(relation: Relation, table: CatalogTable) -> bool:
     return not {(column.name, column.type_oid) for column in relation.columns} <= live
 
 
-def _differs(past: TableVersion, relation: Relation) -> bool:
-    """Whether something that the message says is why it came."""
-    columns = [(column.name, column.type_oid, column.type_modifier) for column in past.columns]
-    return (past.relation_schema, past.relation_name, past.replica_identity, columns) != (
+def _differs(previous: TableVersion, relation: Relation) -> bool:
+    """Whether the message differs from the previous version, which is then why it was sent."""
+    columns = [(column.name, column.type_oid, column.type_modifier) for column in previous.columns]
+    return (previous.relation_schema, previous.relation_name, previous.replica_identity, columns) != (
         relation.schema,
         relation.name,
         relation.replica_identity,
@@ -118,32 +118,32 @@ def _differs(past: TableVersion, relation: Relation) -> bool:
     )
 
 
-def _root_moved_on(table: CatalogTable | None, past: TableVersion | None) -> bool:
-    """Whether the catalog says since after the transaction of which root a table is, or what that is called."""
-    if past is None or table is None:
+def _root_moved_on(table: CatalogTable | None, previous: TableVersion | None) -> bool:
+    """Whether the table's root, or the name of it, was changed in the catalog after the transaction."""
+    if previous is None or table is None:
         return False
-    if table.table_oid != past.table_oid:
+    if table.table_oid != previous.table_oid:
         return table.altered_later or table.root_later
     return table.root_later or table.schema_later
 
 
 def _root(relation: Relation, table: CatalogTable | None, kept: TableVersion | None) -> _Root:
     known = kept or table
-    if known is None or known.table_oid == relation.oid:  # no partition: the message knows the name it had then
+    if known is None or known.table_oid == relation.oid:  # not a partition: the message has its name at that time
         return _Root(relation.oid, relation.schema, relation.name)
     return _Root(known.table_oid, known.table_schema, known.table_name)
 
 
 def _unique(relation: Relation, table: CatalogTable | None, key: tuple[str, ...]) -> bool:
-    """Whether a key names one row of the root: partitions may have keys that the root does not have."""
+    """Whether a key identifies one row of the root: partitions may have keys that the root does not have."""
     if table is None or table.table_oid == relation.oid:
         return True
     return any(set(key).issuperset(each) for each in table.root_keys)
 
 
-def _memberships(table: CatalogTable | None, past: TableVersion | None) -> tuple[int, ...]:
-    """Those that were there for the change that is described: older than its transaction, or there before."""
-    known = (past.memberships if past else None) or ()
+def _memberships(table: CatalogTable | None, previous: TableVersion | None) -> tuple[int, ...]:
+    """Those that existed for the described change: older than its transaction, or known before."""
+    known = (previous.memberships if previous else None) or ()
     if table is None:
         return known
     return tuple(sorted(oid for oid, older in table.memberships if older or oid in known))
@@ -153,11 +153,11 @@ def _columns(
     relation: Relation,
     numbers: list[int | None],
     types: dict[int, tuple[str, int]],
-    past: TableVersion | None,
+    previous: TableVersion | None,
     key: tuple[str, ...],
 ) -> tuple[Column, ...]:
-    """Names of types that have been dropped since the history knows."""
-    dropped = {each.type_oid: (each.type_name, each.base_type_oid) for each in (past.columns if past else ())}
+    """The columns; names of types that were dropped since are taken from the previous version."""
+    dropped = {each.type_oid: (each.type_name, each.base_type_oid) for each in (previous.columns if previous else ())}
     names = dropped | types
     return tuple(
         Column(

@@ -1,7 +1,7 @@
-"""From one form of a table to the next: which values of the log are still those of the rows. Pure.
+"""From one version of a table to the next: which values in the log are still those of the rows. Pure.
 
-Decides for each column whether it is the one from before, and whether DDL may have rewritten its values without an
-event. In doubt it is another: a value is then not filled in where it could have been, but never a wrong one.
+Decides for each column whether it is the same as before, and whether DDL may have rewritten its values without an
+event. In doubt it counts as another: then some values are not filled in, but never a wrong one is.
 """
 
 from __future__ import annotations
@@ -13,47 +13,47 @@ from pipeline.capture.schema_history.fingerprint import ColumnPrint, Fingerprint
 from pipeline.capture.schema_history.versions import Column, Name, TableVersion
 
 Kind = Literal["type", "default", "values"]
-"""`type`: a column has another type; `default`: it came with values in rows that were there already; `values`: it was
-written anew under the same type, by `alter type … using` or `set expression`, or that cannot be excluded."""
+"""`type`: a column has another type; `default`: it was added with values in existing rows; `values`: it was rewritten
+with the same type, by `alter type … using` or `set expression`, or that cannot be excluded."""
 
 _TEXTS = frozenset({25, 1043})
-"""text and varchar: between them Postgres rewrites nothing, and a value's text is the same."""
+"""text and varchar: from one to the other Postgres rewrites nothing, and the text of a value stays the same."""
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Values of these columns changed without an event. `version` tells it from another one of the same columns."""
+    """Values of these columns changed without an event. `version` distinguishes rewrites of the same columns."""
 
     kind: Kind
     columns: tuple[str, ...]
     version: str
 
 
-def first_form(form: TableVersion, since: tuple[int, int]) -> TableVersion:
-    """A form of which nothing before is known."""
-    return replace(form, columns=tuple(_anew(column, since) for column in form.columns))
+def first_version(version: TableVersion, since: tuple[int, int]) -> TableVersion:
+    """The first known version of a table."""
+    return replace(version, columns=tuple(_new_names(column, since) for column in version.columns))
 
 
-def next_form(
+def next_version(
     before: TableVersion,
     read_before: Fingerprint | None,
-    form: TableVersion,
+    version: TableVersion,
     read: Fingerprint | None,
     since: tuple[int, int],
 ) -> tuple[TableVersion, list[Rewrite]]:
-    """The form with the names of its columns, and what was rewritten between the two.
+    """The version with the names of its columns, and the rewrites since the version before.
 
-    Under another root rows have another history, in which older values must not be looked for; a table of its own that
-    becomes a partition keeps its rows. While the table was in no publication of updates, values were missed.
+    Under another root, older values of the rows must not be looked for; but a table that becomes a partition keeps its
+    rows. While the table was in no publication of updates, values were missed.
     """
-    past = {column.attnum: column for column in before.columns if column.attnum is not None}
+    previous = {column.attnum: column for column in before.columns if column.attnum is not None}
     unplaced = {column.name: column for column in before.columns if column.attnum is None}
-    moved = before.table_oid not in (form.table_oid, form.relation_oid)
-    missed = not set(before.memberships or ()) & set(form.memberships or ())
+    moved = before.table_oid not in (version.table_oid, version.relation_oid)
+    missed = not set(before.memberships or ()) & set(version.memberships or ())
     columns: list[Column] = []
     found: dict[Kind, list[Column]] = {}
-    for column in form.columns:
-        old = past.get(column.attnum) if column.attnum is not None else None
+    for column in version.columns:
+        old = previous.get(column.attnum) if column.attnum is not None else None
         if old is None and column.name in unplaced:
             kind = _rewritten_unplaced(unplaced[column.name], read_before, column, read)
         else:
@@ -61,24 +61,24 @@ def next_form(
         if kind:
             found.setdefault(kind, []).append(column)
         if old is None or kind or moved or missed or not _same_text(old, column):
-            columns.append(_anew(column, since))
+            columns.append(_new_names(column, since))
         else:
             columns.append(_continued(old, column, since))
-    return replace(form, columns=tuple(columns)), [_rewrite(kind, found[kind], read) for kind in found]
+    return replace(version, columns=tuple(columns)), [_rewrite(kind, found[kind], read) for kind in found]
 
 
 def _rewritten(
     old: Column | None, read_before: Fingerprint | None, column: Column, read: Fingerprint | None
 ) -> Kind | None:
-    now = _print(read, column)
+    now = _column_print(read, column)
     if read is None or now is None:
         return None
     if old is None:
         return "default" if now.missing or (now.filled and _may_be_another_file(read_before, read)) else None
     if not _same_type(old, column):
         return "type"
-    then = _print(read_before, column)
-    if then is None:  # the table was gone when it was read
+    then = _column_print(read_before, column)
+    if then is None:  # the table had been dropped when it was to be read
         return None
     if then.settled and then.version == now.version:
         return None
@@ -88,15 +88,15 @@ def _rewritten(
 def _rewritten_unplaced(
     old: Column, read_before: Fingerprint | None, column: Column, read: Fingerprint | None
 ) -> Kind | None:
-    """For a column that may or may not be the one of that name before."""
-    if read is None or _print(read, column) is None:
+    """For a column that may or may not be the earlier one of that name."""
+    if read is None or _column_print(read, column) is None:
         return None
     if not _same_type(old, column):
         return "type"
     return "values" if read_before is not None and _may_be_another_file(read_before, read) else None
 
 
-def _print(read: Fingerprint | None, column: Column) -> ColumnPrint | None:
+def _column_print(read: Fingerprint | None, column: Column) -> ColumnPrint | None:
     return None if read is None or column.attnum is None else read.columns.get(column.attnum)
 
 
@@ -114,18 +114,18 @@ def _same_text(old: Column, column: Column) -> bool:
 
 
 def _rewrite(kind: Kind, columns: list[Column], read: Fingerprint | None) -> Rewrite:
-    versions = [found.version for column in columns if (found := _print(read, column))]
+    versions = [found.version for column in columns if (found := _column_print(read, column))]
     return Rewrite(kind, tuple(column.name for column in columns), " ".join(versions))
 
 
-def _anew(column: Column, since: tuple[int, int]) -> Column:
+def _new_names(column: Column, since: tuple[int, int]) -> Column:
     return replace(column, names=(Name(column.name, *since),))
 
 
 def _continued(old: Column, column: Column, since: tuple[int, int]) -> Column:
-    names = tuple(name for name in old.names if (name.lsn, name.idx) < since)  # others are of a try that was cut off
+    names = tuple(name for name in old.names if (name.lsn, name.idx) < since)  # others are from an attempt that failed
     if not names:
-        return _anew(column, since)
+        return _new_names(column, since)
     if names[-1].name != column.name:
         names = (*names, Name(column.name, *since))
     return replace(column, names=names)

@@ -1,7 +1,7 @@
-"""By what a rewritten table is told from one that was not: which file it is in, and the versions of its columns' rows.
+"""How a rewritten table is recognized: the file that it is in, and the versions of its rows of pg_attribute.
 
-A fingerprint is read from the catalog as it is now, which may be later than the change that it was read for. What is
-`settled` was so for that change already; of the rest, DDL between the change and the reading may be the cause.
+A fingerprint is read from the current catalog, which may be later than the change that it was read for. What is
+`settled` was already the same for that change; the rest may come from DDL between the change and the reading.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ColumnPrint:
-    """A row of pg_attribute. `version` changes with every change of it, with harmless ones, too.
+    """A row of pg_attribute. `version` changes with every change of the row, also with harmless ones.
 
-    `missing`: rows from before the column have a default that is in no file. `filled`: it may have a default at all.
+    `missing`: rows older than the column have a default that is in no file. `filled`: the column may have a default.
     """
 
     version: str
@@ -26,7 +26,7 @@ class ColumnPrint:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Of one table, its columns by attnum. `read_at`: where the source's WAL was when it was read."""
+    """The fingerprint of a table, its columns by attnum. `read_at`: the end of the source's WAL when it was read."""
 
     file: int
     file_settled: bool
@@ -35,11 +35,11 @@ class Fingerprint:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing of it is in doubt."""
+        """Whether all of it is settled."""
         return self.file_settled and all(column.settled for column in self.columns.values())
 
     def settle(self) -> Fingerprint:
-        """The table was changed after `read_at` and the source did not describe it again: it was so all the time."""
+        """Rows were changed after `read_at` without a new description by the source: so it was the same before, too."""
         columns = {attnum: replace(column, settled=True) for attnum, column in self.columns.items()}
         return replace(self, file_settled=True, columns=columns)
 
@@ -49,6 +49,6 @@ class Fingerprint:
 
     @staticmethod
     def from_json(stored: dict[str, Any]) -> Fingerprint:
-        """What `to_json` made."""
+        """The inverse of `to_json`."""
         columns = {int(attnum): ColumnPrint(**column) for attnum, column in stored["columns"].items()}
         return Fingerprint(**{**stored, "columns": columns})

@@ -1,4 +1,4 @@
-"""Which columns are the key of a table, and in which order, told by their numbers: names change. Pure."""
+"""Which columns are the key of a table, and in which order; by their attnums, because names change. Pure."""
 
 from __future__ import annotations
 
@@ -15,57 +15,57 @@ def key_columns(
     relation: Relation,
     attnums: Sequence[int | None],
     table: CatalogTable | None,
-    past: TableVersion | None,
+    previous: TableVersion | None,
     root_oid: int,
     *,
     moved: bool,
 ) -> tuple[str, ...]:
     """The replica identity, with FULL the primary key, in column order of the root; empty when it is not published.
 
-    `attnums`: of the message's columns. `table`: as the catalog has it, None when it is gone. `past`: the form before,
-    which wins where the catalog has `moved` on, and for the order where the catalog no longer knows the root.
+    `attnums`: of the message's columns. `table`: as the catalog has it, None when it was dropped. `previous`: the last
+    known version, used where the catalog has `moved` on, and for the order where it no longer knows the root.
     """
     names = [column.name for column in relation.columns]
-    past_key = _renamed(past, relation, attnums) if past else []
+    previous_key = _renamed(previous, relation, attnums) if previous else []
     if relation.replica_identity != FULL:
         key = [column.name for column in relation.columns if column.key]
     else:
-        key = _primary(table, past, relation, attnums, past_key, moved=moved)
+        key = _primary(table, previous, relation, attnums, previous_key, moved=moved)
     if root_oid == relation.oid:
         order = names
     elif table is not None and root_oid == table.table_oid:
         order = _in_root(table, names, attnums)
     else:
-        order = [*past_key, *(name for name in names if name not in past_key)]
+        order = [*previous_key, *(name for name in names if name not in previous_key)]
     return tuple(sorted(key, key=order.index))
 
 
 def _primary(
     table: CatalogTable | None,
-    past: TableVersion | None,
+    previous: TableVersion | None,
     relation: Relation,
     attnums: Sequence[int | None],
-    past_key: list[str],
+    previous_key: list[str],
     *,
     moved: bool,
 ) -> list[str]:
-    """What is beside FULL: the catalog's, if it was there for the change; else that of the form before."""
+    """The primary key of a table with FULL: the catalog's, if it existed for the change; else the previous one."""
     names = [column.name for column in relation.columns]
-    kept = past is not None and set(names).issuperset(past_key)
-    if table is not None and table.primary_later and not _made_anew(table, relation, attnums):
-        return past_key if kept and past and past.replica_identity in (DEFAULT, FULL) else []
+    kept = previous is not None and set(names).issuperset(previous_key)
+    if table is not None and table.primary_later and not _retyped(table, relation, attnums):
+        return previous_key if kept and previous and previous.replica_identity in (DEFAULT, FULL) else []
     if table is not None and table.primary_key:
         for numbers in attnums, _by_name(relation, table):
             found = [name for name, attnum in zip(names, numbers, strict=True) if attnum in table.primary_key]
             if len(found) == len(table.primary_key):
                 return found
-    # It was dropped since, or a column of it is not published; or all of the table is gone.
+    # The key was dropped since, or a column of it is not published; or the table was dropped.
     before = (FULL,) if table is not None else (DEFAULT, FULL)
-    return past_key if moved and kept and past and past.replica_identity in before else []
+    return previous_key if moved and kept and previous and previous.replica_identity in before else []
 
 
-def _made_anew(table: CatalogTable, relation: Relation, attnums: Sequence[int | None]) -> bool:
-    """Whether the key is later only because a column of it has another type since: the constraint came with that."""
+def _retyped(table: CatalogTable, relation: Relation, attnums: Sequence[int | None]) -> bool:
+    """Whether the key is later only because a column of it was given another type, which recreates the constraint."""
     now = {column.attnum: (column.type_oid, column.type_modifier) for column in table.columns}
     return any(
         attnum in table.primary_key and now[attnum] != (column.type_oid, column.type_modifier)
@@ -74,9 +74,9 @@ def _made_anew(table: CatalogTable, relation: Relation, attnums: Sequence[int | 
 
 
 def _by_name(relation: Relation, table: CatalogTable) -> list[int | None]:
-    """For columns altered since the slot's catalog_xmin, as by a new key: their names, where their order agrees too.
+    """Attnums by name, for columns altered since the slot's catalog_xmin, as by a new key; only if their order agrees.
 
-    The source sends columns in the order of their numbers, so two that have swapped their names are told.
+    The source sends columns in order of attnum, so two that have swapped their names are detected.
     """
     live = {(column.name, column.type_oid): column.attnum for column in table.live}
     found = [live.get((column.name, column.type_oid)) for column in relation.columns]
@@ -84,21 +84,23 @@ def _by_name(relation: Relation, table: CatalogTable) -> list[int | None]:
     return found if known == sorted(known) else [None] * len(found)
 
 
-def _renamed(past: TableVersion, relation: Relation, attnums: Sequence[int | None]) -> list[str]:
-    """The key of before, under the names that its columns have in the message."""
+def _renamed(previous: TableVersion, relation: Relation, attnums: Sequence[int | None]) -> list[str]:
+    """The previous key, under the names that its columns have in the message."""
     names = [column.name for column in relation.columns]
-    if not any(attnums) and len(past.columns) == len(names):  # the table is gone, but may have been renamed only
-        by_place = {column.name: name for column, name in zip(past.columns, names, strict=True)}
-        found = [by_place[name] for name in past.key_columns if name in by_place]
+    if not any(attnums) and len(previous.columns) == len(
+        names
+    ):  # the table was dropped, but columns may only have been renamed before
+        by_place = {column.name: name for column, name in zip(previous.columns, names, strict=True)}
+        found = [by_place[name] for name in previous.key_columns if name in by_place]
         if {*found} == {column.name for column in relation.columns if column.key}:
             return found
     now = {attnum: name for attnum, name in zip(attnums, names, strict=True) if attnum is not None}
-    numbers = {column.name: column.attnum for column in past.columns}
-    return [now.get(numbers.get(name) or 0, name) for name in past.key_columns]
+    numbers = {column.name: column.attnum for column in previous.columns}
+    return [now.get(numbers.get(name) or 0, name) for name in previous.key_columns]
 
 
 def _in_root(table: CatalogTable, names: Sequence[str], attnums: Sequence[int | None]) -> list[str]:
-    """The message's columns as the root orders them: a partition may have them in another order."""
+    """The message's columns in the order of the root: a partition may have them in another order."""
     now = {column.attnum: column.name for column in table.columns}
     place = {name: position for position, name in enumerate(table.column_order)}
     placed = [

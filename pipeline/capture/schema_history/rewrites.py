@@ -1,4 +1,4 @@
-"""Tables whose values changed without an event: what logical decoding does not carry, until somebody settles it."""
+"""Tables whose values changed without an event, because logical decoding sends no rewrites, until they are settled."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
-_PATIENCE = "200ms"
+_LOCK_TIMEOUT = "200ms"
 _WHY = {
     "type": "another type",
-    "default": "came with values for rows that were there already",
-    "values": "written anew, or that cannot be excluded",
+    "default": "added with values for existing rows",
+    "values": "rewritten, or that cannot be excluded",
 }
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A table of which the log may not have what rows hold that were not written since.
+    """A table whose rows may hold values that the log does not have, unless they were written since.
 
-    `from_lsn`: commit_lsn of the first change after it; None while none has come.
+    `from_lsn`: commit_lsn of the first change after the rewrite; None until there is one.
     """
 
     table: str
@@ -42,29 +42,29 @@ class Rewritten:
 
     @property
     def why(self) -> str:
-        """What happened to the columns, for people."""
+        """What happened to the columns, as text."""
         return f"{', '.join(self.columns)}: {'; '.join(_WHY[kind] for kind in self.kinds)}"
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """How to fix it."""
         return f"write each row once, then run `pipeline sources rewrites --settle {self.table}`"
 
 
 def unsettled(connection: Connection) -> list[Rewritten]:
-    """Rewritten tables that nobody has settled, by name; none in a pipeline database of before."""
+    """Rewritten tables that nobody has settled, by name."""
     return queries.rows(connection, Rewritten, statement("capture.schema_history", "unsettled_rewrites"))
 
 
 def settle(connection: Connection, table: str) -> int:
-    """Its rows have been written, or it does not matter; returns how many rewrites that were."""
+    """Its rows have been written again, or it does not matter; returns how many rewrites are settled by that."""
     return connection.execute(statement("capture.schema_history", "settle_rewrites"), {"table": table}).rowcount
 
 
 def is_empty(source: Connection, relation_oid: int) -> bool:
-    """Whether the table has no rows, for certain: one that is locked may have some."""
+    """Whether the table certainly has no rows; a locked one may have some."""
     try:
-        with source.transaction(), queries.lock_timeout(source, _PATIENCE):
+        with source.transaction(), queries.lock_timeout(source, _LOCK_TIMEOUT):
             row = source.execute("select pg_catalog.pg_relation_size(%s::oid) = 0", (relation_oid,)).fetchone()
     except psycopg.errors.LockNotAvailable:
         return False
@@ -75,19 +75,19 @@ def record(
     connection: Connection,
     source_id: uuid.UUID,
     epoch: int,
-    form: TableVersion,
+    version: TableVersion,
     found: Iterable[Rewrite],
     since: tuple[int, int] | None,
 ) -> None:
-    """What was found of a table; `since`: the first change after it, None as long as none has come."""
+    """Store the rewrites of a table; `since`: the first change after them, None as long as there is none."""
     place = since or (None, None)
     for rewrite in found:
         values = {
             "source": source_id,
             "epoch": epoch,
-            "relation_oid": form.relation_oid,
-            "table_schema": form.table_schema,
-            "table_name": form.table_name,
+            "relation_oid": version.relation_oid,
+            "table_schema": version.table_schema,
+            "table_name": version.table_name,
             "columns": list(rewrite.columns),
             "kind": rewrite.kind,
             "version": rewrite.version,

@@ -1,4 +1,4 @@
-"""The relation history: every form a source table has had, from which LSN, kept with what rows need to be encoded."""
+"""The relation history: every version of a source table, from which LSN it holds, and what encoding its rows needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MESSAGE_OID = 0
 
 @dataclass(frozen=True)
 class Name:
-    """What a column is called from the change at (`lsn`, `idx`) on."""
+    """The name of a column from the change at (`lsn`, `idx`) on."""
 
     name: str
     lsn: int
@@ -28,10 +28,10 @@ class Name:
 
 @dataclass(frozen=True)
 class Column:
-    """A column as published. `base_type_oid` is json or jsonb for domains over them, else the type's own oid.
+    """A column as published. `base_type_oid` is json or jsonb for domains over them, otherwise the type's oid.
 
-    `attnum`: None where the catalog had moved on too far to say. `names`: under which names the log has the values
-    that are still its own; the list begins anew where values from before no longer say what rows hold.
+    `attnum`: None where it is not certain, because the catalog was changed since. `names`: the names under which the
+    log has values that rows may still hold; a new list begins where older values no longer say what rows hold.
     """
 
     name: str
@@ -46,11 +46,12 @@ class Column:
 
 @dataclass(frozen=True)
 class TableVersion:
-    """A table as it was for the changes that follow a place in the history.
+    """A table as it was for the changes after a place in the WAL.
 
-    `relation_*` is what the stream names; `table_*` its partition root, or the same. `key_columns` is the replica
-    identity, with FULL the primary key, in column order of the root; empty when there is none. `unique_in_root`: no two
-    rows of the root share a key. `memberships`: oids by which updates are published; when all are new, some were not.
+    `relation_*` is the relation in the stream; `table_*` its partition root, or the same. `key_columns` is the replica
+    identity, or with FULL the primary key, in column order of the root; empty when there is none. `unique_in_root`: no
+    two rows of the root share a key. `memberships`: oids of the publication memberships that publish updates; when all
+    of them are new, some updates were not published.
     """
 
     relation_oid: int
@@ -68,57 +69,57 @@ class TableVersion:
 
 @dataclass(frozen=True)
 class Known:
-    """The newest form of a relation, its id in the history, and the fingerprint read for it, if any."""
+    """The newest version of a relation, its id, and the fingerprint read for it, if any."""
 
     id: int
-    form: TableVersion
+    version: TableVersion
     fingerprint: Fingerprint | None = None
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A table in the catalog as it is now. `version` changes with everything that may rewrite it."""
+    """A table in the catalog as it is now. `row_version` changes with everything that may rewrite the table."""
 
     oid: int
-    version: str
+    row_version: str
     relation_schema: str
     table_oid: int
     root_schema: str | None
     root_name: str | None
     read_at: int
 
-    def renamed(self, form: TableVersion) -> TableVersion:
-        """The form under the names of schema and root that the source does not send: a table's own name it does."""
+    def renamed(self, version: TableVersion) -> TableVersion:
+        """The version with the current names of schema and root, which the source does not send."""
         schema = self.relation_schema
         return replace(
-            form,
+            version,
             relation_schema=schema,
             table_oid=self.table_oid,
             table_schema=schema if self.root_schema is None else self.root_schema,
-            table_name=form.relation_name if self.root_name is None else self.root_name,
-            unique_in_root=form.unique_in_root if self.table_oid == form.table_oid else None,
+            table_name=version.relation_name if self.root_name is None else self.root_name,
+            unique_in_root=version.unique_in_root if self.table_oid == version.table_oid else None,
         )
 
 
-def message_form(prefix: str) -> TableVersion:
-    """Stands in for the table of a logical message: no schema, the prefix as its name."""
+def message_version(prefix: str) -> TableVersion:
+    """Represents logical messages with a prefix: a table without a schema, named like the prefix."""
     return TableVersion(MESSAGE_OID, "", prefix, MESSAGE_OID, "", prefix, "n", (), ())
 
 
 def latest(connection: Connection, source_id: uuid.UUID, epoch: int) -> dict[tuple[int, str], Known]:
-    """The last known form of each relation, by oid and (for logical messages) name."""
+    """The last known version of each relation, by oid and (for logical messages) name."""
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(
             statement("capture.schema_history", "latest_relations"), {"source": source_id, "epoch": epoch}
         ).fetchall()
     found = [_known(row) for row in rows]
-    return {identity(known.form): known for known in found}
+    return {identity(known.version): known for known in found}
 
 
 def find(connection: Connection, source_id: uuid.UUID, epoch: int, identity: tuple[int, str]) -> Known | None:
-    """The last known form of this relation; None when there is none, and, until the transaction ends, will be none.
+    """The last known version of this relation, or None; then none is added before the transaction ends.
 
-    That is for workers that read parts of a backlog side by side: only inside of a transaction.
+    For workers that read parts of a backlog at the same time; only inside of a transaction.
     """
     connection.execute(statement("capture.schema_history", "lock_relations"), {"source": source_id})
     values = {"source": source_id, "epoch": epoch, "oid": identity[0], "name": identity[1]}
@@ -130,11 +131,11 @@ def find(connection: Connection, source_id: uuid.UUID, epoch: int, identity: tup
 def _known(row: dict[str, Any]) -> Known:
     relation_id, fingerprint = row.pop("id"), row.pop("fingerprint")
     since = row.pop("from_lsn"), row.pop("from_idx")
-    return Known(relation_id, form_of(row, since), Fingerprint.from_json(fingerprint) if fingerprint else None)
+    return Known(relation_id, from_stored(row, since), Fingerprint.from_json(fingerprint) if fingerprint else None)
 
 
-def form_of(stored: dict[str, Any], since: tuple[int, int]) -> TableVersion:
-    """A form from its fields as they are stored, lists for tuples; `since`: the place from which on it held."""
+def from_stored(stored: dict[str, Any], since: tuple[int, int]) -> TableVersion:
+    """A version from its stored fields, which have lists for tuples; `since`: the place from which it holds."""
     columns = tuple(_column(column, since) for column in stored["columns"])
     memberships = None if stored["memberships"] is None else tuple(stored["memberships"])
     lists = {"columns": columns, "key_columns": tuple(stored["key_columns"]), "memberships": memberships}
@@ -142,7 +143,7 @@ def form_of(stored: dict[str, Any], since: tuple[int, int]) -> TableVersion:
 
 
 def _column(stored: dict[str, Any], since: tuple[int, int]) -> Column:
-    """A table as it was published has no names yet: of what came before, nothing is known."""
+    """A table as recorded at its publishing has no names yet: nothing is known of earlier values."""
     names = stored.pop("names") or [{"name": stored["name"], "lsn": since[0], "idx": since[1]}]
     return Column(**stored, names=tuple(Name(**name) for name in names))
 
@@ -151,21 +152,21 @@ def record(
     connection: Connection,
     source_id: uuid.UUID,
     epoch: int,
-    form: TableVersion,
+    version: TableVersion,
     since: tuple[int, int],
     fingerprint: Fingerprint | None = None,
 ) -> int:
-    """Add a form to the history, `since` the (commit_lsn, commit_idx) of its first change.
+    """Add a version to the history, `since` the (commit_lsn, commit_idx) of its first change.
 
     Returns its id, which staged rows refer to.
     """
     row = connection.execute(
         statement("capture.schema_history", "record_relation"),
         {
-            **vars(replace(form, columns=())),
-            "columns": Jsonb([asdict(column) for column in form.columns]),
-            "key_columns": list(form.key_columns),
-            "memberships": None if form.memberships is None else list(form.memberships),
+            **vars(replace(version, columns=())),
+            "columns": Jsonb([asdict(column) for column in version.columns]),
+            "key_columns": list(version.key_columns),
+            "memberships": None if version.memberships is None else list(version.memberships),
             "fingerprint": Jsonb(fingerprint.to_json()) if fingerprint else None,
             "source": source_id,
             "epoch": epoch,
@@ -178,12 +179,12 @@ def record(
 
 
 def store_fingerprint(connection: Connection, relation_id: int, fingerprint: Fingerprint) -> None:
-    """The form holds on, and this is what was read for it last."""
+    """Store the fingerprint that was read last for a version that still holds."""
     connection.execute(
         "update pipeline.relations set fingerprint = %s where id = %s", (Jsonb(fingerprint.to_json()), relation_id)
     )
 
 
-def identity(form: TableVersion) -> tuple[int, str]:
-    """What stays the same through every form of a relation."""
-    return form.relation_oid, form.relation_name if form.relation_oid == MESSAGE_OID else ""
+def identity(version: TableVersion) -> tuple[int, str]:
+    """What is the same in every version of a relation."""
+    return version.relation_oid, version.relation_name if version.relation_oid == MESSAGE_OID else ""

@@ -1,5 +1,5 @@
 -- Known tables as they are now: the names of each and of its partition root, and the version of its catalog row.
-select c.oid::bigint as oid, c.xmin::text || c.ctid::text as version,
+select c.oid::bigint as oid, c.xmin::text || c.ctid::text as row_version,
     n.nspname::text as relation_schema, root.oid::bigint as table_oid,
     case when root.oid = c.oid then null else rn.nspname::text end as root_schema,
     case when root.oid = c.oid then null else root.relname::text end as root_name,

@@ -1,4 +1,4 @@
--- A table as the stream would describe it now; `key` as of its replica identity, with FULL every column.
+-- A table as the stream would describe it now; `key`: in the replica identity, which with FULL is every column.
 select c.relname::text as name, n.nspname::text as schema, c.relreplident::text as identity,
     (select coalesce(jsonb_agg(jsonb_build_array(
             c.relreplident = 'f' or exists (select from pg_catalog.pg_index i

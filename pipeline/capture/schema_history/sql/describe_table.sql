@@ -1,12 +1,12 @@
--- A table as the catalog has it now, in one snapshot: partition root, primary key, files, columns, how certain that is.
--- `settled`: older than all that the slot may still send, so it was so already for the change that is described.
+-- A table as the catalog has it now, in one snapshot: partition root, primary key, files and columns.
+-- `settled`: older than every change that the slot may still send, so it was the same for the described change.
 with slot as (
     select coalesce(max(age(s.catalog_xmin)), 2147483647) as behind
     from pg_catalog.pg_replication_slots s where s.slot_name = %(slot)s
 ), class as (
     select c.oid, c.relname, c.relreplident, c.relfilenode, n.nspname, c.xmin, birth.xmin as born, birth.cmin as born_at,
         coalesce(pg_catalog.pg_partition_root(c.oid), c.oid) as root_oid,
-        -- A table that is older than the transaction of a change to it, and not altered since, was as it is for that.
+        -- A table that is older than the transaction of a change to it, and was not altered since, is as it was then.
         coalesce(age(birth.xmin) > age(%(xid)s::text::xid), false) as born_before
     from pg_catalog.pg_class c
     join pg_catalog.pg_namespace n on n.oid = c.relnamespace
@@ -21,7 +21,7 @@ with slot as (
     from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
     where c.oid = %(oid)s or c.oid in (select relid from pg_catalog.pg_partition_ancestors(%(oid)s::regclass))
 ), memberships as (
-    -- By what updates of the table are published: a row that names it, or a publication that has it without naming it.
+    -- What publishes updates of the table: a row that names it, or a publication that has it without naming it.
     select coalesce(pr.oid, p.oid)::bigint as oid, coalesce(pr.xmin, p.xmin) as xmin
     from pg_catalog.pg_publication p
     left join pg_catalog.pg_publication_rel pr on pr.prpubid = p.oid and pr.prrelid in (select oid from tree)

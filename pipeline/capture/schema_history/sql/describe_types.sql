@@ -1,4 +1,4 @@
--- Names of types, and for each its own oid, or json's or jsonb's when it is a domain over one.
+-- Names of types, and the oid of each, or of json or jsonb when it is a domain over one.
 with recursive base as (
     select oid as type_oid, oid, typtype, typbasetype from pg_catalog.pg_type where oid = any(%(oids)s::oid[])
     union all

@@ -1,4 +1,4 @@
--- The last known form of one relation of a source; of logical messages, those with a prefix.
+-- The last known version of one relation of a source; of logical messages, those with a prefix.
 select id, relation_oid, relation_schema, relation_name, table_oid, table_schema, table_name,
     replica_identity, columns, key_columns, unique_in_root, memberships, fingerprint, from_lsn, from_idx
 from pipeline.relations

@@ -1,2 +1,2 @@
--- Until its transaction ends, nobody else adds a relation that the history does not have.
+-- Until this transaction ends, no other session adds a relation to the history.
 select pg_advisory_xact_lock(hashtextextended('pipeline relations ' || %(source)s::text, 0))

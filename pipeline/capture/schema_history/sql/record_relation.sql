@@ -1,4 +1,4 @@
--- A table has taken a new form.
+-- Add a table version.
 insert into pipeline.relations (
     source_id, epoch, relation_oid, relation_schema, relation_name, table_oid, table_schema, table_name,
     replica_identity, columns, key_columns, unique_in_root, memberships, fingerprint, from_lsn, from_idx)

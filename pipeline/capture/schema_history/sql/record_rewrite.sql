@@ -1,4 +1,4 @@
--- Values of a table changed without an event; found again for a later place, that one holds.
+-- Values of a table changed without an event; a rewrite that is found again gets the place that is known now.
 insert into pipeline.rewrites (
     source_id, epoch, relation_oid, table_schema, table_name, columns, kind, version, from_lsn, from_idx)
 values (

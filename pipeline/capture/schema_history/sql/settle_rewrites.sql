@@ -1,3 +1,3 @@
--- Rows of a table have been written since its values changed without an event.
+-- The rows of a table have been written since its values changed without an event.
 update pipeline.rewrites set settled_at = now()
 where settled_at is null and table_schema || '.' || table_name = %(table)s

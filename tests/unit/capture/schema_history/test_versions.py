@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.capture.schema_history.catalog_table import CatalogColumn, CatalogTable
-from pipeline.capture.schema_history.continuity import Rewrite, first_form, next_form
+from pipeline.capture.schema_history.continuity import Rewrite, first_version, next_version
 from pipeline.capture.schema_history.fingerprint import ColumnPrint, Fingerprint
 from pipeline.capture.schema_history.keys import key_columns
 from pipeline.capture.schema_history.versions import Column, Name, TableVersion
@@ -32,7 +32,7 @@ def read(file: int = FILE, version: str = "7", *, certain: bool = True, missing:
     return Fingerprint(file, certain, 1500, {1: of_first, 2: of_second})
 
 
-BEFORE = first_form(form(column("id", 1, 23), column("a", 2)), THEN)
+BEFORE = first_version(form(column("id", 1, 23), column("a", 2)), THEN)
 KEPT, ANEW = (Name("a", *THEN),), (Name("a", *NOW),)
 
 
@@ -40,7 +40,7 @@ def following(
     now: TableVersion, then: Fingerprint | None, fingerprint: Fingerprint | None
 ) -> tuple[tuple[Name, ...], list[Rewrite]]:
     """Names of the last column, and what was rewritten."""
-    found, rewritten = next_form(BEFORE, then, now, fingerprint, NOW)
+    found, rewritten = next_version(BEFORE, then, now, fingerprint, NOW)
     return found.columns[-1].names, rewritten
 
 
@@ -102,26 +102,26 @@ def test_without_its_number_a_column_begins_anew() -> None:
 
 
 def test_what_an_older_version_stored_is_in_doubt_but_no_rewrite() -> None:
-    old = first_form(form(column("id", None, 23), column("a", None)), THEN)
-    found, rewritten = next_form(old, None, SAME, read(missing=True), NOW)
+    old = first_version(form(column("id", None, 23), column("a", None)), THEN)
+    found, rewritten = next_version(old, None, SAME, read(missing=True), NOW)
     assert (found.columns[-1].names, rewritten) == (ANEW, [])
 
 
 def test_under_another_root_values_of_the_same_key_are_of_another_row() -> None:
     assert following(replace(SAME, table_oid=5), read(), read()) == (KEPT, [])  # attached: its own rows stay its own
     of_root = replace(BEFORE, table_oid=5)
-    found, _ = next_form(of_root, read(), SAME, read(), NOW)
+    found, _ = next_version(of_root, read(), SAME, read(), NOW)
     assert found.columns[-1].names == ANEW
 
 
 def test_after_a_time_without_publication_values_are_unknown() -> None:
-    found, rewritten = next_form(BEFORE, read(), replace(SAME, memberships=(2,)), read(), NOW)
+    found, rewritten = next_version(BEFORE, read(), replace(SAME, memberships=(2,)), read(), NOW)
     assert (found.columns[-1].names, rewritten) == (ANEW, [])
 
 
 def test_names_of_a_try_that_was_cut_off_are_forgotten() -> None:
     later = replace(BEFORE.columns[1], name="b", names=(*KEPT, Name("b", 3000, 0)))
-    found, _ = next_form(replace(BEFORE, columns=(BEFORE.columns[0], later)), read(), SAME, read(), NOW)
+    found, _ = next_version(replace(BEFORE, columns=(BEFORE.columns[0], later)), read(), SAME, read(), NOW)
     assert found.columns[-1].names == KEPT
 
 
