@@ -1,3 +1,3 @@
-"""A backlog read by many slots at once: who reads which part of it, within what the source and the host can spare."""
+"""Catch-up: a backlog is read by several slots at once, as many as the source and the host can spare."""
 
 from __future__ import annotations

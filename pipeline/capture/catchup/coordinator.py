@@ -1,7 +1,7 @@
-"""Worker 0 from one stretch of the stream to the next, and the helpers that share a backlog with it.
+"""Runs worker 0, one stretch of the stream after the other, and the helpers that share a backlog with it.
 
-While no catch-up is going on there is one stretch without an end. A plan ends it where the first part begins; from then
-on worker 0 takes over one part after the other: what its helper has staged, then the rest of it, if there is one.
+Without a catch-up there is one stretch without an end. A plan ends it where the first part begins; then worker 0 takes
+over one part after the other: what the part's helper has staged, and then the rest of the part, if there is one.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from pipeline.wal import lsn
 logger = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 0.2
-"""Between two looks at how far the parts are."""
+"""Seconds between two queries of the progress of the parts."""
 FAR_BEHIND = 16 * 1024 * 1024
-"""Bytes that the slot may be behind our position before it is moved without sending them."""
+"""If the slot is more than so many bytes behind our position, it is advanced without sending the WAL between them."""
 
 
 class Coordinator:
-    """Runs until `stop` is called, or something fails."""
+    """Runs until `stop` is called or something fails."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Coordinator:
         publications: Sequence[str],
         launch: Launch,
     ) -> None:
-        """`publications`: those that are replicated. `launch` begins a helper. The connections are ours alone."""
+        """`publications`: those that are replicated. `launch` starts a helper. Nothing else may use the connections."""
         self._config = config
         self._source, self._pipeline, self._staging = source, pipeline, staging
         self._stored = stored
@@ -65,33 +65,33 @@ class Coordinator:
         self._writer: Writer | None = None
         self._stopping = False
         self._parts: list[Part] = []
-        self._planned: Connection | None = None
-        """For the plan, while there is one: the other connection is used inside of transactions, by other threads."""
-        self._plan = asyncio.Lock()
-        """Held while the plan is written or read."""
-        self._told: set[int] = set()
+        self._plan_connection: Connection | None = None
+        """For the plan, while there is one: the other connection is used by other threads, inside of transactions."""
+        self._plan_lock = asyncio.Lock()
+        """Held while the plan is stored or read."""
+        self._reported: set[int] = set()
 
     def stop(self) -> None:
-        """Stage and confirm what is whole, then return from `run`; the helpers do the same."""
+        """Stage and confirm the complete transactions, then return from `run`; the helpers do the same."""
         self._stopping = True
         self._pool.retire_all()
         if self._worker is not None:
             self._worker.stop()
 
     async def run(self, start: int, running: Callable[[], None]) -> None:
-        """`start`: from where the slot is to send at first, 0 when that is its own business; `running` is called when
-        it does.
+        """`start`: the LSN to start the slot at, 0 for its own position; `running` is called when the stream has
+        started.
         """
         await in_thread(orphans.remove, self._source, self._stored.slot)
         self._parts = plan_reader.read(self._pipeline, self._stored.id)
         try:
-            await _first_of(self._go_on(start, running), self._look_after())
+            await _first_of(self._run_stretches(start, running), self._supervise())
         finally:
             await self._pool.end_all()
-            if self._planned is not None:
-                self._planned.close()
+            if self._plan_connection is not None:
+                self._plan_connection.close()
 
-    async def _go_on(self, start: int, running: Callable[[], None]) -> None:
+    async def _run_stretches(self, start: int, running: Callable[[], None]) -> None:
         while not self._stopping:
             await self._read_plan()
             self._writer = writer = await Writer.claim(self._staging, self._stored.id)
@@ -102,7 +102,7 @@ class Coordinator:
             start = 0
 
     async def _stream(self, writer: Writer, start: int, running: Callable[[], None]) -> None:
-        """Up to the first part, or without an end."""
+        """Stream up to the first part, or without an end."""
         until = self._parts[0].until_lsn if self._parts else None
         await in_thread(self._free_slot, writer)
         stream = ReplicationStream(self._config.source, self._stored.id)
@@ -121,7 +121,7 @@ class Coordinator:
             stream.close()
 
     def _free_slot(self, writer: Writer) -> None:
-        """After an earlier stretch of ours; and not far behind, where that was not done before a crash."""
+        """End the walsender of an earlier stretch, and advance the slot if that was not done before a crash."""
         slot = slots.find(self._source, self._stored.slot)
         if slot is None:
             return
@@ -131,7 +131,7 @@ class Coordinator:
             copying.follow(self._source, self._stored.slot, writer.commit_lsn, writer.position)
 
     async def _take_over(self, writer: Writer, part: Part) -> None:
-        """The first part becomes worker 0's, as far as it is staged; waits a while where its helper is at work."""
+        """Make what is staged of the part worker 0's; while its helper is at work, wait a while instead."""
         if not part.complete and self._pool.at_work(part.worker):
             if part.until_lsn is not None:
                 await self._wait_for(part)
@@ -142,17 +142,17 @@ class Coordinator:
         other = await Writer.claim(self._staging, self._stored.id, part.worker)
         await store.absorb(self._staging, self._stored.id, part.worker, other.generation, writer.generation)
         logger.info(
-            "part %s is ours",
+            "part %s is taken over",
             part.worker,
             extra={"action": "catchup.absorbed", "part": part.worker, "position": lsn.show(other.position)},
         )
         commit_lsn, position = max(writer.commit_lsn, other.commit_lsn), max(writer.position, other.position)
         await in_thread(copying.follow, self._source, self._stored.slot, commit_lsn, position)
         if last:
-            logger.info("caught up: one slot reads all again", extra={"action": "catchup.done"})
+            logger.info("caught up: one slot reads everything again", extra={"action": "catchup.done"})
 
     async def _wait_for(self, part: Part) -> None:
-        """A while, for the helper at the part that comes next: all that is missing is a look at what is published."""
+        """Wait a while for the helper of the next part; worker 0 only checks meanwhile what is published."""
         until = time.monotonic() + WATCH_SECONDS
         check = partial(prepare.require_still_published, self._source, self._pipeline, self._stored.id)
         await in_thread(check)
@@ -161,8 +161,8 @@ class Coordinator:
                 return
             await asyncio.sleep(POLL)
 
-    async def _look_after(self) -> None:
-        """Measures lag, plans, and keeps helpers at work, beside all that `_go_on` does."""
+    async def _supervise(self) -> None:
+        """Measure lag, plan, and keep helpers running, at the same time as `_run_stretches`."""
         measure_at = refresh_at = 0.0
         while True:
             now = time.monotonic()
@@ -173,18 +173,18 @@ class Coordinator:
                 refresh_at = now + REFRESH_SECONDS
                 await self._read_plan()
             if not self._stopping:
-                self._pool.look_after(self._parts[1:], self._lag.most_helpers)
+                self._pool.start_missing(self._parts[1:], self._lag.most_helpers)
             await asyncio.sleep(min(POLL, self._config.catchup_interval))
 
     async def _measure(self) -> None:
-        """Plan a catch-up when it is time for one."""
+        """Plan a catch-up when the lag is large enough."""
         worker, writer = self._worker, self._writer
         if worker is None or writer is None or not worker.resumed or self._parts or self._stopping:
             return
         behind = await in_thread(self._lag.behind, worker.begun)
         if behind is None:
             return
-        async with self._plan:
+        async with self._plan_lock:
             connection = await self._connect()
             allowed = await in_thread(self._lag.slots, connection, worker.begun)
             if worker is self._worker and not self._stopping:
@@ -193,39 +193,41 @@ class Coordinator:
     async def _begin(self, worker: ReplicationWorker, writer: Writer, parts: list[Part]) -> None:
         if not parts:
             return
-        worker.end_at(parts[1].from_lsn)  # before anything else happens: it is beyond all that has begun
+        worker.end_at(parts[1].from_lsn)  # first of all: no transaction beyond it has begun to arrive yet
         self._parts = parts
         self._pool.begin()
-        self._told.clear()
+        self._reported.clear()
         self._lag.most_helpers = len(parts) - 1
         connection = await self._connect()
         await in_thread(store.add, connection, self._stored.id, writer.generation, parts[1:])
         bounds = [lsn.show(part.from_lsn) for part in parts]
-        logger.info("behind: %s slots read at once", len(parts), extra={"action": "catchup.planned", "bounds": bounds})
+        logger.info(
+            "catching up: %s slots read at once", len(parts), extra={"action": "catchup.planned", "bounds": bounds}
+        )
 
     async def _connect(self) -> Connection:
-        if self._planned is None:
-            self._planned = await in_thread(store.connect, self._config.database, "pipeline catch-up")
-        return self._planned
+        if self._plan_connection is None:
+            self._plan_connection = await in_thread(store.connect, self._config.database, "pipeline catch-up")
+        return self._plan_connection
 
     async def _read_plan(self) -> None:
-        async with self._plan:
+        async with self._plan_lock:
             if not self._parts:
                 return
             connection = await self._connect()
             self._parts = await in_thread(plan_reader.read, connection, self._stored.id)
             if not self._parts:
                 connection.close()
-                self._planned = None
+                self._plan_connection = None
         for part in self._parts[1:]:
-            if part.complete and part.worker not in self._told:
-                self._told.add(part.worker)
+            if part.complete and part.worker not in self._reported:
+                self._reported.add(part.worker)
                 logger.info("part %s is staged", part.worker, extra={"action": "catchup.part_done"})
 
 
-async def _first_of(main: Coroutine[None, None, None], beside: Coroutine[None, None, None]) -> None:
+async def _first_of(main: Coroutine[None, None, None], other: Coroutine[None, None, None]) -> None:
     """Until `main` is done or one of them fails; the other is cancelled."""
-    tasks = {asyncio.ensure_future(main), asyncio.ensure_future(beside)}
+    tasks = {asyncio.ensure_future(main), asyncio.ensure_future(other)}
     done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in others:
         task.cancel()

@@ -1,4 +1,4 @@
-"""Copies of the slot: made and fast-forwarded on the connection that then reads them, gone when that ends."""
+"""Copies of the slot: made and advanced on the connection that then reads them, and dropped when that ends."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Copied:
-    """A temporary copy of a slot. `begins_at`: it sends what commits there or later.
+    """A temporary copy of a slot. `begins_at`: it sends transactions that commit there or later.
 
-    `catalog_xmin`: of the slot that was copied. All transactions before it had ended at the position up to which that
-    one was confirmed.
+    `catalog_xmin`: of the slot that was copied. All earlier transactions had ended at the position that was confirmed
+    for that slot.
     """
 
     name: str
@@ -32,25 +32,25 @@ class Copied:
 
 
 def copy(stream: ReplicationStream, anchor: str, name: str, target: int) -> Copied:
-    """Make it on the stream's connection, to send what commits at `target` or later, or after what `anchor` confirmed.
+    """Make the copy on the stream's connection. It sends what commits at `target` or later, or all that `anchor` would.
 
-    Takes its time: the source reads all WAL in between. Raises the error that says why not.
+    This may take long: the source reads all WAL in between. Raises a ReplicationError that says why it cannot.
     """
     stream.query("set statement_timeout = 0")
     stream.query(f"select pg_catalog.pg_copy_logical_replication_slot('{anchor}', '{name}', true)")
     found = stream.query(statement("capture.catchup", "copied_slot").format(name=name))
     if len(found) != 2 or found[0] is None or found[1] is None:
-        raise SlotMissing(f'slot "{name}" is gone though it was just made')
+        raise SlotMissing(f'slot "{name}" does not exist although it was just created')
     begins_at = int(found[1])
     if target > begins_at:
         begins_at = target
-        for _ in range(2):  # the first moves what is sent, the second what has to be read for it (postgres-facts.md 23)
+        for _ in range(2):  # the first moves confirmed_flush_lsn, the second restart_lsn (postgres-facts.md 23)
             stream.query(f"select pg_catalog.pg_replication_slot_advance('{name}', '{lsn.show(target)}')")
     return Copied(name, begins_at, found[0])
 
 
 def remove_leftover(source: Connection, name: str) -> None:
-    """End whoever still reads a copy of this name, and the copy with it."""
+    """End the walsender that still reads a copy with this name, and drop the copy."""
     slot = slots.find(source, name)
     if slot is None:
         return
@@ -60,11 +60,11 @@ def remove_leftover(source: Connection, name: str) -> None:
 
 
 def follow(source: Connection, anchor: str, commit_lsn: int, position: int) -> None:
-    """Let the source forget what is staged durably, without sending it. Nobody may read the slot.
+    """Let the source forget WAL that is staged durably, without sending it. Nothing else may read the slot.
 
-    The last transaction with rows, at `commit_lsn`, comes again so that it can be compared; where it is forgotten
-    already, the slot goes on to `position`. Where that fails the slot stays where it is, which costs time later: what
-    it sends again is passed over.
+    The last transaction with rows, at `commit_lsn`, is replayed so that it can be compared; if it is confirmed already,
+    the slot advances to `position`. If that fails the slot stays where it is, which only costs time later: replayed
+    transactions are skipped.
     """
     slot = slots.find(source, anchor)
     if slot is None or slot.confirmed_lsn is None:

@@ -31,14 +31,14 @@ from pipeline.staging.writer import Writer, connect_writer
 logger = logging.getLogger(__name__)
 
 RETRIED: tuple[type[PipelineError], ...] = (Unavailable, SlotInUse, Fenced)
-"""Errors after which a part is begun again; with every other it is left to worker 0, which meets the same in order."""
+"""After these errors a part is begun again; after others it is left to worker 0, which meets them in order."""
 
 COMMAND = (sys.executable, "-m", "pipeline.capture.catchup.helper")
-"""For where there is no fork server."""
+"""To start it where there is no fork server."""
 
 
 def task(config: Config, publications: Sequence[str], worker: int) -> str:
-    """What `main` reads: one line."""
+    """The line that `main` reads."""
     return json.dumps({"settings": config.to_json(), "publications": publications, "worker": worker})
 
 
@@ -46,9 +46,9 @@ def main() -> int:
     """Do the `task` that is the first line of standard input; returns the exit status."""
     if (given := read_settings()) is None:
         return RETRY
-    asked = json.loads(given)
-    worker, publications = asked["worker"], asked["publications"]
-    config = settings.from_json(asked["settings"])
+    given_task = json.loads(given)
+    worker, publications = given_task["worker"], given_task["publications"]
+    config = settings.from_json(given_task["settings"])
     setproctitle(f"pipeline: catch-up {worker}")
     logs.setup(config.log_level, config.log_format, f"catch-up {worker}")
     stop = Stop(ignore_interrupt=True)
@@ -102,7 +102,7 @@ async def _copy_and_stage(
     publications: Sequence[str],
     stop: Stop,
 ) -> None:
-    """From the last transaction that is staged, which comes again so that it can be compared."""
+    """From the last staged transaction on, which is replayed so that it can be compared."""
     name = slots.part_name(stored.slot, part.worker)
     copying.remove_leftover(source, name)
     copied = await in_thread(copying.copy, stream, stored.slot, name, writer.commit_lsn or writer.position)

@@ -1,4 +1,4 @@
-"""How far behind the first slot is, and how many slots may read what it has not read yet."""
+"""How far the first slot lags, and how many slots may read the WAL that it has not read yet."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ logger = logging.getLogger(__name__)
 
 
 class Lag:
-    """Asks the source; one thread at a time. Says once what is in the way, and again after the lag was gone."""
+    """Queries the source; for one thread at a time. Logs what limits the slots once for each lag."""
 
     def __init__(self, config: Config, source: Connection, stored: Source) -> None:
         self._config = config
         self._source = source
         self._stored = stored
         self._cores = limits.cores()
-        self._said: str | None = None
+        self._warned: str | None = None
         self.most_helpers = (
             0 if config.catchup_bytes is None else limits.wanted(config.catchup_max_slots, self._cores) - 1
         )
-        """Beside the first slot's worker, for a plan that an earlier process has made."""
+        """Besides worker 0, for a plan that an earlier process has made."""
 
     def behind(self, position: int) -> tuple[int, int] | None:
-        """Where the source's WAL ends, and how many bytes that is ahead; None when it is not too far, or not known."""
+        """Where the source's WAL ends, and how many bytes ahead; None if that is within the threshold, or not known."""
         threshold = self._config.catchup_bytes
         if threshold is None:
             return None
         try:
             row = self._source.execute(statement("capture.catchup", "wal_end")).fetchone()
-        except psycopg.errors.InFailedSqlTransaction:  # somebody else's, which ends by itself
+        except psycopg.errors.InFailedSqlTransaction:  # another thread's transaction, which ends by itself
             return None
         assert row is not None  # noqa: S101  a query without a table
         if row[0] - position > threshold:
             return row[0], row[0] - position
-        self._said = None
+        self._warned = None
         return None
 
     def slots(self, pipeline: Connection, position: int) -> int:
-        """How many slots may read what comes after `position`; says why, when they are fewer than wanted."""
+        """How many slots may read the WAL after `position`; logs why, when they are fewer than wanted."""
         if queries.value(
             pipeline, statement("capture.catchup", "is_carried"), {"source": self._stored.id, "position": position}
         ):
-            self._say("catching up with one slot: the source may still send transactions of the epoch before")
+            self._warn_once("catching up with one slot: the source may still send transactions of the previous epoch")
             return 1
         allowed = limits.allowed(
             limits.room(self._source), self._stored.slot, self._config.catchup_max_slots, self._cores
@@ -59,10 +59,10 @@ class Lag:
             allowed.held_by
             and f"catching up with {'one slot' if allowed.slots == 1 else f'{allowed.slots} slots'}: {allowed.held_by}"
         )
-        self._say(fewer or limits.beyond_cores(self._config.catchup_max_slots, self._cores))
+        self._warn_once(fewer or limits.beyond_cores(self._config.catchup_max_slots, self._cores))
         return allowed.slots
 
-    def _say(self, reason: str | None) -> None:
-        if reason is not None and reason != self._said:
+    def _warn_once(self, reason: str | None) -> None:
+        if reason is not None and reason != self._warned:
             logger.warning("%s", reason, extra={"action": "catchup.limited"})
-        self._said = reason or self._said
+        self._warned = reason or self._warned

@@ -1,4 +1,4 @@
-"""How many slots may read a backlog at once: what is set, what is free at the source, its version, the host's cores."""
+"""How many slots may read a backlog at once, by the setting, the source's version and free slots, and the cores."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 SAFE_MINORS = {15: 13, 16: 9, 17: 5}
-"""From these on, fast-forwarding a slot cannot lose catalog rows that it needs (fixed in April 2025)."""
+"""From these minor versions on, advancing a slot cannot lose catalog rows that it needs (fixed in April 2025)."""
 DEFAULT_SLOTS = 4
-"""The most that are opened where PIPELINE_CATCHUP_MAX_SLOTS is not set. One core is left to what drains staging: with
-two, reading by two slots took a sixth longer (docs/benchmarks.md)."""
+"""The most slots when PIPELINE_CATCHUP_MAX_SLOTS is not set. One core is left to the shuffler: on two cores, reading
+with two slots took a sixth longer (docs/benchmarks.md)."""
 
 MOST_LETTERS = 63 - len("_part_63")
-"""Of a slot's name, so that those of its copies fit."""
+"""The longest name of a slot whose copies still have valid names."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Allowed:
-    """So many slots in all, the anchor's among them. `held_by`: what makes them fewer than wanted, and the remedy."""
+    """How many slots in total, with the anchor. `held_by`: why there are fewer than wanted, and the remedy."""
 
     slots: int
     held_by: str | None = None
@@ -46,12 +46,12 @@ def room(source: Connection) -> Room:
 
 
 def cores() -> int:
-    """Those that this process may use."""
+    """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def allowed(room: Room, slot: str, setting: int | None, cores: int) -> Allowed:
-    """How many slots may read at once. `setting` is PIPELINE_CATCHUP_MAX_SLOTS, obeyed also above the cores."""
+    """How many slots may read at once. `setting` is PIPELINE_CATCHUP_MAX_SLOTS; it may be more than the cores."""
     if (unfit := unsafe(room.version) or _too_long(slot)) is not None:
         return Allowed(1, unfit)
     if (most := wanted(setting, cores)) == 1:
@@ -68,30 +68,30 @@ def allowed(room: Room, slot: str, setting: int | None, cores: int) -> Allowed:
 
 
 def wanted(setting: int | None, cores: int) -> int:
-    """How many slots there would be if the source could spare any number."""
+    """How many slots there would be without limits at the source."""
     return min(DEFAULT_SLOTS, max(1, cores - 1)) if setting is None else setting
 
 
 def unsafe(version: int) -> str | None:
-    """Why slots of this version must not be fast-forwarded; None when they may."""
+    """Why slots of this version must not be advanced; None when they may."""
     major, minor = divmod(version, 10000)
     if minor >= SAFE_MINORS.get(major, 0):
         return None
-    cause = f"the source runs Postgres {major}.{minor}, which can lose catalog rows that a fast-forwarded slot needs"
+    cause = f"the source runs Postgres {major}.{minor}, which can lose catalog rows that an advanced slot needs"
     return f"{cause}; update it to {major}.{SAFE_MINORS[major]} or newer"
 
 
 def beyond_cores(setting: int | None, cores: int) -> str | None:
-    """What there is to say of more slots than cores: it is obeyed, and costs more than it brings."""
+    """A warning when more slots than cores are set: the setting is used, but brings nothing."""
     if setting is None or setting <= cores:
         return None
-    return f"PIPELINE_CATCHUP_MAX_SLOTS is {setting}, and this process may use {cores} cores; {cores} would do as much"
+    return f"PIPELINE_CATCHUP_MAX_SLOTS is {setting}, and this process may use {cores} cores; {cores} are as fast"
 
 
 def _too_long(slot: str) -> str | None:
     if len(slot) <= MOST_LETTERS:
         return None
-    return f"PIPELINE_SLOT has {len(slot)} letters, and names of its copies would be too long; {MOST_LETTERS} can be"
+    return f"PIPELINE_SLOT has {len(slot)} letters, too many for names of its copies; use at most {MOST_LETTERS}"
 
 
 def _one(setting: int | None, cores: int) -> str:

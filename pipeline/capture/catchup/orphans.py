@@ -1,4 +1,4 @@
-"""Copies of the slot that no part of a backlog needs any more: what a killed server left at the source."""
+"""Orphans: copies of the slot that no part of a backlog needs, left at the source by a killed server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def find(source: Connection, anchor: str, working: Collection[int] = ()) -> list[Slot]:
-    """Slots of this database named as copies of `anchor`, but for those of the workers that are at work."""
+    """Slots of this database named as copies of `anchor`, except those of the `working` workers."""
     known = {slots.part_name(anchor, worker) for worker in working}
     return [
         slot
@@ -29,7 +29,7 @@ def find(source: Connection, anchor: str, working: Collection[int] = ()) -> list
 
 
 def at_work(pipeline: Connection, source_id: uuid.UUID | None) -> set[int]:
-    """The workers whose slots a running server is using, as far as the pipeline database knows."""
+    """The workers whose slots a running server uses, according to the pipeline database."""
     stored = sources.find_in_any(pipeline, source_id)
     if stored is None or role_locks.server_of(pipeline, "replication") is None:
         return set()
@@ -37,9 +37,9 @@ def at_work(pipeline: Connection, source_id: uuid.UUID | None) -> set[int]:
 
 
 def remove(source: Connection, anchor: str, working: Collection[int] = ()) -> list[str]:
-    """Remove what `find` finds, after ending whoever reads it; only the holder of the replication role may.
+    """Drop what `find` finds, and end its readers; only the holder of the replication role may call this.
 
-    What cannot be removed is left with a warning: catching up goes on without that slot. Returns what was removed.
+    A slot that cannot be dropped is left with a warning: a catch-up does without it. Returns the dropped slots' names.
     """
     removed = []
     for slot in find(source, anchor, working):
@@ -55,7 +55,7 @@ def remove(source: Connection, anchor: str, working: Collection[int] = ()) -> li
 
 
 def _remove(source: Connection, slot: Slot) -> None:
-    """A temporary one goes with its session."""
+    """Drop it; a temporary one is dropped with its session."""
     slots.end_walsender(source, slot)
     try:
         slots.drop(source, slot.name)

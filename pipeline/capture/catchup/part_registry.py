@@ -1,8 +1,8 @@
-"""Relations in a part of a backlog whose beginning others are still reading: which of them may be used already.
+"""Relations in a later part of a backlog, while earlier parts are being read: which of them may be used already.
 
-The history of relations is made in the order of the stream, so a part's worker must not add to it before all parts
-before its own are staged. But most tables are not altered while a backlog comes together: for those the newest version
-holds throughout, and waiting would be for nothing.
+Table versions are recorded in the order of the stream, so a part's worker must not add any before all earlier parts
+are staged. But most tables are not altered while a backlog builds up: for these the newest version holds for all of
+it, and waiting is not needed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pipeline.staging import progress
 from pipeline.wal.messages import LogicalMessage, Relation
 
 _AFTER_ALL = 2**63, 0
-"""A place after every name that a column has had."""
+"""A place after those of all names that a column has had."""
 
 
 class PartRegistry(RelationRegistry):
@@ -43,32 +43,32 @@ class PartRegistry(RelationRegistry):
         slot: str,
         described: Iterable[int] = (),
     ) -> None:
-        """`slot`: the copy that is read. `described`: oids of relations that have come in this session already."""
+        """`slot`: the copy that is read. `described`: oids of relations that were already sent in this session."""
         super().__init__(source, pipeline, stored, publications, slot, described)
         self._worker = worker
 
     def replay(self, asked_for: int) -> Replay:
-        """What the copy sends again when it was asked to start at `asked_for`."""
+        """The replay of a copy that is started at `asked_for`."""
         slot = slots.find(self._source, self._slot)
         staged = progress.staged(self._pipeline, self._stored.id, self._worker)
         if slot is None or staged is None:
-            raise SlotMissing(f'slot "{self._slot}" does not exist any more')
+            raise SlotMissing(f'slot "{self._slot}" no longer exists')
         return Replay(staged, max(slot.confirmed_lsn or 0, asked_for))
 
     def again(self, described: Iterable[int]) -> PartRegistry:
-        """With the history as it is now."""
+        """A new registry, with the history as it is now."""
         return PartRegistry(
             self._source, self._pipeline, self._stored, self._publications, self._worker, self._slot, described
         )
 
     def admit(self, message: Relation | LogicalMessage, xid: int | None, catalog_xmin: str) -> StagedRelation | None:
-        """The newest version, when nothing can have changed since the slot's catalog_xmin was this; else None.
+        """The newest version, if nothing can have changed since the slot had this catalog_xmin; else None.
 
-        Where the history has none, this one holds from the anchor's position on.
+        If the history has none, this one is recorded, from the anchor's position on.
         """
         if isinstance(message, LogicalMessage):
             return self._admit_prefix(message)
-        if self._asked(self._source, "being_changed", {"oids": [message.oid]}):
+        if self._ask(self._source, "being_changed", {"oids": [message.oid]}):
             return None
         with self._pipeline.transaction():
             before = versions.find(self._pipeline, self._stored.id, self._stored.epoch, (message.oid, ""))
@@ -86,7 +86,7 @@ class PartRegistry(RelationRegistry):
         return None if found or not _is_same(version, before.version) else StagedRelation(before.id, before.version)
 
     def _admit_prefix(self, message: LogicalMessage) -> StagedRelation:
-        """A prefix has one version for ever."""
+        """A prefix has only one version."""
         version = versions.message_version(message.prefix)
         with self._pipeline.transaction():
             before = versions.find(self._pipeline, self._stored.id, self._stored.epoch, versions.identity(version))
@@ -96,25 +96,25 @@ class PartRegistry(RelationRegistry):
         return StagedRelation(before.id, before.version)
 
     def changed(self, oids: Collection[int], catalog_xmin: str) -> bool:
-        """Whether something of these tables may have changed since the slot's catalog_xmin was this."""
+        """Whether anything of these tables may have changed since the slot had this catalog_xmin."""
         values = {"oids": list(oids), "publications": list(self._publications), "catalog_xmin": catalog_xmin}
-        return self._asked(self._source, "changed_since", values)
+        return self._ask(self._source, "changed_since", values)
 
     def is_reached(self) -> bool:
         """Whether everything before this part is staged."""
         return reached(self._pipeline, self._stored.id, self._worker)[0]
 
     def _anchor(self) -> tuple[int, int]:
-        """A place before all that the anchor has not staged yet."""
+        """A place before everything that the anchor has not staged yet."""
         return reached(self._pipeline, self._stored.id, self._worker)[1], 0
 
     @staticmethod
-    def _asked(connection: Connection, name: str, values: dict[str, object]) -> bool:
+    def _ask(connection: Connection, name: str, values: dict[str, object]) -> bool:
         return bool(queries.value(connection, statement("capture.catchup", name), values))
 
 
 def _is_same(version: TableVersion, before: TableVersion) -> bool:
-    """Without memberships no updates are published, and the names of columns begin anew with each description."""
+    """Without memberships no updates are published, and each description begins new lists of column names."""
     return version == before or (not version.memberships and _bare(version) == _bare(before))
 
 

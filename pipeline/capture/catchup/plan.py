@@ -1,4 +1,4 @@
-"""How a backlog is split into parts, and how far they are as a chain. Pure: no database."""
+"""How a backlog is split into parts, and which parts are reached. Pure: no database."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pipeline.wal import lsn
 class Part:
     """The transactions whose commit records begin in [from_lsn, until_lsn), staged by one worker.
 
-    Worker 0 is the anchor. `until_lsn` None: the last one, which stages what is yet to be committed too. `position`: up
-    to where it is staged; `commit_lsn`: the last transaction of it that has rows, 0 before. `reached`: everything
-    before it is staged, so the shuffler may see it.
+    Worker 0 is the anchor. `until_lsn` None: the last part, which also stages what commits later. `position`: up to
+    where it is staged; `commit_lsn`: its last transaction with rows, 0 before that. `reached`: everything before the
+    part is staged, so the shuffler may read it.
     """
 
     worker: int
@@ -29,20 +29,20 @@ class Part:
 
     @property
     def complete(self) -> bool:
-        """Whether all of it is staged; never, of the last one."""
+        """Whether all of it is staged; never true for the last part."""
         return self.until_lsn is not None and self.position >= self.until_lsn
 
     @property
     def left_bytes(self) -> int | None:
-        """Bytes of it that are not staged yet; None of the last one, which has no end."""
+        """Bytes of it that are not staged yet; None for the last part, which has no end."""
         return None if self.until_lsn is None else max(0, self.until_lsn - self.position)
 
 
 def split(position: int, wal_end: int, parts: int) -> list[Part]:
-    """At most so many parts of equal bytes of [position, wal_end), the anchor's first; the last one is open.
+    """At most `parts` parts of equal size of [position, wal_end), the anchor's first; the last one has no end.
 
-    Bounds may be anywhere in the WAL, also inside of records. Fewer parts where there are fewer bytes; nothing when
-    that leaves the anchor alone.
+    Bounds may be anywhere in the WAL, also inside of records. With fewer bytes there are fewer parts; an empty list
+    when only the anchor's is left.
     """
     span = wal_end - position
     parts = min(parts, span)
@@ -54,7 +54,7 @@ def split(position: int, wal_end: int, parts: int) -> list[Part]:
 
 
 def chain(parts: Iterable[Part]) -> list[Part]:
-    """The parts in the order of the WAL, each with whether it is reached."""
+    """The parts in order of WAL, with `reached` set."""
     found: list[Part] = []
     for part in sorted(parts, key=lambda part: part.from_lsn):
         found.append(replace(part, reached=all(before.complete for before in found)))

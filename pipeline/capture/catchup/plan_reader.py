@@ -1,4 +1,4 @@
-"""The plan as the pipeline database has it: the parts of the backlog that is being read, and how far each is."""
+"""The plan in the pipeline database: the parts of the backlog that is being read, and how far each is."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pipeline.postgres.queries import statement
 
 
 def read(connection: Connection, source_id: uuid.UUID) -> list[Part]:
-    """Every part in the order of the WAL, the anchor's first; none while no catch-up is going on.
+    """Every part in order of WAL, the anchor's first; empty when there is no catch-up.
 
-    Of the anchor's part only what is left counts: its `from_lsn` moves along.
+    The anchor's part is only what is left of it: its `from_lsn` moves.
     """
     return chain(queries.rows(connection, Part, statement("capture.catchup", "parts"), {"source": source_id}))

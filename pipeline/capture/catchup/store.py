@@ -1,4 +1,4 @@
-"""Changes of the plan in the pipeline database. No rows of it: no catch-up is going on, and worker 0 does all."""
+"""Changes of the plan in the pipeline database. Without rows of a plan there is no catch-up: worker 0 reads all."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pipeline.postgres.queries import statement
 from pipeline.staging.writer import Writer
 
 IDLE_SECONDS = 15
-"""A transaction in which nothing is said for so long is its worker's no more: the process is frozen, or cut off."""
+"""After so long without a statement a transaction is ended: its worker is frozen or cut off."""
 
 
 def connect(dsn: str, name: str) -> Connection:
-    """A connection of a catch-up to the pipeline database: nobody waits for ever for what it has locked.
+    """A connection of a catch-up to the pipeline database, which cannot hold its locks for ever.
 
     Raises Unavailable.
     """
@@ -33,8 +33,8 @@ def connect(dsn: str, name: str) -> Connection:
 def add(connection: Connection, source_id: uuid.UUID, generation: int, parts: Sequence[Part]) -> None:
     """Store a plan, all parts but the anchor's, with the progress of their workers, durably.
 
-    `generation`: of the writer that is worker 0. Raises Fenced, having stored nothing, when it is that no longer, or
-    when there is a plan.
+    `generation`: of the writer that is worker 0. Raises Fenced, having stored nothing, when another writer has taken
+    over, or when there is a plan already.
     """
     values = {
         "source": source_id,
@@ -53,15 +53,15 @@ def add(connection: Connection, source_id: uuid.UUID, generation: int, parts: Se
 async def absorb(
     connection: AsyncConnection[TupleRow], source_id: uuid.UUID, part: int, generation: int, own_generation: int
 ) -> None:
-    """What a part's worker has staged becomes worker 0's, durably, and the part is no more.
+    """Make what a part's worker has staged worker 0's, durably, and end the part.
 
     `generation` and `own_generation`: of the writers that are its worker and worker 0, both claimed before. Worker 0
-    has to be claimed anew. Raises Fenced, having changed nothing, when they are that no longer.
+    has to be claimed again after it. Raises Fenced, having changed nothing, when another writer has taken over.
     """
     values = {"source": source_id, "worker": part, "generation": generation, "own_generation": own_generation}
     async with connection.transaction():
         await connection.execute("set local synchronous_commit = on")
-        # Before any row of it: the shuffler locks rows in another order.
+        # Before locking any row of it: the shuffler locks rows in another order.
         await connection.execute("lock table pipeline.segments in share row exclusive mode")
         absorbed = await connection.execute(statement("capture.catchup", "absorb_part"), values)
         if absorbed.rowcount != 1:
@@ -69,9 +69,9 @@ async def absorb(
 
 
 async def abandon(connection: AsyncConnection[TupleRow], source_id: uuid.UUID, parts: Sequence[Part]) -> None:
-    """End a plan that nobody can finish: what is staged without a gap becomes worker 0's, the rest is void.
+    """End a plan that cannot be finished: what is staged without a gap becomes worker 0's, the rest is discarded.
 
-    `parts` begin with the anchor's. No worker may run; one that wakes up later is fenced.
+    `parts` begin with the anchor's. No worker may be running; a frozen one that wakes up later is fenced.
     """
     whole = True
     for before, part in pairwise(parts):

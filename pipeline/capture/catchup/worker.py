@@ -1,4 +1,4 @@
-"""The worker of one part: a replication worker that waits where it would need to know what came before."""
+"""The worker of one part: a replication worker that waits when it needs to know what earlier parts contain."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pipeline.wal.messages import LogicalMessage, Message, Relation
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.2
-"""Between two looks whether the part is reached, while something waits for it."""
+POLL_SECONDS = 0.2
+"""Seconds between two checks whether the part is reached, while the worker waits for that."""
 
 
 class PartWorker(ReplicationWorker):
-    """Stages a part: until all parts before it are staged, only tables that nobody has altered meanwhile.
+    """Stages a part: until all earlier parts are staged, only changes of tables that were not altered in the backlog.
 
-    At the first change of another it stages what is whole and waits; once the part is reached it goes on as worker 0
-    does.
+    At the first change of another table it stages the complete transactions and waits; once the part is reached it
+    goes on as worker 0 does.
     """
 
     def __init__(
         self, stream: ReplicationStream, writer: Writer, registry: PartRegistry, until: int | None, catalog_xmin: str
     ) -> None:
-        """`catalog_xmin`: of the slot when it was copied."""
+        """`catalog_xmin`: that of the slot when it was copied."""
         super().__init__(stream, writer, registry, until)
         self._part_registry = registry
         self._open = until is None
@@ -39,7 +39,7 @@ class PartWorker(ReplicationWorker):
         self._admitted: set[int] = set()
 
     async def _learn(self, message: Message, since: tuple[int, int] | None = None) -> None:
-        while not self._reached and self._must_ask(message):
+        while not self._reached and self._needs_lookup(message):
             if await self._admit(message):
                 return
             await self._wait(message)
@@ -47,13 +47,13 @@ class PartWorker(ReplicationWorker):
         if isinstance(message, Relation):
             self._admitted.add(message.oid)
 
-    def _must_ask(self, message: Message) -> bool:
+    def _needs_lookup(self, message: Message) -> bool:
         if isinstance(message, LogicalMessage):
             return not self._tagger.knows_prefix(message)
         return isinstance(message, Relation)
 
     async def _admit(self, message: Message) -> bool:
-        assert isinstance(message, Relation | LogicalMessage)  # noqa: S101  _must_ask
+        assert isinstance(message, Relation | LogicalMessage)  # noqa: S101  _needs_lookup
         async with self._database_lock:
             staged = await in_thread(self._part_registry.admit, message, self._tagger.batch.xid, self._catalog_xmin)
         if staged is None:
@@ -68,21 +68,21 @@ class PartWorker(ReplicationWorker):
         return True
 
     async def _wait(self, message: Message) -> None:
-        """Until it is time to look again, or the part is reached."""
-        await self._look_whether_reached()
+        """Until it is time for another check, or the part is reached."""
+        await self._check_reached()
         if self._reached:
             return
         if not self._waiting:
             oid = message.oid if isinstance(message, Relation) else 0
             logger.info(
-                "a table was altered in the backlog: waiting for the parts before",
+                "a table was altered in the backlog: waiting for earlier parts",
                 extra={"action": "catchup.waiting", "relation": oid},
             )
         self._waiting = True
         self._pump.wake()
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
-    async def _look_whether_reached(self) -> None:
+    async def _check_reached(self) -> None:
         async with self._database_lock:
             if not self._reached and await in_thread(self._part_registry.is_reached):
                 self._part_registry = await in_thread(self._part_registry.again, self._admitted)
@@ -94,10 +94,10 @@ class PartWorker(ReplicationWorker):
         return super()._ready() or (self._waiting and self._tagger.batch.has_whole)
 
     async def _watch_source(self) -> None:
-        """Worker 0 looks for what the stream does not say, and so do we once the part is reached."""
+        """As worker 0 does once the part is reached; until then, check for altered tables and for the part's turn."""
         while not self._reached:
             await asyncio.sleep(WATCH_SECONDS)
-            await self._look_whether_reached()
+            await self._check_reached()
             if not self._reached and self._open:
                 await self._require_unchanged()
         await super()._watch_source()
@@ -105,5 +105,5 @@ class PartWorker(ReplicationWorker):
     async def _require_unchanged(self) -> None:
         async with self._database_lock:
             changed = await in_thread(self._part_registry.changed, self._admitted, self._catalog_xmin)
-        if changed:  # from here on each of them is asked about again
+        if changed:  # then each of them is looked up again
             raise Unavailable("a table was altered while its changes were read ahead; the part is begun again")

@@ -1,4 +1,4 @@
-"""The helper processes of a catch-up: one a part, started, restarted with backoff, ended."""
+"""The helper processes of a catch-up: one for each part, started, restarted with backoff, and ended."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from pipeline.process.child import POLL, Child, Launch
 logger = logging.getLogger(__name__)
 
 END_SECONDS = 20.0
-"""A helper that was told to end gets so long."""
+"""How long a helper has to end once it is asked to."""
 
 
 class WorkerPool:
-    """Knows processes, not what they do. Everything but `end` and `end_all` returns at once."""
+    """Manages the processes, whatever they do. Everything but `end` and `end_all` returns at once."""
 
     def __init__(self, launch: Launch, task: Callable[[int], str]) -> None:
-        """`task` gives the first line of standard input of a part's helper."""
+        """`task` returns the first line of standard input for a part's helper."""
         self._launch = launch
         self._task = task
         self._children: dict[int, Child] = {}
         self._left: set[int] = set()
 
     def begin(self) -> None:
-        """A new plan: parts that were left are others now."""
+        """A new plan begins: forget which parts of the last one were left to worker 0."""
         self._left.clear()
 
-    def look_after(self, parts: Sequence[Part], most: int) -> None:
-        """Call it every POLL: start what is missing, at most so many at once."""
+    def start_missing(self, parts: Sequence[Part], most: int) -> None:
+        """Start the missing helpers, at most `most` at once; to be called every POLL."""
         for worker, child in self._children.items():
-            self._look_at(worker, child)
+            self._check(worker, child)
         wanted = [part.worker for part in parts if not part.complete and part.worker not in self._left]
         for worker in wanted:
             child = self._children.setdefault(worker, self._child(worker))
@@ -47,7 +47,7 @@ class WorkerPool:
     def _child(self, worker: int) -> Child:
         return Child(f"catch-up {worker}", self._launch, self._task(worker))
 
-    def _look_at(self, worker: int, child: Child) -> None:
+    def _check(self, worker: int, child: Child) -> None:
         code = child.ended()
         if code is None:
             return
@@ -57,33 +57,31 @@ class WorkerPool:
         elif not child.start_again(code):
             child.forget()
             self._left.add(worker)
-            logger.warning(
-                "part %s of the backlog is left to the first slot", worker, extra={"action": "catchup.part_left"}
-            )
+            logger.warning("part %s of the backlog is left to worker 0", worker, extra={"action": "catchup.part_left"})
 
     def at_work(self, worker: int) -> bool:
-        """Whether its helper runs."""
+        """Whether its helper is running."""
         child = self._children.get(worker)
         return child is not None and child.lives
 
     def leave(self, worker: int) -> None:
-        """Start none for this part any more."""
+        """Start no more helpers for this part."""
         self._left.add(worker)
 
     def retire_all(self) -> None:
-        """Tell all to stage what is whole, and to end."""
+        """Ask all to stage the complete transactions, and to end."""
         for worker, child in self._children.items():
             self._left.add(worker)
             child.retire(END_SECONDS)
 
     async def end(self, worker: int) -> None:
-        """Until this one has staged what is whole and ended."""
+        """End this one, and wait until it has staged the complete transactions and ended."""
         self._left.add(worker)
         if (child := self._children.get(worker)) is not None:
             await _ended([child])
 
     async def end_all(self) -> None:
-        """Until all have."""
+        """The same for all of them."""
         self.retire_all()
         await _ended(list(self._children.values()))
         self._children.clear()

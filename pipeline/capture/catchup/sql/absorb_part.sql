@@ -1,5 +1,5 @@
--- What a part's worker has staged becomes worker 0's, whose generation goes beyond that of both: no worker ever gets one
--- again that it has had. No row when one of them is another by now: roll back.
+-- What a part's worker has staged becomes worker 0's, whose generation becomes higher than that of both: no worker ever
+-- gets the same generation twice. No row when another worker has taken over one of them: roll back.
 with part as (
     delete from pipeline.catchup_parts where source_id = %(source)s and worker = %(worker)s
     returning worker

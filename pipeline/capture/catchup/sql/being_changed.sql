@@ -1,4 +1,4 @@
--- Whether a transaction is at these tables, or what they are partitions of, that may have committed without being seen.
+-- Whether a transaction that may have committed, but is not visible yet, has locked these tables or their roots.
 with recursive tree as (
     select unnest(%(oids)s::oid[]) as oid
     union

@@ -1,5 +1,5 @@
--- Whether anything that describes these tables may have been changed by a transaction that had not ended when the slot's
--- catalog_xmin was this: then it was not, or not for certain, as it is now for all that the slot sends.
+-- Whether anything that describes these tables may have been changed by a transaction that had not ended when the slot
+-- had this catalog_xmin: then the current catalog is perhaps not right for everything that the slot sends.
 with recursive tree as (
     select c.oid, c.relnamespace from pg_catalog.pg_class c where c.oid = any(%(oids)s::oid[])
     union
@@ -38,6 +38,6 @@ with recursive tree as (
     from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid
     where r.prrelid in (select oid from tree) and p.pubname = any(%(publications)s)
 )
--- What was there from the first has an age beyond all others; what seems to be younger than it is, counts as changed.
+-- Rows of initdb have a higher age than all others; a row that seems younger than it is counts as changed.
 select (select count(*) from unnest(%(oids)s::oid[]) o where o not in (select oid from tree)) > 0
     or exists (select from described where age(xmin) <= age(%(catalog_xmin)s::text::xid))

@@ -1,4 +1,4 @@
--- The parts of a plan with how far each is staged, the anchor's first; nothing while no catch-up is going on.
+-- The parts of a plan and how far each is staged, the anchor's first; no rows when there is no catch-up.
 with planned as (
     select worker, from_lsn, until_lsn from pipeline.catchup_parts where source_id = %(source)s
 ), anchor as (

@@ -1,4 +1,4 @@
--- Version, replication slots and walsenders of the source: how many there may be, and how many are free.
+-- Version of the source, and how many replication slots and walsenders it may have and has free.
 select current_setting('server_version_num')::int as version,
     current_setting('max_replication_slots')::int as max_slots,
     (current_setting('max_replication_slots')::int - (select count(*) from pg_replication_slots))::int as free_slots,

@@ -284,7 +284,7 @@ def foreign_slot(cluster: Cluster, config: Config) -> Iterator[None]:
 
 @pytest.mark.usefixtures("foreign_slot")
 def test_a_slot_of_another_database_is_refused(config: Config):
-    with pytest.raises(SlotUnusable, match=rf'^slot "{config.slot}" is of database postgres'):
+    with pytest.raises(SlotUnusable, match=rf'^slot "{config.slot}" belongs to database postgres'):
         refuse(config)
 
 
