@@ -1,4 +1,4 @@
-"""A whole staging transaction in two round trips: what it runs goes out as one string, with the COPY in its middle."""
+"""A whole staging transaction in two round trips: its statements are sent as one string, with the COPY among them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ CHUNK = 1 << 17
 
 
 async def copy_within(connection: AsyncConnection[TupleRow], statements: str, rows: bytes) -> bytes | None:
-    """Run `statements`, of which the one before the COPY … FROM STDIN returns a row or none, and give `rows` to it.
+    """Run `statements`, where the one before the COPY … FROM STDIN returns a row or none, and send `rows` to the COPY.
 
-    Returns that row's first value. None when there is no row: then nothing after it was run, the COPY included. Leaves
-    the transaction open in that case and when it raises.
+    Returns the first value of that row. None when there is no row: then neither the COPY nor any statement after it
+    was run. In that case, and when it raises, the transaction is left open.
     """
     async with connection.lock:
-        return await connection.wait(_exchange(connection.pgconn, statements.encode(), rows))
+        return await connection.wait(_send_and_copy(connection.pgconn, statements.encode(), rows))
 
 
-def _exchange(pgconn: pq.abc.PGconn, statements: bytes, rows: bytes) -> PQGen[bytes | None]:
+def _send_and_copy(pgconn: pq.abc.PGconn, statements: bytes, rows: bytes) -> PQGen[bytes | None]:
     pgconn.send_query(statements)
     results = yield from generators.execute(pgconn)
     if results[-1].status != pq.ExecStatus.COPY_IN:

@@ -1,4 +1,4 @@
-"""How far the source is staged: what a worker resumes by, and the restart in a new epoch."""
+"""How far the source is staged: from where a worker continues, and the restart in a new epoch."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Staged:
 
 
 def staged(connection: Connection, source: uuid.UUID, worker: int = 0) -> Staged | None:
-    """What is stored; None when this source was never replicated."""
+    """The stored progress; None when this source was never replicated."""
     return queries.one(connection, Staged, statement("staging", "last_staged"), {"source": source, "worker": worker})
 
 
 def restart(connection: Connection, source: uuid.UUID, epoch: int, position: int, worker: int = 0) -> None:
-    """Go on in a new epoch, from `position`. Everything that is staged must have been moved before."""
+    """Continue in a new epoch, from `position`. All staged changes must have been moved to the log before."""
     values = {"source": source, "worker": worker, "epoch": epoch, "position": position}
     connection.execute(statement("staging", "restart_progress"), values)

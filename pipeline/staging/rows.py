@@ -1,4 +1,4 @@
-"""Rows of `wal_events` as COPY's binary format, one bytes object a row (Postgres manual, "COPY", Binary Format)."""
+"""Rows of `wal_events` in COPY's binary format, one bytes object per row (Postgres manual, "COPY", Binary Format)."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _NULL = b"\xff\xff\xff\xff"
 _NO_REST = _NULL * 5
 
 Rest = tuple[bytes | None, bytes | None, bytes | None, bytes | None, bytes | None]
-"""What few rows have: changes, exact, unchanged_columns (a JSON array), transaction_annotations, previous_pk."""
+"""Columns of few rows: changes, exact, unchanged_columns (a JSON array), transaction_annotations, previous_pk."""
 
 
 def transaction_head(commit_lsn: int) -> bytes:
-    """What every row of a transaction begins with."""
+    """The first bytes of every row of a transaction."""
     return _head(len(COLUMNS), 8, commit_lsn, 4)
 
 
 def change_head(relation_id: int, xid: int, committed_at: int, action: bytes) -> bytes:
-    """What rows of one transaction, relation and action share after commit_idx. `committed_at`: µs since 2000."""
+    """The bytes that rows of one transaction, relation and action share. `committed_at`: µs since 2000."""
     return _change(4, relation_id, 8, xid, 8, committed_at, len(action)) + action
 
 
@@ -53,7 +53,7 @@ def row(
     record: bytes,
     rest: Rest | None = None,
 ) -> bytes:
-    """A row; `rest` None when all of it is null."""
+    """A row; `rest` is None when all of its values are null."""
     return b"".join(
         (
             head,

@@ -1,7 +1,7 @@
-"""Segments: the children of `wal_events`. One worker fills one at a time; the shuffler drains them in order of LSN.
+"""Segments: the children of `wal_events`. A worker fills one at a time; the shuffler drains them in order of LSN.
 
-A segment goes free → filling → full → drained → free. It is emptied by TRUNCATE in a transaction of its own, never
-by DELETE while it is in use, so that a snapshot held elsewhere in the database cannot turn staging into bloat.
+A segment goes free → filling → full → drained → free. It is emptied by TRUNCATE in a separate transaction, never by
+DELETE while it is in use, so that a snapshot held elsewhere in the database cannot make staging bloat.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 FULL_AT = 2_000
-"""Rows after which a segment takes no further batch: what the shuffler may have to read again to find new rows."""
+"""With so many rows a segment takes no further batch: the shuffler may have to read it again to find new rows."""
 
 STAGED_CHANNEL = "pipeline_staged"
 """NOTIFY channel of each staging commit."""
@@ -28,7 +28,7 @@ STAGED_CHANNEL = "pipeline_staged"
 class Segment:
     """A child of wal_events that holds rows; LSNs are the commit LSNs of its first and last row.
 
-    Ordinals go from `first_ordinal` up without gaps, in the order of (commit_lsn, commit_idx).
+    Ordinals count up from `first_ordinal` without gaps, in order of (commit_lsn, commit_idx).
     """
 
     id: int
@@ -40,7 +40,7 @@ class Segment:
 
     @property
     def table(self) -> sql.Identifier:
-        """Where its rows are."""
+        """The table with its rows."""
         return table(self.id)
 
 
@@ -50,7 +50,7 @@ def table(segment_id: int) -> sql.Identifier:
 
 
 def pending(connection: Connection, source: uuid.UUID) -> list[Segment]:
-    """Segments with rows that may still have to be moved, in order of LSN."""
+    """Segments with rows that may have to be moved, in order of LSN."""
     return queries.rows(connection, Segment, statement("staging", "pending_segments"), {"source": source})
 
 
@@ -63,12 +63,12 @@ def first_ordinal_after(connection: Connection, segment: Segment, commit_lsn: in
 
 
 def mark_drained(connection: Connection, ids: Sequence[int]) -> int:
-    """Say, in the transaction that moved their rows, that these segments are done with; returns how many were full."""
+    """Mark these segments in the transaction that moved their rows; returns how many of them were full."""
     return connection.execute(statement("staging", "mark_drained"), {"ids": list(ids)}).rowcount if ids else 0
 
 
 def empty_drained(connection: Connection) -> int:
-    """Truncate drained segments for reuse, each in its own transaction; one that somebody has locked is left.
+    """Truncate drained segments for reuse, each in its own transaction; a segment that another session locks is left.
 
     The connection must be in autocommit mode and outside of a transaction. Returns how many were emptied.
     """
@@ -78,7 +78,7 @@ def empty_drained(connection: Connection) -> int:
         try:
             with connection.transaction():
                 connection.execute(sql.SQL("lock table only {} in access exclusive mode nowait").format(name))
-                # It may have been emptied and filled again since it was listed.
+                # It may have been emptied and filled again since the query.
                 if connection.execute(statement("staging", "free_segment"), {"id": segment_id}).rowcount == 1:
                     connection.execute(sql.SQL("truncate only {}").format(name))
                     emptied += 1

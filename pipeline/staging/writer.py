@@ -1,4 +1,4 @@
-"""The worker's side of staging: one fenced writer a source, batches by COPY, progress in the same transaction."""
+"""Writing to staging: one fenced writer for each worker, batches by COPY, progress in the same transaction."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pipeline.staging import rows, segments
 from pipeline.staging.pipelined_copy import copy_within
 
 CLAIM_TIMEOUT = "set local lock_timeout = '5s'"
-"""A new writer does not wait for ever behind an old one's locks."""
+"""So that a new writer does not wait for ever for the locks of an older one."""
 _COLUMNS = ", ".join(rows.COLUMNS)
-_OF_BATCH = (
+_BATCH_VALUES = (
     "segment",
     "full_at",
     "rows",
@@ -35,11 +35,11 @@ _OF_BATCH = (
     "last_lsn",
     "first_ordinal",
 )
-"""What `store_batch` is given each time, in this order."""
+"""The parameters of `store_batch` that change with each batch, in this order."""
 
 
 async def connect_writer(dsn: str) -> AsyncConnection[TupleRow]:
-    """A worker's staging connection. Raises Unavailable."""
+    """The connection of a worker to staging. Raises Unavailable."""
     try:
         return await connections.connect_async(dsn, name="pipeline staging")
     except psycopg.OperationalError as error:
@@ -48,13 +48,13 @@ async def connect_writer(dsn: str) -> AsyncConnection[TupleRow]:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows to stage: whole transactions, then perhaps the beginning of one more.
+    """Rows to stage: complete transactions, then perhaps the beginning of one more.
 
-    Their `ordinal`s count up from `first_ordinal`; those of the next batch of this worker go on from there.
+    Their `ordinal`s count up from `first_ordinal`; those of this worker's next batch continue from there.
 
-    `position`, `commit_lsn` and `committed_at` (µs since 2000) are of the last whole transaction, None when there is
-    none; `open_lsn` and `open_changes` are of the one that is not whole yet. `ends_staged`: the first whole one is the
-    rest of what an earlier batch began.
+    `position`, `commit_lsn` and `committed_at` (µs since 2000) are those of the last complete transaction, None when
+    there is none; `open_lsn` and `open_changes` those of the incomplete one. `ends_staged`: the first complete one is
+    the rest of a transaction that an earlier batch began.
     """
 
     rows: list[bytes]
@@ -71,18 +71,18 @@ class Batch:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is staged of what it has: it moves the position as WAL without anything for us does."""
+        """Whether it stages nothing: then it only moves the position, like WAL without changes for us."""
         return not self.rows and not self.ends_staged
 
 
 def stored_position(connection: Connection, source: uuid.UUID, worker: int = 0) -> int | None:
-    """The position a worker has stored; None when this source was never replicated."""
+    """The stored position of a worker; None when this source was never replicated."""
     row = connection.execute(statement("staging", "stored_position"), {"source": source, "worker": worker}).fetchone()
     return None if row is None else row[0]
 
 
 def begin(connection: Connection, source: uuid.UUID, epoch: int, position: int, worker: int = 0) -> None:
-    """Store the first position of a source; keeps the one that is there."""
+    """Store the first position of a source; an existing one is kept."""
     connection.execute(
         statement("staging", "begin_progress"),
         {"source": source, "worker": worker, "epoch": epoch, "position": position},
@@ -90,7 +90,7 @@ def begin(connection: Connection, source: uuid.UUID, epoch: int, position: int, 
 
 
 class Writer:
-    """The one writer of a source's staging rows. `position` is where to resume: all before it is staged."""
+    """The only writer of a worker's staging rows. `position`: everything before it is staged; continue from there."""
 
     def __init__(
         self,
@@ -109,16 +109,16 @@ class Writer:
 
     @classmethod
     async def claim(cls, connection: AsyncConnection[TupleRow], source: uuid.UUID, worker: int = 0) -> Writer:
-        """Take over: fence older writers and remove what they left of a transaction that was not whole.
+        """Take over: fence older writers, and remove the rows that they left of an incomplete transaction.
 
-        Raises Unavailable when an older writer's session holds the progress and does not let go, and Fenced when there
-        is no such part of a backlog any more.
+        Raises Unavailable when the session of an older writer keeps the progress row locked, and Fenced when this part
+        of a backlog no longer exists.
         """
         who = {"source": source, "worker": worker}
-        # A crash may lose a batch together with its progress; the slot, not confirmed until then, sends it again.
+        # A crash may lose a batch together with its progress; the slot is not confirmed for it, and sends it again.
         await connection.execute("set synchronous_commit = off")
-        # An older writer that was frozen inside of a transaction would keep its locks for ever. One that is not inside
-        # of any is left alone: it finds another generation when it wakes up.
+        # An older writer that is frozen inside of a transaction would keep its locks for ever. One outside of a
+        # transaction is left alone: it is fenced by its old generation when it wakes up.
         await connection.execute(statement("staging", "end_older_writer"), who)
         try:
             async with connection.transaction():
@@ -127,23 +127,23 @@ class Writer:
                 cursor = await connection.execute(statement("staging", "claim_progress"), who)
                 row = await cursor.fetchone()
                 if row is None and worker:
-                    raise Fenced(f"part {worker} of source {source} is no more: another worker has taken it over")
+                    raise Fenced(f"part {worker} of source {source} no longer exists: another worker has taken it over")
                 if row is None:
                     raise StorageError(f"no progress is stored for source {source}")
                 await _drop_half_staged(connection, who, row[2])
         except psycopg.errors.LockNotAvailable as error:
             raise Unavailable(
-                f"another session holds the staging of source {source}: {error}; it is tried again, or end that session"
+                f"another session holds staging of source {source}: {error}; it is tried again, or end that session"
             ) from error
         writer = cls(connection, source, worker, (row[0], row[1], row[2]))
         await writer._prepare()
         return writer
 
     async def append(self, batch: Batch, *, durable: bool) -> None:
-        """Stage a batch in one transaction. With `durable`, it and all before it are on disk when this returns.
+        """Stage a batch in one transaction. With `durable`, it and everything before it are on disk when this returns.
 
-        Inside of a transaction of the caller's it becomes part of that. A batch without rows ends transactions that
-        were staged in part. Raises Fenced, having written nothing, when a newer writer has taken over.
+        If the caller has a transaction open it becomes part of that. A batch without rows ends transactions that were
+        staged in part. Raises Fenced, having written nothing, when a newer writer has taken over.
         """
         if batch.rows:
             await self._append(batch, durable=durable)
@@ -160,7 +160,7 @@ class Writer:
                 if not inside:
                     await self._connection.execute("BEGIN")
                 begin, segment = "", await self._take_segment()
-            # The fence comes before the rows: behind it no newer writer can take over before this one's COMMIT.
+            # Progress is updated before the rows: after that no newer writer can take over before this COMMIT.
             durably = "set local synchronous_commit = on; " if durable else ""
             copy = f"copy {segments.table(segment).as_string()} ({_COLUMNS}) from stdin (format binary)"
             statements = f"{begin}{durably}{self._store(batch, segment)}; {copy}{commit}"
@@ -169,7 +169,7 @@ class Writer:
                 raise self._fenced()
         except (psycopg.Error, Fenced):
             if not inside:
-                with suppress(psycopg.Error):  # the connection may be what broke
+                with suppress(psycopg.Error):  # the connection itself may be broken
                     await self._connection.rollback()
             raise
         self._segment = segment if state == b"filling" else None
@@ -194,7 +194,7 @@ class Writer:
                 raise self._fenced()
 
     async def store_position(self, position: int) -> None:
-        """Store, durably, that nothing for us lies before `position`; what was appended before becomes durable too."""
+        """Store, durably, that all changes before `position` are staged; earlier batches become durable too."""
         async with self._connection.transaction():
             await self._connection.execute("set local synchronous_commit = on")
             cursor = await self._connection.execute(
@@ -206,9 +206,9 @@ class Writer:
         self.position = row[0]
 
     async def _prepare(self) -> None:
-        """`store_batch` as a statement of this session: its text and plan are made once."""
+        """Prepare `store_batch` in this session, so that it is parsed and planned once."""
         who = {name: sql.Literal(value).as_string() for name, value in self._who.items()}
-        numbers = {name: f"${number}" for number, name in enumerate(_OF_BATCH, 1)}
+        numbers = {name: f"${number}" for number, name in enumerate(_BATCH_VALUES, 1)}
         text = statement("staging", "store_batch") % {**who, **numbers}
         await self._connection.execute(f"prepare {self._store_batch} as {text}".encode())
 

@@ -1,4 +1,4 @@
--- The first position of a source: where its slot was made. Never waits for a writer that has the row: it is there.
+-- The first position of a source: where its slot was made. Never waits for a writer that has locked the row: then it exists.
 insert into pipeline.replication_progress (source_id, worker, epoch, position)
 select %(source)s::uuid, %(worker)s::integer, %(epoch)s::integer, %(position)s::bigint
 where not exists (

@@ -1,4 +1,4 @@
--- Transactions whose rows were all staged before are whole; no row when a newer worker has taken over.
+-- Transactions whose rows were all staged before are complete; no row when a newer worker has taken over.
 update pipeline.replication_progress
 set position = greatest(position, %(position)s),
     commit_lsn = greatest(commit_lsn, %(commit_lsn)s),

@@ -1,4 +1,4 @@
--- A segment that is emptied now may be filled again; no row when it is not to be emptied.
+-- A segment that is being emptied may be filled again; no row when it is not drained.
 update pipeline.segments
 set state = 'free', source_id = null, worker = null, first_lsn = null, last_lsn = null, first_ordinal = null,
     row_count = 0

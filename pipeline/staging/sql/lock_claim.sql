@@ -1,2 +1,2 @@
--- Until its transaction ends, a claim can be told by this lock, which names its session.
+-- Until the end of its transaction, this lock shows which session is claiming.
 select pg_advisory_xact_lock(hashtextextended('pipeline claim ' || %(source)s::text || ' ' || %(worker)s::text, 0))

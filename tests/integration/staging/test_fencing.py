@@ -65,7 +65,7 @@ def test_a_part_that_the_worker_of_another_server_has_just_taken_over_is_a_reaso
 
     async def run() -> None:
         async with await connect_writer(database_dsn) as connection:
-            with pytest.raises(Fenced, match=f"part 3 of source {source_id} is no more"):
+            with pytest.raises(Fenced, match=f"part 3 of source {source_id} no longer exists"):
                 await Writer.claim(connection, source_id, 3)
             with pytest.raises(StorageError, match="no progress is stored") as ended:
                 await Writer.claim(connection, uuid.uuid4())
