@@ -152,7 +152,7 @@ class Coordinator:
             logger.info("caught up: one slot reads everything again", extra={"action": "catchup.done"})
 
     async def _wait_for(self, part: Part) -> None:
-        """Wait a while for the helper of the next part; worker 0 only checks meanwhile what is published."""
+        """Wait a while for the helper of the next part; worker 0 only checks what is published."""
         until = time.monotonic() + WATCH_SECONDS
         check = partial(prepare.require_still_published, self._source, self._pipeline, self._stored.id)
         await in_thread(check)

@@ -47,13 +47,13 @@ class PartRegistry(RelationRegistry):
         super().__init__(source, pipeline, stored, publications, slot, described)
         self._worker = worker
 
-    def replay(self, asked_for: int) -> Replay:
-        """The replay of a copy that is started at `asked_for`."""
+    def replay(self, start_position: int) -> Replay:
+        """The replay of a copy that is started at `start_position`."""
         slot = slots.find(self._source, self._slot)
         staged = progress.staged(self._pipeline, self._stored.id, self._worker)
         if slot is None or staged is None:
             raise SlotMissing(f'slot "{self._slot}" no longer exists')
-        return Replay(staged, max(slot.confirmed_lsn or 0, asked_for))
+        return Replay(staged, max(slot.confirmed_lsn or 0, start_position))
 
     def again(self, described: Iterable[int]) -> PartRegistry:
         """A new registry, with the history as it is now."""

@@ -76,13 +76,13 @@ class RelationRegistry:
         """Raises PublicationChanged when somebody has narrowed a publication that we use."""
         prepare.require_still_published(self._source, self._pipeline, self._stored.id)
 
-    def replay(self, asked_for: int) -> Replay:
-        """The replay of a slot that is started at `asked_for`."""
+    def replay(self, start_position: int) -> Replay:
+        """The replay of a slot that is started at `start_position`."""
         slot = slots.find(self._source, self._slot)
         staged = progress.staged(self._pipeline, self._stored.id)
         if slot is None or staged is None:
             raise SlotMissing(f'slot "{self._slot}" no longer exists')
-        from_lsn = max(slot.confirmed_lsn or 0, asked_for)
+        from_lsn = max(slot.confirmed_lsn or 0, start_position)
         carried = sources.carried(self._pipeline, self._stored.id, from_lsn)
         return Replay(staged, from_lsn, carried)
 

@@ -41,9 +41,9 @@ NAME_PREFIX = "pipeline "
 """The application_name of our walsenders at the source begins with this."""
 SENDER_TIMEOUT = 60
 """wal_sender_timeout of our connection in seconds; a source that is silent 1.5 times as long counts as unavailable."""
-ASK_AFTER = 20
+REQUEST_REPLY_SECONDS = 20
 """Seconds of silence after which a reply is requested: the walsender of a source that writes no WAL sends nothing."""
-GATHER = 0.003
+GATHER_SECONDS = 0.003
 """Seconds to wait for more messages when they arrive faster than this: waking up for each would cost more."""
 _NEW_SLOT = "`pipeline sources adopt` goes on without what is missing; if it finds nothing to do, delete the slot first"
 _EPOCH_2000 = 946_684_800
@@ -89,13 +89,13 @@ class ReplicationStream:
         self._connection.notice_handler = self._notice
         self._readable = asyncio.Event()
         self._skipped_publication: str | None = None
-        self._heard_at = time.monotonic()
-        self._gone_after = 1.5 * SENDER_TIMEOUT
+        self._received_at = time.monotonic()
+        self._silence_limit = 1.5 * SENDER_TIMEOUT
         self._end: Exception | None = None
         self.starved = Stopwatch()
         """Adds up how long `read` has waited for the source."""
-        self.asked_for = 0
-        """The position that `start` was given."""
+        self.start_position = 0
+        """The position that was passed to `start`."""
         self.idle = True
         """Whether everything received so far has been read."""
 
@@ -129,7 +129,7 @@ class ReplicationStream:
 
         Raises the ReplicationError that says why not.
         """
-        self.asked_for = position
+        self.start_position = position
         names = ",".join('"' + name.replace('"', '""') + '"' for name in publications)
         options = {**PROTOCOL_OPTIONS, "publication_names": names}
         settings = ", ".join(f"\"{name}\" '{value.replace(chr(39), chr(39) * 2)}'" for name, value in options.items())
@@ -146,15 +146,15 @@ class ReplicationStream:
             empty()
             self._readable.clear()
             with self.starved:
-                if time.monotonic() - self._heard_at < GATHER:
-                    await asyncio.sleep(GATHER)
+                if time.monotonic() - self._received_at < GATHER_SECONDS:
+                    await asyncio.sleep(GATHER_SECONDS)
                 await self._readable.wait()
-        self._heard_at = time.monotonic()
+        self._received_at = time.monotonic()
         return messages
 
     def require_alive(self) -> None:
         """Raises Unavailable when the source has been silent for so long that it must have ended."""
-        if (silence := self.starved.now) > self._gone_after:
+        if (silence := self.starved.now) > self._silence_limit:
             raise connections.unavailable(self._dsn, "source", OperationalError(f"silent for {silence:.0f} s"))
 
     def send_status(self, received: int, confirmed: int, staged: int = 0) -> None:
@@ -166,7 +166,7 @@ class ReplicationStream:
             return
         clock = int((time.time() - _EPOCH_2000) * 1_000_000)
         try:
-            written, ask = max(received, confirmed), self.starved.now > ASK_AFTER
+            written, ask = max(received, confirmed), self.starved.now > REQUEST_REPLY_SECONDS
             status = pgoutput.encode_status(written, confirmed, clock, applied=staged, ask=ask)
             self._connection.put_copy_data(status)
             self._connection.flush()

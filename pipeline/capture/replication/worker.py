@@ -145,7 +145,7 @@ class ReplicationWorker:
 
     async def _skip_replayed(self) -> list[bytes]:
         """Skip the replayed transactions; returns the first messages that are new."""
-        replay = await in_thread(self._registry.replay, self._stream.asked_for)
+        replay = await in_thread(self._registry.replay, self._stream.start_position)
         rest: list[bytes] = []
         while not replay.over and not self._stopping:
             rest = replay.skip(await self._stream.read())

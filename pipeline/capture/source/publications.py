@@ -1,4 +1,4 @@
-"""Publications that cannot make a user's statement fail: one of keyed tables, and one of keyless ones without updates.
+"""Publications that cannot make a user's statement fail: keyed tables in one, only inserts of keyless ones in another.
 
 A publication of updates and deletes makes both *fail* on a table without a replica identity
 (CheckCmdReplicaIdentity), so such a table is never added to one. Publications of others are used as they are.

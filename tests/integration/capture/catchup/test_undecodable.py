@@ -23,7 +23,7 @@ def stage(clusters: Callable[[int], Cluster]) -> Iterator[CatchingUp]:
 
 
 def skip(config: Config) -> int:
-    """Where it stops; the transaction there is passed over from now on."""
+    """Where it stops; the transaction there is skipped from now on."""
     error = ended(config, PATIENCE)
     assert isinstance(error, Undecodable), error
     with connections.connect(config.database, "pipeline database") as log:

@@ -17,7 +17,7 @@ TIMEOUT = 2
 def test_a_source_without_any_wal_is_asked_for_a_word(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (stream, feedback):
         monkeypatch.setattr(module, "SENDER_TIMEOUT", TIMEOUT)
-    monkeypatch.setattr(stream, "ASK_AFTER", TIMEOUT / 3)
+    monkeypatch.setattr(stream, "REQUEST_REPLY_SECONDS", TIMEOUT / 3)
     with temporary_server(18) as source:
         source.create("source")
         config = settings.load(source_dsn=source.dsn("source"), database_dsn=database_dsn, slot="silent")
