@@ -1,7 +1,7 @@
-"""Alembic's entry: `alembic upgrade head` in the repository, and `pipeline.schema` on boot with a live connection.
+"""Alembic's entry: for `alembic upgrade head` in the repository, and on boot with a connection from the server.
 
-Both take the same advisory lock, so that servers that boot together migrate once, and a lock_timeout, so that a
-reader's lock delays a migration but never queues everybody else behind it for long.
+Both take the same advisory lock, so that servers that boot together migrate only once. Both set a lock_timeout: a
+reader's lock may delay a migration, but other sessions never queue behind the migration for long.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline.postgres import connections, databases, functions, migrations
 
 
 def migrate_legacy_table(connection: Connection) -> None:
-    """What the first migration does with an events table that was there before it: it imports no product code."""
+    """The first migration calls this for a legacy events table, since a migration itself imports no product code."""
     legacy_tables.migrate(cast(connections.Connection, connection.connection.driver_connection), DEFAULT)
 
 

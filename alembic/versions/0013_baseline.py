@@ -1,4 +1,4 @@
-"""Everything that the server keeps, as thirteen migrations had made it: DDL by subject, in the folder of this name."""
+"""The whole schema of the server, as thirteen migrations had made it: DDL by subject, in the folder of this name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ depends_on = None
 FOLDER = Path(__file__).with_suffix("")
 DEFAULT = "public.sequin_events"
 SUBJECTS = ("sources", "schema_history", "staging", "log", "consumers", "exports", "lag", "roles")
-OF_TODAY = """
+HAS_CURRENT_COLUMNS = """
 select count(*) = 5 from pg_attribute
 where attrelid = to_regclass('public.sequin_events')
     and attname in ('commit_lsn', 'commit_idx', 'source_epoch', 'exact', 'metadata') and not attisdropped
@@ -24,11 +24,14 @@ select pg_get_partkeydef(c.oid) = 'RANGE (seq)' and not exists (
     select from pg_attribute a where a.attrelid = c.oid and a.attname = 'id' and not a.attisdropped)
 from pg_class c where c.oid = to_regclass('public.sequin_events')
 """
-"""Every table from before has a column `id`."""
+"""Every legacy table has a column `id`."""
 
 
 def upgrade() -> None:
-    """Make it all. An events table from before is migrated, unless somebody else's, while the log is another."""
+    """Create the whole schema, and migrate a legacy sequin_events.
+
+    Where events go to another table, a sequin_events that exists may be somebody else's, and is left unchanged.
+    """
     for subject in SUBJECTS:
         run(subject)
     offline = context.is_offline_mode()
@@ -36,18 +39,18 @@ def upgrade() -> None:
         run("sequin_events")
     elif context.config.attributes.get("events_table", DEFAULT) == DEFAULT:
         context.config.attributes["migrate_legacy_table"](op.get_bind())
-    run("events_view" if offline or holds(OF_TODAY) else "empty_events_view")
+    run("events_view" if offline or holds(HAS_CURRENT_COLUMNS) else "empty_events_view")
 
 
 def downgrade() -> None:
-    """Remove it all, the events included; but a table from before us stays, with what is in it."""
+    """Remove the whole schema, the events included; a legacy events table stays, with its rows."""
     run("remove")
     if context.is_offline_mode() or holds(IS_OURS):
         op.execute("drop table public.sequin_events cascade")
 
 
 def run(name: str) -> None:
-    """The statements of a file, as they are: colons and percent signs are part of the text."""
+    """Execute the statements of a file unchanged: colons and percent signs are part of the text."""
     text = FOLDER.joinpath(f"{name}.sql").read_text("utf-8")
     if context.is_offline_mode():
         op.get_context().impl.static_output(text)
@@ -56,5 +59,5 @@ def run(name: str) -> None:
 
 
 def holds(question: str) -> bool:
-    """What the database answers."""
+    """Whether the database answers the question with true."""
     return bool(op.get_bind().exec_driver_sql(question).scalar())

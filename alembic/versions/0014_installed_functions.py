@@ -1,4 +1,4 @@
-"""Which SQL functions are installed: they are no migrations, but files that every boot compares."""
+"""Records which SQL functions are installed: they are not migrations, but files that every boot compares."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ comment on table pipeline.installed_functions is
 
 
 def upgrade() -> None:
-    """Additive; the functions come after the migrations."""
+    """Add the table; the functions themselves are installed after the migrations."""
     op.execute(INSTALLED)
 
 
 def downgrade() -> None:
-    """The functions stay as they are."""
+    """Drop the table; the functions stay unchanged."""
     op.execute("drop table pipeline.installed_functions")

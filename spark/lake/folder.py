@@ -142,7 +142,7 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def unfit(path: Path, remedy: str = "put that right, or name another PIPELINE_EXPORT_DIR") -> Iterator[None]:
+def unfit(path: Path, remedy: str = "fix this, or name another PIPELINE_EXPORT_DIR") -> Iterator[None]:
     """Every OSError leaves as TargetUnfit, which names the path and the reason."""
     try:
         yield

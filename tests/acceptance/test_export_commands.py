@@ -154,4 +154,4 @@ def test_a_target_that_cannot_be_written(log: Log, command: Command, options: st
         subprocess.run(["dd", "if=/dev/zero", f"of={disk}/ballast", "bs=64k"], capture_output=True, check=False)
         done = command("run", export_dir=disk / "lake")
     assert done.returncode == 1
-    assert done.stderr == f"pipeline: {disk}/lake: {reason}; put that right, or name another PIPELINE_EXPORT_DIR\n"
+    assert done.stderr == f"pipeline: {disk}/lake: {reason}; fix this, or name another PIPELINE_EXPORT_DIR\n"

@@ -56,19 +56,19 @@ def test_a_new_kind_of_reader_holds_retention_back_and_is_shown(
     log: AgingLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert log.drop().below == 101
-    standing = log.standing()
-    [holder] = standing.held_by
+    found = log.retention_status()
+    [holder] = found.held_by
     assert (holder.kind, holder.name, holder.position, holder.remedy) == ("wire", "telegraph", 120, REMEDY)
     lag = lag_of(log)
     consumed = lag.stage("consumed")
     assert consumed is not None and (consumed.reader, consumed.lsn) == ("telegraph", 151)
-    status = Status(retention=standing, lag=lag)
+    status = Status(retention=found, lag=lag)
     shown = json.dumps(status.to_json(), default=str)
     assert '"name": "telegraph"' in shown and '"reader": "telegraph"' in shown and REMEDY in shown
     exposed = metrics.render(status).decode()
     assert 'pipeline_retention_held{kind="wire",name="telegraph"} 1.0' in exposed
     assert 'pipeline_lag_bytes{stage="consumed"} 149.0' in exposed
-    retention_report.show_dry_run(standing)
+    retention_report.show_dry_run(found)
     assert f'wire "telegraph" is at 120; {REMEDY}' in " ".join(capsys.readouterr().out.split())
 
 

@@ -13,20 +13,20 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from pipeline.api.routes import metrics
-from pipeline.cli.render import routes as routes_report
-from pipeline.cli.render import status as report
+from pipeline.cli.render import routes as render_routes
+from pipeline.cli.render import status
 from pipeline.client import EventLog
 from pipeline.config import settings
 from pipeline.config.routes import Route
 from pipeline.errors import ConfigError
 from pipeline.log.table import CHANNEL, DEFAULT, EventsTable
 from pipeline.operate import json_values, retention
-from pipeline.operate import routes as operation
+from pipeline.operate import routes as operate_routes
 from pipeline.operate.repair import reader_role
 from pipeline.operate.status import Status
 from pipeline.operate.verify import verify
 from pipeline.postgres import connections
-from pipeline.shuffle import routes as history
+from pipeline.shuffle import routes as shuffle_routes
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.shuffling import move
 from tests.fixtures.staged import Change, Staged, Table, create, delete, insert, message, staging_of, truncate, update
@@ -237,7 +237,7 @@ def test_another_default_table_is_refused_while_somebody_has_a_position_in_the_o
         connections.connect(routed.staged.dsn, "pipeline database") as boot,
         pytest.raises(ConfigError, match=rf'{follower} "mine" would lose its place'),
     ):
-        history.prepare(boot, routed.staged.source, OTHER, ())
+        shuffle_routes.prepare(boot, routed.staged.source, OTHER, ())
     routed.staged.moved(*mixed(6))
     assert len(routed.rows(DEFAULT)) == 10
 
@@ -302,7 +302,7 @@ def test_what_people_see_of_routes(routed: Routed, capsys: pytest.CaptureFixture
         routed.staged.commit(*mixed(1))
         routed.shuffle(*routes)
     listed = json.dumps([route.model_dump(mode="json") for route in ROUTES])
-    found = operation.collect(settings.load(routes=listed), routed.log)
+    found = operate_routes.collect(settings.load(routes=listed), routed.log)
     assert not found.pending
     shown = json_values.as_json(found)
     assert shown["in_force"]["routes"] == json.loads(listed)
@@ -312,8 +312,8 @@ def test_what_people_see_of_routes(routed: Routed, capsys: pytest.CaptureFixture
         (str(GONE), 1),
         (str(DEFAULT), 7),
     ]
-    routes_report.show_routing(operation.collect(settings.load(), routed.log))
-    report.show_status(Status(revision="0008", events_tables=found.tables))
+    render_routes.show_routing(operate_routes.collect(settings.load(), routed.log))
+    status.show_status(Status(revision="0008", events_tables=found.tables))
     text = capsys.readouterr().out
     assert "they apply from the next start on" in text
     assert text.count(str(AUDIT)) >= 4

@@ -154,9 +154,9 @@ def test_the_log_stays_bounded_over_ten_retentions_of_writing(
         with Replicating(config):
             eventually(lambda: sources.find(log, None))
             found = write_and_drop(config, source, log)
-        standing = retention.read(config, log)
-    assert standing is not None
-    assert standing.dropped_below > found[-1].written / 2
+        found_retention = retention.read(config, log)
+    assert found_retention is not None
+    assert found_retention.dropped_below > found[-1].written / 2
     for now in found:
         lately = now.written - max(each.written for each in found if each.at <= max(0, now.at - LATELY))
         assert now.rows <= lately + BATCH, now

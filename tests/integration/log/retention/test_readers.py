@@ -83,13 +83,13 @@ def test_the_reader_is_named(log: AgingLog, reader: psycopg.Connection, monkeypa
     monkeypatch.setattr(retention, "MOMENTS", 0)
     hold(reader, "read committed")
     log.drop()
-    held = log.standing().held_by
+    held = log.retention_status().held_by
     assert [each.kind for each in held] == ["session"]
     assert f"long report (pid {reader.info.backend_pid}, user " in held[0].name
     assert "has been reading since 20" in held[0].name
     reader.rollback()
     assert log.drop().partitions == 3
-    assert log.standing().held_by == []
+    assert log.retention_status().held_by == []
 
 
 def test_a_reader_of_the_partition_itself_delays_only_its_drop(

@@ -16,7 +16,7 @@ from pipeline.errors import ConfigError, RetentionBusy
 from pipeline.log.partitions import attached
 from pipeline.log.retention import drop_partition, policy
 from pipeline.log.table import EventsTable
-from pipeline.operate import retention as operation
+from pipeline.operate import retention
 from tests.fixtures.aging_log import KEEP, PARTITION, AgingLog, aging_log
 from tests.fixtures.server import run_at_terminal, run_command
 
@@ -73,7 +73,7 @@ def test_whole_partitions_go_whose_newest_event_is_old(log: AgingLog):
     assert (found.partitions, found.below) == (2, 201)
     assert log.kept() == (201, 60)
     assert log.drop().partitions == 0
-    assert log.standing().held_by == []
+    assert log.retention_status().held_by == []
 
 
 def test_the_newest_event_stays_however_old_and_its_partition_with_it(log: AgingLog):
@@ -96,13 +96,13 @@ def test_a_cursor_that_lags_holds_back_and_is_named_with_its_remedy(log: AgingLo
     log.add(3 * PARTITION + 10, OLD)
     add_cursor(log, 150)
     assert log.drop().below == 101
-    assert [str(each) for each in log.standing().held_by] == [
+    assert [str(each) for each in log.retention_status().held_by] == [
         'consumer "slow" is at 150; let it acknowledge what it has read, or `pipeline consumers reset slow`'
         " or `pipeline consumers delete slow`"
     ]
     log.connection.execute("update pipeline.consumers set position = 300")
     assert log.drop().below >= 301
-    assert log.standing().held_by == []
+    assert log.retention_status().held_by == []
 
 
 def test_a_paused_consumer_holds_back_too(log: AgingLog):
@@ -110,7 +110,7 @@ def test_a_paused_consumer_holds_back_too(log: AgingLog):
     add_cursor(log, 0)
     log.connection.execute("update pipeline.consumers set state = 'paused'")
     assert log.drop().partitions == 0
-    assert "resume it, or" in log.standing().held_by[0].remedy
+    assert "resume it, or" in log.retention_status().held_by[0].remedy
 
 
 @pytest.mark.parametrize("table", ["public.consumer_records", "pipeline.consumer_touches"])
@@ -143,7 +143,7 @@ def test_events_that_are_not_exported_stay(log: AgingLog, state: str):
     add_export(log, 100, "committed")
     add_export(log, 300, state)
     assert log.drop().below == 101
-    assert log.standing().held_by[0].name == LAKE
+    assert log.retention_status().held_by[0].name == LAKE
     log.connection.execute("update pipeline.exports set state = 'committed'")
     assert log.drop().partitions == 1
 
@@ -151,13 +151,13 @@ def test_events_that_are_not_exported_stay(log: AgingLog, state: str):
 def test_a_released_lake_holds_nothing_back_until_it_is_exported_to_again(log: AgingLog):
     log.add(3 * PARTITION, OLD)
     add_export(log, 100, "committed")
-    operation.release_lake(log.connection, LAKE)
+    retention.release_lake(log.connection, LAKE)
     assert log.drop().partitions == 2
     log.connection.execute("update pipeline.exports set committed_at = clock_timestamp()")
     log.add(2 * PARTITION, OLD)
     assert log.drop().partitions == 0
     with pytest.raises(ConfigError, match="no lake in /elsewhere holds any events"):
-        operation.release_lake(log.connection, "/elsewhere")
+        retention.release_lake(log.connection, "/elsewhere")
 
 
 def test_what_a_lake_lacks_is_let_go_by_who_means_it(log: AgingLog, database_dsn: str, tmp_path: Path):
@@ -179,10 +179,10 @@ def test_scheduled_exports_hold_back_before_the_first_one(log: AgingLog, databas
     log.add(2 * PARTITION + 10, OLD)
     config = load(database_dsn=database_dsn, retention="1m", export_schedule="0 0 1 1 *", export_dir=LAKE)
     assert log.drop(config).partitions == 0
-    assert log.standing(config).held_by[0].position == 0
+    assert log.retention_status(config).held_by[0].position == 0
     assert log.drop().partitions == 2
     log.add(PARTITION, OLD)
-    assert log.standing(config).held_by[0].position == 200, "a new lake begins with what there is"
+    assert log.retention_status(config).held_by[0].position == 200, "a new lake begins with what there is"
 
 
 def test_who_comes_while_a_drop_begins_is_not_robbed(log: AgingLog, monkeypatch: pytest.MonkeyPatch):
@@ -202,7 +202,7 @@ def test_who_comes_while_a_drop_begins_is_not_robbed(log: AgingLog, monkeypatch:
 
 def test_one_session_at_a_time(log: AgingLog, database_dsn: str):
     with psycopg.connect(database_dsn, autocommit=True) as other:
-        other.execute("select pg_advisory_lock(%s, hashtext(%s))", [operation._LOCK, str(log.table)])
+        other.execute("select pg_advisory_lock(%s, hashtext(%s))", [retention._LOCK, str(log.table)])
         with pytest.raises(RetentionBusy, match="already running"):
             log.drop()
 
@@ -210,7 +210,7 @@ def test_one_session_at_a_time(log: AgingLog, database_dsn: str):
 def test_without_the_setting_nothing_goes(log: AgingLog, database_dsn: str):
     log.add(3 * PARTITION, OLD)
     kept = load(database_dsn=database_dsn, export_schedule="off")
-    assert operation.read(kept, log.connection) is None
+    assert retention.read(kept, log.connection) is None
     with pytest.raises(ConfigError, match="PIPELINE_RETENTION is none"):
         log.drop(kept)
 
@@ -218,7 +218,7 @@ def test_without_the_setting_nothing_goes(log: AgingLog, database_dsn: str):
 def test_a_large_partition_with_old_and_new_events_is_trimmed_row_by_row(log: AgingLog):
     log.add(30, TOO_OLD)
     log.add(20, YOUNG)
-    assert log.standing().trim_from == 1
+    assert log.retention_status().trim_from == 1
     found = log.drop()
     assert (found.partitions, found.rows, found.below) == (0, 30, 31)
     assert log.kept() == (31, 20)
@@ -229,7 +229,7 @@ def test_trimming_respects_positions_and_names_who_holds(log: AgingLog):
     log.add(20, YOUNG)
     add_cursor(log, 12)
     assert log.drop().rows == 12
-    assert log.standing().held_by[0].position == 12
+    assert log.retention_status().held_by[0].position == 12
     assert log.drop().rows == 0
 
 
@@ -242,7 +242,7 @@ def test_an_old_table_without_partitions_is_trimmed(log: AgingLog, database_dsn:
         old.add(10, YOUNG)
         assert old.drop().rows == 5_000
         assert old.kept() == (5_001, 10)
-        assert old.standing().bytes > 0
+        assert old.retention_status().bytes > 0
 
 
 def test_a_consumer_that_begins_at_the_beginning_begins_with_what_is_left(log: AgingLog):
@@ -267,7 +267,7 @@ def test_seqs_that_were_taken_in_vain_before_the_first_event_are_not_said_to_be_
 def test_an_event_counts_from_its_arrival(log: AgingLog):
     log.add(3 * PARTITION, YOUNG)
     log.connection.execute("update public.sequin_events set committed_at = now() - interval '1 year'")
-    assert log.drop() == operation.Outcome()
+    assert log.drop() == retention.Outcome()
 
 
 @pytest.mark.parametrize("step", ["recorded", "pending", "detached"])

@@ -8,21 +8,21 @@ import pytest
 
 from pipeline.api.routes import metrics
 from pipeline.capture.catchup.plan import Part, chain
-from pipeline.cli.render import status as report
+from pipeline.cli.render import status
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.status import Status
 
 MB = 1_000_000
 
 
-def standing() -> Status:
+def some_status() -> Status:
     parts = chain([Part(0, 0, 5 * MB, 5 * MB), Part(1, 5 * MB, 9 * MB, 6 * MB), Part(2, 9 * MB, None, 9 * MB)])
     slots = [SlotLag("pipeline", False, 5 * MB, 10 * MB), SlotLag("pipeline_part_1", True, 6 * MB, 9 * MB)]
     return Status(revision="0011", slot="pipeline", catchup=parts, slots=slots)
 
 
 def test_each_part_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    report.show_status(standing())
+    status.show_status(some_status())
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     at = next(place for place, line in enumerate(lines) if line.startswith("catching up by"))
     assert lines[at + 1 : at + 4] == [
@@ -34,12 +34,12 @@ def test_each_part_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_nothing_is_said_without_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    report.show_status(Status(revision="0011", slot="pipeline"))
+    status.show_status(Status(revision="0011", slot="pipeline"))
     assert "catching up" not in capsys.readouterr().out
 
 
 def test_scripts_get_lsns_as_postgres_prints_them() -> None:
-    shown = json.loads(json.dumps(standing().to_json()))
+    shown = json.loads(json.dumps(some_status().to_json()))
     assert shown["slots"][0] == {
         "name": "pipeline",
         "active": False,
@@ -57,7 +57,7 @@ def test_scripts_get_lsns_as_postgres_prints_them() -> None:
 
 
 def test_metrics() -> None:
-    shown = metrics.render(standing()).decode().splitlines()
+    shown = metrics.render(some_status()).decode().splitlines()
     assert 'pipeline_slot_lag_bytes{slot="pipeline_part_1"} 9e+06' in shown
     assert "pipeline_catchup_parts 3.0" in shown
     assert 'pipeline_catchup_part_left_bytes{worker="1"} 3e+06' in shown

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.api.routes import metrics
 from pipeline.cli.render import exports as export_report
-from pipeline.cli.render import status as report
+from pipeline.cli.render import status
 from pipeline.cli.render.export_progress import Progress
 from pipeline.config.settings import load
 from pipeline.errors import ExportFailed
@@ -37,7 +37,7 @@ def no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shown(exports: ExportStatus, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
-    report.show_status(Status(revision="0003", exports=exports))
+    status.show_status(Status(revision="0003", exports=exports))
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
 

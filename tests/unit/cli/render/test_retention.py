@@ -8,21 +8,21 @@ import pytest
 
 from pipeline.api.routes import metrics
 from pipeline.cli.render import retention as retention_report
-from pipeline.cli.render import status as report
+from pipeline.cli.render import status
 from pipeline.operate.retention import Holder, Outcome, Retention
 from pipeline.operate.status import Status
 
 CONSUMER = Holder("consumer", "slow", 123, "`pipeline consumers reset slow` or `pipeline consumers delete slow`")
 
 
-def standing(**values: object) -> Retention:
+def some_retention(**values: object) -> Retention:
     now = datetime.now(UTC)
     known = {"dropped_below": 101, "dropped_at": now, "first_seq": 101, "bytes": 5_000_000, "held_by": [CONSUMER]}
     return Retention("7d", "public.sequin_events", oldest_at=now - timedelta(days=8, minutes=1), **(known | values))  # type: ignore[arg-type]
 
 
 def test_status_names_what_holds_back_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    report.show_status(Status(revision="0005", retention=standing()))
+    status.show_status(Status(revision="0005", retention=some_retention()))
     shown = capsys.readouterr().out
     assert "older than 7d is dropped   everything below seq 101 was dropped" in shown
     assert "from seq 101" in shown
@@ -31,7 +31,7 @@ def test_status_names_what_holds_back_and_what_to_do(capsys: pytest.CaptureFixtu
 
 def test_a_dry_run_says_what_would_go_and_when_more_will(capsys: pytest.CaptureFixture[str]) -> None:
     due = datetime.now(UTC) + timedelta(hours=1)
-    retention_report.show_dry_run(standing(droppable=["pipeline.a", "pipeline.b"], trim_from=201, due=due))
+    retention_report.show_dry_run(some_retention(droppable=["pipeline.a", "pipeline.b"], trim_from=201, due=due))
     shown = capsys.readouterr().out
     assert "would drop 2 partitions: pipeline.a, pipeline.b" in shown
     assert "would delete events older than 7d row by row, from seq 201 on" in shown
@@ -39,25 +39,25 @@ def test_a_dry_run_says_what_would_go_and_when_more_will(capsys: pytest.CaptureF
 
 
 def test_a_dry_run_without_anything_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    retention_report.show_dry_run(standing(dropped_at=None, dropped_below=1))
+    retention_report.show_dry_run(some_retention(dropped_at=None, dropped_below=1))
     shown = capsys.readouterr().out
     assert "nothing was dropped yet" in shown
     assert "nothing would be dropped now" in shown
 
 
 def test_a_run_says_what_went(capsys: pytest.CaptureFixture[str]) -> None:
-    retention_report.show_outcome(Outcome(partitions=1, rows=2_000), standing())
+    retention_report.show_outcome(Outcome(partitions=1, rows=2_000), some_retention())
     assert "1 partition, 2,000 rows of others dropped" in capsys.readouterr().out
 
 
 def test_what_was_dropped_is_shown_when_the_setting_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
     now = datetime.now(UTC)
-    report.show_status(Status(revision="0005", retention=Retention("none", "public.sequin_events", 101, now)))
+    status.show_status(Status(revision="0005", retention=Retention("none", "public.sequin_events", 101, now)))
     assert "events are never dropped   everything below seq 101 was dropped" in capsys.readouterr().out
 
 
 def test_metrics_tell_what_was_dropped_how_large_the_log_is_and_who_holds_it() -> None:
-    shown = metrics.render(Status(retention=standing())).decode()
+    shown = metrics.render(Status(retention=some_retention())).decode()
     assert "pipeline_retention_dropped_below_seq 101.0" in shown
     assert "pipeline_retention_log_bytes 5e+06" in shown
     assert 'pipeline_retention_held{kind="consumer",name="slow"} 1.0' in shown

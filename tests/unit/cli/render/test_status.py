@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from rich.text import Text
 
-from pipeline.cli.render import status as report
+from pipeline.cli.render import status
 from pipeline.errors import PipelineError
 from pipeline.operate import formatting
 from pipeline.operate.preflight.findings import Finding, of_error
@@ -30,12 +30,12 @@ def test_durations(seconds: float, shown: str) -> None:
 
 
 def test_a_database_that_was_never_migrated(capsys: pytest.CaptureFixture[str]) -> None:
-    report.show_status(Status(reasons=["never migrated; start [serve]"]))
+    status.show_status(Status(reasons=["never migrated; start [serve]"]))
     assert capsys.readouterr().out == "not replicating\n  never migrated; start [serve]\n"
 
 
 def test_a_status_that_knows_little(capsys: pytest.CaptureFixture[str]) -> None:
-    report.show_status(
+    status.show_status(
         Status(revision="0001", slot="pipeline", reasons=["x"], progress=Progress(open_changes=1_000_000))
     )
     shown = capsys.readouterr().out
@@ -44,7 +44,7 @@ def test_a_status_that_knows_little(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_lines_are_whole_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    report.show_findings([Finding("error", "thing", "very long " * 30 + "end")])
+    status.show_findings([Finding("error", "thing", "very long " * 30 + "end")])
     assert "very long end" in capsys.readouterr().out
 
 
