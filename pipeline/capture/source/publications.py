@@ -103,23 +103,24 @@ class Publisher:
         return left_out
 
     def refresh(self, ledger: Ledger) -> dict[str, str]:
-        """Add tables that have come, move those whose key came or went; returns what cannot be published, and why.
+        """Add new tables, and move those that got or lost a key; returns the tables that cannot be published, and why.
 
-        Raises PublicationChanged, having changed nothing, when somebody took a table out: putting it back would hide
-        that changes of it are missing. Adds come first, so that a table which moves is never in neither.
+        Raises PublicationChanged, having changed nothing, when somebody else removed a table: adding it again would
+        hide that changes of it are missing. Tables are added before any are dropped, so that one that moves is always
+        in at least one publication.
         """
         names = [self._name + suffix for suffix in _PUBLISH]
         published = self._with_generated(ledger.check(names), ledger)
         tables = self.tables()
         missing = {str(table): _NOT_OWNED for table in self._uncovered(tables) if not table.owned}
-        gone: dict[str, dict[int, TableName]] = {}
+        to_drop: dict[str, dict[int, TableName]] = {}
         for suffix in _PUBLISH:
             name = self._name + suffix
             if name not in published:
                 continue
             wanted = {table.oid: table for table in tables if table.keyed == (suffix == "")}
             known = {int(oid): TableName(*member[1:]) for oid, member in published[name].tables.items()}
-            gone[name] = {oid: table for oid, table in known.items() if oid not in wanted}
+            to_drop[name] = {oid: table for oid, table in known.items() if oid not in wanted}
             new = {t.oid: t.table_name for t in wanted.values() if t.oid not in known and t.owned}
             if new:
                 ledger.before_publishing(
@@ -127,7 +128,7 @@ class Publisher:
                 )
                 missing |= self._alter(name, "add", new)
                 ledger.added(name, list(new))
-        for name, leaving in gone.items():
+        for name, leaving in to_drop.items():
             if leaving:
                 ledger.forget(name, list(leaving))
                 missing |= self._alter(name, "drop", leaving)
