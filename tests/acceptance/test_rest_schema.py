@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import httpx
 import psycopg
 import pytest
 
-from tests.fixtures.server import Serving
+from tests.fixtures.server import ROOT, Serving
 from tests.fixtures.waiting import eventually
 
 TOKEN = "schemathesis"
@@ -19,7 +20,7 @@ EXCLUDED = "positive_data_acceptance"
 """What only the database can know, such as a seq beyond the newest, is no part of a schema."""
 
 
-@pytest.mark.parametrize("seconds", [30, pytest.param(300, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize("seconds", [20, pytest.param(300, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
 def test_every_answer_is_as_described(
     serve: Callable[..., Serving], source_dsn: str, tmp_path: Path, seconds: int
 ) -> None:
@@ -56,4 +57,7 @@ def schemathesis(server: Serving, seconds: int, folder: Path) -> subprocess.Comp
         "--no-color",
     ]
     command = [sys.executable, "-m", "schemathesis.cli", "run", where, *options]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=seconds + 200, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SCHEMATHESIS_HOOKS": "tests.fixtures.short_waits"}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds + 200, check=False
+    )
