@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.fixtures.beside import Beside
+from tests.fixtures.background import BackgroundThread
 from tests.fixtures.processes import peak_megabytes, resident_megabytes
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
@@ -25,7 +25,7 @@ EVERY = 0.5
 ROLES = ("replication", "shuffle")
 
 
-class Memory(Beside):
+class Memory(BackgroundThread):
     """Resident memory of the two roles that move data, in MB, sampled by phase."""
 
     def __init__(self, server: Serving) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from pipeline.postgres.embedded import Server
 from tests.fixtures import test_decoding
-from tests.fixtures.beside import Beside
+from tests.fixtures.background import BackgroundThread
 from tests.fixtures.postgres import SETTINGS, free_port, unique
 from tests.fixtures.server import ROOT, Serving, run_command
 from tests.fixtures.waiting import eventually
@@ -81,7 +81,7 @@ def kill_before_confirming(source: psycopg.Connection, log: psycopg.Connection, 
     eventually(lambda: source.execute(active, [slot]).fetchone() == (None,))
 
 
-class Writer(Beside):
+class Writer(BackgroundThread):
     """Transactions of two rows, one after the other."""
 
     def __init__(self, dsn: str) -> None:

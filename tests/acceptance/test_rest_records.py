@@ -29,7 +29,7 @@ PUBLISHED = "select from pg_publication_tables where tablename = %s"
 pytestmark = pytest.mark.xdist_group("rest records")
 
 
-class Shop:
+class Queue:
     """What a test asks of its own consumer, of all orders that are its own: ids from `first` on."""
 
     def __init__(self, server: Serving, source: psycopg.Connection, name: str, **consumer: Any) -> None:
@@ -80,119 +80,119 @@ def server(shared: Shared) -> Serving:
 
 
 @pytest.fixture
-def open_shop(server: Serving, shared: Shared) -> Iterator[Callable[..., Shop]]:
+def open_queue(server: Serving, shared: Shared) -> Iterator[Callable[..., Queue]]:
     with psycopg.connect(shared.source_dsn, autocommit=True) as source, ExitStack() as stack:
 
-        def make(**consumer: Any) -> Shop:
-            shop = Shop(server, source, unique("orders"), **consumer)
-            stack.callback(shop.close)
-            return shop
+        def make(**consumer: Any) -> Queue:
+            queue = Queue(server, source, unique("orders"), **consumer)
+            stack.callback(queue.close)
+            return queue
 
         yield make
 
 
 @pytest.fixture
-def shop(open_shop: Callable[..., Shop]) -> Shop:
-    return open_shop()
+def queue(open_queue: Callable[..., Queue]) -> Queue:
+    return open_queue()
 
 
-def test_a_queue_from_its_first_item_to_its_last(shop: Shop) -> None:
-    waiting = shop.receiving(wait=60)
-    shop.order(1, SECRET)
+def test_a_queue_from_its_first_item_to_its_last(queue: Queue) -> None:
+    waiting = queue.receiving(wait=60)
+    queue.order(1, SECRET)
     [item] = waiting.result(20).json()["data"]
     assert (item["record_pk"], item["action"], item["record"]["state"]) == ("1", "insert", SECRET)
-    assert shop.receive() == []
-    assert (shop.show()["pending"], shop.show()["in_flight"]) == (0, 1)
-    assert shop.settle("ack", item) == 1
-    assert shop.settle("ack", item) == 0
+    assert queue.receive() == []
+    assert (queue.show()["pending"], queue.show()["in_flight"]) == (0, 1)
+    assert queue.settle("ack", item) == 1
+    assert queue.settle("ack", item) == 0
 
-    shop.order(2)
-    [item] = shop.receive(wait=60)
+    queue.order(2)
+    [item] = queue.receive(wait=60)
     delay, wait = 1.5, 60
     refused = time.monotonic()
-    assert shop.settle("nack", item, delay=delay) == 1
-    [again] = shop.receive(wait=wait)  # woken by time, as nobody rings for it
+    assert queue.settle("nack", item, delay=delay) == 1
+    [again] = queue.receive(wait=wait)  # woken by time, as nobody rings for it
     assert 0.9 * delay < time.monotonic() - refused < wait
     assert (again["record_pk"], again["deliveries"]) == ("2", 2)
     assert again["ack_id"] != item["ack_id"]
-    assert shop.settle("ack", item) == 0
-    assert shop.settle("extend", again, visibility=60) == 1
-    assert shop.settle("ack", again) == 1
-    assert shop.show()["in_flight"] == 0
-    assert SECRET not in shop.server.log()
+    assert queue.settle("ack", item) == 0
+    assert queue.settle("extend", again, visibility=60) == 1
+    assert queue.settle("ack", again) == 1
+    assert queue.show()["in_flight"] == 0
+    assert SECRET not in queue.server.log()
 
 
-def test_an_item_that_nobody_acknowledges_comes_again(shop: Shop) -> None:
-    shop.order(1)
-    [first] = shop.receive(wait=60, visibility=0.5)
-    [second] = shop.receive(wait=60)
+def test_an_item_that_nobody_acknowledges_comes_again(queue: Queue) -> None:
+    queue.order(1)
+    [first] = queue.receive(wait=60, visibility=0.5)
+    [second] = queue.receive(wait=60)
     assert (second["seq"], second["deliveries"]) == (first["seq"], 2)
 
 
-def test_pause_resume_reset(shop: Shop) -> None:
-    shop.order(1)
-    [item] = shop.receive(wait=60)
-    assert shop.settle("ack", item) == 1
-    assert shop.post("/pause").json()["state"] == "paused"
-    shop.order(2)
-    waiting = shop.receiving(wait=60, max=10)
-    eventually(lambda: shop.show()["pending"] == 1)
+def test_pause_resume_reset(queue: Queue) -> None:
+    queue.order(1)
+    [item] = queue.receive(wait=60)
+    assert queue.settle("ack", item) == 1
+    assert queue.post("/pause").json()["state"] == "paused"
+    queue.order(2)
+    waiting = queue.receiving(wait=60, max=10)
+    eventually(lambda: queue.show()["pending"] == 1)
     assert not waiting.done()
-    assert shop.post("/resume").json()["state"] == "active"
+    assert queue.post("/resume").json()["state"] == "active"
     assert [item["record_pk"] for item in waiting.result(20).json()["data"]] == ["2"]
-    assert shop.post("/reset", start="beginning").status_code == 200
-    eventually(lambda: shop.show()["pending"] == 2)
-    assert [item["record_pk"] for item in shop.receive(max=10)] == ["1", "2"]
-    assert shop.http.delete(shop.path).status_code == 200
-    assert shop.http.get(shop.path).status_code == 404
+    assert queue.post("/reset", start="beginning").status_code == 200
+    eventually(lambda: queue.show()["pending"] == 2)
+    assert [item["record_pk"] for item in queue.receive(max=10)] == ["1", "2"]
+    assert queue.http.delete(queue.path).status_code == 200
+    assert queue.http.get(queue.path).status_code == 404
 
 
-def test_dead_letters(open_shop: Callable[..., Shop]) -> None:
-    shop = open_shop(max_deliveries=1)
-    shop.order(1)
-    [item] = shop.receive(wait=60)
-    assert shop.settle("nack", item) == 1
-    [dead] = shop.http.get(f"{shop.path}/dead-letters").json()["data"]
+def test_dead_letters(open_queue: Callable[..., Queue]) -> None:
+    queue = open_queue(max_deliveries=1)
+    queue.order(1)
+    [item] = queue.receive(wait=60)
+    assert queue.settle("nack", item) == 1
+    [dead] = queue.http.get(f"{queue.path}/dead-letters").json()["data"]
     assert (dead["seq"], dead["record"], dead["deliveries"]) == (item["seq"], item["record"], 1)
-    assert f'pipeline_consumer_dead{{consumer="{shop.name}"}} 1.0' in shop.http.get("/metrics").text
-    assert shop.post("/dead-letters/retry", seqs=[item["seq"]]).json() == {"count": 1}
-    assert len(shop.receive(wait=60)) == 1
-    assert shop.post("/dead-letters/discard").json() == {"count": 0}
+    assert f'pipeline_consumer_dead{{consumer="{queue.name}"}} 1.0' in queue.http.get("/metrics").text
+    assert queue.post("/dead-letters/retry", seqs=[item["seq"]]).json() == {"count": 1}
+    assert len(queue.receive(wait=60)) == 1
+    assert queue.post("/dead-letters/discard").json() == {"count": 0}
 
 
-def test_every_metric_is_documented(shop: Shop) -> None:
-    shop.order(1)
+def test_every_metric_is_documented(queue: Queue) -> None:
+    queue.order(1)
     page = (REFERENCE / "metrics.md").read_text()
-    shown = set(re.findall(r"^# TYPE (\w+) ", shop.http.get("/metrics").text, re.MULTILINE))
+    shown = set(re.findall(r"^# TYPE (\w+) ", queue.http.get("/metrics").text, re.MULTILINE))
     assert len(shown) > 20
     assert {name for name in shown if f"`{name}`" not in page} == set()
 
 
-def test_nothing_is_handed_to_a_client_that_has_gone(shop: Shop) -> None:
+def test_nothing_is_handed_to_a_client_that_has_gone(queue: Queue) -> None:
     body = b'{"wait": 60}'
-    head = f"POST {shop.path}/receive HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
-    with socket.create_connection(("127.0.0.1", shop.server.port)) as line:
+    head = f"POST {queue.path}/receive HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
+    with socket.create_connection(("127.0.0.1", queue.server.port)) as line:
         line.sendall(head.encode() + b"content-type: application/json\r\n\r\n" + body)
-        waiting = shop.receiving(wait=0.2)  # answered after the other has begun to wait
+        waiting = queue.receiving(wait=0.2)  # answered after the other has begun to wait
         assert waiting.result(20).json() == {"data": []}
-    shop.order(1)
-    [item] = shop.receive(wait=60)
+    queue.order(1)
+    [item] = queue.receive(wait=60)
     assert item["deliveries"] == 1
 
 
-def test_the_database_ends_connections_and_items_come_all_the_same(shop: Shop, shared: Shared) -> None:
-    waiting = shop.receiving(wait=60)
-    shop.receive()
+def test_the_database_ends_connections_and_items_come_all_the_same(queue: Queue, shared: Shared) -> None:
+    waiting = queue.receiving(wait=60)
+    queue.receive()
     with psycopg.connect(shared.database_dsn, autocommit=True) as log:
         log.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity"
             " where application_name in ('pipeline api', 'pipeline wakeup') and datname = current_database()"
         )
-    shop.order(1)
+    queue.order(1)
     answer = waiting.result(60)
     if answer.status_code == 503:  # it was asking at that very moment
         assert answer.headers["retry-after"] == "5"
-        answer = shop.receiving(wait=60).result(60)
+        answer = queue.receiving(wait=60).result(60)
     assert len(answer.json()["data"]) == 1
 
 
@@ -219,13 +219,13 @@ def bash(script: str, folder: Path) -> str:
     return ended.stdout
 
 
-def test_last_stopping_the_server_ends_a_long_poll(shop: Shop) -> None:
+def test_last_stopping_the_server_ends_a_long_poll(queue: Queue) -> None:
     wait = 60
-    waiting = [shop.receiving(wait=wait) for _ in range(3)]
-    events = shop.pool.submit(shop.http.get, "/v1/events", params={"tables": "none.*", "wait": wait})
-    shop.receive(wait=0.3)
+    waiting = [queue.receiving(wait=wait) for _ in range(3)]
+    events = queue.pool.submit(queue.http.get, "/v1/events", params={"tables": "none.*", "wait": wait})
+    queue.receive(wait=0.3)
     stopped = time.monotonic()
-    assert shop.server.stop() == 0
+    assert queue.server.stop() == 0
     assert time.monotonic() - stopped < wait
     for answer in (*(each.result(1) for each in waiting), events.result(1)):
         assert (answer.status_code, answer.json()["data"]) == (200, [])

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 
 from pipeline.client import EventLog
-from tests.fixtures.beside import Beside
+from tests.fixtures.background import BackgroundThread
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
@@ -31,7 +31,7 @@ def transaction(number: int) -> list[Change]:
     return changes if number == 1 else [*changes, ("b", "delete", number - 1)]
 
 
-class Load(Beside):
+class Load(BackgroundThread):
     """Transactions one after the other, each of four changes of two tables."""
 
     def __init__(self, dsn: str) -> None:

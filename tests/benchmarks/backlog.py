@@ -11,7 +11,7 @@ from psycopg import Connection
 
 from tests.fixtures.postgres import Cluster
 
-DATABASE, SLOT, PUBLICATION = "source", "backlog", "pipeline"
+SOURCE_DATABASE, SLOT, PUBLICATION = "source", "backlog", "pipeline"
 SMALL = 300_000
 """Transactions of the small backlog."""
 WIDE = 200_000
@@ -60,15 +60,15 @@ class Backlog:
 @contextmanager
 def table(cluster: Cluster) -> Iterator[Connection]:
     """A fresh `source` database with the table and its publication; gone, slots and all, after the block."""
-    cluster.drop(DATABASE)
-    cluster.create(DATABASE)
+    cluster.drop(SOURCE_DATABASE)
+    cluster.create(SOURCE_DATABASE)
     try:
-        with cluster.connect(DATABASE) as connection:
+        with cluster.connect(SOURCE_DATABASE) as connection:
             connection.execute(TABLE)
             connection.execute(f"create publication {PUBLICATION} for table bench_rows")
             yield connection
     finally:
-        cluster.drop(DATABASE)
+        cluster.drop(SOURCE_DATABASE)
 
 
 @contextmanager
@@ -119,7 +119,7 @@ BACKLOGS = {"bulk": bulk, "small": small, "wide": wide}
 @contextmanager
 def copied_slot(cluster: Cluster, name: str) -> Iterator[str]:
     """A copy of SLOT, to be drained once; the original keeps the backlog."""
-    with cluster.connect(DATABASE) as connection:
+    with cluster.connect(SOURCE_DATABASE) as connection:
         connection.execute("checkpoint")  # every drain begins with the same work before the next one
         connection.execute("select pg_copy_logical_replication_slot(%s, %s)", (SLOT, name))
         try:

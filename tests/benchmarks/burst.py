@@ -13,8 +13,7 @@ from pathlib import Path
 from psycopg import Connection
 
 from tests.benchmarks import catchup, plot, visible
-from tests.benchmarks.backlog import DATABASE as SOURCE
-from tests.benchmarks.backlog import PIECES, fill_statement, table
+from tests.benchmarks.backlog import PIECES, SOURCE_DATABASE, fill_statement, table
 from tests.benchmarks.contenders import LIMIT, visible_events
 from tests.benchmarks.errors import BenchmarkFailed
 from tests.benchmarks.processes import QUIET_CORES, OtherPrograms
@@ -101,7 +100,7 @@ def _watch(
 
 
 def _write(cluster: Cluster, transactions: int) -> None:
-    with cluster.connect(SOURCE) as connection:
+    with cluster.connect(SOURCE_DATABASE) as connection:
         connection.execute("set synchronous_commit = off")
         each = transactions // PIECES
         for piece in range(PIECES):

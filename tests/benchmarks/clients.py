@@ -5,8 +5,7 @@ from __future__ import annotations
 from psycopg import Connection
 
 from tests.benchmarks import api, processes, programs
-from tests.benchmarks.backlog import DATABASE as SOURCE
-from tests.benchmarks.backlog import ROW, table
+from tests.benchmarks.backlog import ROW, SOURCE_DATABASE, table
 from tests.benchmarks.processes import QUIET_CORES, OtherPrograms
 from tests.benchmarks.server import DATABASE, PipelineServer, serve
 from tests.benchmarks.stream_throughput import client_seconds
@@ -50,7 +49,7 @@ def _measure(
         with programs.module("crowd", commits, SECONDS + PATIENCE, *busy) as reading:
             reading.expect("connected", PATIENCE)
             cpu = processes.cpu_seconds(role)
-            with programs.module("writer", cluster.tcp_dsn(SOURCE), 0, commits, PACE) as writer:
+            with programs.module("writer", cluster.tcp_dsn(SOURCE_DATABASE), 0, commits, PACE) as writer:
                 written = writer.rest(SECONDS + PATIENCE)
             took = [client_seconds(reading, commits, SECONDS + PATIENCE + 10) for _ in busy]
             seconds = max(took)

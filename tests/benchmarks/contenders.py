@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from psycopg import Connection, errors
 
-from tests.benchmarks.backlog import DATABASE as SOURCE
-from tests.benchmarks.backlog import Backlog
+from tests.benchmarks.backlog import SOURCE_DATABASE, Backlog
 from tests.benchmarks.errors import BenchmarkFailed
 from tests.benchmarks.server import DATABASE, PipelineServer, serve
 from tests.benchmarks.usage import WALSENDER, Usage
@@ -63,7 +62,7 @@ class Pipeline:
     def drain(self, cluster: Cluster, backlog: Backlog, slot: str) -> Drain:
         with (
             serve(cluster, slot, settings=self._settings, databases=self._databases) as server,
-            cluster.connect(SOURCE) as source,
+            cluster.connect(SOURCE_DATABASE) as source,
             server.databases.connect(DATABASE) as database,
         ):
             server.wait_active(source)

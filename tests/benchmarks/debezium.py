@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.backlog import DATABASE as SOURCE
-from tests.benchmarks.backlog import PUBLICATION
+from tests.benchmarks.backlog import PUBLICATION, SOURCE_DATABASE
 from tests.benchmarks.errors import CannotRun
 from tests.fixtures.postgres import Cluster
 
@@ -42,7 +41,7 @@ class DebeziumJava:
         assert cluster.server is not None
         every = {
             "database.hostname": "127.0.0.1", "database.port": cluster.server.port, "database.user": "postgres",
-            "database.password": "trusted", "database.dbname": SOURCE,
+            "database.password": "trusted", "database.dbname": SOURCE_DATABASE,
             "slot.name": slot, "publication.name": PUBLICATION, **settings,
         }  # fmt: skip
         command = ["java", "-Xmx4g", "-cp", f"{self._classes}:{self._libs}/*", program, *arguments]

@@ -8,8 +8,7 @@ from collections import defaultdict
 from psycopg import Connection
 
 from pipeline.postgres import migrations
-from tests.benchmarks.backlog import BACKLOGS, SMALL, Backlog, copied_slot
-from tests.benchmarks.backlog import DATABASE as SOURCE
+from tests.benchmarks.backlog import BACKLOGS, SMALL, SOURCE_DATABASE, Backlog, copied_slot
 from tests.benchmarks.contenders import wait_for_events
 from tests.benchmarks.errors import BenchmarkFailed
 from tests.benchmarks.processes import QUIET_CORES, OtherPrograms
@@ -53,7 +52,7 @@ def _drain(cluster: Cluster, backlog: Backlog, count: int, slot: str) -> tuple[f
     with (
         copied_slot(cluster, slot),
         serve(cluster, slot, lambda cluster: _create(cluster, count)) as server,
-        cluster.connect(SOURCE) as source,
+        cluster.connect(SOURCE_DATABASE) as source,
         cluster.connect(DATABASE) as database,
     ):
         server.wait_active(source)

@@ -17,7 +17,7 @@ from tests.benchmarks.steady import PROBES
 from tests.benchmarks.table import Table
 from tests.benchmarks.usage import Usage, postmaster
 from tests.benchmarks.visible import percentile
-from tests.fixtures.beside import Beside
+from tests.fixtures.background import BackgroundThread
 from tests.fixtures.postgres import Cluster
 
 NAME = SLOT = "held"
@@ -41,7 +41,7 @@ _DEAD = """
 """
 
 
-class DeadRows(Beside):
+class DeadRows(BackgroundThread):
     """The most dead rows of staging, and of the tables that keep its books, seen each second of the `with` block."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -12,8 +12,7 @@ from psycopg import Connection
 
 from pipeline.postgres.embedded import wheel_bin_dir
 from tests.benchmarks import programs
-from tests.benchmarks.backlog import DATABASE as SOURCE
-from tests.benchmarks.backlog import PUBLICATION, table
+from tests.benchmarks.backlog import PUBLICATION, SOURCE_DATABASE, table
 from tests.benchmarks.errors import BenchmarkFailed
 from tests.benchmarks.programs import Program
 from tests.fixtures.postgres import Cluster
@@ -30,7 +29,7 @@ def tables(cluster: Cluster, scale: float) -> Iterator[Connection]:
     """A fresh `source` database with bench_rows and pgbench's tables; gone after the block."""
     with table(cluster) as source:
         command = [_pgbench(), "--initialize", "--quiet", "--scale", str(max(1, round(BRANCHES * scale)))]
-        done = subprocess.run([*command, cluster.tcp_dsn(SOURCE)], capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, cluster.tcp_dsn(SOURCE_DATABASE)], capture_output=True, text=True, check=False)
         if done.returncode:
             raise BenchmarkFailed(f"pgbench made no tables: {done.stderr.strip()[-200:]}")
         source.execute(f"alter publication {PUBLICATION} add table {', '.join(TABLES)}")
@@ -42,7 +41,7 @@ def tables(cluster: Cluster, scale: float) -> Iterator[Connection]:
 def running(cluster: Cluster, arguments: Sequence[Any], rate: float, seconds: float) -> Iterator[Program]:
     """pgbench at so many transactions a second; `arguments`: who does what."""
     command = [_pgbench(), "--no-vacuum", "--jobs", 2, "--rate", rate, "--time", round(seconds), *arguments]
-    with programs.program("pgbench", [*command, cluster.tcp_dsn(SOURCE)]) as program:
+    with programs.program("pgbench", [*command, cluster.tcp_dsn(SOURCE_DATABASE)]) as program:
         yield program
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from pipeline.postgres.embedded import wheel_bin_dir
 from tests.benchmarks import processes
-from tests.benchmarks.backlog import DATABASE as SOURCE
-from tests.benchmarks.backlog import PUBLICATION, Backlog
+from tests.benchmarks.backlog import PUBLICATION, SOURCE_DATABASE, Backlog
 from tests.benchmarks.contenders import LIMIT, Drain
 from tests.benchmarks.debezium import DebeziumJava
 from tests.benchmarks.errors import BenchmarkFailed
@@ -30,7 +29,7 @@ class Decoding:
     name = "decoding alone, counted"
 
     def drain(self, cluster: Cluster, backlog: Backlog, slot: str) -> Drain:
-        with cluster.connect(SOURCE) as source:
+        with cluster.connect(SOURCE_DATABASE) as source:
             started = time.monotonic()
             row = source.execute(
                 "select count(*) from pg_logical_slot_peek_binary_changes(%s, %s, null, 'proto_version', '1',"
@@ -53,7 +52,7 @@ class RecvLogical:
             output, errors_to = Path(folder) / "changes", Path(folder) / "stderr"
             command = [
                 wheel_bin_dir() / "pg_recvlogical", "--start", "--no-loop", "--slot", slot,
-                "--dbname", cluster.tcp_dsn(SOURCE), "--file", output, "--endpos", backlog.end,
+                "--dbname", cluster.tcp_dsn(SOURCE_DATABASE), "--file", output, "--endpos", backlog.end,
                 "--option", "proto_version=1", "--option", "messages=true",
                 "--option", f"publication_names={PUBLICATION}",
             ]  # fmt: skip
@@ -79,7 +78,7 @@ class Debezium:
         command = self._java.command("Drain", (backlog.changes, int(LIMIT)), cluster, slot, {})
         log = self._classes / "stderr"
         with (
-            cluster.connect(SOURCE) as source,
+            cluster.connect(SOURCE_DATABASE) as source,
             log.open("w") as stderr,
             processes.running(command, stdout=subprocess.PIPE, stderr=stderr) as process,
         ):

@@ -16,7 +16,7 @@ from psycopg import Connection
 
 from pipeline.postgres.embedded import Server
 from tests.benchmarks import processes
-from tests.benchmarks.backlog import DATABASE as SOURCE
+from tests.benchmarks.backlog import SOURCE_DATABASE
 from tests.benchmarks.errors import BenchmarkFailed
 from tests.fixtures.postgres import Cluster, free_port
 from tests.fixtures.processes import children, title
@@ -143,7 +143,7 @@ def _environment(cluster: Cluster, databases: Cluster, slot: str, http_port: int
     return {
         **kept,
         "PYTHONPATH": str(REPOSITORY),
-        "PIPELINE_SOURCE_DSN": cluster.tcp_dsn(SOURCE),
+        "PIPELINE_SOURCE_DSN": cluster.tcp_dsn(SOURCE_DATABASE),
         "PIPELINE_DATABASE_DSN": databases.tcp_dsn(DATABASE),
         "PIPELINE_SLOT": slot,
         "PIPELINE_HTTP_PORT": str(http_port),

@@ -14,8 +14,7 @@ from psycopg import Connection
 
 from pipeline.postgres.embedded import wheel_bin_dir
 from tests.benchmarks import api, programs
-from tests.benchmarks.backlog import DATABASE as SOURCE
-from tests.benchmarks.backlog import PUBLICATION, table
+from tests.benchmarks.backlog import PUBLICATION, SOURCE_DATABASE, table
 from tests.benchmarks.debezium import DebeziumJava
 from tests.benchmarks.errors import BenchmarkFailed, CannotRun
 from tests.benchmarks.latency import SHARES
@@ -101,7 +100,7 @@ def measure(cluster: Cluster, receive: Receive, commits: int) -> Latencies:
 
 
 def _write(cluster: Cluster, after: int, commits: int) -> dict[int, int]:
-    with programs.module("writer", cluster.tcp_dsn(SOURCE), after, commits, PACE) as writer:
+    with programs.module("writer", cluster.tcp_dsn(SOURCE_DATABASE), after, commits, PACE) as writer:
         return {int(key): int(at) for key, at in writer.rest(PATIENCE)}
 
 
@@ -141,7 +140,7 @@ def _pg_recvlogical(events: int, cluster: Cluster, source: Connection) -> Iterat
     _create_slot(source)
     command = [
         wheel_bin_dir() / "pg_recvlogical", "--start", "--no-loop", "--slot", SLOT, "--file", "-",
-        "--dbname", cluster.tcp_dsn(SOURCE), "--fsync-interval", "0", "--status-interval", "1",
+        "--dbname", cluster.tcp_dsn(SOURCE_DATABASE), "--fsync-interval", "0", "--status-interval", "1",
         "--option", "proto_version=1", "--option", f"publication_names={PUBLICATION}",
     ]  # fmt: skip
     with programs.module("receiver", events, LIMIT, WARM_UP, "pg_recvlogical", *command) as receiver:

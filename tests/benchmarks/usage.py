@@ -6,7 +6,7 @@ import threading
 from collections import Counter, defaultdict
 
 from tests.benchmarks import processes
-from tests.benchmarks.backlog import DATABASE as SOURCE
+from tests.benchmarks.backlog import SOURCE_DATABASE
 from tests.benchmarks.server import DATABASE, PipelineServer
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.processes import own_megabytes, peak_megabytes, title
@@ -41,7 +41,7 @@ class Usage(threading.Thread):
         super().__init__(name="usage", daemon=True)
         self._server = server
         self._postmasters = {postmaster(cluster) for cluster in (server.cluster, server.databases)}
-        self._looking = [server.cluster.connect(SOURCE), server.databases.connect(DATABASE)]
+        self._looking = [server.cluster.connect(SOURCE_DATABASE), server.databases.connect(DATABASE)]
         self._ending = threading.Event()
         self._trees_before = sum(map(processes.tree_cpu_seconds, self._postmasters))
         self._family = processes.Family(server.process.pid)

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from psycopg import Connection
 
 from pipeline.log.table import CHANNEL
-from tests.benchmarks.backlog import DATABASE as SOURCE
-from tests.benchmarks.backlog import ROW
+from tests.benchmarks.backlog import ROW, SOURCE_DATABASE
 from tests.benchmarks.errors import BenchmarkFailed
 from tests.benchmarks.server import DATABASE, PipelineServer
 from tests.fixtures.postgres import Cluster
@@ -84,7 +83,7 @@ def write(cluster: Cluster, after: int, commits: int, pace: float) -> dict[int, 
     """Insert rows from number `after` + 1 on at fixed times, late or not; when each COMMIT returned."""
     committed: dict[int, float] = {}
     statement = f"insert into bench_rows select {ROW.format('%(id)s::int')}".replace("% ", "%% ")
-    with cluster.connect(SOURCE) as writer:
+    with cluster.connect(SOURCE_DATABASE) as writer:
         begin = time.monotonic()
         for number in range(1, commits + 1):
             time.sleep(max(0.0, begin + number / pace - time.monotonic()))

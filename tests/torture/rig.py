@@ -220,9 +220,9 @@ class Scene:
     def logs(self) -> str:
         """How everything is, then all that the servers have printed."""
         printed = (f"--- serve on port {server.port}\n{server.log()}" for server in self.servers)
-        return "\n".join((self.standing(), *printed))
+        return "\n".join((self.newest_lines(), *printed))
 
-    def standing(self) -> str:
+    def newest_lines(self) -> str:
         """What each server has said last, the newest server first, and what the product's sessions do just now."""
         lines = []
         for server in reversed(self.servers):

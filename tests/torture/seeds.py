@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import traceback
-from collections import Counter as Tally
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
@@ -23,7 +23,7 @@ from tests.torture.faults.servers import ServerEnded, Servers
 from tests.torture.oracle import comparing, model, order, watching
 from tests.torture.oracle.knowing import Known
 from tests.torture.oracle.model import Event, Model
-from tests.torture.oracle.readers import Counter, Follower
+from tests.torture.oracle.readers import CountingReader, Follower
 from tests.torture.plan import kinds
 from tests.torture.plan.deeds_shapes import OUTSIDE, SHAPE_DEEDS
 from tests.torture.plan.plan import Change, Fault, Plan, Step
@@ -54,14 +54,14 @@ class Outcome:
     seconds: float
     transactions: int = 0
     changes: int = 0
-    hits: Tally[str] = field(default_factory=Tally)
+    hits: Counter[str] = field(default_factory=Counter)
     failure: str | None = None
     logs: str = ""
     occurred: frozenset[str] = frozenset()
     """`table action` of every kind of change that was written, and `unchanged` where a TOASTed value was."""
-    deeds: Tally[str] = field(default_factory=Tally)
+    deeds: Counter[str] = field(default_factory=Counter)
     """What was done to the odd tables, and `deed: sqlstate` what could not be."""
-    kinds: Tally[str] = field(default_factory=Tally)
+    kinds: Counter[str] = field(default_factory=Counter)
     """Changes of odd tables by kind of table."""
 
     @property
@@ -73,10 +73,10 @@ class Outcome:
 class _Counts:
     def __init__(self) -> None:
         self.model = Model()
-        self.hits: Tally[str] = Tally()
+        self.hits: Counter[str] = Counter()
         self.changes: list[Change] = []
-        self.deeds: Tally[str] = Tally()
-        self.kinds: Tally[str] = Tally()
+        self.deeds: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
 
     def occurred(self) -> frozenset[str]:
         kinds = {f"{change.table} {change.action}" for change in self.changes}
@@ -112,12 +112,12 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
     with (
         Faults(scene, servers, plan.seed) as faults,
         Follower(scene.log_dsn) as follower,
-        Counter(scene.log_dsn) as counter,
-        WorkerPool(scene.source_dsn, counts.model, counts.deeds) as crew,
+        CountingReader(scene.log_dsn) as counter,
+        WorkerPool(scene.source_dsn, counts.model, counts.deeds) as worker_pool,
     ):
         counts.hits = faults.hits
-        _work(plan, crew, faults)
-        _mark_end(crew, plan, counts.model)
+        _work(plan, worker_pool, faults)
+        _mark_end(worker_pool, plan, counts.model)
         _arrive(scene, servers)
         if odd:
             _publish(scene, servers)
@@ -129,19 +129,19 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
     _verify(scene)
 
 
-def _work(plan: Plan, crew: WorkerPool, faults: Faults) -> None:
+def _work(plan: Plan, worker_pool: WorkerPool, faults: Faults) -> None:
     for item in plan.items:
         if isinstance(item, Fault):
             faults.begin(item)
             continue
-        crew.take(item)
+        worker_pool.take(item)
         if faults.pending:
             time.sleep(SLOW_PACE)
-    crew.finish()
+    worker_pool.finish()
     faults.finish()
 
 
-def _mark_end(crew: WorkerPool, plan: Plan, model: Model) -> None:
+def _mark_end(worker_pool: WorkerPool, plan: Plan, model: Model) -> None:
     """One transaction after all others, with all faults over. A connection that was lost is found only by its use."""
     first = max(plan.transactions, default=0) + 1
     for number in range(first, first + 3):
@@ -151,8 +151,8 @@ def _mark_end(crew: WorkerPool, plan: Plan, model: Model) -> None:
             Step(number, 1, "change", "select pg_logical_emit_message(true, 'mark', 'end')", None, (message,)),
             Step(number, 1, "commit", "commit"),
         ):
-            crew.take(step)
-        crew.finish()
+            worker_pool.take(step)
+        worker_pool.finish()
         if number in model.transactions and model.transactions[number].fate == "committed":
             return
     raise Broken("the last transaction cannot be written")
@@ -175,7 +175,7 @@ def _arrive(scene: Scene, servers: Servers) -> None:
                 eventually(further, min(STANDS_STILL, give_up - time.monotonic()), ())
         except AssertionError as error:
             raise Broken(
-                f"the last transaction does not arrive (position and seq are {before}): {error}\n{scene.standing()}"
+                f"the last transaction does not arrive (position and seq are {before}): {error}\n{scene.newest_lines()}"
                 f"\n{diagnosis(scene.source_dsn, scene.log_dsn)}"
             ) from error
 

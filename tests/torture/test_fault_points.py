@@ -18,7 +18,7 @@ MAJOR = 18
 pytestmark = pytest.mark.xdist_group(f"rig {MAJOR}")  # for --dist loadgroup: one pair of servers of each version
 
 
-class Theatre:
+class SharedStage:
     """The stage that points share, one after the other; one that a failed point has left is not used again."""
 
     def __init__(self, rig: Rig) -> None:
@@ -39,22 +39,22 @@ class Theatre:
 
 
 @pytest.fixture(scope="module")
-def theatre(rigs: Callable[[int], Rig]) -> Iterator[Theatre]:
-    theatre = Theatre(rigs(MAJOR))
-    yield theatre
-    theatre.leave()
+def shared_stage(rigs: Callable[[int], Rig]) -> Iterator[SharedStage]:
+    shared_stage = SharedStage(rigs(MAJOR))
+    yield shared_stage
+    shared_stage.leave()
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)
-def test_the_log_equals_what_was_committed_when(point: Point, theatre: Theatre):
-    stage = theatre.stage(fresh=point.place.fresh)
+def test_the_log_equals_what_was_committed_when(point: Point, shared_stage: SharedStage):
+    stage = shared_stage.stage(fresh=point.place.fresh)
     try:
         play(stage, point)
     except BaseException:
         with suppress(Exception):
             print(stage.scene.logs())
             print(diagnosis(stage.scene.source_dsn, stage.scene.log_dsn))
-        theatre.leave()
+        shared_stage.leave()
         raise
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from pipeline.process.child import Child
 from pipeline.process.signals import read_settings
 from pipeline.errors import Unavailable
-from pipeline.process import fork_client as asking
+from pipeline.process import fork_client
 from pipeline.process.fork_client import ForkServer
 from pipeline.process.fork_server import fork_on_request
 
@@ -32,7 +32,7 @@ def run():
             print(json.dumps(statuses(siblings, names, lambda: time.sleep(0.01))), flush=True)
             return 0
         case ["freeze"]:
-            asking.FROZEN_SECONDS = 0.3
+            fork_client.FROZEN_SECONDS = 0.3
             os.kill(os.getppid(), signal.SIGSTOP)
             try:
                 begun(siblings, ["stay"])

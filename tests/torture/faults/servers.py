@@ -100,7 +100,7 @@ class Servers:
         try:
             eventually(check, TAKEN_OVER_WITHIN, (AssertionError, psycopg.OperationalError))
         except (AssertionError, psycopg.OperationalError) as error:
-            raise AssertionError(f"{error}\n{self._scene.standing()}") from error
+            raise AssertionError(f"{error}\n{self._scene.newest_lines()}") from error
 
     def _streams(self) -> bool:
         """From here on the slot keeps what is written."""

@@ -102,7 +102,7 @@ class Follower(_Reader):
         return None
 
 
-class Counter(_Reader):
+class CountingReader(_Reader):
     """Counts the events of recent transactions, in one statement; a count that was seen must never change."""
 
     def __init__(self, dsn: str) -> None:

@@ -14,8 +14,8 @@ from tests.torture.oracle.model import Model, Transaction, change_of
 from tests.torture.plan.kinds import ODD_LANES
 from tests.torture.plan.plan import Change, Step
 from tests.torture.plan.statements import LANES
-from tests.torture.writers.odd_hand import SESSION as ODD_SESSION
-from tests.torture.writers.odd_hand import OddHand
+from tests.torture.writers.odd_table_writer import SESSION as ODD_SESSION
+from tests.torture.writers.odd_table_writer import OddTableWriter
 
 BACK_WITHIN = 60.0
 """Seconds that a crashed source gets to come back."""
@@ -30,7 +30,7 @@ class WorkerPool:
     def __init__(self, dsn: str, model: Model, tally: Counter[str]) -> None:
         """`tally`: what was done to the odd tables."""
         numbers = (*range(1, LANES + 1), *ODD_LANES)
-        self._lanes = {number: _Lane(dsn, model, number, OddHand(tally)) for number in numbers}
+        self._lanes = {number: _Lane(dsn, model, number, OddTableWriter(tally)) for number in numbers}
         self._running: dict[int, Future[None]] = {}
         self._prepared_by: dict[int, int] = {}
         self._pool = ThreadPoolExecutor(len(numbers), "writer")
@@ -67,10 +67,10 @@ class WorkerPool:
 class _Lane:
     """One connection. A transaction that a crash took is left, the next one begins on a new connection."""
 
-    def __init__(self, dsn: str, model: Model, number: int, hand: OddHand) -> None:
+    def __init__(self, dsn: str, model: Model, number: int, odd_tables: OddTableWriter) -> None:
         self._dsn = dsn
         self._model = model
-        self._hand = hand
+        self._odd_tables = odd_tables
         self._odd = number in ODD_LANES
         self._options = f"{_SESSION} {ODD_SESSION}" if self._odd else _SESSION
         # A commit that is not waited for may be lost by a crash, and then its events must not be there either.
@@ -116,7 +116,7 @@ class _Lane:
             elif step.kind == "change":
                 self._change(step, transaction)
             elif step.kind == "deed":
-                self._hand.deed(self._connected(), step.sql)
+                self._odd_tables.deed(self._connected(), step.sql)
             else:
                 self._savepoint(step, transaction)
         except psycopg.Error as error:
@@ -148,12 +148,12 @@ class _Lane:
 
     def _outside(self, step: Step) -> None:
         try:
-            self._hand.outside(self._connected(), step.sql)
+            self._odd_tables.outside(self._connected(), step.sql)
         except psycopg.Error as error:
             self._lost(error)
 
     def _end(self, step: Step, transaction: Transaction) -> None:
-        if self._odd and step.kind != "rollback" and not self._hand.settle(self._connected()):
+        if self._odd and step.kind != "rollback" and not self._odd_tables.settle(self._connected()):
             step = replace(step, kind="rollback", sql="rollback")
         # If the connection is lost now, the source alone knows; a transaction that was prepared may be, or may not be.
         transaction.fate = "prepared" if step.kind == "prepare" else "unknown"

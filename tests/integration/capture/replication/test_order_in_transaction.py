@@ -28,7 +28,7 @@ LATEST_WAL = "select pg_current_wal_lsn() - '0/0'"
 SOME_WAL = "insert into {} select repeat('x', 1000) from generate_series(1, 200)"
 
 
-class Road(Stage):
+class Replicated(Stage):
     """Streams inside of the block."""
 
     def __enter__(self) -> Self:
@@ -63,8 +63,8 @@ def source(source_dsn: str) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
-def road(config: Config, source: psycopg.Connection) -> Iterator[Road]:
-    with Road(config) as running:
+def replicated(config: Config, source: psycopg.Connection) -> Iterator[Replicated]:
+    with Replicated(config) as running:
         yield running
 
 
@@ -72,57 +72,59 @@ def column(events: list[Event], *names: str) -> list[Any]:
     return [event[names[0]] if len(names) == 1 else tuple(event[name] for name in names) for event in events]
 
 
-def test_three_updates_of_one_row_are_three_events_of_one_transaction(road: Road):
-    road.source.execute("insert into t values (1, '')")
-    with road.source.transaction():
+def test_three_updates_of_one_row_are_three_events_of_one_transaction(replicated: Replicated):
+    replicated.source.execute("insert into t values (1, '')")
+    with replicated.source.transaction():
         for note in "abc":
-            road.source.execute("update t set note = %s where id = 1", [note])
-    events = road.events()[1:]
+            replicated.source.execute("update t set note = %s where id = 1", [note])
+    events = replicated.events()[1:]
     assert len({*column(events, "commit_lsn")}) == 1
     assert column(events, "commit_idx", "action", "record_pk") == [(idx, "update", "1") for idx in range(3)]
     assert [event["record"]["note"] for event in events] == ["a", "b", "c"]
 
 
-def test_changes_have_one_total_order(road: Road):
+def test_changes_have_one_total_order(replicated: Replicated):
     def write(writer: int) -> None:
-        with psycopg.connect(road.config.source, autocommit=True) as source:
+        with psycopg.connect(replicated.config.source, autocommit=True) as source:
             for number in range(EACH):
                 key = (writer + 1) * 1000 + number
                 source.execute("insert into t values (%s), (%s)", [key, -key])
 
     with ThreadPoolExecutor(WRITERS) as pool:
         list(pool.map(write, range(WRITERS)))
-    positions = column(road.events(), "commit_lsn", "commit_idx")
+    positions = column(replicated.events(), "commit_lsn", "commit_idx")
     assert len(positions) == WRITERS * EACH * 2
     assert positions == sorted(set(positions))
 
 
-def test_annotations_mark_what_comes_after_them_and_take_a_commit_idx(road: Road):
+def test_annotations_mark_what_comes_after_them_and_take_a_commit_idx(replicated: Replicated):
     emit = "select pg_logical_emit_message(true, %s, %s)"
-    with road.source.transaction():
-        road.source.execute("insert into t values (1)")
-        road.source.execute(emit, ["pipeline:annotations", '{"by": "me"}'])
-        road.source.execute("insert into t values (2)")
-        road.source.execute(emit, ["sequin:transaction_annotations.clear", ""])
-        road.source.execute("insert into t values (3)")
-    road.source.execute("insert into t values (4)")
-    events = road.events()
+    with replicated.source.transaction():
+        replicated.source.execute("insert into t values (1)")
+        replicated.source.execute(emit, ["pipeline:annotations", '{"by": "me"}'])
+        replicated.source.execute("insert into t values (2)")
+        replicated.source.execute(emit, ["sequin:transaction_annotations.clear", ""])
+        replicated.source.execute("insert into t values (3)")
+    replicated.source.execute("insert into t values (4)")
+    events = replicated.events()
     assert column(events, "record_pk", "commit_idx") == [("1", 0), ("2", 2), ("3", 4), ("4", 0)]
     assert column(events, "transaction_annotations") == [None, {"by": "me"}, None, None]
 
 
 @pytest.mark.parametrize("rows", [1, 1500], ids=["one row", "many in one record"])
-def test_a_message_of_a_savepoint_stays_before_the_change_behind_it(road: Road, rows: int):
+def test_a_message_of_a_savepoint_stays_before_the_change_behind_it(replicated: Replicated, rows: int):
     """The LSN of a message is that of the next record: Postgres sends the change of the other subtransaction first."""
     keys = [str(key) for key in range(2, 2 + rows)]
-    with road.source.transaction():
-        road.source.execute("insert into t values (1)")
-        with road.source.transaction():
-            road.source.execute("select pg_logical_emit_message(true, 'pipeline:annotations', '{\"by\": \"me\"}')")
-        with road.source.cursor() as cursor, cursor.copy("copy t (id) from stdin") as copy:
+    with replicated.source.transaction():
+        replicated.source.execute("insert into t values (1)")
+        with replicated.source.transaction():
+            replicated.source.execute(
+                "select pg_logical_emit_message(true, 'pipeline:annotations', '{\"by\": \"me\"}')"
+            )
+        with replicated.source.cursor() as cursor, cursor.copy("copy t (id) from stdin") as copy:
             for key in keys:
                 copy.write_row([key])
-    events = road.events()
+    events = replicated.events()
     expected = [("1", 0), *((key, idx) for idx, key in enumerate(keys, 2))]
     assert column(events, "record_pk", "commit_idx") == expected
     assert column(events, "transaction_annotations") == [None, *[{"by": "me"}] * len(keys)]
@@ -137,21 +139,21 @@ def test_a_message_of_a_savepoint_stays_before_the_change_behind_it(road: Road, 
         (b"a\x00b", {"content_base64": b64encode(b"a\x00b").decode()}),
     ],
 )
-def test_a_message_is_an_event_without_a_table(road: Road, content: bytes, record: dict[str, str]):
-    road.source.execute("select pg_logical_emit_message(true, 'note', %s::bytea)", [content])
-    road.source.execute("select pg_logical_emit_message(false, 'note', %s::bytea)", [content])
-    (event,) = road.events()
+def test_a_message_is_an_event_without_a_table(replicated: Replicated, content: bytes, record: dict[str, str]):
+    replicated.source.execute("select pg_logical_emit_message(true, 'note', %s::bytea)", [content])
+    replicated.source.execute("select pg_logical_emit_message(false, 'note', %s::bytea)", [content])
+    (event,) = replicated.events()
     assert event["record"] == record
     assert (event["source_table_oid"], event["source_table_schema"], event["source_table_name"]) == (0, "", "note")
     assert (event["action"], event["record_pk"], event["commit_idx"]) == ("message", "", 0)
 
 
-def test_full_identity_has_the_primary_key_and_the_old_values(road: Road, source: psycopg.Connection):
+def test_full_identity_has_the_primary_key_and_the_old_values(replicated: Replicated, source: psycopg.Connection):
     source.execute("alter table t replica identity full")
     source.execute("insert into t values (7, 'old')")
     source.execute("update t set note = 'new'")
     source.execute("delete from t")
-    _, updated, deleted = road.events()
+    _, updated, deleted = replicated.events()
     assert (updated["record_pk"], updated["changes"]) == ("7", {"note": "old"})
     assert updated["record"] == deleted["record"] == {"id": 7, "note": "new"}
     assert (deleted["record_pk"], deleted["action"]) == ("7", "delete")
@@ -164,11 +166,11 @@ def test_a_partition_is_reported_as_its_root_but_a_truncated_leaf_as_itself(conf
         create table parts_2 partition of parts for values in (2);
     """)
     root, leaf = (int(one(source, f"select '{name}'::regclass::oid::bigint")) for name in ("parts", "parts_1"))
-    with Road(config) as road:
+    with Replicated(config) as replicated:
         source.execute("insert into parts values (5, 1)")
         source.execute("update parts set part = 2")
         source.execute("truncate parts_1")
-        events = road.events()
+        events = replicated.events()
     where = column(events, "action", "source_table_oid", "source_table_name", "record_pk")
     assert where == [
         ("insert", root, "parts", "[5,1]"),
@@ -180,12 +182,12 @@ def test_a_partition_is_reported_as_its_root_but_a_truncated_leaf_as_itself(conf
 
 def test_a_keyless_table_stays_writable_and_its_inserts_arrive(config: Config, source: psycopg.Connection):
     source.execute("create table keyless (note text)")
-    with Road(config) as road:
+    with Replicated(config) as replicated:
         source.execute("insert into keyless values ('a'), ('b')")
         assert source.execute("update keyless set note = 'c' where note = 'a'").rowcount == 1
         assert source.execute("delete from keyless where note = 'b'").rowcount == 1
         source.execute("truncate keyless")
-        events = road.events()
+        events = replicated.events()
     assert column(events, "action", "record") == [
         ("insert", {"note": "a"}),
         ("insert", {"note": "b"}),
@@ -193,26 +195,28 @@ def test_a_keyless_table_stays_writable_and_its_inserts_arrive(config: Config, s
     ]
 
 
-def test_tables_that_come_later_are_added_and_move_when_they_get_a_key(road: Road):
-    road.source.execute("create table later (id int not null)")
-    schedule.publish_new_tables(road.config)
-    road.source.execute("insert into later values (1)")
-    road.source.execute("alter table later add primary key (id)")
-    schedule.publish_new_tables(road.config)
-    road.source.execute("update later set id = 2")
-    events = road.events()
+def test_tables_that_come_later_are_added_and_move_when_they_get_a_key(replicated: Replicated):
+    replicated.source.execute("create table later (id int not null)")
+    schedule.publish_new_tables(replicated.config)
+    replicated.source.execute("insert into later values (1)")
+    replicated.source.execute("alter table later add primary key (id)")
+    schedule.publish_new_tables(replicated.config)
+    replicated.source.execute("update later set id = 2")
+    events = replicated.events()
     assert column(events, "action", "record_pk", "changes") == [("insert", "", None), ("update", "2", {"id": 1})]
 
 
 def test_our_own_tables_are_never_published_where_both_databases_are_one(config: Config):
     shared = config.with_databases(config.database, config.database)
-    with Road(shared) as road:
-        road.source.execute("create table mine (id int primary key)")
+    with Replicated(shared) as replicated:
+        replicated.source.execute("create table mine (id int primary key)")
         schedule.publish_new_tables(shared)
-        road.source.execute("insert into mine values (1)")
+        replicated.source.execute("insert into mine values (1)")
         for _ in range(3):  # what the first round wrote would come back as events in the next
-            assert column(road.events(), "source_table_name", "record_pk") == [("mine", "1")]
-        published = road.source.execute("select schemaname || '.' || tablename from pg_publication_tables").fetchall()
+            assert column(replicated.events(), "source_table_name", "record_pk") == [("mine", "1")]
+        published = replicated.source.execute(
+            "select schemaname || '.' || tablename from pg_publication_tables"
+        ).fetchall()
         assert published == [("public.mine",)]
 
 
@@ -221,16 +225,19 @@ def test_the_position_advances_while_all_traffic_is_elsewhere(
     where: str, config: Config, source: psycopg.Connection, cluster: Cluster
 ):
     source.execute("create table noise (note text)")
-    with Road(config.model_copy(update={"tables": ("public.t",)})) as road, cluster.database("elsewhere") as other:
+    with (
+        Replicated(config.model_copy(update={"tables": ("public.t",)})) as replicated,
+        cluster.database("elsewhere") as other,
+    ):
         with psycopg.connect(other, autocommit=True) as elsewhere:
-            before = road.confirmed()
+            before = replicated.confirmed()
             writer = source if where == "unpublished table" else elsewhere
             writer.execute("create table if not exists noise (note text)")
             writer.execute(SOME_WAL.format("noise"))
         target = one(source, LATEST_WAL) - idle_rule.IDLE_BYTES
         assert target > before
-        eventually(lambda: road.confirmed() >= target)
-        assert road.events() == []
+        eventually(lambda: replicated.confirmed() >= target)
+        assert replicated.events() == []
 
 
 def test_an_idle_source_advances_by_the_timer(
@@ -238,16 +245,16 @@ def test_an_idle_source_advances_by_the_timer(
 ):
     monkeypatch.setattr(idle_rule, "IDLE_SECONDS", 0.2)
     source.execute("create table noise (note text)")
-    with Road(config.model_copy(update={"tables": ("public.t",)})) as road:
+    with Replicated(config.model_copy(update={"tables": ("public.t",)})) as replicated:
         source.execute("insert into noise values ('x')")
         target = one(source, LATEST_WAL)
-        eventually(lambda: road.confirmed() >= target)
+        eventually(lambda: replicated.confirmed() >= target)
 
 
 def test_a_lost_slot_is_a_clear_stop_and_no_new_one_is_made(config: Config, source: psycopg.Connection, tmp_path: Path):
-    with Road(config) as road:
+    with Replicated(config) as replicated:
         source.execute("insert into t values (1)")
-        road.events()
+        replicated.events()
     with psycopg.connect(config.database) as log:
         position = one(log, "select '0/0'::pg_lsn + position from pipeline.replication_progress")
     source.execute("select pg_drop_replication_slot(%s)", [config.slot])
@@ -259,8 +266,8 @@ def test_a_lost_slot_is_a_clear_stop_and_no_new_one_is_made(config: Config, sour
 
 
 def test_a_slot_that_somebody_else_confirmed_is_a_clear_stop(config: Config, source: psycopg.Connection):
-    with Road(config) as road:
-        road.events()
+    with Replicated(config) as replicated:
+        replicated.events()
     source.execute("insert into t values (1)")
     advance = "select pg_replication_slot_advance(%s, pg_current_wal_lsn())"
     eventually(lambda: source.execute(advance, [config.slot]), errors=(psycopg.errors.ObjectInUse,))

@@ -16,7 +16,7 @@ import pytest
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import HistoryDiverged, SlotLost
-from pipeline.operate.repair import adopt as adoption
+from pipeline.operate.repair import adopt
 from pipeline.postgres.embedded import Server
 from pipeline.staging import progress
 from tests.fixtures.postgres import SETTINGS, bin_dir, free_port
@@ -111,10 +111,10 @@ def test_a_restored_source_that_has_not_reached_our_position(
         refuse(config)
     with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
         patched.setattr(progress, "restart", lambda *_: 1 / 0)
-        adoption.adopt(config)
+        adopt.adopt(config)
     with pytest.raises(HistoryDiverged):
         refuse(config)
-    adopted = adoption.adopt(config)
+    adopted = adopt.adopt(config)
     assert adopted is not None
     assert adopted.kept_slot
     insert(restored, 4)
@@ -132,12 +132,12 @@ def test_a_restored_source_that_has_written_past_our_position(restored: Server, 
     assert events(config) == LOST
     with psycopg.connect(config.database) as pipeline:
         pipeline.execute("select setval('public.sequin_events_seq_seq', 1)")  # as in a copy without sequences
-    adopted = adoption.adopt(config)
+    adopted = adopt.adopt(config)
     assert adopted is not None
     catch_up(config, [*LOST, *((1, str(number)) for number in new)])
     with psycopg.connect(config.database) as pipeline:
         assert pipeline.execute("select max(after_seq) from pipeline.epochs").fetchone() == (len(LOST),)
-    assert adoption.adopt(config) is None
+    assert adopt.adopt(config) is None
 
 
 def slot_position(server: Server, config: Config) -> str:
@@ -154,7 +154,7 @@ def test_a_second_restore_doubles_nothing_of_the_epochs_before(restored: Server,
     restored.stop()
     shutil.copytree(restored.data, saved, symlinks=True)
     restored.start()
-    assert adoption.adopt(config) is not None
+    assert adopt.adopt(config) is not None
     insert(restored, *range(1000, 1000 + MANY))
     second = [*LOST, *((1, str(number)) for number in range(1000, 1000 + MANY))]
     catch_up(config, second)
@@ -162,7 +162,7 @@ def test_a_second_restore_doubles_nothing_of_the_epochs_before(restored: Server,
     shutil.rmtree(restored.data)
     saved.rename(restored.data)
     restored.start()
-    adopted = adoption.adopt(config)
+    adopted = adopt.adopt(config)
     assert adopted is not None
     insert(restored, 3)
     catch_up(config, [*second, (2, "3")])
@@ -195,7 +195,7 @@ def test_a_promoted_standby_that_lost_its_tail(
     moved = of(standby, database_dsn, slot_name)
     with pytest.raises(HistoryDiverged, match=r"forked into timeline 2 at .*/.*, before our position .*/.*adopt"):
         refuse(moved)
-    adopted = adoption.adopt(moved)
+    adopted = adopt.adopt(moved)
     assert adopted is not None
     assert not adopted.kept_slot
     insert(standby, 3)

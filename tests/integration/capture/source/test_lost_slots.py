@@ -14,7 +14,7 @@ from pipeline.capture.source import slots
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import HistoryDiverged, PipelineError, SlotLost, SourceChanged
-from pipeline.operate.repair import adopt as adoption
+from pipeline.operate.repair import adopt
 from pipeline.postgres import role_locks
 from pipeline.postgres.embedded import Server
 from tests.fixtures.postgres import SETTINGS, Cluster, free_port
@@ -57,7 +57,7 @@ def test_a_slot_that_was_lost(config: Config, lose: Callable[[Config], None], sa
     lose(config)
     with pytest.raises(SlotLost, match=rf'^slot "{config.slot}" {said}.*{GAP}'):
         refuse(config)
-    adopted = adoption.adopt(config)
+    adopted = adopt.adopt(config)
     assert adopted is not None
     assert (adopted.epoch, adopted.kept_slot) == (1, kept)
     assert adopted.starts_at > adopted.left_at
@@ -77,7 +77,7 @@ def test_a_slot_that_lost_its_wal(database_dsn: str, slot_name: str, server_dire
     run(config, "checkpoint")
     with pytest.raises(SlotLost, match=rf'^slot "{slot_name}" has been invalidated: the source removed WAL .*{GAP}'):
         refuse(config)
-    adopted = adoption.adopt(config)
+    adopted = adopt.adopt(config)
     assert adopted is not None
     assert not adopted.kept_slot
     run(config, "insert into t values (3)")
@@ -90,7 +90,7 @@ def test_another_cluster(config: Config, clusters: Callable[[int], Cluster]):
         run(other, "create table t (id int primary key)")
         with pytest.raises(HistoryDiverged, match=r"of cluster \d+, but positions are stored for .* of \d+.*adopt"):
             refuse(other)
-        assert adoption.adopt(other) is not None
+        assert adopt.adopt(other) is not None
         run(other, "insert into t values (3)")
         catch_up(other, [(0, "1"), (1, "3")])
 
@@ -100,14 +100,14 @@ def test_settings_that_are_not_those_of_the_positions(config: Config, setting: s
     other = config.model_copy(update={setting: f"{config.slot}_other"})
     with pytest.raises(SourceChanged, match=rf'positions are stored for {setting} ".*set PIPELINE_{setting.upper()}='):
         refuse(other)
-    adopted = adoption.adopt(other)
+    adopted = adopt.adopt(other)
     assert adopted is not None
     run(config, "insert into t values (3)")
     catch_up(other, [(0, "1"), (1, "3")])
 
 
 def test_nothing_is_adopted_where_positions_can_go_on(config: Config):
-    assert adoption.adopt(config) is None
+    assert adopt.adopt(config) is None
     catch_up(config, [(0, "1"), (0, "2")])
 
 
@@ -116,9 +116,9 @@ def test_nothing_is_adopted_while_a_server_runs(config: Config):
     with psycopg.connect(config.database, autocommit=True) as server:
         assert role_locks.try_acquire(server, "shuffle")
         with pytest.raises(PipelineError, match=r"^a server is running \(shuffle is held by .*\); stop it first$"):
-            adoption.adopt(config)
+            adopt.adopt(config)
     assert events(config) == [(0, "1")]
-    assert adoption.adopt(config) is not None
+    assert adopt.adopt(config) is not None
 
 
 def test_a_walsender_that_stayed_behind_is_gone_when_its_slot_is_read(config: Config):

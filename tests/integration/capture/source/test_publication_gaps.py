@@ -11,14 +11,14 @@ from typing import LiteralString
 import psycopg
 import pytest
 
-from pipeline.capture.replication import prepare as preparation
+from pipeline.capture.replication import prepare
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.source import sources
 from pipeline.capture.source.publications import Publisher
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import PublicationChanged, PublicationMissing
-from pipeline.operate.repair import adopt as adoption
+from pipeline.operate.repair import adopt
 from pipeline.server import schedule
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.replicating import Replicating, catch_up
@@ -55,11 +55,11 @@ def config(source: psycopg.Connection, source_dsn: str, database_dsn: str, slot_
 
 def connect(config: Config) -> None:
     """What the worker does before it streams."""
-    source, pipeline = preparation.connect(config, name="test")
+    source, pipeline = prepare.connect(config, name="test")
     with source, pipeline:
         stream = ReplicationStream(config.source, uuid.uuid4())
         try:
-            preparation.prepare(config, source, pipeline, stream.identify(), uuid.uuid4())
+            prepare.prepare(config, source, pipeline, stream.identify(), uuid.uuid4())
         finally:
             stream.close()
 
@@ -89,7 +89,7 @@ def test_less_is_published_while_we_are_away(
     source.execute(change)
     with pytest.raises(PublicationChanged, match=rf"^{said}.*{GAP}"):
         connect(config)
-    assert adoption.adopt(config) is not None
+    assert adopt.adopt(config) is not None
     connect(config)
 
 
@@ -98,7 +98,7 @@ def test_a_publication_that_was_recreated_goes_on_after_the_gap(config: Config, 
     source.execute("drop publication pipeline; insert into t values (1); create publication pipeline for table t, u")
     with pytest.raises(PublicationChanged, match=rf'^publication "pipeline" was dropped and recreated; {GAP}'):
         connect(config)
-    assert adoption.adopt(config) is not None
+    assert adopt.adopt(config) is not None
     source.execute("insert into u values (3)")
     catch_up(config, [(1, "3")])
 
@@ -107,7 +107,7 @@ def test_the_slot_is_kept_where_a_table_was_left_out(config: Config, source: psy
     source.execute("insert into t values (1); alter publication pipeline drop table t; insert into t values (2)")
     with pytest.raises(PublicationChanged):
         connect(config)
-    adopted = adoption.adopt(config)
+    adopted = adopt.adopt(config)
     assert adopted is not None
     assert adopted.kept_slot
     source.execute("insert into t values (3)")
@@ -200,8 +200,8 @@ def test_a_publisher_that_lost_its_place_half_way_is_waited_for(
     config: Config, source: psycopg.Connection, source_dsn: str
 ):
     source.execute("alter table t drop constraint t_pkey")
-    there, log = preparation.connect(config, name="left behind")
-    ours, pipeline = preparation.connect(config, name="test")
+    there, log = prepare.connect(config, name="left behind")
+    ours, pipeline = prepare.connect(config, name="test")
     with there, log, ours, pipeline, psycopg.connect(source_dsn) as user:
         user.execute("alter publication pipeline drop table u")  # who drops t from it waits
         left_behind = threading.Thread(target=publish, args=(config, there, log))
@@ -225,13 +225,13 @@ def test_a_publisher_that_lost_its_place_half_way_is_waited_for(
 
 def publish(config: Config, source: psycopg.Connection, pipeline: psycopg.Connection) -> None:
     with suppress(psycopg.Error):
-        preparation.publish_new_tables(config, source, pipeline)
+        prepare.publish_new_tables(config, source, pipeline)
 
 
 def look(config: Config, source: psycopg.Connection, pipeline: psycopg.Connection) -> None:
     stored = sources.find(pipeline, config.source_id)
     assert stored is not None
-    preparation.require_still_published(source, pipeline, stored.id)
+    prepare.require_still_published(source, pipeline, stored.id)
 
 
 def waits_for_lock(connection: psycopg.Connection, name: str) -> bool:

@@ -18,7 +18,7 @@ from pipeline.log.partitions import Partitions, attached
 from pipeline.operate import retention
 from pipeline.postgres import connections
 from tests.fixtures.aging_log import KEEP, AgingLog, aging_log
-from tests.fixtures.beside import Beside
+from tests.fixtures.background import BackgroundThread
 from tests.fixtures.replicating import Replicating
 from tests.fixtures.shuffling import move_until, shuffler
 from tests.fixtures.waiting import eventually
@@ -89,7 +89,7 @@ def test_no_partition_is_larger_than_without_a_retention(log: AgingLog):
     assert max(spans(log)) <= 10_000
 
 
-class Shuffling(Beside):
+class Shuffling(BackgroundThread):
     """The shuffler as its role runs it, until told to stop."""
 
     def __init__(self, config: Config) -> None:

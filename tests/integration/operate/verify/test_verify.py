@@ -23,7 +23,7 @@ from pipeline.log.table import DEFAULT
 from pipeline.operate.verify import verify
 from pipeline.operate.verify.violations import SHOWN, Verification
 from pipeline.postgres import queries
-from tests.fixtures.beside import Beside
+from tests.fixtures.background import BackgroundThread
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
@@ -298,7 +298,7 @@ def test_the_command_names_the_rows_and_fails(log: psycopg.Connection, command: 
     assert check["faults"][0]["commit_lsn"] == "0/12C"
 
 
-class Load(Beside):
+class Load(BackgroundThread):
     """Transactions of many forms until it is stopped."""
 
     def __init__(self, dsn: str) -> None:

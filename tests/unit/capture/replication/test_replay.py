@@ -9,8 +9,8 @@ import pytest
 
 from pipeline.capture.replication.replay import Replay
 from pipeline.capture.replication.stream import SystemIdentity
-from pipeline.capture.source import timeline as history
 from pipeline.capture.source.sources import Source
+from pipeline.capture.source.timeline import require_continued, switch_point
 from pipeline.errors import DecodeError, HistoryDiverged
 from pipeline.staging.progress import Staged
 from pipeline.wal import lsn
@@ -134,12 +134,12 @@ HISTORY = "1\t0/1F4\tno recovery target specified\n2\t0/258\tbefore a mistake\n"
 
 @pytest.mark.parametrize(("timeline", "end"), [(1, 500), (2, 600), (3, None)])
 def test_where_a_timeline_ended(timeline: int, end: int | None):
-    assert history.switch_point(HISTORY, timeline) == end
+    assert switch_point(HISTORY, timeline) == end
 
 
 def require(now: SystemIdentity, position: int, timeline: int | None = 1) -> None:
     stored = Source(uuid.uuid4(), 0, "77", "shop", "pipeline", timeline=timeline)
-    history.require_continued(stored, now, position, lambda _: HISTORY)
+    require_continued(stored, now, position, lambda _: HISTORY)
 
 
 @pytest.mark.parametrize(("timeline", "before"), [(1, 1), (1, None), (3, 1), (3, 2)])

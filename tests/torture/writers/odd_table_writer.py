@@ -37,7 +37,7 @@ class Moved(Exception):
     """What is published of a table changed while it was written to: what becomes of such a change is Postgres's."""
 
 
-class OddHand:
+class OddTableWriter:
     """`tally`: how often each deed was done, and `deed: sqlstate` how often it could not be."""
 
     def __init__(self, tally: Counter[str]) -> None:
