@@ -53,3 +53,8 @@ def somebody_serves() -> Iterator[None]:
         with suppress(OSError):  # somebody does
             stack.enter_context(socket.create_server(("127.0.0.1", Config.model_fields["http_port"].default)))
         yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Groups that one process runs come first: the last one would go on alone when all else is done."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)

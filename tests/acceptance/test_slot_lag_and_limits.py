@@ -19,7 +19,6 @@ from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
-pytestmark = pytest.mark.xdist_group("catching up")
 LAG = (
     "select pg_wal_lsn_diff(pg_current_wal_flush_lsn(), confirmed_flush_lsn)"
     " from pg_replication_slots where slot_name = %s"
@@ -64,6 +63,7 @@ def test_lag_in_bytes_is_shown_per_slot(
     ]
 
 
+@pytest.mark.xdist_group("catching up")
 @pytest.mark.parametrize(
     ("settings", "free", "said"),
     [
