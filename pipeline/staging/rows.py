@@ -19,6 +19,7 @@ COLUMNS = (
     "unchanged_columns",
     "transaction_annotations",
     "previous_pk",
+    "metadata",
 )
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
@@ -28,10 +29,11 @@ _change = Struct(">iiiqiqi").pack
 _place = Struct(">iiq").pack
 _length = Struct(">i").pack
 _NULL = b"\xff\xff\xff\xff"
-_NO_REST = _NULL * 5
+_NO_REST = _NULL * 6
 
-Rest = tuple[bytes | None, bytes | None, bytes | None, bytes | None, bytes | None]
-"""Columns of few rows: changes, exact, unchanged_columns (a JSON array), transaction_annotations, previous_pk."""
+Rest = tuple[bytes | None, bytes | None, bytes | None, bytes | None, bytes | None, bytes | None]
+"""Columns of few rows: changes, exact, unchanged_columns (a JSON array), transaction_annotations, previous_pk and
+metadata."""
 
 
 def transaction_head(commit_lsn: int) -> bytes:

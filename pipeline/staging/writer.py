@@ -21,6 +21,8 @@ from pipeline.staging.pipelined_copy import copy_within
 CLAIM_TIMEOUT = "set local lock_timeout = '5s'"
 """So that a new writer does not wait for ever for the locks of an older one."""
 _COLUMNS = ", ".join(rows.COLUMNS)
+_IDENTITY = sql.SQL("alter table {} replica identity full")
+"""A segment has no key: in somebody's publication for all tables, no row of it could be deleted without this."""
 _BATCH_VALUES = (
     "segment",
     "full_at",
@@ -238,12 +240,14 @@ class Writer:
         cursor = await self._connection.execute(statement("staging", "add_segment"), self._who)
         row = await cursor.fetchone()
         assert row is not None  # noqa: S101  insert … returning
+        table = segments.table(row[0])
         await self._connection.execute(
             sql.SQL(
                 "create table {} () inherits (public.wal_events)"
                 " with (autovacuum_enabled = off, toast.autovacuum_enabled = off)"
-            ).format(segments.table(row[0]))
+            ).format(table)
         )
+        await self._connection.execute(_IDENTITY.format(table))
         return int(row[0])
 
     def _fenced(self) -> Fenced:
@@ -260,6 +264,7 @@ async def _drop_half_staged(connection: AsyncConnection[TupleRow], who: dict[str
         if state == "drained":
             void += rows_in_it
         elif mixed:
+            await _allow_deletes(connection, segments.table(segment))
             removed = await connection.execute(
                 sql.SQL("delete from only {} where commit_lsn > %s").format(segments.table(segment)), (commit_lsn,)
             )
@@ -267,3 +272,10 @@ async def _drop_half_staged(connection: AsyncConnection[TupleRow], who: dict[str
             await connection.execute(statement("staging", "cut_segment"), cut)
             void += removed.rowcount
     await connection.execute(statement("staging", "uncount_changes"), {**who, "void": void})
+
+
+async def _allow_deletes(connection: AsyncConnection[TupleRow], table: sql.Identifier) -> None:
+    """An older version has made segments without an identity, and asks for a lock only for those."""
+    cursor = await connection.execute(statement("staging", "identity_is_full"), {"table": table.as_string()})
+    if await cursor.fetchone() != (True,):
+        await connection.execute(_IDENTITY.format(table))

@@ -154,7 +154,6 @@ OWNERS = {
             "pipeline/operate": REPORT,
             "pipeline/shuffle": "an error names the staged table that it comes from",
         },
-        {"pipeline/capture/replication": "the event that stands for a skipped transaction is staged with its mark"},
     ),
 }
 

@@ -110,7 +110,7 @@ class BatchBuilder:
         if changes is None and exact is None and unchanged is None and annotations is None:  # so no previous_pk either
             staged = row(self._head, self._idx, self._ordinal, change, pk, record)
         else:
-            rest = (changes, exact, dumps(unchanged) if unchanged else None, annotations, previous_pk)
+            rest = (changes, exact, dumps(unchanged) if unchanged else None, annotations, previous_pk, None)
             staged = row(self._head, self._idx, self._ordinal, change, pk, record, rest)
         if not self._rows:
             self._first_lsn = self._open_lsn

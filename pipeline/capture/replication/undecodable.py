@@ -80,7 +80,6 @@ async def _skip(
 ) -> None:
     at = blocked.commit_lsn
     relation = _relation(connection, source, at)
-    metadata = dumps({"skipped": lsn.show(at)}).decode()
     batch = Batch(
         rows=[_row(relation, blocked)],
         first_lsn=at,
@@ -96,9 +95,6 @@ async def _skip(
     values = {"source": source.id, "epoch": blocked.epoch, "commit_lsn": at}
     async with staging.transaction():
         await writer.append(batch, durable=True)
-        await staging.execute(
-            statement("capture.replication", "mark_event"), {**values, "relation": relation, "metadata": metadata}
-        )
         await staging.execute(statement("capture.replication", "mark_skipped"), values)
     logger.warning(
         "skipped the transaction that commits at %s, as requested: %s",
@@ -121,7 +117,8 @@ def _row(relation_id: int, blocked: BlockedTransaction) -> bytes:
     )
     head = rows.transaction_head(blocked.commit_lsn)
     change = rows.change_head(relation_id, blocked.xid, _microseconds(blocked), b"message")
-    return rows.row(head, 0, 0, change, b"", dumps({"content": content}))
+    metadata = dumps({"skipped": lsn.show(blocked.commit_lsn)})
+    return rows.row(head, 0, 0, change, b"", dumps({"content": content}), (None, None, None, None, None, metadata))
 
 
 def _microseconds(blocked: BlockedTransaction) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -74,6 +75,28 @@ def test_a_part_that_the_worker_of_another_server_has_just_taken_over_is_a_reaso
     asyncio.run(run())
     assert issubclass(Fenced, roles.RETRIED)
     assert issubclass(Fenced, helper.RETRIED)
+
+
+@pytest.mark.parametrize("identity", ["full", "default"])
+def test_a_half_staged_transaction_is_removed_whatever_is_published(
+    database_dsn: str, source_id: uuid.UUID, identity: str
+):
+    """A publication for all tables, which somebody has made in the pipeline database, covers segments too."""
+
+    async def run() -> None:
+        async with await connect_writer(database_dsn) as killed, await connect_writer(database_dsn) as new:
+            half = batch(20)
+            whole = batch(10)
+            both = replace(whole, rows=whole.rows + half.rows, last_lsn=20, open_lsn=20, open_changes=1)
+            await (await Writer.claim(killed, source_id)).append(both, durable=False)
+            if identity == "default":
+                await killed.execute("alter table pipeline.wal_events_00001 replica identity default")
+            await killed.execute("create publication everything for all tables")
+            newer = await Writer.claim(new, source_id)
+            assert newer.position == 11
+
+    asyncio.run(run())
+    assert staged(database_dsn) == [(10,)]
 
 
 def test_a_writer_frozen_inside_of_its_transaction_is_cut_off(database_dsn: str, source_id: uuid.UUID):
