@@ -17,25 +17,27 @@ from lake.states import current
 from pyspark_sequin_events import catalog
 
 MOST_RANGES = 1000
-"""So many ranges of seq, and they are made by counting events: most of them would be empty."""
+"""With more ranges of seq than this, ranges are made by counting events: most would be empty otherwise."""
 
 
 def main(argv: list[str]) -> int:
-    """Run an export as the arguments say."""
+    """Run the export that the arguments ask for."""
     return script.run(run, _arguments(argv))
 
 
 def run(dsn: str, arguments: argparse.Namespace) -> None:
-    """Export up to the head that was there at the beginning, then bring the states there.
+    """Export up to the newest event at the start, then bring the states up to it.
 
-    Without anything new, Spark is not started.
+    If there is nothing new, Spark is not started.
     """
-    with ledger.opened(dsn) as book, catalog.connect(dsn) as connection:
-        lake = exporter.open_lake(book, Folder(arguments.export_dir), arguments.events_table)
+    with ledger.opened(dsn) as opened_ledger, catalog.connect(dsn) as connection:
+        lake = exporter.open_lake(opened_ledger, Folder(arguments.export_dir), arguments.events_table)
         current.recover(lake)
-        after = retention_check.begins_after(book, lake.id, connection, arguments.events_table)
+        after = retention_check.begins_after(opened_ledger, lake.id, connection, arguments.events_table)
         head = catalog.head(connection, arguments.events_table)
-        if after >= head and not current.outdated(lake):  # a crash may have come between an export and its fold
+        if after >= head and not current.outdated(
+            lake
+        ):  # a crash may have left exported changes that are not in the states
             script.say("done", exported_upto=after, rows=0)
             return
         bounds = after, head
@@ -52,7 +54,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
                     bounds,
                     run=arguments.run,
                     rows_per_file=arguments.rows_per_file,
-                    told=partial(tell, number, len(todo)),
+                    report=partial(report_progress, number, len(todo)),
                 )
                 rows += sum(file.rows for file in files)
                 script.say("committed", range=number, ranges=len(todo), upto_seq=bounds[1], files=len(files), rows=rows)
@@ -60,8 +62,8 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
         script.say("done", exported_upto=max(after, head), rows=rows)
 
 
-def tell(number: int, ranges: int, now: exporter.Progress) -> None:
-    """How far a range is."""
+def report_progress(number: int, ranges: int, now: exporter.Progress) -> None:
+    """Print how far a range is."""
     script.say("progress", range=number, ranges=ranges, **vars(now))
 
 

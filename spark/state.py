@@ -16,14 +16,14 @@ from lake.states import as_of
 
 
 def main(argv: list[str]) -> int:
-    """Write a state as the arguments say."""
+    """Write the state that the arguments ask for."""
     return script.run(run, _arguments(argv))
 
 
 def run(dsn: str, arguments: argparse.Namespace) -> None:
-    """What cannot be written is found out before Spark is started."""
-    with ledger.opened(dsn) as book:
-        lake = identity.reading(book, Folder(arguments.export_dir))
+    """Write the state; whether it can be written is checked before Spark is started."""
+    with ledger.opened(dsn) as opened_ledger:
+        lake = identity.reading(opened_ledger, Folder(arguments.export_dir))
         wanted = as_of.wanted(lake, arguments.table, arguments.as_of, arguments.output)
         script.say("begins", dataset=wanted.dataset, seq=wanted.seq, output=str(wanted.output))
         with script.spark(arguments, "pipeline export state") as spark:

@@ -1,4 +1,4 @@
-"""Spark, as far as an export needs it: a session, tasks side by side, how far they are, why they failed."""
+"""What an export needs of Spark: a session, tasks that run in parallel, their progress, and why they failed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SETTINGS = {
 
 
 def require_answer(master: str | None) -> None:
-    """A standalone master that does not listen is found out at once, not after a minute. Raises ExportError."""
+    """Raises ExportError at once, not after a minute, if a standalone master does not listen."""
     if master is None or not master.startswith("spark://"):
         return
     reason = "it names no host and port"
@@ -51,9 +51,9 @@ def require_answer(master: str | None) -> None:
 
 @contextmanager
 def session(master: str | None, name: str) -> Iterator[SparkSession]:
-    """A session that knows our modules on its executors; `master` None: what spark-submit said. Raises ExportError."""
+    """A session whose executors have our modules. `master` None: the one given to spark-submit. Raises ExportError."""
     require_answer(master)
-    if (master or "").startswith("local"):  # the tasks' Python is ours, whatever PATH says
+    if (master or "").startswith("local"):  # tasks run on this Python, whatever PATH says
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     if master:
@@ -73,9 +73,10 @@ def session(master: str | None, name: str) -> Iterator[SparkSession]:
 def each(
     spark: SparkSession, act: Callable[[Task], Result], tasks: Sequence[Task], done: Callable[[int], None]
 ) -> list[Result]:
-    """What `act` returns for each task, which run side by side and again when an executor is lost.
+    """The results of `act` for each task. Tasks run in parallel; those of a lost executor run again.
 
-    `done` is told now and then how many have ended. Raises ExportError with the reason of a task that failed.
+    `done` is called now and then with the number of tasks that have ended. Raises ExportError with the reason of a
+    task that failed.
     """
     context = spark.sparkContext
     ended = threading.Event()
@@ -98,7 +99,7 @@ def each(
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """What Spark throws, in one line with its cause. Raises ExportError."""
+    """Turn what Spark raises into an ExportError: one line with the cause."""
     try:
         yield
     except (Py4JError, PySparkException, OSError) as error:
@@ -106,7 +107,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """The innermost cause that a stack of traces names, in one line."""
+    """The innermost cause in nested stack traces, in one line."""
     causes = re.findall(r"(?m)^(?:Caused by: )?[\w.]*?(\w+(?:Error|Exception)): (.+)$", str(error))
     ours = [f"{name}: {text}" for name, text in causes if not text.startswith(("Job aborted", "Traceback", "An exc"))]
     text = ours[-1] if ours else next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -125,7 +126,7 @@ def _ended_tasks(spark: SparkSession, group: str) -> int:
 
 
 def our_modules(folder: Path) -> str:
-    """A zip in `folder` of what tasks import, to be sent to executors."""
+    """Make a zip in `folder` of the modules that tasks import; it is sent to executors."""
     root = Path(__file__).parents[1]
     for package in ("lake", "pyspark_sequin_events"):
         source = root / package

@@ -1,18 +1,18 @@
-"""What stops an export. The text is one plain line: the thing, what is wrong, the remedy."""
+"""Errors that end an export. The text is one plain line: the thing, what is wrong, the remedy."""
 
 from __future__ import annotations
 
 
 class ExportError(Exception):
-    """Base of all; `str(error)` is what the user reads. Nothing is lost: the range is exported by the next run."""
+    """Base of all; `str(error)` is what the user reads. Nothing is lost: the next run exports the range."""
 
 
 class TargetUnfit(ExportError):
-    """The folder cannot be written to, or holds what is not ours."""
+    """The folder cannot be written to, or holds files that are not ours."""
 
 
 class ExportRunning(ExportError):
-    """Another exporter writes to this lake."""
+    """Another exporter is writing to this lake."""
 
 
 class Fenced(ExportError):
@@ -20,8 +20,8 @@ class Fenced(ExportError):
 
 
 class Inexact(ExportError):
-    """What was written is not what the log holds."""
+    """The files written do not hold what the log holds."""
 
 
 class Dropped(ExportError):
-    """The log no longer holds all that the lake lacks."""
+    """The log no longer holds all events that the lake lacks."""

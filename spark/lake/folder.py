@@ -1,4 +1,4 @@
-"""The lake's folder on disk: whose it is, files moved in one by one and durably, the manifest."""
+"""The lake's folder on disk: which lake it holds, moving files in durably one by one, the manifest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Folder:
         self.path = path
 
     def identity(self) -> uuid.UUID | None:
-        """Which lake this is, from its manifest; None for a folder that is new or empty. Raises TargetUnfit."""
+        """The lake's id, from its manifest; None for a folder that is new or empty. Raises TargetUnfit."""
         manifest = self.path / layout.MANIFEST
         with unfit(manifest):
             try:
@@ -38,7 +38,7 @@ class Folder:
                 raise TargetUnfit(f"{manifest} is not a manifest of ours; name another PIPELINE_EXPORT_DIR") from None
 
     def require_writable(self) -> None:
-        """Try it, before a range is begun. Raises TargetUnfit."""
+        """Try to write to the folder, before a range is begun. Raises TargetUnfit."""
         staging = self.path / layout.STAGING
         with unfit(self.path):
             staging.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ class Folder:
             probe.unlink()
 
     def require_empty(self) -> None:
-        """Nothing of anybody may be in a folder that becomes a lake. Raises TargetUnfit."""
+        """A folder that becomes a lake must not hold anything. Raises TargetUnfit."""
         with unfit(self.path):
             exists = self.path.exists()
             found = (
@@ -57,7 +57,7 @@ class Folder:
             raise TargetUnfit(f"{self.path} holds {found[0]}, which is not ours; name an empty PIPELINE_EXPORT_DIR")
 
     def move_in(self, files: Iterable[Mapping[str, Any]]) -> None:
-        """Put staged files in their places; those that are there already stay. Raises Inexact when one is gone."""
+        """Move staged files to their places; those already there stay. Raises Inexact when a file no longer exists."""
         folders = set()
         for file in files:
             staged, place = self.path / file["staged"], self.path / file["path"]
@@ -73,7 +73,7 @@ class Folder:
             sync(folder)
 
     def move_out(self, files: Iterable[Mapping[str, Any]]) -> None:
-        """Take back what `move_in` put in place."""
+        """Remove the files that `move_in` put in place."""
         for file in files:
             (self.path / file["path"]).unlink(missing_ok=True)
 
@@ -85,11 +85,11 @@ class Folder:
             return False
 
     def clear_staging(self) -> None:
-        """Remove what exports left that did not end."""
+        """Remove the files of exports that did not finish."""
         shutil.rmtree(self.path / layout.STAGING, ignore_errors=True)
 
     def write(self, path: str, content: bytes) -> None:
-        """Replace a file at once and durably; unchanged content is left alone. Raises TargetUnfit."""
+        """Replace a file atomically and durably, unless its content is the same already. Raises TargetUnfit."""
         place = self.path / path
         with unfit(place):
             if place.exists() and place.read_bytes() == content:
@@ -112,7 +112,7 @@ def schema_content(columns: Mapping[str, str]) -> bytes:
 
 
 def manifest(lake: uuid.UUID, events_table: str, exports: Iterable[Mapping[str, Any]]) -> bytes:
-    """What is committed, for readers that do not ask the ledger."""
+    """The manifest: what is committed, for readers that do not ask the ledger."""
     upto = 0
     datasets: dict[str, dict[str, Any]] = {}
     for export in exports:
@@ -127,7 +127,7 @@ def manifest(lake: uuid.UUID, events_table: str, exports: Iterable[Mapping[str, 
 
 
 def sha256(file: Path) -> str:
-    """Of a file's bytes, in hex."""
+    """The SHA-256 of a file's bytes, in hex."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -143,7 +143,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def unfit(path: Path, remedy: str = "fix this, or name another PIPELINE_EXPORT_DIR") -> Iterator[None]:
-    """Every OSError leaves as TargetUnfit, which names the path and the reason."""
+    """Turn every OSError into TargetUnfit, which names the path, the reason and the remedy."""
     try:
         yield
     except OSError as error:

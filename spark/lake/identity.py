@@ -13,7 +13,7 @@ from lake.ledger import Ledger
 
 @dataclass(frozen=True)
 class Lake:
-    """A folder with its ledger, ours alone as long as the ledger's session lives."""
+    """A folder with its ledger; once locked, no other exporter writes to it while the ledger's session lives."""
 
     id: uuid.UUID
     folder: Folder
@@ -22,12 +22,12 @@ class Lake:
 
     @property
     def root(self) -> Path:
-        """Of every path in the lake."""
+        """The absolute path that every path in the lake is relative to."""
         return self.folder.path.absolute()
 
 
 def identify(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
-    """The lake in `folder`, a new one where nothing is. Raises TargetUnfit for a folder of somebody else."""
+    """The lake in `folder`; a new lake if the folder is empty. Raises TargetUnfit if the folder is not ours."""
     known = ledger.lakes()
     directory = str(folder.path.absolute())
     found = folder.identity()
@@ -54,8 +54,8 @@ def identify(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
 
 
 def reading(ledger: Ledger, folder: Folder) -> Lake:
-    """The lake in `folder`, without its lock. Raises TargetUnfit when there is none of this database."""
+    """The lake in `folder`, for reading without its lock. Raises TargetUnfit when it is not a lake of this database."""
     found, known = folder.identity(), ledger.lakes()
     if found is None or found not in known:
-        raise TargetUnfit(f"{folder.path} is no lake of this pipeline database; correct PIPELINE_EXPORT_DIR")
+        raise TargetUnfit(f"{folder.path} is not a lake of this pipeline database; correct PIPELINE_EXPORT_DIR")
     return Lake(found, folder, ledger, known[found]["events_table"])

@@ -18,13 +18,13 @@ MANIFEST = "manifest.json"
 STAGING = ".staging"
 MESSAGES = "messages"
 UNTYPED = 0
-"""Schema version of rows whose table has no history: a record as JSON text."""
+"""Schema version of rows whose table has no known columns: a record as JSON text."""
 _MOST_BYTES = 200
-"""Of a folder's name; file systems allow 255."""
+"""The longest name of a folder; file systems allow 255."""
 
 
 def dataset(schema: str, table: str) -> str:
-    """`schema.table`, with what a path, Hive's partitions or a glob would take for something else as %XX."""
+    """`schema.table`; characters with a meaning in a path, a Hive partition or a glob are written as %XX."""
     name = f"{_escaped(schema)}.{_escaped(table)}"
     if len(name.encode()) > _MOST_BYTES:
         digest = hashlib.sha256(f"{schema}\0{table}".encode()).hexdigest()[:16]
@@ -44,7 +44,7 @@ def change_file(dataset: str, version: int, date: str, first_seq: int, last_seq:
 
 
 def schema_file(dataset: str, version: int) -> str:
-    """Path of a Parquet file without rows, where Spark looks for a dataset's columns; others pass over `_…`."""
+    """Path of a Parquet file without rows, where Spark looks for a dataset's columns; others skip `_…`."""
     return f"{changes(dataset, version)}/_common_metadata"
 
 

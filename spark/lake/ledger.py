@@ -33,12 +33,12 @@ class Unfinished:
 
 
 def holder() -> str:
-    """Who we are, for others to read."""
+    """The name of this process in the ledger, for people to read."""
     return f"{platform.node()} (pid {os.getpid()})"
 
 
 class Ledger:
-    """One session, which holds the lake's lock as long as it lives."""
+    """The ledger on one session, which holds the lake's lock until it ends."""
 
     def __init__(self, connection: dbapi.Connection) -> None:
         self._connection = connection
@@ -50,7 +50,7 @@ class Ledger:
         return {uuid.UUID(row["id"]): row for row in found}
 
     def add_lake(self, directory: str, events_table: str) -> uuid.UUID:
-        """A new lake, which holds nothing yet."""
+        """Add a lake, which holds nothing yet; returns its id."""
         made = uuid.uuid4()
         self.execute(
             "insert into pipeline.lakes (id, directory, events_table) values ($1::text::uuid, $2, $3)",
@@ -59,11 +59,11 @@ class Ledger:
         return made
 
     def moved(self, lake: uuid.UUID, directory: str) -> None:
-        """The lake's folder has another path now."""
+        """Store that the lake's folder has another path now."""
         self.execute("update pipeline.lakes set directory = $2 where id = $1::text::uuid", (str(lake), directory))
 
     def lock(self, lake: uuid.UUID) -> None:
-        """Be the lake's only exporter until this session ends. Raises ExportRunning with the name of the other."""
+        """Become the lake's only exporter until this session ends. Raises ExportRunning, which names the other one."""
         found = self.rows(
             "select pg_try_advisory_lock(hashtextextended('pipeline lake ' || $1, 0)) as locked", (str(lake),)
         )
@@ -73,11 +73,11 @@ class Ledger:
                 " and state in ('writing', 'publishing') order by id desc limit 1",
                 (str(lake),),
             )
-            who = f"{others[0]['holder']} since {others[0]['started_at']}" if others else "somebody"
-            raise ExportRunning(f"an export is running already: {who}; wait for it, or end it")
+            who = f"{others[0]['holder']} since {others[0]['started_at']}" if others else "unknown"
+            raise ExportRunning(f"an export is already running: {who}; wait for it, or end it")
 
     def exported_upto(self, lake: uuid.UUID) -> int:
-        """The last seq that is in the lake with all before it; 0 when nothing is."""
+        """The lake holds every event up to this seq; 0 when it holds nothing."""
         found = self.rows(
             "select coalesce(max(upto_seq), 0) as seq from pipeline.exports"
             " where lake_id = $1::text::uuid and state = 'committed'",
@@ -86,7 +86,7 @@ class Ledger:
         return int(found[0]["seq"])
 
     def unfinished(self, lake: uuid.UUID) -> list[Unfinished]:
-        """Exports that neither ended well nor are known to have failed, oldest first."""
+        """Exports that are neither committed nor marked failed, oldest first."""
         found = self.rows(
             "select id, after_seq, upto_seq, state, coalesce(files, '[]')::text as files,"
             " coalesce(schemas, '{}')::text as schemas from pipeline.exports"
@@ -96,7 +96,7 @@ class Ledger:
         return [Unfinished(**_parsed(row)) for row in found]
 
     def begin(self, lake: uuid.UUID, after: int, upto: int, run: int | None) -> int:
-        """An export of that range; returns its id."""
+        """Begin an export of that range; returns its id."""
         found = self.rows(
             "insert into pipeline.exports (lake_id, run_id, after_seq, upto_seq, holder)"
             " values ($1::text::uuid, nullif($2::bigint, 0), $3, $4, $5) returning id",
@@ -105,7 +105,7 @@ class Ledger:
         return int(found[0]["id"])
 
     def publish(self, export: int, files: Sequence[Mapping[str, Any]], schemas: Mapping[str, Any]) -> None:
-        """From now on the export's files will be in the lake, whoever moves them there. Raises Fenced."""
+        """The export's files belong in the lake now; if this exporter ends, the next one moves them. Raises Fenced."""
         self.step(
             "export",
             "update pipeline.exports set state = 'publishing', files = $2::text::jsonb, schemas = $3::text::json,"
@@ -120,7 +120,7 @@ class Ledger:
         )
 
     def commit(self, export: int) -> None:
-        """All files of the export are in place. Raises Fenced."""
+        """Commit the export: all its files are in place. Raises Fenced."""
         self.step(
             "export",
             "update pipeline.exports set state = 'committed', committed_at = now()"
@@ -129,7 +129,7 @@ class Ledger:
         )
 
     def fail(self, export: int, reason: str) -> None:
-        """The export is given up; its range is free again."""
+        """Give the export up; its range may be exported again."""
         self.execute(
             "update pipeline.exports set state = 'failed', reason = $2, files = null"
             " where id = $1 and state <> 'committed'",
@@ -146,16 +146,16 @@ class Ledger:
         return [_parsed(row) for row in found]
 
     def step(self, what: str, statement: str, parameters: tuple[Any, ...]) -> None:
-        """From one state to the next, which only who made the row may do; its id comes first. Raises Fenced."""
+        """Move a row, whose id is the first parameter, to its next state. Raises Fenced if another exporter has it."""
         if not self.rows(statement, parameters):
             raise Fenced(f"{what} {parameters[0]} was taken over by another exporter; this one publishes nothing")
 
     def rows(self, query: str, parameters: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
-        """What a query returns."""
+        """The rows that a query returns."""
         return catalog.rows(self._connection, query, parameters)
 
     def execute(self, statement: str, parameters: tuple[Any, ...] = ()) -> None:
-        """What returns nothing."""
+        """Execute a statement that returns no rows."""
         catalog.execute(self._connection, statement, parameters)
 
 
@@ -165,7 +165,7 @@ def _parsed(row: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def opened(dsn: str) -> Iterator[Ledger]:
-    """A ledger on a session of its own. Raises ExportError when the database does not answer or was not migrated."""
+    """A ledger on its own session. Raises ExportError if the database does not answer or is not migrated."""
     try:
         with catalog.connect(dsn) as connection:
             yield Ledger(connection)

@@ -1,4 +1,4 @@
-"""What the scripts beside this package share: JSON events on standard output, a plain reason when they cannot."""
+"""What export.py and state.py share: arguments, JSON events on standard output, a plain reason when they fail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lake.errors import ExportError
 
 
 def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
-    """What every script takes."""
+    """A parser with the arguments that every script takes."""
     made = argparse.ArgumentParser(prog=name, description=doc)
     made.add_argument("--export-dir", type=Path, required=True, help="the lake: a local or shared folder")
     made.add_argument("--events-table", default="public.sequin_events", help="schema.table (default: %(default)s)")
@@ -27,14 +27,14 @@ def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
 
 @contextmanager
 def spark(arguments: argparse.Namespace, name: str) -> Iterator[SparkSession]:
-    """A session, which is told."""
+    """A Spark session; its application id is printed."""
     with session(arguments.master, name) as made:
         say("spark", application=made.sparkContext.applicationId)
         yield made
 
 
 def run(act: Callable[[str, argparse.Namespace], None], arguments: argparse.Namespace) -> int:
-    """`act` with the pipeline database's DSN; the exit status. Why it failed is the last event."""
+    """Call `act` with the pipeline database's DSN; returns the exit status. If it fails, the last event says why."""
     dsn = os.environ.get("PIPELINE_DATABASE_DSN", "")
     try:
         if not dsn:
@@ -47,5 +47,5 @@ def run(act: Callable[[str, argparse.Namespace], None], arguments: argparse.Name
 
 
 def say(event: str, **values: Any) -> None:
-    """One line of JSON."""
+    """Print an event as one line of JSON."""
     print(json.dumps({"event": event, **values}), flush=True)

@@ -1,4 +1,4 @@
-"""Spark reads `sequin_events`: this module is found by its name, `spark.read.format("sequin_events")` just works."""
+"""The data source `sequin_events`: Spark finds this module by its name, for `spark.read.format("sequin_events")`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["DefaultSource"]
 
 
 def __getattr__(name: str) -> Any:
-    """What Spark looks for; tasks of an export import this package too, and need not wait for it."""
+    """Import the data source when Spark asks for it: tasks of an export import this package too, and do without it."""
     if name != "DefaultSource":
         raise AttributeError(name)
     from pyspark_sequin_events.source import SequinEvents

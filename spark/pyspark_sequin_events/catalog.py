@@ -1,4 +1,4 @@
-"""What the pipeline database says about an events table: its head, and the history of the tables in it."""
+"""What the pipeline database knows of an events table: its head, and the schema versions of its source tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from adbc_driver_postgresql import dbapi
 
-from pyspark_sequin_events.history import Version, forms, versions
+from pyspark_sequin_events.history import Version, table_versions, versions
 from pyspark_sequin_events.query import bounded, qualified
 
 _RELATIONS = """
@@ -27,7 +27,7 @@ def connect(dsn: str) -> Iterator[dbapi.Connection]:
 
 
 def rows(connection: dbapi.Connection, query: str, parameters: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
-    """What a query returns."""
+    """The rows that a query returns."""
     with closing(connection.cursor()) as cursor:
         cursor.execute(query, parameters)
         found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
@@ -35,7 +35,7 @@ def rows(connection: dbapi.Connection, query: str, parameters: tuple[Any, ...] =
 
 
 def execute(connection: dbapi.Connection, statement: str, parameters: tuple[Any, ...] = ()) -> None:
-    """What returns nothing."""
+    """Execute a statement that returns no rows."""
     with closing(connection.cursor()) as cursor:
         cursor.execute(statement, parameters)
 
@@ -48,9 +48,9 @@ def head(connection: dbapi.Connection, events_table: str) -> int:
 def ranges(
     connection: dbapi.Connection, events_table: str, bounds: tuple[int, int], step: int, most: int
 ) -> Iterator[tuple[int, int]]:
-    """From one seq to another in parts of `step` seqs, or, where those would be more than `most`, of so many events.
+    """Divide a range into parts of `step` seqs; if that makes more than `most` parts, into parts of `step` events.
 
-    In a table from before, a seq may be a time in microseconds: most parts would have nothing in them.
+    In a legacy table a seq may be a time in microseconds: most parts of `step` seqs would be empty.
     """
     after, upto = bounds
     by_seq = upto - after <= most * step
@@ -61,7 +61,7 @@ def ranges(
 
 
 def _nth(connection: dbapi.Connection, events_table: str, bounds: tuple[int, int], number: int) -> int:
-    """The seq of the so many-th event of a range; the end of the range when it has fewer."""
+    """The seq of the range's event with that number; the end of the range when it has fewer events."""
     query = (
         f"select seq from {qualified(events_table)} where {bounded(*bounds)}"
         f" order by seq offset {int(number) - 1} limit 1"
@@ -71,13 +71,13 @@ def _nth(connection: dbapi.Connection, events_table: str, bounds: tuple[int, int
 
 
 def dropped_below(connection: dbapi.Connection, events_table: str) -> int:
-    """Every seq below this one was dropped by retention, or is about to be; 1 when none was."""
+    """Every seq below this one was dropped by retention, or is about to be; 1 when nothing was dropped."""
     found = rows(connection, "select dropped_below from pipeline.retention where events_table = $1", (events_table,))
     return int(found[0]["dropped_below"]) if found else 1
 
 
 def named(connection: dbapi.Connection, table: str) -> list[tuple[str, str]]:
-    """Schema and name of the source tables that `schema.table` may mean: more than one where names have dots."""
+    """Schema and name of the source tables that `schema.table` may mean: with dots in names it may be several."""
     found = rows(
         connection,
         "select distinct table_schema, table_name from pipeline.relations"
@@ -89,4 +89,4 @@ def named(connection: dbapi.Connection, table: str) -> list[tuple[str, str]]:
 
 def history(connection: dbapi.Connection, schema: str, name: str) -> list[Version]:
     """The schema versions of a source table; empty when the server has never seen it."""
-    return versions(forms(rows(connection, _RELATIONS, (schema, name))))
+    return versions(table_versions(rows(connection, _RELATIONS, (schema, name))))

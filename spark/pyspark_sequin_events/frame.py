@@ -1,4 +1,4 @@
-"""Columns as a Spark schema. Apart from the types, because tasks of an export do without Spark's own."""
+"""Columns as a Spark schema. Not in `types`, because tasks of an export do not import Spark's types."""
 
 from __future__ import annotations
 

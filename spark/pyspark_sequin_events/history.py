@@ -1,4 +1,4 @@
-"""The forms that a source table has had, folded into schema versions whose files readers may mix."""
+"""Merges the versions of a source table into schema versions: a reader may read all files of one together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OURS: Mapping[str, str] = {
 }
 """What every row begins with, before the columns of its table."""
 RESERVED = frozenset({*OURS, "date", "schema"})
-"""Names a user's column cannot have: ours, and those of the folders."""
+"""Names that a user's column cannot have: ours, and those in the names of folders."""
 
 
 @dataclass(frozen=True, order=True)
@@ -41,7 +41,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Form:
+class TableVersion:
     """A table as it was for the changes from `since` on: name of each column → its type, and which are JSON."""
 
     source_id: str
@@ -53,7 +53,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Span:
-    """Where a version holds in the history of a source: from `since` (None: from the beginning) to before `until`."""
+    """Where a schema version is valid at a source: from `since` (None: the beginning) to before `until`."""
 
     source_id: str
     since: Position | None
@@ -62,9 +62,9 @@ class Span:
 
 @dataclass(frozen=True)
 class Version:
-    """A schema that no change of the table contradicts: columns come and get wider, and none goes.
+    """A schema that fits a series of table versions: columns are only added or widened, none is removed.
 
-    `columns`: name at the source → type, in the order in which they came. `key`: of its last form.
+    `columns`: name at the source → type, in the order in which they came. `key`: of its last table version.
     """
 
     number: int
@@ -75,7 +75,7 @@ class Version:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """Name at the source → name in the files, which readers that ignore case can tell apart, too."""
+        """Name at the source → name in the files; the latter also differ for readers that ignore case."""
         taken = set(RESERVED)
         names = {}
         for column in self.columns:
@@ -97,32 +97,32 @@ class Version:
         return tuple(self.names[column] for column in self.key if column in self.columns)
 
 
-def forms(rows: Iterable[Mapping[str, Any]]) -> list[Form]:
+def table_versions(rows: Iterable[Mapping[str, Any]]) -> list[TableVersion]:
     """Rows of pipeline.relations (columns and keys as JSON text), in the order of the changes they hold for."""
-    found = [(row["id"], _form(row)) for row in rows]
+    found = [(row["id"], _table_version(row)) for row in rows]
     first_id: dict[str, int] = {}
-    for number, form in sorted(found, key=lambda it: it[0]):
-        first_id.setdefault(form.source_id, number)
-    return [form for number, form in sorted(found, key=lambda it: (first_id[it[1].source_id], it[1].since, it[0]))]
+    for number, table in sorted(found, key=lambda it: it[0]):
+        first_id.setdefault(table.source_id, number)
+    return [table for number, table in sorted(found, key=lambda it: (first_id[it[1].source_id], it[1].since, it[0]))]
 
 
-def versions(history: Sequence[Form]) -> list[Version]:
-    """Fold forms, in the order of `forms`, into versions; the first is number 1.
+def versions(history: Sequence[TableVersion]) -> list[Version]:
+    """Merge table versions, in the order of `table_versions`, into schema versions; the first is number 1.
 
-    A column that comes, goes or gets wider changes nothing for those who read old and new files together; a column
-    whose old and new types have no common one begins the next version.
+    A column that is added, dropped or widened begins no new one: a reader can read old and new files together. A column
+    whose old and new types have no common type begins the next schema version.
     """
     found: list[Version] = []
-    for source_id, of_source in groupby(history, key=lambda form: form.source_id):
+    for source_id, of_source in groupby(history, key=lambda table: table.source_id):
         opens = True
-        for form in of_source:
-            merged = _merge(found[-1], form) if found else None
+        for table in of_source:
+            merged = _merge(found[-1], table) if found else None
             if merged is None:
                 if found and not opens:
-                    found[-1] = _closed(found[-1], form.since)
-                since = None if opens else form.since
+                    found[-1] = _closed(found[-1], table.since)
+                since = None if opens else table.since
                 found.append(
-                    Version(len(found) + 1, form.columns, form.json, form.key, (Span(source_id, since),)),
+                    Version(len(found) + 1, table.columns, table.json, table.key, (Span(source_id, since),)),
                 )
             else:
                 spans = (*merged.spans, Span(source_id, None)) if opens else merged.spans
@@ -131,9 +131,9 @@ def versions(history: Sequence[Form]) -> list[Version]:
     return found
 
 
-def _form(row: Mapping[str, Any]) -> Form:
+def _table_version(row: Mapping[str, Any]) -> TableVersion:
     columns = json.loads(row["columns"])
-    return Form(
+    return TableVersion(
         source_id=str(row["source_id"]),
         since=Position(row["epoch"], row["from_lsn"], row["from_idx"]),
         columns={
@@ -145,14 +145,14 @@ def _form(row: Mapping[str, Any]) -> Form:
     )
 
 
-def _merge(version: Version, form: Form) -> Version | None:
+def _merge(version: Version, table: TableVersion) -> Version | None:
     columns = dict(version.columns)
-    for name, spark in form.columns.items():
+    for name, spark in table.columns.items():
         common = wider(columns[name], spark) if name in columns else spark
-        if common is None or (name in version.columns and (name in version.json) != (name in form.json)):
+        if common is None or (name in version.columns and (name in version.json) != (name in table.json)):
             return None
         columns[name] = common
-    return replace(version, columns=columns, json=version.json | form.json, key=form.key)
+    return replace(version, columns=columns, json=version.json | table.json, key=table.key)
 
 
 def _closed(version: Version, until: Position) -> Version:

@@ -1,7 +1,7 @@
 """The SQL of one short read: a range of seq, the columns of one schema version in their own types.
 
-COPY takes no parameters, so names and numbers stand in the text: identifiers and literals go through `identifier` and
-`literal`, positions through `int`.
+COPY takes no parameters, so names and numbers are part of the text: identifiers and literals go through
+`identifier` and `literal`, positions through `int`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CASTS = {
     "string": "text",
 }
 _LATE = "294(24[7-9]|2[5-7][0-9])-"
-"""In the text of a time that Parquet has no number for: microseconds end in January 294247, Postgres in 294276."""
+"""Matches a time that is too late for Parquet: its microseconds end in January 294247, Postgres's times in 294276."""
 
 EVENTS: Mapping[str, str] = {
     "seq": "bigint",
@@ -54,12 +54,12 @@ _AS_TEXT = frozenset(
 
 
 def identifier(name: str) -> str:
-    """A name as SQL has it, whatever is in it."""
+    """A name quoted for SQL, whatever characters it has."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """A text as SQL has it, whatever standard_conforming_strings says."""
+    """A text as an SQL literal, whatever standard_conforming_strings is."""
     escaped = text.replace("'", "''")
     return "E'" + escaped.replace("\\", "\\\\") + "'" if "\\" in escaped else f"'{escaped}'"
 
@@ -71,7 +71,7 @@ def qualified(table: str) -> str:
 
 
 def events_of(events_table: str) -> str:
-    """Every event as it is, the columns of EVENTS; ends after its conditions, ready for ` and seq …`."""
+    """Every event as it is, the columns of EVENTS; the text ends with its conditions, so ` and seq …` can follow."""
     columns = [f"{name}::text as {name}" if name in _AS_TEXT else name for name in EVENTS]
     return f"select {', '.join(columns)} from {qualified(events_table)} where true"
 
@@ -79,9 +79,9 @@ def events_of(events_table: str) -> str:
 def changes_of(events_table: str, schema: str, name: str, version: Version, *, careful: bool = False) -> str:
     """Rows of one table in one version, the columns of `version.schema`.
 
-    The text ends after its conditions, ready for ` and seq …`. `careful` leaves out, and puts into `exact`, what the
-    types cannot carry; without it the reader must look for such values (`reading.unfit`). Arrays always are careful:
-    the driver drops their dimensions without a word.
+    The text ends with its conditions, so ` and seq …` can follow. With `careful`, a value that its type cannot hold is
+    null, and its text in `exact`; without it the reader must look for such values (`reading._unfit`). Arrays are always
+    read carefully: the driver drops their dimensions silently.
     """
     guarded = {
         column: _unfit(column, spark)
@@ -127,7 +127,7 @@ def within(query: str, after: int, upto: int) -> str:
 
 
 def in_range(query: str, after: int, upto: int) -> str:
-    """The same, in order of seq."""
+    """As `within`, in order of seq."""
     return f"{within(query, after, upto)} order by seq"
 
 
@@ -153,7 +153,7 @@ def _text(column: str, of: str = "record") -> str:
 
 
 def _json(column: str) -> str:
-    """The source's own text; a JSON null is only there, and a NULL of SQL is a null in the record."""
+    """The source's own text. A JSON null is only in `exact`; a null in the record is an SQL NULL."""
     name = literal(column)
     return f"coalesce(exact->>{name}, nullif((record->{name})::text, 'null'))"
 
@@ -194,7 +194,7 @@ def _exact(guarded: dict[str, str | None], names: Mapping[str, str]) -> str:
 
 
 def _previous_key(version: Version) -> str:
-    """What record_pk was before an update that changed it, written as record_pk is."""
+    """The record_pk before an update that changed it, in the form of record_pk."""
     key = version.key
     if not key:
         return "null::text"
@@ -212,13 +212,13 @@ def _previous_key(version: Version) -> str:
 
 
 def _shortened(key: str) -> str:
-    """As record_pk has a key of more than 2,000 bytes."""
+    """A key as in record_pk, where one of more than 2,000 bytes is a digest."""
     digest = "'sha256:' || encode(sha256(convert_to(k, 'UTF8')), 'hex')"
     return f"(select case when octet_length(k) > 2000 then {digest} else k end from (select {key} as k) key)"
 
 
 def _key_text(version: Version, column: str, of: str, *, quoted: bool) -> str:
-    """jsonb writes a float's exponent out, the key does not."""
+    """A column's text as in a key: jsonb writes a float without an exponent, the key has one."""
     name = literal(column)
     plain = f"({of}->{name})::text" if quoted else f"{of}->>{name}"
     if version.columns.get(column) not in ("float", "double"):

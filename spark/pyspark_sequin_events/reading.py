@@ -16,16 +16,16 @@ from pyspark_sequin_events.types import arrow_type
 _FIRST_TIME = -211_000_000_000_000_000
 """Microseconds; the first moment of Postgres is in 4714 BC. The driver adds 30 years to an infinity, and it wraps."""
 _LATE_TIME = 9_223_371_244_800_000_000
-"""294247-01-01; what follows never is in a column, whichever query reads it."""
+"""294247-01-01; later times are never in a column, whichever query reads them."""
 _FIRST_DAY = -2_451_000
 """Days; likewise."""
 
 
 @dataclass(frozen=True)
 class Read:
-    """Rows with after < seq <= upto of `query`, whose columns are `schema` (name → type, as Spark's DDL has it).
+    """Reads rows of `query` with after < seq <= upto; `schema` are its columns (name → type, as in Spark's DDL).
 
-    `careful` is the query that leaves out what the types cannot carry.
+    `careful` is the same query without the values that their types cannot hold.
     """
 
     dsn: str
@@ -42,9 +42,9 @@ def arrow_schema(schema: Mapping[str, str]) -> pa.Schema:
 
 
 def batches(read: Read) -> Iterator[pa.RecordBatch]:
-    """The rows in order of seq, in batches of some 16 MB. One statement, whose snapshot ends with it.
+    """The rows in order of seq, in batches of about 16 MB. One statement, whose snapshot ends with it.
 
-    A batch with a value that its type cannot carry (a date of infinity) is read again, carefully.
+    A batch with a value that its type cannot hold (a date of infinity) is read again with `careful`.
     """
     target = arrow_schema(read.schema)
     for batch in _fetched(read.dsn, read.query, read.after, read.upto):
@@ -79,7 +79,7 @@ def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """numeric and json come as extension types over text."""
+    """The text below the extension types that numeric and json arrive as."""
     return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
 
 

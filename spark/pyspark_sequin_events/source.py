@@ -19,14 +19,14 @@ from pyspark_sequin_events.query import EVENTS, changes_of, events_of
 from pyspark_sequin_events.reading import Read, batches
 
 ROWS_PER_PARTITION = 250_000
-"""Seqs that one statement reads: a second or less each."""
+"""Seqs that one statement reads, in a second or less."""
 MOST_PARTITIONS = 10_000
-"""So many, and they are made by counting events: seqs of a table from before may be times."""
+"""With more partitions than this, they are made by counting events: seqs of a legacy table may be times."""
 OPTIONS = ("dsn", "events_table", "table", "version", "after", "upto", "rows_per_partition")
 
 
 class SequinEvents(DataSource):
-    """Reads an events table in ranges of seq, each with one short statement, side by side.
+    """Reads an events table in ranges of seq, each with one short statement, in parallel.
 
     Options:
 
@@ -56,7 +56,7 @@ class SequinEvents(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """As `format` takes it."""
+        """The name for `format`."""
         return "sequin_events"
 
     def schema(self) -> StructType:
@@ -64,7 +64,7 @@ class SequinEvents(DataSource):
         return struct(self._version.schema if self._version else EVENTS)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Plans partitions on the driver, reads on executors."""
+        """The reader: plans partitions on the driver, reads on executors."""
         after = self._number("after", 0)
         upto = self._number("upto", -1)
         step = self._number("rows_per_partition", ROWS_PER_PARTITION)
@@ -95,7 +95,9 @@ class SequinEvents(DataSource):
                 "has it, without quotes"
             )
         if len(found) > 1:
-            raise ValueError(f"sequin_events: option table is {table!r}, which may be any of {found}; rename one")
+            raise ValueError(
+                f"sequin_events: option table is {table!r}, which may mean any of {found}; rename one of them"
+            )
         number = self._number("version", len(versions))
         if not 1 <= number <= len(versions):
             raise ValueError(

@@ -1,6 +1,6 @@
-"""Postgres types as Spark types, which of them widen into each other, and what of a value they cannot carry.
+"""Postgres types as Spark types, and which of them widen into each other.
 
-Types are written as Spark's DDL writes them: `int`, `decimal(12,2)`, `array<string>`. Everything a type cannot carry
+Types are written as in Spark's DDL: `int`, `decimal(12,2)`, `array<string>`. A type that no Spark type represents
 exactly is `string`, in the text that Postgres prints.
 """
 
@@ -24,7 +24,7 @@ SCALARS: Mapping[int, str] = {
     1114: "timestamp_ntz",
     1184: "timestamp",
 }
-"""Oids of pg_type that have a type of their own; numeric depends on its modifier, the rest is text."""
+"""Oids of pg_type that have a type of their own; numeric depends on its modifier, all others are text."""
 ARRAYS: Mapping[int, int] = {
     1000: 16,
     1001: 17,
@@ -39,12 +39,12 @@ ARRAYS: Mapping[int, int] = {
     1185: 1184,
     1231: 1700,
 }
-"""Array types of those, and of what."""
+"""Array type → type of its elements."""
 NUMERIC = 1700
 BOX_ARRAY = 1020
 """The one built-in array whose elements are not separated by commas; it stays text."""
 MAX_PRECISION = 38
-"""Of decimals in Spark and in Parquet."""
+"""The most digits of a decimal in Spark and in Parquet."""
 
 _ARROW: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -62,7 +62,7 @@ _WIDER = {("int", "bigint"), ("float", "double")}
 
 
 def spark_type(type_oid: int, type_modifier: int, type_name: str) -> str:
-    """What a column of this Postgres type becomes. `type_name` is format_type's, which ends in [] for arrays."""
+    """The Spark type of a column of this Postgres type. `type_name` is format_type's, which ends in [] for arrays."""
     if type_oid in ARRAYS:
         return f"array<{spark_type(ARRAYS[type_oid], type_modifier, '')}>"
     if type_oid == NUMERIC:
@@ -85,13 +85,13 @@ def _decimal(type_modifier: int) -> str:
 
 
 def element(spark: str) -> str | None:
-    """Of an array type what its elements are; None for others."""
+    """The type of an array type's elements; None for other types."""
     found = re.fullmatch(r"array<(.+)>", spark)
     return found[1] if found else None
 
 
 def decimal(spark: str) -> tuple[int, int] | None:
-    """Precision and scale of a decimal type; None for others."""
+    """Precision and scale of a decimal type; None for other types."""
     found = re.fullmatch(r"decimal\((\d+),(\d+)\)", spark)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -112,7 +112,7 @@ def wider(before: str, after: str) -> str | None:
 
 
 def arrow_type(spark: str) -> pa.DataType:
-    """The Arrow type that Spark makes this of, and Parquet too."""
+    """The Arrow type that corresponds to it in Spark and in Parquet."""
     if inner := element(spark):
         return pa.list_(arrow_type(inner))
     if parts := decimal(spark):

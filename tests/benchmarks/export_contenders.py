@@ -63,7 +63,7 @@ class Contenders:
                     bounds,
                     run=None,
                     rows_per_file=plan.ROWS_PER_FILE,
-                    told=lambda _: None,
+                    report=lambda _: None,
                 )
 
     def jdbc_from_json(self, folder: Path) -> None:

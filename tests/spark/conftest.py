@@ -68,7 +68,7 @@ class Pipeline(Stage):
                     bounds,
                     run=None,
                     rows_per_file=rows_per_file,
-                    told=lambda _: None,
+                    report=lambda _: None,
                 )
         return files
 

@@ -230,7 +230,7 @@ def publish_in_vain(pipeline: Pipeline, seq: int, step: int) -> int:
     ("table", "beyond", "reason"),
     [
         ("public.none", 0, "table public.none is not in the lake; name one that has been exported"),
-        ("single", 0, "table single is not a whole name; write schema.table"),
+        ("single", 0, "table single has no schema; write schema.table"),
         ("public.single", 1, "which holds 1 to "),
         ("public.keyless", 0, "has no key as of seq "),
         ("public.single", 0, "holds somebody; name a folder that is new or empty"),

@@ -1,8 +1,8 @@
-"""The change export: ranges of the log, one after the other, each into the lake once.
+"""The change export: each range of the log goes into the lake once, one range after the other.
 
-A range goes through the ledger's states. `writing`: tasks write files where no reader looks; whatever ends here is
-swept away. `publishing`: the ledger knows every file and its checksum, so whoever comes next can finish the moves; none
-of the files was visible before, none will be written again. `committed`: all are in place.
+A range goes through the ledger's states. `writing`: tasks write files where no reader looks; if the export ends here,
+they are removed. `publishing`: the ledger knows every file and its checksum, so the next exporter can finish the moves;
+none of the files was visible before, and none will be written again. `committed`: all are in place.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from lake.identity import Lake, identify
 from lake.ledger import Ledger
 
 RANGE_ROWS = 4_000_000
-"""Seqs that are exported at once: what a crash can cost, and what the driver plans at a time."""
+"""Seqs that are exported at once: the most work that a crash loses, and what the driver plans at a time."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Of a range: its bounds, rows in it, rows in tasks that have ended."""
+    """How far the export of a range is: its bounds, the rows in it, the rows in tasks that have ended."""
 
     after_seq: int
     upto_seq: int
@@ -39,9 +39,9 @@ class Progress:
 
 
 def open_lake(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
-    """Find or make the lake in `folder`, take its lock, and finish or sweep away what an earlier exporter left.
+    """Find or make the lake in `folder`, take its lock, and finish or remove what an earlier exporter left.
 
-    Raises TargetUnfit for a folder of somebody else, ExportRunning while another exporter is at work.
+    Raises TargetUnfit for a folder that is not ours, ExportRunning while another exporter is at work.
     """
     folder.require_writable()
     lake = identify(ledger, folder, events_table)
@@ -62,7 +62,7 @@ def export(
     *,
     run: int | None,
     rows_per_file: int,
-    told: Callable[[Progress], None],
+    report: Callable[[Progress], None],
 ) -> list[WrittenFile]:
     """Export one range; returns its files. Raises ExportError, after which the range is not in the lake."""
     number = lake.ledger.begin(lake.id, *bounds, run)
@@ -72,8 +72,8 @@ def export(
         pieces = [piece for part in parts for piece in part.pieces(str(folder), rows_per_file)]
         rows = sum(part.rows for part in parts)
         average = rows / max(1, len(pieces))
-        told(Progress(*bounds, rows, 0))
-        results = each(spark, write, pieces, lambda done: told(Progress(*bounds, rows, round(done * average))))
+        report(Progress(*bounds, rows, 0))
+        results = each(spark, write, pieces, lambda done: report(Progress(*bounds, rows, round(done * average))))
         files = [file for result in results for file in result]
         _require_all(parts, files)
         retention_check.require(connection, lake.events_table, bounds[0])
@@ -82,7 +82,7 @@ def export(
         lake.folder.clear_staging()
         raise
     publish(lake, number, files, plan.datasets(parts))
-    told(Progress(*bounds, rows, rows))
+    report(Progress(*bounds, rows, rows))
     return files
 
 
@@ -111,7 +111,7 @@ def publish(lake: Lake, number: int, files: list[WrittenFile], schemas: dict[str
 def _finish(
     lake: Lake, number: int, files: Iterable[Mapping[str, Any]], schemas: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """What is left to do once the ledger knows the files. Raises Inexact when one is gone."""
+    """Do what is left once the ledger knows the files. Raises Inexact when a file no longer exists."""
     _write_schemas(lake, schemas)
     lake.folder.move_in(files)
     lake.ledger.commit(number)
@@ -137,7 +137,8 @@ def _require_all(parts: list[plan.Part], files: list[WrittenFile]) -> None:
 
 
 def _write_schemas(lake: Lake, *exports: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-    """Before files with new columns are in place: they would not fit for a reader that knows the old ones.
+    """Write the schema files, before files with new columns are in place: a reader that knows the old columns only
+    would fail on those.
 
     `exports`: their schemas as the ledger has them, oldest first; a version's columns only get more and wider.
     """

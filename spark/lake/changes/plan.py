@@ -1,4 +1,4 @@
-"""What an export of a range reads: for each table and schema version how many rows, in which pieces."""
+"""What an export of a range reads: how many rows of each table and schema version, in which pieces."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Part:
     rows: int
 
     def pieces(self, folder: str, rows_per_file: int) -> Iterator[Piece]:
-        """In ranges of seq of about so many rows each."""
+        """The part in ranges of seq, each of about so many rows."""
         wide = ceil((self.read.upto - self.read.after) / max(1, ceil(self.rows / rows_per_file)))
         for after in range(self.read.after, self.read.upto, wide):
             read = replace(self.read, after=after, upto=min(after + wide, self.read.upto))
@@ -42,7 +42,7 @@ class Part:
 
 
 def parts(connection: dbapi.Connection, dsn: str, events_table: str, after: int, upto: int) -> list[Part]:
-    """Everything in after < seq <= upto, each row in one part."""
+    """Parts that hold every row with after < seq <= upto, each row in exactly one part."""
     tables = catalog.rows(
         connection,
         "select source_table_schema as schema, source_table_name as name, source_table_oid = 0 as message,"
@@ -86,7 +86,7 @@ def _of_table(
 
 
 def _holds_all(versions: Sequence[Version], held_by: list[dict[str, Any]]) -> bool:
-    """Whether all rows belong to the only version there is: nearly always, and then nothing is counted."""
+    """Whether all rows belong to the only version: nearly always so, and then no count is needed."""
     if len(versions) != 1:
         return False
     sources = {span.source_id for span in versions[0].spans if span.since is None and span.until is None}

@@ -1,4 +1,4 @@
-"""What the log still holds of what a lake lacks: retention may have dropped the beginning of the log."""
+"""Whether the log still holds what a lake lacks: retention may have dropped the beginning of the log."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pyspark_sequin_events import catalog
 
 
 def begins_after(ledger: Ledger, lake: uuid.UUID, connection: dbapi.Connection, events_table: str) -> int:
-    """The seq after which the next export begins: a lake that holds nothing begins with the first event there is.
+    """The seq after which the next export begins: a lake that holds nothing begins with the oldest event that is kept.
 
-    Raises Dropped when events between what the lake holds and what the log holds are gone.
+    Raises Dropped when events that the lake does not hold are no longer in the log.
     """
     after = ledger.exported_upto(lake)
     if after == 0:
@@ -26,7 +26,7 @@ def begins_after(ledger: Ledger, lake: uuid.UUID, connection: dbapi.Connection, 
 def require(connection: dbapi.Connection, events_table: str, after: int) -> None:
     """Raises Dropped unless every event after that seq is kept.
 
-    Retention records a drop before the first row goes: what was read before this holds was all there is.
+    Retention records a drop before it deletes the first row: if this holds after a read, the read missed none of them.
     """
     below = catalog.dropped_below(connection, events_table)
     if after < below - 1:

@@ -1,4 +1,4 @@
-"""A piece of the log as Parquet files, one a date. Runs on executors; the driver publishes what it returns."""
+"""Writes a piece of the log as Parquet files, one a date. Runs on executors; the driver publishes what it returns."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lake.folder import sha256, sync
 from pyspark_sequin_events.reading import Read, arrow_schema, batches
 
 GROUP_ROWS = 256 * 1024
-"""Rows of a row group, and so the most that a task keeps in memory, beside the batch that it reads."""
+"""Rows of a row group: the most that a task keeps in memory, besides the batch that it reads."""
 GROUP_BYTES = 64 * 1024 * 1024
-"""A row group of wide rows ends here."""
+"""Bytes after which a row group of wide rows ends."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def write(piece: Piece) -> list[WrittenFile]:
 
 
 class _Day:
-    """The file of one date. A second attempt at the same piece writes to names of its own."""
+    """The file of one date. A second attempt at the same piece writes to other names."""
 
     def __init__(self, piece: Piece, schema: pa.Schema, day: date) -> None:
         self._piece = piece
@@ -83,7 +83,7 @@ class _Day:
         )
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Rows that follow those before."""
+        """Add rows that follow all rows added before."""
         seqs = batch.column("seq")
         self._first = self._first or seqs[0].as_py()
         self._last = seqs[-1].as_py()

@@ -1,4 +1,4 @@
-"""A table as it was at some seq, written to a folder of its own. Takes no lock: an export may run meanwhile."""
+"""Writes a table as it was at some seq to its own folder. Takes no lock: an export may run meanwhile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lake.states.ledger import StateLedger
 from lake.states.plan import Folding, plan
 
 OUTPUTS = "states"
-"""Where in the lake states go that were asked for without a folder."""
+"""The folder in the lake for states that were requested without an output folder."""
 ANOTHER = "name another folder"
 
 
@@ -36,10 +36,10 @@ class Wanted:
 
 
 def wanted(lake: Lake, table: str, seq: int, output: Path | None) -> Wanted:
-    """What can be had. `table` is `schema.table`; no `output`: states/<dataset>/<seq> in the lake.
+    """Check what was requested. `table` is `schema.table`; no `output`: states/<dataset>/<seq> in the lake.
 
-    Raises ExportError for a table or seq that is not in the lake, a table without a key, and an output that holds
-    something.
+    Raises ExportError for a table or seq that is not in the lake, a table without a key, and an output folder that is
+    not empty.
     """
     exports = lake.ledger.committed(lake.id)
     dataset = _require_exported(table, seq, lake.ledger.exported_upto(lake.id), exports)
@@ -53,15 +53,15 @@ def wanted(lake: Lake, table: str, seq: int, output: Path | None) -> Wanted:
 
 
 def as_of(spark: SparkSession, lake: Lake, wanted: Wanted) -> Published:
-    """Write it, from the newest version that is not younger, or from nothing.
+    """Write it, from the newest version that is not newer than the seq, or from the changes alone.
 
-    Raises ExportError, and leaves nothing then.
+    Raises ExportError, and then leaves no files.
     """
     exports = lake.ledger.committed(lake.id)
     while True:
         kept = StateLedger(lake.ledger, lake.id).committed(wanted.dataset)
         folding = plan(wanted.dataset, exports, kept, wanted.seq)
-        assert folding is not None, wanted  # noqa: S101  `wanted` has seen to that
+        assert folding is not None, wanted  # noqa: S101  `wanted` has checked it
         try:
             return _written(spark, lake, folding, wanted.output)
         except ExportError:
@@ -82,7 +82,7 @@ def _require_exported(table: str, seq: int, upto: int, exports: Sequence[Mapping
     schema, _, name = table.partition(".")
     dataset = layout.dataset(schema, name)
     if not schema or not name:
-        raise ExportError(f"table {table} is not a whole name; write schema.table")
+        raise ExportError(f"table {table} has no schema; write schema.table")
     if not any(dataset in export["schemas"] for export in exports):
         raise ExportError(f"table {table} is not in the lake; name one that has been exported")
     if not 0 < seq <= upto:
@@ -92,7 +92,7 @@ def _require_exported(table: str, seq: int, upto: int, exports: Sequence[Mapping
 
 @contextmanager
 def _staging(output: Path) -> Iterator[Path]:
-    """A folder in `output` for files that are not whole; when that fails, nothing is left of either."""
+    """A folder in `output` for unfinished files; after an error neither of the two is left."""
     staging = output / layout.STAGING
     with unfit(output, ANOTHER):
         staging.mkdir(parents=True)

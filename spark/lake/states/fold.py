@@ -1,4 +1,5 @@
-"""The fold on Spark: changes over a version of a table's state. The driver sees counts, bucket numbers, file names."""
+"""The fold on Spark: applies changes to a version of a table's state. The driver only gets counts, bucket numbers and
+file names."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from lake.states.plan import STATE, BucketFile, Folding, Life, buckets_of, empti
 from lake.states.writer import MOST_TASKS, WrittenBucket, bucket, empty, write
 
 BYTES_PER_TASK = 16 * 1024 * 1024
-"""Of files of changes, compressed: what one task of a shuffle takes."""
+"""How many compressed bytes of change files one task of a shuffle takes."""
 
 
 @dataclass(frozen=True)
 class Folded:
-    """What a fold made: new files, and files of the base that hold what they held."""
+    """The result of a fold: new files, and files of the base that stay unchanged."""
 
     written: Sequence[WrittenBucket]
     kept: Sequence[BucketFile]
@@ -32,7 +33,7 @@ class Folded:
 
 
 def fold(spark: SparkSession, root: Path, base_folder: Path, folding: Folding, folder: Path) -> Folded:
-    """Write the buckets that changed to `folder`. Raises ExportError; what is in `folder` then is of no use."""
+    """Write the buckets that changed to `folder`. Raises ExportError; the files in `folder` are then useless."""
     with plain_errors(), _settings(spark, folding.bytes):
         log = schema_cast.changes(spark, root, folding)
         lives, names = _lives(log, folding)
@@ -78,7 +79,7 @@ def _lives(log: DataFrame, folding: Folding) -> tuple[list[Life], dict[int, str]
 
 
 def _winners(entries: DataFrame) -> DataFrame:
-    """The last step of each key: record_pk, seq, whether it is a row."""
+    """The last step of each key: record_pk, seq, and `live`: whether the row exists after it."""
     last = F.max(F.struct("seq", "live")).alias("last")
     return unchanged.steps(entries).groupBy("record_pk").agg(last).select("record_pk", "last.seq", "last.live")
 
@@ -90,7 +91,7 @@ def _touched(winners: DataFrame, buckets: int) -> set[int]:
 def _rows(
     entries: DataFrame, winners: DataFrame, before: DataFrame | None, names: Mapping[int, str], count: int
 ) -> DataFrame:
-    """Rows of the buckets that `before` holds the old rows of."""
+    """The new rows of the buckets whose old rows are in `before`."""
     rows = entries.join(winners.where("live").select("seq"), "seq")
     if names:
         rows = unchanged.filled(rows, entries, winners, before, names)
@@ -112,11 +113,11 @@ def _persisted(frame: DataFrame) -> Iterator[DataFrame]:
 
 @contextmanager
 def _settings(spark: SparkSession, size: int) -> Iterator[None]:
-    """As many tasks for a shuffle as its input needs; times as other readers of Parquet know them."""
+    """As many shuffle tasks as the input needs; timestamps in the form that other readers of Parquet understand."""
     tasks = min(max(1, ceil(size / BYTES_PER_TASK)), MOST_TASKS)
     settings = {
         "spark.sql.shuffle.partitions": str(tasks),
-        "spark.sql.adaptive.enabled": str(tasks > 1).lower(),  # a small fold is over before it has paid
+        "spark.sql.adaptive.enabled": str(tasks > 1).lower(),  # in a small fold it costs more than it saves
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     }

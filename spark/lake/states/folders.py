@@ -26,25 +26,25 @@ LATEST = "latest"
 
 
 def version_name(seq: int) -> str:
-    """Of the folder of a version: names sort as seqs do."""
+    """The name of a version's folder; names sort as seqs do."""
     return f"v{seq:020d}"
 
 
 def bucket_file(written: WrittenBucket, seq: int) -> BucketFile:
-    """A file of the version as of `seq`."""
+    """Describe a written bucket as a file of the version as of `seq`."""
     name = f"bucket-{written.bucket:02d}-{seq:020d}.parquet"
     return BucketFile(name, written.bucket, written.rows, written.bytes, written.sha256)
 
 
 class States:
-    """The states of one dataset, in the lake at `root`. Every OSError leaves as TargetUnfit."""
+    """The states of one dataset, in the lake at `root`. Every OSError is raised as TargetUnfit."""
 
     def __init__(self, root: Path, dataset: str) -> None:
         self.folder = root / layout.current(dataset)
         self._staging = root / layout.STAGING
 
     def version(self, seq: int) -> Path:
-        """Where a version is."""
+        """The folder of a version."""
         return self.folder / version_name(seq)
 
     def assemble(self, staged: Path, seq: int, folded: Folded, base: Path) -> list[BucketFile]:
@@ -54,17 +54,17 @@ class States:
             return _gather(staged, seq, folded, base, _link)
 
     def put_in_place(self, staged: Path, seq: int) -> None:
-        """Rename the whole version to where readers look, but for `latest`."""
+        """Rename the whole version into the folder that readers see; `latest` is not changed yet."""
         with unfit(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             sync(self.folder.parent)
             os.rename(staged, self.version(seq))
             sync(self.folder)
 
-    def point(self, seq: int) -> None:
-        """`latest` names that version from now on; readers see the old one or the new one."""
+    def set_latest(self, seq: int) -> None:
+        """Set `latest` to that version, atomically: readers see the old version or the new one."""
         with unfit(self.folder / LATEST):
-            if self.pointed_at() == version_name(seq):
+            if self.latest() == version_name(seq):
                 return
             self._staging.mkdir(parents=True, exist_ok=True)
             link = self._staging / f"latest-{uuid.uuid4().hex}"
@@ -72,7 +72,7 @@ class States:
             os.replace(link, self.folder / LATEST)
             sync(self.folder)
 
-    def pointed_at(self) -> str | None:
+    def latest(self) -> str | None:
         """The name of the folder that `latest` names; None when there is none."""
         try:
             return os.readlink(self.folder / LATEST)
@@ -84,14 +84,14 @@ class States:
         with unfit(self.folder):
             if not self.folder.is_dir():
                 return
-            names = {version_name(seq) for seq in kept} | {self.pointed_at()}
+            names = {version_name(seq) for seq in kept} | {self.latest()}
             for found in self.folder.iterdir():
                 if re.fullmatch(r"v\d{20}", found.name) and found.name not in names:
                     shutil.rmtree(found)
 
 
 def hand_over(output: Path, seq: int, folded: Folded, base: Path) -> list[BucketFile]:
-    """Put files into a folder that is not the lake's: nothing there is linked to what the lake holds."""
+    """Put files into a folder outside of the lake; they are copied, so none is linked to a file of the lake."""
     with unfit(output):
         return _gather(output, seq, folded, base, shutil.copyfile)
 
@@ -111,7 +111,7 @@ def _gather(
 
 
 def datasets(root: Path) -> list[str]:
-    """Those that have a folder of states."""
+    """The datasets that have a folder of states."""
     try:
         return sorted(entry.name for entry in (root / layout.current("")).iterdir() if entry.is_dir())
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def datasets(root: Path) -> list[str]:
 
 
 def _link(path: Path, to: Path) -> None:
-    """Some file systems have no links."""
+    """Link a file, or copy it where the file system has no links."""
     try:
         os.link(path, to)
     except OSError:

@@ -1,4 +1,4 @@
-"""The part of the ledger that is about states: which versions of each table's state there are, in which files."""
+"""The ledger of states: which versions of each table's state exist, in which files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lake.states.plan import BucketFile, Folding, StateVersion
 
 
 class StateLedger:
-    """Of one lake, on the session that holds its lock, or on another one for reading."""
+    """The states of one lake. To write, use the session that holds the lake's lock; any session may read."""
 
     def __init__(self, ledger: Ledger, lake: uuid.UUID) -> None:
         self._ledger = ledger
@@ -31,7 +31,7 @@ class StateLedger:
         return [_version(row) for row in found]
 
     def begin(self, folding: Folding) -> int:
-        """A version that is being written; returns its id."""
+        """Begin to write a version; returns its id."""
         found = self._ledger.rows(
             "insert into pipeline.export_states (lake_id, dataset, seq, schema_version, columns)"
             " values ($1::text::uuid, $2, $3, $4, $5::text::json) returning id",
@@ -40,7 +40,7 @@ class StateLedger:
         return int(found[0]["id"])
 
     def commit(self, version: int, folded: Folded, files: Sequence[BucketFile]) -> None:
-        """Its folder is in place. Raises Fenced."""
+        """Commit a version whose folder is in place. Raises Fenced."""
         self._ledger.step(
             "state",
             "update pipeline.export_states set state = 'committed', committed_at = now(), buckets = $2, rows = $3,"
@@ -58,14 +58,14 @@ class StateLedger:
         )
 
     def fail(self, version: int, reason: str) -> None:
-        """The version is given up."""
+        """Give the version up."""
         self._ledger.execute(
             "update pipeline.export_states set state = 'failed', reason = $2 where id = $1 and state = 'writing'",
             (version, reason),
         )
 
     def fail_unfinished(self) -> None:
-        """Nobody else can be writing: those that are not committed never will be."""
+        """Fail the versions that are not committed: with the lake's lock held, no other process can be writing them."""
         self._ledger.execute(
             "update pipeline.export_states set state = 'failed', reason = 'its process ended before it was published'"
             " where lake_id = $1::text::uuid and state = 'writing'",
@@ -73,7 +73,7 @@ class StateLedger:
         )
 
     def drop(self, version: int) -> None:
-        """The version's folder goes."""
+        """Mark the version dropped, before its folder is removed."""
         self._ledger.execute(
             "update pipeline.export_states set state = 'dropped', files = null where id = $1", (version,)
         )

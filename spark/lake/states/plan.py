@@ -11,9 +11,9 @@ from lake import layout
 from pyspark_sequin_events.history import OURS
 
 ROWS_PER_BUCKET = 250_000
-"""About; a bucket is rewritten as a whole when one of its keys changes."""
+"""Roughly; a bucket is rewritten as a whole when one of its keys changes."""
 GROWN = 4
-"""A table that has so many times the rows its buckets were made for gets more buckets."""
+"""A table gets more buckets when it has so many times the rows that its buckets were made for."""
 STATE: Mapping[str, str] = {"record_pk": "string", "seq": "bigint", "committed_at": "timestamp", "exact": "string"}
 """What every row of a state begins with, before the columns of its table."""
 
@@ -52,7 +52,7 @@ class StateVersion:
 class Source:
     """Files of changes that were written with the same columns. `paths` are in the lake.
 
-    Without `has_key` the table had none then: rows that nothing identifies.
+    Without `has_key` the table had no key then: nothing identifies its rows.
     """
 
     schema_version: int
@@ -95,9 +95,9 @@ class Life:
 
 
 def plan(dataset: str, exports: Iterable[Mapping[str, Any]], bases: Iterable[StateVersion], seq: int) -> Folding | None:
-    """The fold that makes the state as of `seq`, over the newest of `bases` that is not younger.
+    """The fold that makes the state as of `seq`, over the newest of `bases` that is not newer than `seq`.
 
-    None when the table has no key by then, or no change. `exports` are the ledger's committed ones, in order.
+    None when the table has no key at `seq`, or no change. `exports` are the ledger's committed ones, in order.
     """
     base = max((base for base in bases if base.seq <= seq), key=lambda base: base.seq, default=None)
     after = base.seq if base else 0
@@ -120,7 +120,7 @@ def plan(dataset: str, exports: Iterable[Mapping[str, Any]], bases: Iterable[Sta
 
 
 def behind(exports: Iterable[Mapping[str, Any]], versions: Iterable[StateVersion]) -> list[str]:
-    """Datasets with a key that have a change which their newest version lacks."""
+    """Datasets with a key whose newest version lacks a change."""
     folded: dict[str, int] = {}
     for version in versions:
         folded[version.dataset] = max(version.seq, folded.get(version.dataset, 0))
@@ -137,7 +137,7 @@ def behind(exports: Iterable[Mapping[str, Any]], versions: Iterable[StateVersion
 
 
 def emptied_at(lives: Iterable[Life], base: StateVersion | None) -> int:
-    """The last seq at which the table was emptied, by truncate or by dropping and making it anew; 0 when never.
+    """The last seq at which the table was emptied, by truncate or by dropping and creating it again; 0 for never.
 
     In one epoch a table keeps its oid. Another epoch may be another server, where the same rows have another oid.
     """
@@ -156,13 +156,13 @@ def emptied_at(lives: Iterable[Life], base: StateVersion | None) -> int:
 
 
 def buckets_for(rows: int) -> int:
-    """A power of two."""
+    """The number of buckets for so many rows, a power of two."""
     wanted = ceil(rows / ROWS_PER_BUCKET)
     return 1 << max(0, wanted - 1).bit_length()
 
 
 def buckets_of(base: StateVersion | None, live: int) -> int:
-    """How many the next version has, `live` of whose rows have changed: as many as before, unless it has grown."""
+    """The next version's number of buckets: as before, unless the table has grown. `live`: rows of it that changed."""
     if base is None:
         return buckets_for(live)
     rows = max(base.rows, live)
@@ -176,5 +176,5 @@ def _group(groups: dict[tuple[Any, ...], Source], version: int, schema: Mapping[
 
 
 def own(columns: Mapping[str, str]) -> dict[str, str]:
-    """Of the columns of a file of changes those that its table has."""
+    """The columns of a file of changes that are its table's own."""
     return {name: spark for name, spark in columns.items() if name not in OURS}

@@ -31,11 +31,11 @@ _CHANGE: Mapping[str, str] = {
     "unchanged_columns": "array<string>",
     _MARKS: "string",
 }
-"""What a fold needs of a change, beside the columns of its table."""
+"""The columns that a fold needs of a change, besides those of its table."""
 
 
 def column(number: int) -> str:
-    """What the table's column of that number is called."""
+    """The name of the table's column with that number, during a fold."""
     return f"c{number}"
 
 
@@ -46,11 +46,11 @@ def changes(spark: SparkSession, root: Path, folding: Folding) -> DataFrame:
         nothing = struct({**_CHANGE, "exact": "string", **folding.columns})
         frames = [_unified(spark.createDataFrame([], nothing), folding.columns, folding.columns, _CHANGE)]
     within = (F.col("seq") > folding.after) & (F.col("seq") <= folding.seq)
-    return reduce(DataFrame.unionByName, frames).where(within).where(_says_something()).drop(_MARKS)
+    return reduce(DataFrame.unionByName, frames).where(within).where(_has_content()).drop(_MARKS)
 
 
-def _says_something() -> Column:
-    """What holds the place of a dead letter says nothing of its row; what was retried too late says nothing new."""
+def _has_content() -> Column:
+    """Whether a change says anything of its row: not the event in place of a dead letter, nor one retried too late."""
     parked, outdated = (F.get_json_object(_MARKS, f"$.{mark}").isNotNull() for mark in ("parked", "outdated"))
     of_row = F.col("action").isin("insert", "update")
     return F.col(_MARKS).isNull() | ~((parked & of_row) | outdated)
@@ -79,7 +79,7 @@ def _read(spark: SparkSession, columns: Mapping[str, str], paths: Iterable[Path]
 
 
 def _unified(frame: DataFrame, had: Mapping[str, str], wanted: Mapping[str, str], ours: Iterable[str]) -> DataFrame:
-    """Columns of the table by `wanted`. What a new type cannot hold is null, and its text is in `exact`."""
+    """The table's columns in the types of `wanted`. A value that does not fit is null, and its text is in `exact`."""
     exact = F.coalesce(F.from_json("exact", _TEXTS), _no_texts())
     values: list[Column] = []
     texts: dict[str, Column] = {}
@@ -97,13 +97,13 @@ def _unified(frame: DataFrame, had: Mapping[str, str], wanted: Mapping[str, str]
             value = _typed(text, spark) if array is None else array
             texts[name] = F.when(value.isNull(), text)
         values.append(value.alias(column(number)))
-    if len(kept) < len(had):  # some have gone, or have another type
+    if len(kept) < len(had):  # some columns were dropped, or have another type
         exact = with_texts(F.map_filter(exact, lambda name, _: name.isin(kept)), texts)
     return frame.select(*ours, exact.alias("exact"), *values)
 
 
 def _from_record(frame: DataFrame, wanted: Mapping[str, str]) -> DataFrame:
-    """The same, of rows whose columns are only known as JSON text."""
+    """As `_unified`, for rows that are only stored as JSON text."""
     record = F.from_json("record", _TEXTS)
     values = {name: _typed(record[name], spark) for name, spark in wanted.items()}
     texts = {name: F.when(value.isNull(), record[name]) for name, value in values.items()}
@@ -112,7 +112,7 @@ def _from_record(frame: DataFrame, wanted: Mapping[str, str]) -> DataFrame:
 
 
 def with_texts(exact: Column, texts: Mapping[str, Column]) -> Column:
-    """`exact` with more entries, those whose text is not null. None of them may be in it already."""
+    """`exact` with one more entry for each text that is not null. It must have none of these names yet."""
     if not texts:
         return exact
     entries = [F.when(text.isNotNull(), F.struct(F.lit(name), text)) for name, text in texts.items()]
@@ -124,7 +124,7 @@ def _no_texts() -> Column:
 
 
 def _text(value: Column, spark: str) -> Column:
-    """As Postgres prints it, as nearly as a cast back needs."""
+    """The value as Postgres prints it, exact enough to be cast back."""
     if inner := element(spark):
         texts = F.transform(value, lambda each: F.coalesce(_element_text(each, inner), F.lit("NULL")))
         return F.when(value.isNotNull(), F.concat(F.lit("{"), F.array_join(texts, ","), F.lit("}")))
@@ -143,7 +143,7 @@ def _element_text(value: Column, spark: str) -> Column:
 
 
 def _typed(text: Column, spark: str) -> Column:
-    """Null for a text that is no value of that type."""
+    """The text as a value of that type; null if it is not one."""
     if element(spark):
         return F.lit(None).cast(spark)
     if spark == "binary":
@@ -152,7 +152,7 @@ def _typed(text: Column, spark: str) -> Column:
 
 
 def _elements(value: Column, before: str, after: str) -> Column | None:
-    """An array as an array of another type, null unless all its elements fit; None when one of both is no array."""
+    """An array as an array of another type, null unless all elements fit; None if one of the types is not an array."""
     old, new = element(before), element(after)
     if old is None or new is None:
         return None

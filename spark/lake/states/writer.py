@@ -1,4 +1,4 @@
-"""Buckets of a state as Parquet files, one each: whole and durable before anybody publishes them."""
+"""Writes the buckets of a state as Parquet files, one each: whole and durable before they are published."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_TASKS = 2000
 
 @dataclass(frozen=True)
 class WrittenBucket:
-    """A file that is whole and durable, and not where readers look."""
+    """A file that is whole and durable, in a folder that no reader looks into."""
 
     bucket: int
     path: str
@@ -35,7 +35,7 @@ class WrittenBucket:
 def write(
     spark: SparkSession, rows: DataFrame, columns: Mapping[str, str], buckets: int, most: int, folder: Path
 ) -> list[WrittenBucket]:
-    """Rows of a fold, sorted by key, one file for each bucket that has any; `most` of `buckets` do."""
+    """Write the rows of a fold, sorted by key, one file for each bucket with rows: at most `most` of `buckets`."""
     number = "bucket"
     while number in {name.lower() for name in columns}:
         number += "_"
@@ -48,12 +48,12 @@ def write(
 
 
 def bucket(buckets: int) -> Column:
-    """Of a row: crc32 as Java, zlib and zip have it."""
+    """The bucket of a row, by the CRC-32 that Java, zlib and zip compute."""
     return (F.crc32("record_pk") % buckets).cast("int")
 
 
 def seal(path: Path) -> WrittenBucket:
-    """Make a file durable. Runs on executors."""
+    """Make a file durable, and describe it. Runs on executors."""
     found = re.search(r"=(\d+)$", path.parent.name)
     sync(path)
     rows = pq.read_metadata(path).num_rows
@@ -61,7 +61,7 @@ def seal(path: Path) -> WrittenBucket:
 
 
 def empty(folder: Path, columns: Mapping[str, str]) -> WrittenBucket:
-    """A file without rows, so that readers find a schema."""
+    """Write a file without rows, so that readers find the schema."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{uuid.uuid4().hex}.parquet"
     pq.write_table(arrow_schema({**STATE, **columns}).empty_table(), path, compression="zstd")
