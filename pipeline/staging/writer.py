@@ -240,14 +240,15 @@ class Writer:
         cursor = await self._connection.execute(statement("staging", "add_segment"), self._who)
         row = await cursor.fetchone()
         assert row is not None  # noqa: S101  insert … returning
+        # One command that is no ALTER: after one psycopg would take the session's prepared statements away.
         table = segments.table(row[0])
         await self._connection.execute(
             sql.SQL(
-                "create table {} () inherits (public.wal_events)"
-                " with (autovacuum_enabled = off, toast.autovacuum_enabled = off)"
-            ).format(table)
+                "do $$ begin create table {table} () inherits (public.wal_events)"
+                " with (autovacuum_enabled = off, toast.autovacuum_enabled = off);"
+                " alter table {table} replica identity full; end $$"
+            ).format(table=table)
         )
-        await self._connection.execute(_IDENTITY.format(table))
         return int(row[0])
 
     def _fenced(self) -> Fenced:
