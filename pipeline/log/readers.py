@@ -1,6 +1,7 @@
 """The registry of readers, `pipeline.readers`: how far each reader is, what it still needs, and whether it is active.
 
-A new kind of reader is one more branch of that view. No other code asks where a reader is in the log.
+A new kind of reader is one more branch of that view, in `functions/readers.sql` here. No other code
+asks where a reader is in the log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""record_pk: the text of a row's key, made here; pipeline/readers/queue/sql/key_of_record.sql is its copy in SQL."""
+"""record_pk: the text of a row's key, made here; pipeline/readers/queue/sql/key_of_record.sql is its copy in SQL.
+
+tuples.py writes the key of one short column itself, in the same way.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orjson import dumps
 
-from pipeline.capture.replication.idle_rule import IdleRule
+from pipeline.capture.replication.confirm_rule import ConfirmRule
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.errors import DecodeError
 from pipeline.staging.rows import change_head, row, transaction_head
@@ -19,7 +19,7 @@ class BatchBuilder:
     `idle` is told where transactions begin and end.
     """
 
-    def __init__(self, idle: IdleRule) -> None:
+    def __init__(self, idle: ConfirmRule) -> None:
         self._on_begin, self._on_commit, self._on_take = idle.begin, idle.commit, idle.take
         self._rows: list[bytes] = []
         self._first_lsn = 0

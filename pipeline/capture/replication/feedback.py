@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from pipeline.capture.replication.idle_rule import IdleRule
+from pipeline.capture.replication.confirm_rule import ConfirmRule
 from pipeline.capture.replication.stream import SENDER_TIMEOUT, ReplicationStream
 
 REPORT_SECONDS = 1.0
@@ -16,7 +16,7 @@ REPORT_SECONDS = 1.0
 class Feedback:
     """Reports what is confirmed and staged, as `idle` says. `received`: keepalives say that all before it was sent."""
 
-    def __init__(self, stream: ReplicationStream, idle: IdleRule, begun: Callable[[], int]) -> None:
+    def __init__(self, stream: ReplicationStream, idle: ConfirmRule, begun: Callable[[], int]) -> None:
         """`begun`: commit LSN of the last transaction that has begun to arrive."""
         self._stream, self._idle, self._begun = stream, idle, begun
         self._reported: tuple[int, int, int] | None = None

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from pipeline.capture.replication.batch_builder import BatchBuilder
+from pipeline.capture.replication.confirm_rule import CONFIRM_EVERY, PACE, ConfirmRule
 from pipeline.capture.replication.feedback import Feedback
-from pipeline.capture.replication.idle_rule import CONFIRM_EVERY, PACE, IdleRule
 from pipeline.capture.replication.stopwatch import Stopwatch
 from pipeline.staging.writer import Writer
 from pipeline.wal import lsn
@@ -26,10 +26,10 @@ BUSY_ROWS = 100
 
 
 class StagingPump:
-    """Stages what `batch` has collected when it is `ready`; otherwise moves the position as the idle rule says."""
+    """Stages what `batch` has collected when it is `ready`; otherwise moves the position as the confirm rule says."""
 
     def __init__(
-        self, batch: BatchBuilder, writer: Writer, idle: IdleRule, feedback: Feedback, ready: Callable[[], bool]
+        self, batch: BatchBuilder, writer: Writer, idle: ConfirmRule, feedback: Feedback, ready: Callable[[], bool]
     ) -> None:
         """`ready`: whether the collected rows should be staged now."""
         self._batch = batch

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from struct import Struct
 
 from pipeline.capture.replication.batch_builder import BatchBuilder
-from pipeline.capture.replication.idle_rule import IdleRule
+from pipeline.capture.replication.confirm_rule import ConfirmRule
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.errors import DecodeError
 from pipeline.wal import encoding, pgoutput
@@ -39,10 +39,10 @@ class Tagger:
     `idle` is told where transactions begin and end.
     """
 
-    def __init__(self, idle: IdleRule | None = None) -> None:
+    def __init__(self, idle: ConfirmRule | None = None) -> None:
         self._relations: dict[int, StagedRelation] = {}
         self._prefixes: dict[str, StagedRelation] = {}
-        self.batch = BatchBuilder(idle or IdleRule())
+        self.batch = BatchBuilder(idle or ConfirmRule())
         """The rows collected so far, and the open transaction."""
         self._begin, self._add, self._commit = self.batch.begin, self.batch.add, self.batch.commit
         self._handlers: dict[type, Callable[..., None]] = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from pipeline.capture.replication.confirm_rule import ConfirmRule, PartEnded
 from pipeline.capture.replication.feedback import Feedback
-from pipeline.capture.replication.idle_rule import IdleRule, PartEnded
 from pipeline.capture.replication.message_reorder import MessageReorder
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.replay import Replay
@@ -39,7 +39,7 @@ class ReplicationWorker:
         """`until`: transactions that commit there or later belong to another worker; None: all belong to this one."""
         self._stream = stream
         self._registry = registry
-        self._idle = IdleRule(writer.position)
+        self._idle = ConfirmRule(writer.position)
         self._tagger = Tagger(self._idle)
         self._reorder = MessageReorder()
         self._feedback = Feedback(stream, self._idle, lambda: self._tagger.batch.commit_lsn)

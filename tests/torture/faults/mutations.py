@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 COPIED = ("pipeline", "alembic", "spark", "tests", "pyproject.toml")
 TEST = "tests/torture/test_fault_points.py::test_the_log_equals_what_was_committed_when"
 RANDOM = ("-m", "tests.torture", "--minutes", "5", "--stop-at-first")
-PUMP, IDLE_RULE = "pipeline/capture/replication/staging_pump.py", "pipeline/capture/replication/idle_rule.py"
+PUMP, CONFIRM_RULE = "pipeline/capture/replication/staging_pump.py", "pipeline/capture/replication/confirm_rule.py"
 WRITER = "pipeline/staging/writer.py"
 SHUFFLER, TRANSFER = "pipeline/shuffle/worker.py", "pipeline/shuffle/transfer.py"
 LARGE = "pipeline/shuffle/large_transactions.py"
@@ -120,12 +120,12 @@ MUTATIONS = (
         "keepalive confirmed while a transaction is open",
         (
             Edit(
-                IDLE_RULE,
+                CONFIRM_RULE,
                 "        if not self._open:\n            self.pass_to(wal_end)\n            self.require_more()\n",
                 "        self.pass_to(wal_end)\n        self.require_more()\n",
             ),
             Edit(
-                IDLE_RULE,
+                CONFIRM_RULE,
                 "self.position if self._open or self._whole else",
                 "self.position if self._whole else",
             ),

@@ -11,7 +11,7 @@ from typing import Any, Self
 import psycopg
 import pytest
 
-from pipeline.capture.replication import idle_rule, prepare
+from pipeline.capture.replication import confirm_rule, prepare
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import SlotLost, SlotUnusable
@@ -234,7 +234,7 @@ def test_the_position_advances_while_all_traffic_is_elsewhere(
             writer = source if where == "unpublished table" else elsewhere
             writer.execute("create table if not exists noise (note text)")
             writer.execute(SOME_WAL.format("noise"))
-        target = one(source, LATEST_WAL) - idle_rule.IDLE_BYTES
+        target = one(source, LATEST_WAL) - confirm_rule.IDLE_BYTES
         assert target > before
         eventually(lambda: replicated.confirmed() >= target)
         assert replicated.events() == []
@@ -243,7 +243,7 @@ def test_the_position_advances_while_all_traffic_is_elsewhere(
 def test_an_idle_source_advances_by_the_timer(
     config: Config, source: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(idle_rule, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(confirm_rule, "IDLE_SECONDS", 0.2)
     source.execute("create table noise (note text)")
     with Replicated(config.model_copy(update={"tables": ("public.t",)})) as replicated:
         source.execute("insert into noise values ('x')")

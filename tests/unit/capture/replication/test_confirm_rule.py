@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from pipeline.capture.replication.idle_rule import CONFIRM_EVERY, IDLE_BYTES, IDLE_SECONDS, PACE, IdleRule, PartEnded
+from pipeline.capture.replication.confirm_rule import (
+    CONFIRM_EVERY,
+    IDLE_BYTES,
+    IDLE_SECONDS,
+    PACE,
+    ConfirmRule,
+    PartEnded,
+)
 
 START = 1_000
 FAR = START + IDLE_BYTES
@@ -14,11 +21,11 @@ NOW = 100.0
 """When START was confirmed."""
 SOON, LATER = NOW + PACE / 2, NOW + IDLE_SECONDS
 
-Step = Callable[[IdleRule], None]
+Step = Callable[[ConfirmRule], None]
 
 
-def rule() -> IdleRule:
-    made = IdleRule(START)
+def rule() -> ConfirmRule:
+    made = ConfirmRule(START)
     made.resume(START)
     made.confirm(START, NOW)
     return made
@@ -32,11 +39,11 @@ def keepalive(wal_end: int, *, asked: bool = False) -> Step:
     return lambda made: made.keepalive(wal_end, asked=asked)
 
 
-def commit(made: IdleRule) -> None:
+def commit(made: ConfirmRule) -> None:
     made.commit()
 
 
-def take(made: IdleRule) -> None:
+def take(made: ConfirmRule) -> None:
     made.take()
 
 
@@ -109,7 +116,7 @@ def test_what_is_staged_never_goes_back() -> None:
 
 
 def test_nothing_is_staged_before_the_source_has_shown_its_history() -> None:
-    made = IdleRule(START)
+    made = ConfirmRule(START)
     made.pass_to(FAR)
     assert made.staged == 0
     made.resume(900)

@@ -1,4 +1,4 @@
-"""What may be stored and confirmed while no changes wait to be staged. Pure: the time is passed to it.
+"""What may be confirmed to the source, and when, also while no changes wait to be staged. Pure: time is passed to it.
 
 A keepalive says that everything before its `wal_end` was sent, so the position moves past WAL without changes for us.
 Inside of a transaction it does not: there `wal_end` is the commit of that same transaction (postgres-facts.md 8).
@@ -22,7 +22,7 @@ class PartEnded(Exception):
     """Everything from here on belongs to another worker."""
 
 
-class IdleRule:
+class ConfirmRule:
     """Fed with each Begin, Commit and keepalive, and with what is staged and durable, it says what may be confirmed.
 
     Never a point inside of a transaction, nor one with received changes before it that are not staged yet.
