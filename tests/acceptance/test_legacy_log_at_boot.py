@@ -91,4 +91,4 @@ def test_a_legacy_table_is_migrated_at_boot(served: Served, shape: Shape):
     assert all(seq > highest and lsn is not None for seq, lsn, *_ in new)
     assert old_rows(served.log, shape.table) == before
     assert "3 rows" in served.run("verify")
-    assert f"{shape.table} is there" in served.run("check")
+    assert f"{shape.table} exists" in served.run("check")

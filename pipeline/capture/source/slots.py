@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass
-from datetime import datetime
 
 import psycopg
 
@@ -25,7 +24,7 @@ class Slot:
     """A logical slot as pg_replication_slots shows it; LSNs as integers.
 
     `retained_bytes`: WAL that the source keeps for it. `holder`: application_name of the program that reads it.
-    `inactive_since`: when it was last read, if the source knows that (Postgres 17).
+    `inactive_since`: when it was last read, if the source knows that (Postgres 17), in ISO 8601 for any DateStyle.
     """
 
     name: str
@@ -39,7 +38,7 @@ class Slot:
     confirmed_lsn: lsn.Shown | None
     wal_status: str | None
     retained_bytes: int | None
-    inactive_since: datetime | None = None
+    inactive_since: str | None = None
 
     @property
     def invalidated(self) -> bool:

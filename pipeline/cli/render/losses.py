@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from pipeline.capture.source.slots import Slot
 from pipeline.log.readers import LaggingReader
@@ -16,7 +17,9 @@ def slot(found: Slot, ours: bool) -> Iterator[str]:
     if found.invalidated:
         yield f"{name} has lost its WAL already; nobody can read from it"
         return
-    since = f", last read {formatting.moment(found.inactive_since)}" if found.inactive_since else ""
+    since = ""
+    if found.inactive_since:
+        since = f", last read {formatting.moment(datetime.fromisoformat(found.inactive_since))}"
     yield (
         f"{name} holds back {formatting.size(found.retained_bytes)} of WAL{since}: its reader gets no change any more "
         f"that was committed after {formatting.position(found.confirmed_lsn)}"
