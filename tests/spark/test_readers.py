@@ -22,7 +22,7 @@ pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM, 
 
 ROOT = Path(__file__).parents[2]
 ROWS = 4000
-RANGES = 8
+RANGES = 4
 
 
 @pytest.fixture(scope="module")
