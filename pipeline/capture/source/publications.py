@@ -90,11 +90,13 @@ class Publisher:
         """Tables that match but are not captured in full, and why; changes nothing."""
         if self._name not in self._existing():  # before the first start nothing is left out
             return {}
+        in_use = [self._name]
         reason = f'publication "{self._name}" was not made by this server and does not contain it'
         if self._name in made:
+            in_use = [self._name + suffix for suffix in _PUBLISH]
             reason = "it is not in a publication yet: this user may have to own it"
         tables = self.tables()
-        left_out = {str(table): reason for table in self._uncovered(tables)}
+        left_out = {str(table): reason for table in self._uncovered(tables, in_use)}
         for table in tables if self._name in made else []:
             if table.lacks_key and str(table) not in left_out:
                 left_out[str(table)] = (
@@ -112,7 +114,7 @@ class Publisher:
         names = [self._name + suffix for suffix in _PUBLISH]
         published = self._with_generated(ledger.check(names), ledger)
         tables = self.tables()
-        missing = {str(table): _NOT_OWNED for table in self._uncovered(tables) if not table.owned}
+        missing = {str(table): _NOT_OWNED for table in self._uncovered(tables, names) if not table.owned}
         to_drop: dict[str, dict[int, TableName]] = {}
         for suffix in _PUBLISH:
             name = self._name + suffix
@@ -144,9 +146,8 @@ class Publisher:
                 self._source.execute(_WITH_GENERATED.format(sql.Identifier(name)))
         return ledger.check(list(published))
 
-    def _uncovered(self, tables: Sequence[Table]) -> list[Table]:
-        published = read(self._source, [self._name + suffix for suffix in _PUBLISH])
-        return publishable_tables.uncovered(tables, published.values())
+    def _uncovered(self, tables: Sequence[Table], publications: Sequence[str]) -> list[Table]:
+        return publishable_tables.uncovered(tables, read(self._source, publications).values())
 
     def _existing(self) -> dict[str, int]:
         names = [self._name + suffix for suffix in _PUBLISH]

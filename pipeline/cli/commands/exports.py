@@ -37,7 +37,7 @@ def export_run(context: typer.Context, as_json: Json = False, no_wait: NoWait = 
             return 0
         with export_progress.shown() as on_event:
             found = job.export(config, "command", on_event, stopped, wait=not no_wait)
-        export_progress.outcome(found)
+        export_progress.outcome(found, config.exports)
     return 0
 
 

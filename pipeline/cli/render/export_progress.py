@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -126,13 +127,13 @@ def shown() -> Iterator[OnEvent]:
         yield tell
 
 
-def outcome(found: Outcome) -> None:
-    """Print the result of a run."""
+def outcome(found: Outcome, lake: Path) -> None:
+    """Print the result of a run, and which folder it is about."""
     if found.run is None:
-        print(f"nothing is new: everything up to seq {found.exported_upto} is in the lake")
+        print(f"nothing is new: everything up to seq {found.exported_upto} is in the lake {lake}")
         return
     moved = f"{formatting.count(found.rows, 'event')} in {formatting.lasted(found.seconds)}"
-    print(f"run {found.run}: {moved}, everything up to seq {found.exported_upto} is in the lake")
+    print(f"run {found.run}: {moved}, everything up to seq {found.exported_upto} is in the lake {lake}")
 
 
 def state(table: str, as_of: int, last: Event) -> None:

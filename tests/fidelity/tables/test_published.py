@@ -98,6 +98,14 @@ def test_what_is_missing_is_named_once(source: psycopg.Connection):
     assert publisher.missing({}) == {}
 
 
+def test_of_somebody_elses_publications_one_is_used_and_what_only_the_other_has_is_named(source: psycopg.Connection):
+    source.execute("create table public.k (id int primary key)")
+    source.execute("create table public.u (id int)")
+    source.execute("create publication pipeline for table k")
+    source.execute("create publication pipeline_keyless for table u with (publish = 'insert')")
+    assert list(Publisher(source, "pipeline", ()).missing({})) == ["public.u"]
+
+
 def test_a_table_of_somebody_else_is_reported_and_not_tried_again(
     source: psycopg.Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ):
