@@ -19,6 +19,7 @@ as $$
 declare
     me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
     upto integer := receive.max;
+    handed public.consumer_records[];
 begin
     if receive.max is null or receive.max < 1 or receive.max > 1000 then
         raise invalid_parameter_value using message = format('max is %s: give 1 to 1000', coalesce(max::text, 'null'));
@@ -48,13 +49,15 @@ begin
             return;
         end if;
     end if;
+    -- A statement of its own: it may find items that are newer than its beginning, and the next one must see their events.
+    select array_agg(h) into handed from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h;
     return query
         select h.ack_id, h.seq, h.commit_lsn, h.commit_idx, e.source_table_schema, e.source_table_name,
             h.record_pk, h.action, coalesce(h.record, e.record),
             case when h.record is null then e.changes end, case when h.record is null then e.exact end,
             case when h.record is null then e.unchanged_columns end, e.transaction_annotations, e.metadata,
             e.committed_at, h.deliveries
-        from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h
+        from unnest(handed) h
         cross join lateral (
             -- A legacy table may have one seq several times.
             (select * from pipeline.events e where e.seq = h.seq and h.event is null

@@ -97,6 +97,34 @@ def test_one_of_a_group_is_out_at_a_time_and_in_order(staged: Staged):
         assert seqs == sorted(seqs)
 
 
+PAUSE = 4711
+WAITS = f"select from pg_locks where locktype = 'advisory' and objid = {PAUSE} and not granted"
+
+
+def test_an_item_that_arrives_while_a_receiver_looks_reaches_it(staged: Staged):
+    create(staged.connection)
+    received: list[Item] = []
+
+    def receive() -> None:
+        with psycopg.connect(staged.dsn, autocommit=True) as connection:
+            received.extend(Client(connection, "c").receive(10))
+
+    [defined] = staged.connection.execute("select pg_get_functiondef('pipeline.hand_out'::regproc)").fetchone() or [""]
+    pausing = f"\nbegin\n perform pg_advisory_xact_lock({PAUSE});"
+    staged.connection.execute(defined.replace("\nbegin", pausing, 1).encode())
+    try:
+        staged.connection.execute("select pg_advisory_lock(%s)", [PAUSE])
+        receiver = threading.Thread(target=receive)
+        receiver.start()
+        eventually(lambda: staged.connection.execute(WAITS).fetchone() is not None)
+        staged.moved(insert("t", id=1))
+        staged.connection.execute("select pg_advisory_unlock(%s)", [PAUSE])
+        receiver.join()
+    finally:
+        staged.connection.execute(defined.encode())
+    assert [item.pk for item in received] == ["1"]
+
+
 def test_a_group_waits_for_its_first_which_may_be_delayed_or_of_another_table(staged: Staged):
     client = create(staged.connection, group_by=["g"])
     staged.moved(insert("t", id=1, g="a"), insert("other", id=9, g="a"), insert("t", id=2, g="b"))
