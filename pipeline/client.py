@@ -20,7 +20,7 @@ from pipeline.config.settings import describe
 from pipeline.errors import ConsumerError, CursorExpired, Refused, Unavailable
 from pipeline.log.page import Filter, KeptFrom, NewestSeq, Page, PageRequest, Pages, Shape, beyond, is_expired
 from pipeline.log.table import CHANNEL, EventsTable
-from pipeline.postgres import connections, queries
+from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
 
 __all__ = ["Event", "EventLog"]
@@ -120,10 +120,8 @@ class EventLog:
     def _reader(self, wanted: Filter) -> Iterator[_Reader]:
         where = f"the log {self._table} ({describe(self._dsn)})"
         try:
-            connection = psycopg.connect(
-                connections.conninfo(self._dsn, application_name="pipeline client"),
-                autocommit=True,
-                prepare_threshold=1,
+            connection = connections.connect_plainly(
+                self._dsn, name="pipeline client", settings=session_settings.READER, prepare_threshold=1
             )
             with connection:
                 yield _Reader(connection, self._table, wanted)

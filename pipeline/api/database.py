@@ -13,21 +13,13 @@ from psycopg.rows import TupleRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 from starlette.requests import HTTPConnection
 
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from pipeline.readers.wakeups import Wakeups
 
 AsyncConnection = psycopg.AsyncConnection[TupleRow]
 MAX_CONNECTIONS = 10
 """A long poll holds no connection while it waits."""
 _WAIT_SECONDS = 5.0
-_SETTINGS: tuple[LiteralString, ...] = (
-    "set timezone = 'UTC'",
-    "set statement_timeout = '30s'",
-    "set lock_timeout = '10s'",
-    "set idle_in_transaction_session_timeout = '60s'",
-    "set jit = off",
-)
-"""Times have the same form everywhere; no request holds a connection, or a lock that the shuffler needs, for long."""
 
 
 class Database:
@@ -76,8 +68,7 @@ async def rows(
 
 
 async def _configure(connection: AsyncConnection) -> None:
-    for setting in _SETTINGS:
-        await connection.execute(setting)
+    await connection.execute(session_settings.statement(session_settings.API).encode())
     await connection.commit()
 
 

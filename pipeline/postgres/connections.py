@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +15,7 @@ from psycopg.rows import TupleRow
 
 from pipeline.config.settings import describe
 from pipeline.errors import Refused, Unavailable
+from pipeline.postgres import session_settings
 
 Connection = psycopg.Connection[TupleRow]
 AsyncConnection = psycopg.AsyncConnection[TupleRow]
@@ -62,19 +64,38 @@ def hang_up(connection: Connection | psycopg.AsyncConnection[TupleRow]) -> None:
 
 
 def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> Connection:
-    """An autocommit connection that the server sees as `name`; `what` is the database's role in messages.
+    """An autocommit connection that the server sees as `name`, with the settings of our server's sessions.
 
-    Raises Unavailable with libpq's reason in one line.
+    `what` is the database's role in messages. Raises Unavailable with libpq's reason in one line.
     """
     try:
-        return psycopg.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
+        return connect_plainly(dsn, name=name, **options)
     except psycopg.OperationalError as error:
         raise unavailable(dsn, what, error) from error
 
 
+def connect_plainly(
+    dsn: str, *, name: str, settings: Mapping[str, str] = session_settings.SERVER, **options: Any
+) -> Connection:
+    """As `connect`, with other settings. Raises psycopg's own errors, which `unavailable` explains."""
+    connection = psycopg.connect(conninfo(dsn, application_name=name), autocommit=True, **options)
+    try:
+        connection.execute(session_settings.statement(settings).encode())
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 async def connect_async(dsn: str, *, name: str) -> AsyncConnection:
     """As `connect`, for asyncio. Raises psycopg's own errors, which `unavailable` explains."""
-    return await AsyncConnection.connect(conninfo(dsn, application_name=name), autocommit=True)
+    connection = await AsyncConnection.connect(conninfo(dsn, application_name=name), autocommit=True)
+    try:
+        await connection.execute(session_settings.statement(session_settings.SERVER).encode())
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
 
 
 def unavailable(dsn: str, what: str, error: BaseException) -> Unavailable:

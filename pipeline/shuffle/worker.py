@@ -81,7 +81,6 @@ class Shuffler:
         connection.execute(
             "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
         )
-        connection.execute("set default_transaction_isolation = 'read committed'")
         connection.execute("set jit = off")
         connection.execute(sql.SQL("listen {}").format(sql.Identifier(segments.STAGED_CHANNEL)))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from adbc_driver_postgresql import dbapi
 
+from pyspark_sequin_events import session_settings
 from pyspark_sequin_events.history import Version, table_versions, versions
 from pyspark_sequin_events.query import bounded, qualified
 
@@ -17,13 +18,31 @@ _RELATIONS = """
     where table_schema = $1 and table_name = $2
     order by id
 """
+_UNQUOTED = "-c quote_all_identifiers=off"
 
 
 @contextmanager
 def connect(dsn: str) -> Iterator[dbapi.Connection]:
-    """A connection in autocommit. Raises adbc_driver_manager.Error with libpq's reason."""
-    with closing(dbapi.connect(dsn, autocommit=True)) as connection:
+    """A connection in autocommit, with our session settings. Raises adbc_driver_manager.Error with libpq's reason."""
+    with closing(_opened(dsn)) as connection:
+        rows(connection, session_settings.statement())
         yield connection
+
+
+def _opened(dsn: str) -> dbapi.Connection:
+    """The driver reads the names of types as it connects, and knows none of them when they are quoted."""
+    connection = dbapi.connect(dsn, autocommit=True)
+    try:
+        [row] = rows(connection, "select (current_setting('quote_all_identifiers') = 'on')::int as quoted")
+        if row["quoted"] == 0:
+            return connection
+    except BaseException:
+        connection.close()
+        raise
+    connection.close()
+    more = "?" if "?" not in dsn else "&"
+    unquoted = f"{more}options=-c%20quote_all_identifiers%3Doff" if "://" in dsn else f" options='{_UNQUOTED}'"
+    return dbapi.connect(dsn + unquoted, autocommit=True)
 
 
 def rows(connection: dbapi.Connection, query: str, parameters: tuple[Any, ...] = ()) -> list[dict[str, Any]]:

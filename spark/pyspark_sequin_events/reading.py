@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from adbc_driver_postgresql import dbapi
 
+from pyspark_sequin_events import catalog
 from pyspark_sequin_events.query import in_range
 from pyspark_sequin_events.types import arrow_type
 
@@ -57,7 +57,7 @@ def batches(read: Read) -> Iterator[pa.RecordBatch]:
 
 
 def _fetched(dsn: str, query: str, after: int, upto: int) -> Iterator[pa.RecordBatch]:
-    with closing(dbapi.connect(dsn, autocommit=True)) as connection, closing(connection.cursor()) as cursor:
+    with catalog.connect(dsn) as connection, closing(connection.cursor()) as cursor:
         cursor.execute(in_range(query, after, upto))
         yield from cursor.fetch_record_batch()
 

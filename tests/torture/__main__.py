@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.torture import record
 from tests.torture.faults.faults import KINDS
+from tests.torture.plan import hostile
 from tests.torture.plan.plan import Plan
 from tests.torture.plan.shrink import shrink
 from tests.torture.plan.workload import make
@@ -88,7 +89,7 @@ def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
     state = "ok" if outcome.failure is None else "FAILED"
     print(
         f"seed {outcome.seed}: {state} in {outcome.seconds:.1f} s, {outcome.transactions} transactions, "
-        f"{outcome.changes} changes; {record.in_short(outcome.hits)}; DDL {outcome.ddl}",
+        f"{outcome.changes} changes; {record.in_short(outcome.hits)}; DDL {outcome.ddl}{_settings(outcome.seed)}",
         flush=True,
     )
     if outcome.failure is not None:
@@ -100,6 +101,11 @@ def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
         print(
             f"again: {command} --seed {outcome.seed} --seeds 1\nsmaller: {command} --shrink {outcome.seed}", flush=True
         )
+
+
+def _settings(seed: int) -> str:
+    drawn = hostile.draw(seed)
+    return "".join(f"; {side} with {', '.join(drawn[side])}" for side in sorted(drawn))
 
 
 def _summarize(done: Run, minutes: float) -> None:

@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,7 @@ from tests.fixtures.processes import alive
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
 from tests.torture.faults.proxy import Proxy
+from tests.torture.plan.hostile import HOSTILE, Settings
 
 SOURCE_SETTINGS = {
     **SETTINGS,
@@ -63,12 +64,12 @@ class Node:
         """A DSN for writers and readers: past the proxy."""
         return self.server.dsn(database)
 
-    def proxied(self, database: str) -> str:
+    def proxied(self, database: str, user: str = "postgres") -> str:
         """A DSN for the product: through the proxy."""
         return make_conninfo(
             host="127.0.0.1",
             port=self.proxy.port,
-            user="postgres",
+            user=user,
             dbname=database,
             sslmode="disable",
             gssencmode="disable",
@@ -135,9 +136,9 @@ class Rig:
     ) -> None:
         self.close()
 
-    def scene(self) -> Scene:
-        """A fresh source and a fresh, migrated pipeline database."""
-        return Scene(self)
+    def scene(self, settings: Settings | None = None) -> Scene:
+        """A fresh source and a fresh, migrated pipeline database; `settings`: hostile ones of the server's roles."""
+        return Scene(self, settings or {})
 
     def close(self) -> None:
         """Stop both servers and remove their data."""
@@ -147,7 +148,7 @@ class Rig:
 class Scene:
     """One source database, one pipeline database, one slot; servers of the product on them."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, settings: Settings) -> None:
         self.rig = rig
         self.source_name, self.log_name = unique("source"), unique("events")
         self.slot = unique("slot")
@@ -155,6 +156,12 @@ class Scene:
         self.folder = Path(tempfile.mkdtemp(dir=rig.folder, prefix="serve-"))
         rig.source.cluster.create(self.source_name)
         rig.log.cluster.create(self.log_name, rig.log.cluster.template)
+        self.user = "postgres"
+        """As whom the servers connect, to both."""
+        if settings:
+            self.user = unique("server")
+            for side, node, name in (("source", rig.source, self.source_name), ("log", rig.log, self.log_name)):
+                _make_role(node.cluster, self.user, name, settings.get(side, ()))
 
     def __enter__(self) -> Scene:
         return self
@@ -187,8 +194,8 @@ class Scene:
     ) -> Serving:
         """`pipeline serve` behind the proxies, any number of them; `settings` as in tests.fixtures.server."""
         defaults: dict[str, object] = {
-            "source_dsn": self.rig.source.proxied(self.source_name),
-            "database_dsn": self.rig.log.proxied(self.log_name),
+            "source_dsn": self.rig.source.proxied(self.source_name, self.user),
+            "database_dsn": self.rig.log.proxied(self.log_name, self.user),
             "slot": self.slot,
             "http_port": free_port(),
         }
@@ -247,6 +254,24 @@ class Scene:
                 source.execute(sql.SQL("rollback prepared {}").format(name))
         self.rig.log.cluster.drop(self.log_name)
         self.rig.source.cluster.drop(self.source_name)
+        if self.user != "postgres":
+            for node in (self.rig.source, self.rig.log):
+                with node.cluster.connect() as connection:
+                    connection.execute(sql.SQL("drop role {}").format(sql.Identifier(self.user)))
+
+
+def _make_role(cluster: Cluster, role: str, database: str, settings: Iterable[str]) -> None:
+    """A superuser whose sessions in this database begin with these settings of HOSTILE."""
+    with cluster.connect() as connection:
+        connection.execute(sql.SQL("create role {} superuser login").format(sql.Identifier(role)))
+        for name in settings:
+            known = connection.execute("select current_setting(%s, true)", [name]).fetchone()
+            if known != (None,):
+                connection.execute(
+                    sql.SQL("alter role {} in database {} set {} = {}").format(
+                        sql.Identifier(role), sql.Identifier(database), sql.Identifier(name), HOSTILE[name]
+                    )
+                )
 
 
 def _in_short(line: str) -> str:

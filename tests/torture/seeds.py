@@ -87,7 +87,7 @@ def run(rig: Rig, plan: Plan) -> Outcome:
     """Carry a plan out on a fresh scene. Never raises for what the product does, but for a broken harness it may."""
     counts, started, logs = _Counts(), time.monotonic(), ""
     failure = None
-    with rig.scene() as scene:
+    with rig.scene(plan.settings) as scene:
         try:
             _run(scene, plan, counts)
         except Exception as error:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.fixtures.postgres import MAJORS, bin_dir
 from tests.torture.faults.faults import KINDS
+from tests.torture.plan import hostile
 from tests.torture.plan.deeds_shapes import SHAPE_DEEDS
 from tests.torture.plan.plan import Plan
 from tests.torture.plan.workload import make
@@ -24,6 +25,10 @@ PLACES = [pytest.param(*place, marks=pytest.mark.xdist_group(f"rig {place[0]}"))
 """For --dist loadgroup: one pair of servers of each version."""
 ODD = (31,)
 """Those with tables of every kind and DDL; more of them are for `make torture`."""
+HOSTILE_TO = (75,)
+"""Those whose server connects as roles that have every hostile setting."""
+SHORT = 12
+"""Transactions where each setting has its turn: what one breaks, it breaks at once."""
 CATCHUP = (75,)
 """Those in which the server opens more slots as soon as it is a little behind."""
 ACTIONS = {
@@ -58,7 +63,8 @@ def assert_odd_tables_occur(outcome: Outcome) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("major", "seed"), PLACES)
 def test_the_log_equals_what_was_written(rigs: Callable[[int], Rig], major: int, seed: int):
-    plan = make(seed, KINDS, quick_faults=FAULTS, odd=seed in ODD, catchup=seed in CATCHUP)
+    settings = hostile.ALL if seed in HOSTILE_TO else {}
+    plan = make(seed, KINDS, quick_faults=FAULTS, odd=seed in ODD, catchup=seed in CATCHUP, settings=settings)
     outcome = run(rigs(major), plan)
     assert outcome.failure is None, f"{outcome.failure}\n{outcome.logs}"
     assert outcome.transactions >= 200
@@ -67,3 +73,15 @@ def test_the_log_equals_what_was_written(rigs: Callable[[int], Rig], major: int,
     assert_everything_occurs(plan, outcome.occurred)
     if seed in ODD:
         assert_odd_tables_occur(outcome)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.xdist_group("rig 18")
+@pytest.mark.parametrize("place", range(len(hostile.HOSTILE)), ids=list(hostile.HOSTILE))
+def test_each_hostile_setting_alone_and_with_each_other(rigs: Callable[[int], Rig], place: int):
+    name, *others = list(hostile.HOSTILE)[place:]
+    for chosen in [(name,), *((name, other) for other in others)]:
+        settings = dict.fromkeys(hostile.SIDES, chosen)
+        outcome = run(rigs(18), make(29, {}, SHORT, odd=False, catchup=False, settings=settings))
+        assert outcome.failure is None, f"{chosen}: {outcome.failure}\n{outcome.logs}"

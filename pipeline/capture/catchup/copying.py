@@ -36,7 +36,6 @@ def copy(stream: ReplicationStream, anchor: str, name: str, target: int) -> Copi
 
     This may take long: the source reads all WAL in between. Raises a ReplicationError that says why it cannot.
     """
-    stream.query("set statement_timeout = 0")
     stream.query(f"select pg_catalog.pg_copy_logical_replication_slot('{anchor}', '{name}', true)")
     found = stream.query(statement("capture.catchup", "copied_slot").format(name=name))
     if len(found) != 2 or found[0] is None or found[1] is None:
@@ -75,7 +74,6 @@ def follow(source: Connection, anchor: str, commit_lsn: int, position: int) -> N
     try:
         slots.end_walsender(source, slot)
         with source.transaction():
-            source.execute("set local statement_timeout = 0")
             for _ in range(2):
                 source.execute(
                     statement("capture.catchup", "advance_slot"), {"slot": anchor, "target": lsn.show(target)}

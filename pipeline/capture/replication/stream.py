@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import psycopg
 from psycopg import OperationalError, errors, pq
-from psycopg.conninfo import conninfo_to_dict
 
 from pipeline.capture.replication.stopwatch import Stopwatch
 from pipeline.config.settings import describe
@@ -28,9 +27,8 @@ from pipeline.errors import (
     SourceUnfit,
     Undecodable,
 )
-from pipeline.postgres import connections
+from pipeline.postgres import connections, session_settings
 from pipeline.wal import lsn, pgoutput
-from pipeline.wal.encoding import SESSION_SETTINGS
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +76,10 @@ class ReplicationStream:
         """
         self._dsn = dsn
         try:  # not PGconn.connect: it keeps every other thread from running until the source has answered
-            self._session = psycopg.connect(_conninfo(dsn, application_name(source_id, part)), autocommit=True)
+            self._session = psycopg.connect(
+                connections.conninfo(dsn, replication="database", application_name=application_name(source_id, part)),
+                autocommit=True,
+            )
         except OperationalError as error:
             if "must be superuser or replication role" in str(error) or "REPLICATION attribute" in str(error):
                 raise SourceUnfit(
@@ -98,6 +99,12 @@ class ReplicationStream:
         """The position that was passed to `start`."""
         self.idle = True
         """Whether everything received so far has been read."""
+        settings = {**session_settings.WALSENDER, "wal_sender_timeout": f"{SENDER_TIMEOUT}s"}
+        try:
+            self.query(session_settings.statement(settings))
+        except BaseException:
+            self._session.close()
+            raise
 
     def identify(self) -> SystemIdentity:
         """Which cluster and database this is."""
@@ -261,15 +268,3 @@ def _text(result: pq.abc.PGresult) -> str:
 def application_name(source_id: uuid.UUID, part: int = 0) -> str:
     """The name of our walsender at the source: no worker of another pipeline database has the same."""
     return f"{NAME_PREFIX}{source_id}{f' part {part}' if part else ''}"
-
-
-def _conninfo(dsn: str, name: str) -> str:
-    given = str(conninfo_to_dict(dsn).get("options") or "")
-    settings = {**SESSION_SETTINGS, "wal_sender_timeout": f"{SENDER_TIMEOUT}s"}
-    ours = " ".join(f"-c {name}={value}" for name, value in settings.items())
-    return connections.conninfo(
-        dsn,
-        replication="database",
-        application_name=name,
-        options=f"{given} {ours}".strip(),
-    )

@@ -97,5 +97,5 @@ def _lock_timeout(connection: Connection, seconds: float) -> Iterator[None]:
         yield
     finally:
         if not connection.closed:
-            connection.execute("reset lock_timeout")
-            connection.execute("reset statement_timeout")
+            connection.execute("set lock_timeout = 0")  # as in every session of ours
+            connection.execute("set statement_timeout = 0")

@@ -246,8 +246,7 @@ async def read_page(connection: Connection, after: int, wanted: Filter, rows: in
 
 async def _connect(dsn: str) -> Connection:
     connection = await connections.connect_async(dsn, name="pipeline feed")
-    for setting in ("set timezone = 'UTC'", "set jit = off"):
-        await connection.execute(setting)
+    await connection.execute("set jit = off")
     return connection
 
 

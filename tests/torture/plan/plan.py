@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, NamedTuple
+
+from tests.torture.plan.hostile import Settings
 
 Values = dict[str, str | None]
 Kind = Literal[
@@ -130,6 +132,8 @@ class Plan:
     items: tuple[Item, ...]
     catchup: bool = False
     """Whether a worker that is a little behind opens more slots."""
+    settings: Settings = field(default_factory=dict)
+    """What the roles have as whom the server connects."""
 
     @property
     def faults(self) -> list[Fault]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
+from tests.torture.plan.hostile import Settings, draw
 from tests.torture.plan.kinds import ODD_LANES
 from tests.torture.plan.lane import LanePlanner
 from tests.torture.plan.odd_lane import OddLanePlanner
@@ -55,11 +56,13 @@ def make(
     *,
     odd: bool | None = None,
     catchup: bool | None = None,
+    settings: Settings | None = None,
 ) -> Plan:
     """At least 200 transactions and 2,000 changes. Equal arguments give equal plans.
 
     `odd`: whether tables of every kind and DDL take part, `catchup`: whether many slots read what the worker is behind;
-    by default the seed decides. What `kinds` has of catch-up comes only then, beside other faults.
+    `settings`: hostile ones; by default the seed decides. What `kinds` has of catch-up comes only then, beside other
+    faults.
     """
     if catchup is None:
         catchup = seed % CATCHUP_ONE_IN == 0
@@ -76,7 +79,7 @@ def make(
     if catchup:
         for fault in _faults(seed, random.Random(-seed), own, CATCHUP_FAULTS):
             items.insert(chance.randint(int(len(items) * _FIRST_FAULT), int(len(items) * _LAST_FAULT)), fault)
-    return Plan(seed, tuple(items), catchup)
+    return Plan(seed, tuple(items), catchup, draw(seed) if settings is None else settings)
 
 
 def _faults(seed: int, chance: random.Random, kinds: Mapping[str, FaultKind], quick_faults: int) -> list[Fault]:

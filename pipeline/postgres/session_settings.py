@@ -1,0 +1,55 @@
+"""What our sessions set, whatever role, database, server or DSN have as their default: one table, by kind of session.
+
+Set once a session is connected, with a query, which a walsender takes too: poolers refuse startup options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipeline.wal.encoding import SESSION_SETTINGS
+
+_EVERY = {
+    # What ends a session, or a statement of it, at an inconvenient moment: each caller bounds its own waits.
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+    "transaction_timeout": "0",  # from 17 on
+    # What a transaction may do, and sees.
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+    # How literals are read.
+    "standard_conforming_strings": "on",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+    "xmloption": "content",
+    # How values and names are written, and what is said: of a publication that is left out only a warning tells.
+    **{name: value for name, value in SESSION_SETTINGS.items() if name != "search_path"},
+    "client_encoding": "UTF8",
+    "quote_all_identifiers": "off",
+    "client_min_messages": "notice",
+}
+SERVER = {**_EVERY, "row_security": "off"}
+"""The server and its commands. Rows that a policy would hide are an error, never left out in silence."""
+READER = {**_EVERY, "row_security": "on"}
+"""Sessions that read for a client under its own role: `EventLog`. Policies on an events table hold."""
+API = {
+    **SERVER,
+    "statement_timeout": "30s",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "60s",
+    "jit": "off",
+}
+"""Requests: none holds a connection, or a lock that the shuffler needs, for long."""
+WALSENDER = {**SERVER, **SESSION_SETTINGS}
+
+
+def statement(settings: Mapping[str, str]) -> str:
+    """The query that sets them for the rest of the session; what an older server does not know is left out."""
+    calls = (
+        f"case when current_setting('{name}', true) is not null then set_config('{name}', '{value}', false) end"
+        for name, value in settings.items()
+    )
+    return f"select {', '.join(calls)}"

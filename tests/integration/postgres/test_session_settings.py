@@ -1,0 +1,66 @@
+"""Sessions of ours are the same whatever the role, the database or the DSN sets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from urllib.parse import quote, urlencode
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pipeline.client import EventLog
+from pipeline.postgres import connections, session_settings
+from pipeline.wal.encoding import SESSION_SETTINGS
+from pyspark_sequin_events import catalog
+from tests.torture.plan.hostile import HOSTILE
+
+KNOWN = "select name, setting from pg_settings where name = any(%s) order by name"
+FLOAT = "(0.1::float8 + 0.2::float8)::text"
+
+
+@pytest.fixture
+def hostile_dsn(database_dsn: str) -> Iterator[str]:
+    """Of a pipeline database in which all sessions begin with every hostile setting, but for those of the DSN."""
+    with psycopg.connect(database_dsn, autocommit=True) as connection:
+        name = sql.Identifier(connection.info.dbname)
+        for setting, value in HOSTILE.items():
+            if connection.execute("select current_setting(%s, true)", [setting]).fetchone() != (None,):
+                connection.execute(
+                    sql.SQL("alter database {} set {} = {}").format(name, sql.Identifier(setting), value)
+                )
+    yield make_conninfo(database_dsn, options="-c DateStyle=SQL,DMY -c extra_float_digits=0")
+
+
+def test_every_setting_is_ours(hostile_dsn: str) -> None:
+    names = list(session_settings.SERVER)
+    with connections.connect(hostile_dsn, "pipeline database") as ours:
+        found: dict[str, str] = dict(ours.execute(KNOWN, [names]).fetchall())
+        assert ours.execute(f"select {FLOAT}").fetchone() == ("0.30000000000000004",)
+    assert found == {name: value for name, value in _as_shown(session_settings.SERVER).items() if name in found}
+    assert found.keys() >= session_settings.SERVER.keys() - {"transaction_timeout"}
+
+    async def over_asyncio() -> dict[str, str]:
+        connection = await connections.connect_async(hostile_dsn, name="pipeline")
+        async with connection:
+            return dict(await (await connection.execute(KNOWN, [names])).fetchall())
+
+    assert asyncio.run(over_asyncio()) == found
+
+
+def test_an_event_log_reads_as_always(hostile_dsn: str) -> None:
+    assert EventLog(hostile_dsn).read(after=0) == []
+
+
+@pytest.mark.parametrize("as_uri", [False, True])
+def test_so_do_the_sessions_of_spark(hostile_dsn: str, as_uri: bool) -> None:
+    dsn = f"postgresql:///?{urlencode(conninfo_to_dict(hostile_dsn), quote_via=quote)}" if as_uri else hostile_dsn
+    with catalog.connect(dsn) as connection:
+        [row] = catalog.rows(connection, f"select current_setting('DateStyle') as style, {FLOAT} as float")
+        assert row == {"style": "ISO, DMY", "float": "0.30000000000000004"}
+
+
+def _as_shown(settings: dict[str, str]) -> dict[str, str]:
+    return {**settings, "DateStyle": "ISO, DMY", "search_path": SESSION_SETTINGS["search_path"]}

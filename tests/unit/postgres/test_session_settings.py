@@ -1,0 +1,35 @@
+"""The settings of our sessions: one table here, and the same one for what Spark runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pipeline.postgres import session_settings
+from pyspark_sequin_events import session_settings as of_spark
+from tests.torture.plan.hostile import HOSTILE
+
+ROOT = Path(__file__).parents[3]
+CONNECTS = re.compile(r"psycopg\.connect\(|AsyncConnection\.connect\(|AsyncConnectionPool\(|dbapi\.connect\(")
+ALLOWED = {
+    "pipeline/postgres/connections.py",
+    "pipeline/postgres/embedded.py",  # its own server, which nobody has altered yet
+    "pipeline/api/database.py",  # sets what `API` has
+    "pipeline/capture/replication/stream.py",  # sets what `WALSENDER` has
+    "spark/pyspark_sequin_events/catalog.py",
+}
+
+
+def test_spark_sets_what_readers_of_the_server_set() -> None:
+    assert of_spark.SETTINGS == session_settings.READER
+
+
+def test_connections_are_made_only_where_the_settings_are_set() -> None:
+    files = [path for folder in ("pipeline", "spark") for path in (ROOT / folder).rglob("*.py")]
+    found = {str(path.relative_to(ROOT)) for path in files if CONNECTS.search(path.read_text("utf-8"))}
+    assert found == ALLOWED
+
+
+def test_every_setting_is_tried_with_a_hostile_value() -> None:
+    for settings in (session_settings.SERVER, session_settings.READER, session_settings.API):
+        assert settings.keys() - {"jit"} <= HOSTILE.keys()
