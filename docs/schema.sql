@@ -737,6 +737,39 @@ CREATE TABLE pipeline.alembic_version (
     version_num character varying(32) NOT NULL
 );
 
+CREATE TABLE pipeline.captured_tables (
+    id bigint NOT NULL,
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    table_oid bigint NOT NULL,
+    table_name text NOT NULL,
+    joined_at timestamp with time zone DEFAULT now() NOT NULL,
+    joined_lsn bigint NOT NULL,
+    was_empty boolean,
+    left_at timestamp with time zone,
+    left_lsn bigint,
+    left_epoch integer
+);
+
+COMMENT ON TABLE pipeline.captured_tables IS 'From when to when a table was in a publication: changes in between two such times are not in the log.';
+
+COMMENT ON COLUMN pipeline.captured_tables.epoch IS 'Epoch of joined_lsn.';
+
+COMMENT ON COLUMN pipeline.captured_tables.joined_lsn IS 'Changes that are written from here on are captured.';
+
+COMMENT ON COLUMN pipeline.captured_tables.was_empty IS 'Whether it had no rows when it joined; null where that could not be read. Rows from before are not in the log.';
+
+COMMENT ON COLUMN pipeline.captured_tables.left_lsn IS 'Changes after it are not captured; null while it is.';
+
+ALTER TABLE pipeline.captured_tables ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.captured_tables_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE pipeline.carried_transactions (
     source_id uuid NOT NULL,
     commit_lsn bigint NOT NULL,
@@ -1482,7 +1515,8 @@ CREATE TABLE pipeline.sources (
     options jsonb DEFAULT '{}'::jsonb NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     timeline integer,
-    published jsonb DEFAULT '{}'::jsonb NOT NULL
+    published jsonb DEFAULT '{}'::jsonb NOT NULL,
+    unmatched text
 );
 
 COMMENT ON TABLE pipeline.sources IS 'One row per database we replicate from.';
@@ -1494,6 +1528,8 @@ COMMENT ON COLUMN pipeline.sources.options IS 'START_REPLICATION options: commit
 COMMENT ON COLUMN pipeline.sources.timeline IS 'Timeline of the source when we last connected; null until then.';
 
 COMMENT ON COLUMN pipeline.sources.published IS 'What the publications in use published when we last looked: a change that narrows it is a gap.';
+
+COMMENT ON COLUMN pipeline.sources.unmatched IS 'Why nothing can be captured: PIPELINE_TABLES matches none of the tables that there are. Null: it matches some.';
 
 CREATE TABLE pipeline.wal_written (
     source_id uuid NOT NULL,
@@ -1569,6 +1605,9 @@ ALTER TABLE ONLY public.sequin_events ALTER COLUMN seq SET DEFAULT nextval('publ
 
 ALTER TABLE ONLY pipeline.alembic_version
     ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);
+
+ALTER TABLE ONLY pipeline.captured_tables
+    ADD CONSTRAINT captured_tables_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY pipeline.carried_transactions
     ADD CONSTRAINT carried_transactions_pkey PRIMARY KEY (source_id, commit_lsn, committed_at);
@@ -1665,6 +1704,8 @@ ALTER TABLE ONLY public.consumer_records
 
 ALTER TABLE ONLY public.sequin_events
     ADD CONSTRAINT sequin_events_pkey PRIMARY KEY (seq);
+
+CREATE UNIQUE INDEX captured_tables_open ON pipeline.captured_tables USING btree (source_id, table_oid) WHERE (left_at IS NULL);
 
 CREATE INDEX dead_letters_open_idx ON pipeline.dead_letters USING btree (state, id) WHERE (state = ANY (ARRAY['parked'::text, 'retrying'::text]));
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -28,6 +28,12 @@ def known(connection: Connection) -> list[KnownTable]:
     if migrations.current_revision(connection) is None:
         return []
     return queries.rows(connection, KnownTable, statement("log", "known_tables"))
+
+
+def partitions(connection: Connection, qualified: Sequence[str]) -> list[str]:
+    """The partitions of these tables by qualified name; of a table that does not exist there are none."""
+    rows = connection.execute(statement("log", "name_partitions"), {"tables": list(qualified)}).fetchall()
+    return [name for (name,) in rows]
 
 
 def with_known(connection: Connection, named: Iterable[str]) -> list[EventsTable]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from pipeline.capture.source import captured_tables
+from pipeline.capture.source.captured_tables import Gap
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -13,7 +16,10 @@ from pipeline.wal import lsn
 
 @dataclass(frozen=True)
 class KnownSource:
-    """A source as it was at the last connection. `since`: when its epoch began; `position`: how far it is staged."""
+    """A source as it was at the last connection. `since`: when its epoch began; `position`: how far it is staged.
+
+    `gaps`: what the log lacks of its tables.
+    """
 
     id: str
     epoch: int
@@ -24,8 +30,10 @@ class KnownSource:
     publications: list[str]
     position: lsn.Shown | None
     since: datetime | None
+    gaps: list[Gap] = field(default_factory=list)
 
 
 def collect(connection: Connection) -> list[KnownSource]:
     """All known sources."""
-    return queries.rows(connection, KnownSource, statement("operate", "known_sources"))
+    found = queries.rows(connection, KnownSource, statement("operate", "known_sources"))
+    return [replace(each, gaps=captured_tables.gaps(connection, uuid.UUID(each.id))) for each in found]

@@ -14,7 +14,8 @@ from pipeline.capture.catchup import plan_reader
 from pipeline.capture.catchup.plan import Part
 from pipeline.capture.schema_history import rewrites
 from pipeline.capture.schema_history.rewrites import Rewritten
-from pipeline.capture.source import blocked_transactions, sources
+from pipeline.capture.source import blocked_transactions, captured_tables, sources
+from pipeline.capture.source.captured_tables import Gap
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.log import dead_letters, tables
@@ -74,6 +75,7 @@ class Status:
     roles: list[role_locks.RoleState] = field(default_factory=list)
     not_captured: dict[str, str] = field(default_factory=dict)
     rewritten: list[Rewritten] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
     events_tables: list[KnownTable] = field(default_factory=list)
     exports: ExportStatus | None = None
     retention: Retention | None = None
@@ -150,6 +152,7 @@ def _read(config: Config, connection: Connection) -> tuple[Status, Look | Pipeli
         progress=progress,
         roles=held,
         rewritten=rewrites.unsettled(connection),
+        gaps=captured_tables.gaps(connection, stored.id) if stored else [],
         catchup=plan_reader.read(connection, stored.id) if stored else [],
         reasons=why_not(config, connection, held),
     )
@@ -180,7 +183,8 @@ def why_not(config: Config, connection: Connection, held: Sequence[role_locks.Ro
     """Why nothing is replicated: the transaction that the source cannot send, and roles that do not run."""
     stored = sources.find(connection, config.source_id)
     stop = blocked_transactions.current(connection, stored.id) if stored else None
-    return [f"replication: {stop}", *role_reasons(held, ("shuffle",))] if stop else role_reasons(held)
+    reasons = [f"replication: {stop}", *role_reasons(held, ("shuffle",))] if stop else role_reasons(held)
+    return [f"replication: {stored.unmatched}", *reasons] if stored and stored.unmatched else reasons
 
 
 def role_reasons(held: Sequence[role_locks.RoleState], needed: Sequence[str] = ("replication", "shuffle")) -> list[str]:

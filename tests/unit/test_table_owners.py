@@ -43,6 +43,7 @@ OWNERS = {
     "pipeline.carried_transactions": Owner(
         "pipeline/capture/source", {"pipeline/capture/catchup": "a part asks whether it may leave a transaction out"}
     ),
+    "pipeline.captured_tables": Owner("pipeline/capture/source"),
     "pipeline.catchup_parts": Owner("pipeline/capture/catchup"),
     "pipeline.consumer_progress": Owner("pipeline/readers", {"pipeline/log/functions/readers.sql": REGISTRY}),
     "pipeline.consumer_touches": Owner("pipeline/readers", {"pipeline/log/functions/readers.sql": REGISTRY}),

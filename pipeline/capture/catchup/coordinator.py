@@ -24,7 +24,7 @@ from pipeline.capture.replication import lag_sampler, prepare
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream
 from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker
-from pipeline.capture.source import slots
+from pipeline.capture.source import own_tables, slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.postgres.connections import Connection
@@ -108,7 +108,8 @@ class Coordinator:
         stream = ReplicationStream(self._config.source, self._stored.id)
         try:
             stream.start(self._stored.slot, start, self._publications)
-            registry = RelationRegistry(self._source, self._pipeline, self._stored, self._publications)
+            own = own_tables.read(self._source, self._pipeline, self._config.events_tables)
+            registry = RelationRegistry(self._source, self._pipeline, self._stored, self._publications, own=own)
             self._worker = ReplicationWorker(stream, writer, registry, until)
             if self._stopping:
                 self._worker.stop()

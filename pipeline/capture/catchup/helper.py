@@ -17,7 +17,7 @@ from pipeline.capture.catchup.part_registry import PartRegistry
 from pipeline.capture.catchup.plan import Part
 from pipeline.capture.catchup.worker import PartWorker
 from pipeline.capture.replication.stream import ReplicationStream
-from pipeline.capture.source import slots, sources
+from pipeline.capture.source import own_tables, slots, sources
 from pipeline.capture.source.sources import Source
 from pipeline.config import settings
 from pipeline.config.settings import Config
@@ -78,7 +78,7 @@ async def _stage(config: Config, worker: int, publications: Sequence[str], stop:
         try:
             async with await connect_writer(config.database) as staging:
                 writer = await Writer.claim(staging, stored.id, worker)
-                await _copy_and_stage(stream, writer, source, pipeline, stored, part, publications, stop)
+                await _copy_and_stage(config, stream, writer, source, pipeline, stored, part, publications, stop)
         except psycopg.Error as error:
             if connections.is_ours(error):
                 raise
@@ -93,6 +93,7 @@ def _part(pipeline: Connection, stored: Source | None, worker: int) -> Part | No
 
 
 async def _copy_and_stage(
+    config: Config,
     stream: ReplicationStream,
     writer: Writer,
     source: Connection,
@@ -109,7 +110,8 @@ async def _copy_and_stage(
     if stop:
         return
     stream.start(name, copied.begins_at, publications)
-    registry = PartRegistry(source, pipeline, stored, publications, part.worker, name)
+    own = own_tables.read(source, pipeline, config.events_tables)
+    registry = PartRegistry(source, pipeline, stored, publications, part.worker, name, own=own)
     worker = PartWorker(stream, writer, registry, part.until_lsn, copied.catalog_xmin)
     stop.then(in_loop(worker.stop))
     logger.info("streaming", extra={"action": "catchup.streaming", "slot": name})

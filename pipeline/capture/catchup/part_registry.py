@@ -17,7 +17,8 @@ from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.schema_history import versions
 from pipeline.capture.schema_history.continuity import first_version, next_version
 from pipeline.capture.schema_history.versions import Known, TableVersion
-from pipeline.capture.source import slots
+from pipeline.capture.source import own_tables, slots
+from pipeline.capture.source.own_tables import OwnTables
 from pipeline.capture.source.sources import Source
 from pipeline.errors import SlotMissing
 from pipeline.postgres import queries
@@ -42,9 +43,10 @@ class PartRegistry(RelationRegistry):
         worker: int,
         slot: str,
         described: Iterable[int] = (),
+        own: OwnTables = own_tables.NONE,
     ) -> None:
         """`slot`: the copy that is read. `described`: oids of relations that were already sent in this session."""
-        super().__init__(source, pipeline, stored, publications, slot, described)
+        super().__init__(source, pipeline, stored, publications, slot, described, own)
         self._worker = worker
 
     def replay(self, start_position: int) -> Replay:
@@ -53,12 +55,19 @@ class PartRegistry(RelationRegistry):
         staged = progress.staged(self._pipeline, self._stored.id, self._worker)
         if slot is None or staged is None:
             raise SlotMissing(f'slot "{self._slot}" no longer exists')
-        return Replay(staged, max(slot.confirmed_lsn or 0, start_position))
+        return Replay(staged, max(slot.confirmed_lsn or 0, start_position), is_own=self.is_own)
 
     def again(self, described: Iterable[int]) -> PartRegistry:
         """A new registry, with the history as it is now."""
         return PartRegistry(
-            self._source, self._pipeline, self._stored, self._publications, self._worker, self._slot, described
+            self._source,
+            self._pipeline,
+            self._stored,
+            self._publications,
+            self._worker,
+            self._slot,
+            described,
+            self._own,
         )
 
     def admit(self, message: Relation | LogicalMessage, xid: int | None, catalog_xmin: str) -> StagedRelation | None:

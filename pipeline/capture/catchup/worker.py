@@ -50,7 +50,7 @@ class PartWorker(ReplicationWorker):
     def _needs_lookup(self, message: Message) -> bool:
         if isinstance(message, LogicalMessage):
             return not self._tagger.knows_prefix(message)
-        return isinstance(message, Relation)
+        return isinstance(message, Relation) and not self._part_registry.is_own(message)
 
     async def _admit(self, message: Message) -> bool:
         assert isinstance(message, Relation | LogicalMessage)  # noqa: S101  _needs_lookup

@@ -120,11 +120,18 @@ class BatchBuilder:
         self._idx += 1
         self._ordinal += 1
 
-    def take_back(self, changes: int) -> None:
-        """Remove the last so many changes, which are then added again; none is a truncation or was already taken."""
+    def skip(self) -> None:
+        """The next change of the open transaction is counted, and not staged."""
+        self._idx += 1
+
+    def take_back(self, changes: int, skipped: int = 0) -> None:
+        """Remove the last so many changes, and so many skipped ones, which then come again.
+
+        None of them is a truncation or was already taken.
+        """
         for _ in range(changes):
             self.size -= len(self._rows.pop())
-        self._idx -= changes
+        self._idx -= changes + skipped
         self._ordinal -= changes
 
     def take(self) -> Batch | None:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
 from pipeline.capture.replication.stream import PROTOCOL_OPTIONS, ReplicationStream, SystemIdentity
-from pipeline.capture.source import publication_ledger, slots, sources, timeline
+from pipeline.capture.source import own_tables, publication_ledger, slots, sources, timeline
 from pipeline.capture.source.publications import Publications, Publisher
 from pipeline.capture.source.sources import Epoch, Source
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.config.settings import Config
 from pipeline.errors import PublicationChanged, SourceChanged, SourceUnfit
-from pipeline.log import tables
-from pipeline.log.table import EventsTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.staging import writer
+
+logger = logging.getLogger(__name__)
 
 MIN_VERSION = 150000
 """As server_version_num; earlier versions of Postgres are out of support."""
@@ -56,17 +57,9 @@ def settings(source: Connection) -> tuple[int, str, bool, str, bool]:
     return version, wal_level, may_replicate, user, standby
 
 
-def shares_database(source: Connection, pipeline: Connection) -> bool:
-    """Whether both connections are to the same database of the same cluster."""
-    query = statement("capture.replication", "database_identity")
-    return source.execute(query).fetchone() == pipeline.execute(query).fetchone()
-
-
 def publisher(config: Config, source: Connection, pipeline: Connection | None) -> Publisher:
     """The publisher for these settings; it knows our own tables when they could be mistaken for the source's."""
-    own: list[EventsTable] = []
-    if pipeline is not None and shares_database(source, pipeline):
-        own = tables.with_known(pipeline, config.events_tables)
+    own = own_tables.read(source, pipeline, config.events_tables)
     return Publisher(source, config.publication, config.tables, own)
 
 
@@ -219,7 +212,10 @@ def publish(config: Config, source: Connection, pipeline: Connection, stored: So
     with sources.publishing(pipeline, source):
         fresh = sources.find(pipeline, stored.id) or stored
         ledger = publication_ledger.ledger(source, pipeline, stored.id, fresh.published)
-        publications = publisher(config, source, pipeline).ensure(fresh.publications, ledger)
+        tables = publisher(config, source, pipeline)
+        publications = tables.ensure(fresh.publications, ledger)
+        # A publication of somebody else's is used as it is, whatever the patterns are.
+        _store_unmatched(pipeline, fresh, tables.unmatched if publications.made else None)
         for name, oid in publications.made.items():
             sources.add_publication(pipeline, stored.id, name, oid)
     return publications
@@ -234,7 +230,19 @@ def publish_new_tables(config: Config, source: Connection, pipeline: Connection)
         stored = sources.find(pipeline, config.source_id)
         if stored is not None and config.publication in stored.publications:
             ledger = publication_ledger.ledger(source, pipeline, stored.id, stored.published)
-            publisher(config, source, pipeline).refresh(ledger)
+            tables = publisher(config, source, pipeline)
+            tables.refresh(ledger)
+            _store_unmatched(pipeline, stored, tables.unmatched)
+
+
+def _store_unmatched(pipeline: Connection, stored: Source, why: str | None) -> None:
+    if why == stored.unmatched:
+        return
+    sources.store_unmatched(pipeline, stored.id, why)
+    if why:
+        logger.error("%s", why, extra={"action": "publication.unmatched"})
+    else:
+        logger.info("PIPELINE_TABLES matches tables again", extra={"action": "publication.matched"})
 
 
 def _ensure_slot(config: Config, source: Connection, pipeline: Connection, stored: Source) -> None:

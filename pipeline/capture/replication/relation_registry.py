@@ -13,7 +13,8 @@ from pipeline.capture.schema_history.continuity import Rewrite, first_version, n
 from pipeline.capture.schema_history.fingerprint import Fingerprint
 from pipeline.capture.schema_history.introspection import Description
 from pipeline.capture.schema_history.versions import Known, TableVersion
-from pipeline.capture.source import slots, sources
+from pipeline.capture.source import own_tables, slots, sources
+from pipeline.capture.source.own_tables import OwnTables
 from pipeline.capture.source.sources import Source
 from pipeline.errors import SlotMissing
 from pipeline.postgres import queries
@@ -37,10 +38,11 @@ class RelationRegistry:
         publications: Sequence[str] = (),
         slot: str | None = None,
         described: Iterable[int] = (),
+        own: OwnTables = own_tables.NONE,
     ) -> None:
         """`publications`: those that are replicated. `slot`: the slot that is read, when it is a copy of the source's.
 
-        `described`: oids of relations that were already sent in this session.
+        `described`: oids of relations that were already sent in this session. `own`: our own tables at the source.
         """
         self._source = source
         self._source.execute("set search_path = ''")  # names of types come out qualified
@@ -52,8 +54,13 @@ class RelationRegistry:
         self._made = list(found.publications.values()) if found else []
         self._known = versions.latest(pipeline, stored.id, stored.epoch)
         self._described = set(described)
+        self._own = own
         self._row_versions: dict[int, str] = {}
         self._renamed: dict[int, tuple[TableVersion, int]] = {}
+
+    def is_own(self, message: Relation) -> bool:
+        """Whether its rows are our own: they are counted, and staged nowhere."""
+        return self._own.includes(message.schema, [f"{message.schema}.{message.name}"])
 
     def describe(
         self, message: Relation | LogicalMessage, since: tuple[int, int], xid: int | None = None, changed: int = 0
@@ -84,7 +91,7 @@ class RelationRegistry:
             raise SlotMissing(f'slot "{self._slot}" no longer exists')
         from_lsn = max(slot.confirmed_lsn or 0, start_position)
         carried = sources.carried(self._pipeline, self._stored.id, from_lsn)
-        return Replay(staged, from_lsn, carried)
+        return Replay(staged, from_lsn, carried, self.is_own)
 
     def check_tables(self, last_change: Callable[[int], int]) -> None:
         """Find what the stream does not say, or not yet: rewritten tables, and new names of schemas and roots.

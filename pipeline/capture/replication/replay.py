@@ -7,7 +7,7 @@ replayed with the same commit time, and between it and our position there must b
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from enum import Enum
 
 from pipeline.capture.replication.tagger import ANNOTATION_CLEAR, ANNOTATION_SET
@@ -15,7 +15,7 @@ from pipeline.capture.source.timeline import ADOPT
 from pipeline.errors import DecodeError, HistoryDiverged
 from pipeline.staging.progress import Staged
 from pipeline.wal import lsn, pgoutput
-from pipeline.wal.messages import Begin, Keepalive, LogicalMessage
+from pipeline.wal.messages import Begin, Delete, Insert, Keepalive, LogicalMessage, Relation, Truncate, Update
 
 _HEADER = pgoutput.XLOG_HEADER
 _BEGIN, _COMMIT, _RELATION, _MESSAGE = b"BCRM"
@@ -35,8 +35,17 @@ class Replay:
     `carried`: transactions of earlier epochs that are in the log, as commit_lsn and commit time in µs since 2000.
     """
 
-    def __init__(self, staged: Staged, from_lsn: int, carried: Collection[tuple[int, int]] = ()) -> None:
-        """`from_lsn`: the slot sends the transactions whose commit record begins there or later."""
+    def __init__(
+        self,
+        staged: Staged,
+        from_lsn: int,
+        carried: Collection[tuple[int, int]] = (),
+        is_own: Callable[[Relation], bool] = lambda _: False,
+    ) -> None:
+        """`from_lsn`: the slot sends the transactions whose commit record begins there or later.
+
+        `is_own`: whether a relation is the server's own, whose rows are not for us.
+        """
         self.from_lsn = from_lsn
         self._staged = staged
         self._carried = carried
@@ -57,6 +66,8 @@ class Replay:
         self.reply_requested = False
         """Whether the source has requested a reply since `skip` was called."""
         self._held: list[bytes] = []
+        self._is_own = is_own
+        self._own: set[int] = set()
 
     def skip(self, messages: list[bytes]) -> list[bytes]:
         """Skip what is in the log; returns the new messages, with which the replay is over. Raises HistoryDiverged."""
@@ -84,12 +95,27 @@ class Replay:
             self._open = _Open.NONE
             self._held.clear()
         elif kind == _RELATION:
-            self.relations[data[_HEADER + 1 : _HEADER + 5]] = data
-        elif kind in _ROWS or (kind == _MESSAGE and self._has_row(data)):
+            self._take_relation(data)
+        elif (kind in _ROWS and not self._are_own(data)) or (kind == _MESSAGE and self._has_row(data)):
             return self._take_row()
-        elif kind not in _NOTHING and kind != _MESSAGE:
+        elif kind not in _NOTHING and kind not in _ROWS and kind != _MESSAGE:
             raise DecodeError(f"unknown replication message type {chr(kind)!r}")
         return True
+
+    def _take_relation(self, data: bytes) -> None:
+        self.relations[data[_HEADER + 1 : _HEADER + 5]] = data
+        relation = pgoutput.decode(data, _HEADER)
+        if isinstance(relation, Relation) and self._is_own(relation):
+            self._own.add(relation.oid)
+
+    def _are_own(self, data: bytes) -> bool:
+        """Whether this row, or everything that this truncates, is the server's own."""
+        if not self._own:
+            return False
+        change = pgoutput.decode(data, _HEADER)
+        if isinstance(change, Truncate):
+            return self._own.issuperset(change.relations)
+        return isinstance(change, Insert | Update | Delete) and change.relation in self._own
 
     def _idle(self, wal_end: int) -> None:
         """The source has sent everything before `wal_end`."""

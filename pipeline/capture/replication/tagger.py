@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from struct import Struct
 
 from pipeline.capture.replication.batch_builder import BatchBuilder
@@ -26,6 +26,7 @@ from pipeline.wal.messages import (
 
 _u32 = Struct(">I").unpack_from
 _BEGIN, _COMMIT = ord("B"), ord("C")
+_ROWS = frozenset(b"IUD")
 _NEW_ROWS = {ord("I"): b"insert", ord("U"): b"update"}
 
 ANNOTATION_SET = frozenset({"pipeline:annotations", "sequin:transaction_annotations.set"})
@@ -42,6 +43,7 @@ class Tagger:
     def __init__(self, idle: ConfirmRule | None = None) -> None:
         self._relations: dict[int, StagedRelation] = {}
         self._prefixes: dict[str, StagedRelation] = {}
+        self._ignored: set[int] = set()
         self.batch = BatchBuilder(idle or ConfirmRule())
         """The rows collected so far, and the open transaction."""
         self._begin, self._add, self._commit = self.batch.begin, self.batch.add, self.batch.commit
@@ -83,12 +85,24 @@ class Tagger:
             if relation and encoded:
                 self._add(relation, action, encoded)
                 return
-        self.feed(pgoutput.decode(data, at))
+        if kind in _ROWS and int.from_bytes(data[at + 1 : at + 5]) in self._ignored:
+            self.batch.skip()
+        else:
+            self.feed(pgoutput.decode(data, at))
 
     def feed_all(self, messages: Iterable[bytes], at: int) -> None:
         """Call `feed_bytes` for each."""
         for data in messages:
             self.feed_bytes(data, at)
+
+    def take_back(self, messages: Collection[bytes], at: int) -> None:
+        """Undo `feed_all` of these rows, which were the last messages; none of them was taken yet."""
+        staged = sum(_u32(data, at + 1)[0] not in self._ignored for data in messages)
+        self.batch.take_back(staged, len(messages) - staged)
+
+    def ignore(self, oid: int) -> None:
+        """From now on, count the changes of this relation, and stage none of them."""
+        self._ignored.add(oid)
 
     def learn(self, relation: Relation | str, staged: StagedRelation) -> None:
         """From now on, encode rows of this relation, or messages with this prefix, in this way."""
@@ -132,6 +146,9 @@ class Tagger:
 
     def _truncate(self, message: Truncate) -> None:
         for oid in message.relations:
+            if oid in self._ignored:
+                self.batch.skip()
+                continue
             relation = self._relation(oid)
             self._add(relation, b"truncate", encoding.Encoded(b"", b"{}", None, None))
 

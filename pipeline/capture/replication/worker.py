@@ -139,7 +139,7 @@ class ReplicationWorker:
         early: list[bytes] = []
         if isinstance(message, LogicalMessage) and message.transactional:
             early = self._reorder.sent_too_early(messages, place)
-            self._tagger.batch.take_back(len(early))
+            self._tagger.take_back(early, pgoutput.XLOG_HEADER)
         await self._learn(message)
         self._tagger.feed_all(early, pgoutput.XLOG_HEADER)
 
@@ -171,6 +171,9 @@ class ReplicationWorker:
 
     async def _learn(self, message: Message, since: tuple[int, int] | None = None) -> None:
         """Look relations and message prefixes up before rows that refer to them are tagged."""
+        if isinstance(message, Relation) and self._registry.is_own(message):
+            self._tagger.ignore(message.oid)
+            return
         if isinstance(message, Relation):
             xid = None if since else self._tagger.batch.xid
             since = since or self._tagger.batch.next_place

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.capture.schema_history import baselines, introspection
-from pipeline.capture.source import sources
+from pipeline.capture.source import captured_tables, sources
 from pipeline.capture.source.sources import Source
 from pipeline.errors import PublicationChanged
 from pipeline.postgres import queries
@@ -60,6 +60,15 @@ def known(stored: Source) -> dict[str, Published]:
     """What is stored of the publications in use. Of those that we made, an older server stored only the oid."""
     made = {name: Published(name, oid, [], False, False, None, {}, {}) for name, oid in stored.publications.items()}
     return from_json(stored.published) or made
+
+
+def named_tables(published: dict[str, Published]) -> dict[int, str]:
+    """Tables that publications name, by oid; those of whole schemas or databases are not among them."""
+    return {
+        int(oid): f"{schema}.{name}"
+        for publication in published.values()
+        for oid, (_, schema, name) in publication.tables.items()
+    }
 
 
 def recreated(stored: dict[str, Published], now: dict[str, Published]) -> str | None:
@@ -130,11 +139,12 @@ class Ledger:
         self,
         source: Connection,
         stored: dict[str, Published],
-        save: Callable[[dict[str, Published]], None],
+        save: Callable[[dict[str, Published], dict[str, Published]], None],
         made: Callable[[str, int], None],
         before_publishing: Callable[[Sequence[int]], None] = lambda _: None,
     ) -> None:
-        """`save` stores what is published; `made` stores name and oid of a publication that we are creating.
+        """`save` is given what was published and what is now, to store it; `made` stores name and oid of a publication
+        that we are creating.
 
         `before_publishing` is called with tables that are about to be published and whose stream will lack some facts.
         """
@@ -168,7 +178,7 @@ class Ledger:
 
     def _store(self, published: dict[str, Published]) -> None:
         if published != self.stored:
-            self._save(published)
+            self._save(self.stored, published)
             self.stored = published
 
 
@@ -177,10 +187,25 @@ def ledger(source: Connection, pipeline: Connection, source_id: uuid.UUID, store
     return Ledger(
         source,
         from_json(stored),
-        lambda published: sources.store_published(pipeline, source_id, to_json(published)),
+        lambda before, now: _save(source, pipeline, source_id, before, now),
         lambda name, oid: sources.add_publication(pipeline, source_id, name, oid),
         lambda oids: _describe(source, pipeline, source_id, oids),
     )
+
+
+def _save(
+    source: Connection,
+    pipeline: Connection,
+    source_id: uuid.UUID,
+    before: dict[str, Published],
+    now: dict[str, Published],
+) -> None:
+    stored = sources.find(pipeline, source_id)
+    changed = captured_tables.look(source, named_tables(before), named_tables(now))
+    with pipeline.transaction():
+        sources.store_published(pipeline, source_id, to_json(now))
+        if changed and stored is not None:
+            captured_tables.record(pipeline, source_id, stored.epoch, changed)
 
 
 def _describe(source: Connection, pipeline: Connection, source_id: uuid.UUID, oids: Sequence[int]) -> None:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.source import publishable_tables
+from pipeline.capture.source import own_tables, publishable_tables
+from pipeline.capture.source.own_tables import OwnTables
 from pipeline.capture.source.publication_ledger import Ledger, Published, read
 from pipeline.capture.source.publishable_tables import Table, TableName
 from pipeline.config import patterns
 from pipeline.errors import PublicationMissing
-from pipeline.log.table import EventsTable
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -42,6 +42,24 @@ class Publications:
     missing: dict[str, str] = field(default_factory=dict)
 
 
+def tables_of(source: Connection, publication: str) -> list[TableName]:
+    """The tables that a publication of any kind publishes; none when it does not exist."""
+    rows = source.execute(
+        "select schemaname::text, tablename::text from pg_publication_tables where pubname = %s order by 1, 2",
+        (publication,),
+    ).fetchall()
+    return [TableName(*row) for row in rows]
+
+
+def _unmatched(patterns: Sequence[str], found: Sequence[Table]) -> str:
+    roots = list(dict.fromkeys(table.names[-1] for table in found))
+    shown = ", ".join(roots[:3]) + (", …" if len(roots) > 3 else "")
+    return (
+        f"PIPELINE_TABLES ({', '.join(patterns)}) matches none of the source's tables ({shown}); correct it, or create "
+        "a table that it matches"
+    )
+
+
 class _AnotherTable(Exception):
     """A table was renamed or recreated since it was looked up: another table has its name now."""
 
@@ -54,13 +72,15 @@ class Publisher:
         source: Connection,
         publication: str,
         patterns: Sequence[str],
-        own_tables: Sequence[EventsTable] = (),
+        own: OwnTables = own_tables.NONE,
     ) -> None:
-        """`patterns`: PIPELINE_TABLES. `own_tables`: events tables, when source and pipeline share one database."""
+        """`patterns`: PIPELINE_TABLES."""
         self._source = source
         self._name = publication
         self._patterns = tuple(patterns)
-        self._own_tables = own_tables
+        self._own = own
+        self.unmatched: str | None = None
+        """Why nothing can be captured, as `tables` found it last: the patterns match none of the tables there are."""
 
     def ensure(self, made: dict[str, int], ledger: Ledger) -> Publications:
         """Create missing publications and bring them up to date. `made`: the stored publications that we made.
@@ -114,6 +134,8 @@ class Publisher:
         names = [self._name + suffix for suffix in _PUBLISH]
         published = self._with_generated(ledger.check(names), ledger)
         tables = self.tables()
+        if self.unmatched:  # nobody means that: what is captured stays captured
+            return {}
         missing = {str(table): _NOT_OWNED for table in self._uncovered(tables, names) if not table.owned}
         to_drop: dict[str, dict[int, TableName]] = {}
         for suffix in _PUBLISH:
@@ -178,7 +200,14 @@ class Publisher:
 
     def tables(self) -> list[Table]:
         """Every table to publish, and its partitions."""
-        return [table for table in publishable_tables.read(self._source, self._name) if self._wants(table)]
+        found = [
+            table
+            for table in publishable_tables.read(self._source, self._name)
+            if not self._own.includes(table.schema, table.names)
+        ]
+        wanted = [table for table in found if self._matches(table.names)]
+        self.unmatched = None if wanted or not found else _unmatched(self._patterns, found)
+        return wanted
 
     def unpublishable(self) -> dict[str, list[str]]:
         """Relations that match and can never be replicated: names by kind."""
@@ -187,12 +216,6 @@ class Publisher:
             if self._matches([name]):
                 found.setdefault(kind, []).append(name)
         return found
-
-    def _wants(self, table: Table) -> bool:
-        own = {"public.wal_events", "public.consumer_records", *map(str, self._own_tables)}
-        if self._own_tables and (table.schema == "pipeline" or not own.isdisjoint(table.names)):
-            return False
-        return self._matches(table.names)
 
     def _matches(self, names: Iterable[str]) -> bool:
         return any(patterns.matches(self._patterns, name) for name in names)

@@ -27,6 +27,7 @@ class Source:
     """A source as stored. `publications`: those that we made, name to oid. `timeline`: None until known.
 
     `published`: what the publications in use published at the last check, as `publication_ledger.to_json` writes it.
+    `unmatched`: why the settings match none of its tables; None where they do.
     """
 
     id: uuid.UUID
@@ -38,6 +39,7 @@ class Source:
     options: dict[str, Any] = field(default_factory=dict)
     timeline: int | None = None
     published: dict[str, Any] = field(default_factory=dict)
+    unmatched: str | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,11 @@ def store_timeline(connection: Connection, source_id: uuid.UUID, timeline: int) 
 def store_published(connection: Connection, source_id: uuid.UUID, published: dict[str, Any]) -> None:
     """Store what is published. Only inside of `publishing`."""
     connection.execute("update pipeline.sources set published = %s where id = %s", (Jsonb(published), source_id))
+
+
+def store_unmatched(connection: Connection, source_id: uuid.UUID, why: str | None) -> None:
+    """Store why nothing can be captured, or None where something can."""
+    connection.execute("update pipeline.sources set unmatched = %s where id = %s", (why, source_id))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from pipeline.capture.schema_history.rewrites import Rewritten
 from pipeline.capture.source.slots import Slot
-from pipeline.cli.render import catchup, consumers, dead_letters, exports, lag, retention, routes
+from pipeline.cli.render import catchup, consumers, dead_letters, exports, gaps, lag, retention, routes
 from pipeline.operate import formatting
 from pipeline.operate.preflight.findings import Finding
 from pipeline.operate.sources import KnownSource
@@ -44,6 +44,8 @@ def _of_the_log(now: Status) -> Iterator[Table]:
         yield formatting.table(("not captured", "why"), ((Text(name, "yellow"), reason) for name, reason in tables))
     if now.rewritten:
         yield _rewritten(now.rewritten)
+    if now.gaps:
+        yield gaps.table(now.gaps, gaps.FEW)
 
 
 def _of_readers(now: Status) -> Iterator[Table]:
@@ -96,7 +98,8 @@ def show_sources(found: Sequence[KnownSource]) -> None:
     """Print each source with its epoch and position."""
     columns = ("source", "epoch", "database", "cluster", "timeline", "slot", "publications", "position", "since")
     formatting.show(
-        formatting.table(columns, map(_source, found)) if found else "no source has been replicated from yet"
+        formatting.table(columns, map(_source, found)) if found else "no source has been replicated from yet",
+        *(gaps.table(each.gaps) for each in found if each.gaps),
     )
 
 

@@ -7,14 +7,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from pipeline.capture.replication import prepare
-from pipeline.capture.source import sources
+from pipeline.capture.source import own_tables, publications, sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config, describe
 from pipeline.errors import PipelineError
 from pipeline.log.table import EventsTable
 from pipeline.operate.preflight import blocked_transactions, exports, legacy_log, routes, source_checks
 from pipeline.operate.preflight.findings import Finding as Finding
-from pipeline.operate.preflight.findings import Findings, guarded, of_error
+from pipeline.operate.preflight.findings import Findings, first_names, guarded, of_error
 from pipeline.postgres import connections, databases, migrations, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -46,7 +46,7 @@ def run(config: Config, accepted: Collection[str] = ()) -> list[Finding]:
             found += guarded("source", lambda: _server("source", _facts(source)))
             found += source_checks.run(config, _dsn(config, "source") or "", source, pipeline, known)
         if source is not None and pipeline is not None:
-            found += guarded("same database", lambda: _same(source, pipeline))
+            found += guarded("same database", lambda: _same(config, source, pipeline))
     found += guarded("export", lambda: exports.run(config))
     return [_accept(finding, accepted) for finding in found]
 
@@ -167,7 +167,16 @@ def _known(config: Config, pipeline: Connection | None, found: list[Finding]) ->
         return None
 
 
-def _same(source: Connection, pipeline: Connection) -> Findings:
-    if prepare.shares_database(source, pipeline):
-        text = "source and pipeline database are the same: writes to the log are decoded too, and its tables left out"
-        yield Finding("warning", "same database", text, "use a separate pipeline database, on this server or another")
+def _same(config: Config, source: Connection, pipeline: Connection) -> Findings:
+    if not own_tables.shares_database(source, pipeline):
+        return
+    text = "source and pipeline database are the same: writes to the log are decoded too, and its tables left out"
+    yield Finding("warning", "same database", text, "use a separate pipeline database, on this server or another")
+    published = publications.tables_of(source, config.publication)
+    own = own_tables.read(source, pipeline, config.events_tables)
+    if ours := [str(table) for table in published if own.includes(table.schema, [str(table)])]:
+        text = (
+            f'"{config.publication}" publishes the server\'s own tables ({first_names(ours)}): what is written to them'
+        )
+        text += " is sent to it, which costs time, and never captured"
+        yield Finding("warning", "own tables", text, f'alter publication "{config.publication}" set table …')

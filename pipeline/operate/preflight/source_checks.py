@@ -144,10 +144,14 @@ def waits_for_us(names: str) -> bool:
 def _tables(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
     publisher = prepare.publisher(config, source, pipeline)
     tables = publisher.tables()
-    if not tables:
-        yield Finding("warning", "tables", "no table matches", "create one, or correct PIPELINE_TABLES")
     publication = publication_ledger.read(source, [config.publication]).get(config.publication)
     made = stored.publications if stored else {}
+    if publisher.unmatched:
+        used_as_it_is = publication is not None and made.get(config.publication) != publication.oid
+        text, _, remedy = publisher.unmatched.partition("; ")
+        yield Finding("warning" if used_as_it_is else "error", "tables", text, remedy)
+    elif not tables:
+        yield Finding("ok", "tables", "the source has none yet; those that come are captured")
     if publication is None:
         publisher.require_possible()
         yield Finding("ok", "publication", f'"{config.publication}" will be created')
@@ -170,7 +174,8 @@ def _own_publications(source: Connection, tables: list[Table]) -> Findings:
             f"{first_names(not_owned)}: this user cannot publish them: it does not own them or may not use their schema"
         )
         remedy = f'make "{source.info.user}" a member of their owner, or leave them out with PIPELINE_TABLES'
-        yield Finding("warning", "table owners", text, remedy)
+        none = len(not_owned) == len(left)
+        yield Finding("error" if none else "warning", "table owners", text, remedy)
     if keyless:
         text = f"{first_names(keyless)}: without a replica identity only inserts and truncates are captured"
         yield Finding("warning", "replica identity", text, "add a primary key, or: alter table … replica identity full")

@@ -14,7 +14,7 @@ from pipeline.capture.catchup import plan_reader, store
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream, SystemIdentity
-from pipeline.capture.source import publication_ledger, slots, sources
+from pipeline.capture.source import captured_tables, own_tables, publication_ledger, slots, sources
 from pipeline.capture.source.publications import KEYLESS_SUFFIX, Publications
 from pipeline.capture.source.slots import Slot
 from pipeline.capture.source.sources import Epoch, Source
@@ -139,7 +139,8 @@ class _Adoption:
 
     async def _replay_differs(self, stream: ReplicationStream) -> list[ReplicationError]:
         """Reasons that only the stream shows: whether the slot replays what we have. Confirms nothing."""
-        replay = RelationRegistry(self._source, self._pipeline, self._stored).replay(0)
+        own = own_tables.read(self._source, self._pipeline, self._config.events_tables)
+        replay = RelationRegistry(self._source, self._pipeline, self._stored, own=own).replay(0)
         try:
             if not replay.verified:
                 stream.start(self._config.slot, 0, list(publication_ledger.known(self._stored)))
@@ -216,7 +217,7 @@ class _Adoption:
         ledger = publication_ledger.Ledger(
             self._source,
             {},
-            lambda _: None,
+            lambda *_: None,
             lambda name, oid: sources.add_publication(self._pipeline, fresh.id, name, oid),
         )
         publisher = prepare.publisher(self._config, self._source, self._pipeline)
@@ -272,7 +273,14 @@ class _Adoption:
             reason,
             after,
         )
+        changed = None
+        if stored.system_identifier == self._stored.system_identifier:  # oids of another cluster say nothing
+            before = publication_ledger.named_tables(publication_ledger.known(self._stored))
+            after_all = publication_ledger.named_tables(publication_ledger.from_json(stored.published))
+            changed = captured_tables.look(self._source, before, after_all)
         with self._pipeline.transaction():
+            if changed:
+                captured_tables.record(self._pipeline, stored.id, stored.epoch, changed)
             sources.change(self._pipeline, stored)
             sources.begin_epoch(self._pipeline, epoch)
             sources.carry(self._pipeline, stored.id, known)

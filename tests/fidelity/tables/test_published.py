@@ -29,7 +29,7 @@ def source(database: str) -> Iterator[psycopg.Connection]:
 
 
 def ledger(source: psycopg.Connection, stored: dict[str, Published] | None = None) -> Ledger:
-    return Ledger(source, stored or {}, lambda _: None, lambda *_: None)
+    return Ledger(source, stored or {}, lambda *_: None, lambda *_: None)
 
 
 def ensure(source: psycopg.Connection, *patterns: str, made: dict[str, int] | None = None) -> dict[str, str]:
@@ -149,7 +149,7 @@ def test_a_table_made_anew_while_we_look_is_not_taken_for_the_one_before(source:
     ensure(source)
     meanwhile = ["drop table t; create table t (id int primary key)"]
 
-    def keep(_: dict[str, Published]) -> None:
+    def keep(*_: dict[str, Published]) -> None:
         while meanwhile:
             source.execute(meanwhile.pop())
 

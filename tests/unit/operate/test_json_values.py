@@ -70,7 +70,7 @@ def test_every_sort_of_value(value: Any, shown: str) -> None:
         (
             KnownSource("id", 2, "db", "7", 1, "s", ["p"], LSN, AT),
             '{"id": "id", "epoch": 2, "database": "db", "cluster": "7", "timeline": 1, "slot": "s", '
-            f'"publications": ["p"], "position": "2/AB", "since": {ISO}}}',
+            f'"publications": ["p"], "position": "2/AB", "since": {ISO}, "gaps": []}}',
         ),
         (
             Slot("s", "pgoutput", "db", False, False, None, None, LSN, None, "lost", 5),

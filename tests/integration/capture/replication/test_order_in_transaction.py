@@ -220,6 +220,25 @@ def test_our_own_tables_are_never_published_where_both_databases_are_one(config:
         assert published == [("public.mine",)]
 
 
+@pytest.mark.parametrize("published", ["all tables", "tables in schema public"])
+def test_our_own_tables_are_never_captured_whatever_a_publication_says(published: str, config: Config):
+    shared = config.with_databases(config.database, config.database)
+    with psycopg.connect(config.database, autocommit=True) as owner:
+        owner.execute("create table mine (id int primary key)")
+        owner.execute(f"create publication {config.publication} for {published}")
+    with Replicated(shared) as replicated:
+        for number in (1, 2):
+            replicated.start()
+            with replicated.source.transaction():
+                replicated.source.execute("update public.consumer_records set queued_seq = queued_seq")
+                replicated.source.execute("insert into mine values (%s)", [number])
+                replicated.source.execute("update pipeline.sources set options = options")
+            for _ in range(3):
+                expected = [("mine", str(n)) for n in range(1, number + 1)]
+                assert column(replicated.events(), "source_table_name", "record_pk") == expected
+            replicated.stop()  # what was written since is replayed
+
+
 @pytest.mark.parametrize("where", ["unpublished table", "other database"])
 def test_the_position_advances_while_all_traffic_is_elsewhere(
     where: str, config: Config, source: psycopg.Connection, cluster: Cluster

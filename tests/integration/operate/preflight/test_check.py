@@ -77,8 +77,31 @@ def test_all_is_well(findings: Check, source: psycopg.Connection) -> None:
     assert "will create it" in found["pipeline schema"].text
 
 
-def test_no_table_matches(findings: Check) -> None:
+def test_no_table_matches(findings: Check, source: psycopg.Connection) -> None:
+    found = findings(tables="nowhere.*")
+    assert levels(found) == {} and found["tables"].text.startswith("the source has none yet")
+    source.execute("create table orders (id int primary key)")
+    found = findings(tables="nowhere.*")
+    assert levels(found) == {"tables": "error"}
+    assert found["tables"].text == "PIPELINE_TABLES (nowhere.*) matches none of the source's tables (public.orders)"
+    source.execute("create publication pipeline for table orders")
     assert levels(findings(tables="nowhere.*")) == {"tables": "warning"}
+
+
+def test_a_user_who_owns_no_table(findings: Check, source: psycopg.Connection, source_dsn: str) -> None:
+    name = unique("role")
+    role, database = sql.Identifier(name), sql.Identifier(source.info.dbname)
+    source.execute("create table orders (id int primary key)")
+    source.execute(sql.SQL("create role {} login replication").format(role))
+    source.execute(sql.SQL("grant create on database {} to {}").format(database, role))
+    try:
+        dsn = make_conninfo(source_dsn, user=name)
+        assert levels(findings(source_dsn=dsn)) == {"table owners": "error"}
+        source.execute("create table customers (id int primary key)")
+        source.execute(sql.SQL("alter table customers owner to {}").format(role))
+        assert levels(findings(source_dsn=dsn)) == {"table owners": "warning"}
+    finally:
+        source.execute(sql.SQL("drop owned by {0}; drop role {0}").format(role))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +161,7 @@ def test_a_database_that_does_not_answer(findings: Check, source_dsn: str) -> No
     assert found["source"].remedy.endswith("PIPELINE_SOURCE_DSN")
     assert found["pipeline schema"].level == "ok"
     found = findings(database_dsn=nowhere)
-    assert levels(found) == {"pipeline database": "error", "tables": "warning"}
+    assert levels(found) == {"pipeline database": "error"}
     assert found["wal_level"].level == "ok"
 
 
@@ -165,7 +188,7 @@ def test_a_user_without_rights(findings: Check, source: psycopg.Connection, sour
 
 
 def test_one_database_for_both(findings: Check, source_dsn: str) -> None:
-    assert levels(findings(database_dsn=source_dsn)) == {"same database": "warning", "tables": "warning"}
+    assert levels(findings(database_dsn=source_dsn)) == {"same database": "warning"}
 
 
 def test_encodings(findings: Check, cluster: Cluster, source: psycopg.Connection) -> None:
@@ -177,7 +200,7 @@ def test_encodings(findings: Check, cluster: Cluster, source: psycopg.Connection
             ).format(sql.Identifier(name))
         )
     try:
-        assert levels(findings(source_dsn=cluster.dsn(name))) == {"source encoding": "warning", "tables": "warning"}
+        assert levels(findings(source_dsn=cluster.dsn(name))) == {"source encoding": "warning"}
         assert levels(findings(database_dsn=cluster.dsn(name)))["pipeline database encoding"] == "error"
     finally:
         cluster.drop(name)
@@ -260,7 +283,7 @@ def test_what_can_never_be_replicated_is_named_without_a_warning(findings: Check
 
 def test_routes_that_can_be_written(findings: Check) -> None:
     routes = '[{"tables": ["public.a"], "events_table": "public.a_events"}]'
-    assert levels(findings(routes=routes)) == {"tables": "warning"} | levels(findings())
+    assert levels(findings(routes=routes)) == levels(findings()) == {}
     assert findings(routes=routes)["routes"].text == "1 to public.a_events"
 
 

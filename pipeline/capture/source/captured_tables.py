@@ -1,0 +1,144 @@
+"""From when to when each table is in our publications, and what the log therefore lacks of it.
+
+A table joins with the rows that it has by then, and one that is taken out and added again has changed in between: the
+log has neither, and this is where that is on record.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+import psycopg
+from psycopg import sql
+
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.wal import lsn
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 200
+"""Tables that one statement looks into."""
+_PATIENCE = "2s"
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What the log lacks of a table; LSNs as integers.
+
+    `what`: "rows", which it had, or may have had, before `until_lsn`, where it joined; or "changes" after `from_lsn`,
+    up to `until_lsn`, or up to now where that is None.
+    """
+
+    table: str
+    what: Literal["rows", "changes"]
+    from_lsn: lsn.Shown | None
+    until_lsn: lsn.Shown | None
+    since: datetime | None
+    until: datetime | None
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Tables that joined, and those that left, by oid with their names, at an LSN. `filled`: they may have rows."""
+
+    at: int
+    joined: Mapping[int, str]
+    filled: Mapping[int, bool | None]
+    left: Mapping[int, str]
+    dropped: Collection[int]
+
+
+def gaps(connection: Connection, source_id: uuid.UUID) -> list[Gap]:
+    """All that is on record, by table and in the order in which it happened."""
+    return queries.rows(connection, Gap, statement("capture.source", "gaps"), {"source": source_id})
+
+
+def look(source: Connection, before: Mapping[int, str], now: Mapping[int, str]) -> Changed | None:
+    """How the tables differ that publications name, by oid; None where they do not. The change must be committed."""
+    joined = {oid: name for oid, name in now.items() if oid not in before}
+    left = {oid: name for oid, name in before.items() if oid not in now}
+    if not joined and not left:
+        return None
+    row = source.execute(statement("capture.source", "captured_now")).fetchone()
+    assert row is not None  # noqa: S101  function calls
+    at, next_xid = row
+    present = _present(source, left)
+    return Changed(
+        at,
+        joined,
+        _filled(source, joined, next_xid),
+        {oid: name for oid, name in left.items() if oid in present},
+        left.keys() - present,
+    )
+
+
+def record(connection: Connection, source_id: uuid.UUID, epoch: int, changed: Changed) -> None:
+    """Store it, and warn of what is no longer captured. In the transaction that stores what is published."""
+    place = {"source": source_id, "epoch": epoch, "lsn": changed.at}
+    for oid, name in changed.joined.items():
+        filled = changed.filled.get(oid, False)
+        values = {**place, "oid": oid, "name": name, "was_empty": None if filled is None else not filled}
+        connection.execute(statement("capture.source", "table_joined"), values)
+    for oid, name in changed.left.items():
+        connection.execute(statement("capture.source", "table_left"), {**place, "oid": oid, "name": name})
+        logger.warning(
+            "%s is taken out of the publication: its changes are not captured from now on",
+            name,
+            extra={"action": "publication.left", "table": name, "lsn": lsn.show(changed.at)},
+        )
+    if changed.dropped:
+        values = {"source": source_id, "oids": list(changed.dropped)}
+        connection.execute(statement("capture.source", "forget_captured"), values)
+
+
+def _present(source: Connection, tables: Mapping[int, str]) -> set[int]:
+    query = "select c.oid::bigint from pg_catalog.pg_class c where c.oid = any(%s::oid[])"
+    return {oid for (oid,) in source.execute(query, (list(tables),)).fetchall()} if tables else set()
+
+
+def _filled(source: Connection, tables: Mapping[int, str], next_xid: str) -> dict[int, bool | None]:
+    """Tables that have rows of transactions before this xid, by oid; None where that could not be read."""
+    if not tables:
+        return {}
+    found: dict[int, bool | None] = {}
+    try:
+        with source.transaction(), queries.lock_timeout(source, _PATIENCE):
+            rows = source.execute(statement("capture.source", "possibly_filled"), {"oids": list(tables)}).fetchall()
+    except psycopg.errors.LockNotAvailable:
+        return dict.fromkeys(tables)
+    found.update(dict.fromkeys(oid for oid, written in rows if written))
+    possibly = [oid for oid, written in rows if not written]
+    for first in range(0, len(possibly), _AT_ONCE):
+        found |= _rows_before(source, possibly[first : first + _AT_ONCE], next_xid)
+    return found
+
+
+def _rows_before(source: Connection, oids: Collection[int], next_xid: str) -> dict[int, bool | None]:
+    """An old row is found at once; where deleted ones have to be read first it may take too long."""
+    try:
+        with source.transaction(), queries.lock_timeout(source, _PATIENCE):
+            source.execute(sql.SQL("set local statement_timeout = {}").format(_PATIENCE))
+            names = _identifiers(source, oids)
+            each = (
+                sql.SQL("select {}::bigint, exists (select from only {} where age(xmin) > age({}::xid))").format(
+                    oid, name, sql.Literal(next_xid)
+                )
+                for oid, name in names.items()
+            )
+            rows: list[tuple[int, bool]] = source.execute(sql.SQL(" union all ").join(each)).fetchall() if names else []
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled, psycopg.errors.InsufficientPrivilege):
+        return dict.fromkeys(oids)
+    return dict(rows)
+
+
+def _identifiers(source: Connection, oids: Collection[int]) -> dict[int, sql.Identifier]:
+    query = """select c.oid::bigint, n.nspname::text, c.relname::text from pg_catalog.pg_class c
+        join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = any(%s::oid[])"""
+    return {oid: sql.Identifier(schema, name) for oid, schema, name in source.execute(query, (list(oids),)).fetchall()}

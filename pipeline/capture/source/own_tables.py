@@ -1,0 +1,44 @@
+"""The server's own tables, where source and pipeline database are one.
+
+Nothing of them is captured, whatever a publication says: each event would make another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pipeline.log import tables
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+SCHEMA = "pipeline"
+_STAGING_AND_ITEMS = ("public.wal_events", "public.consumer_records")
+
+
+@dataclass(frozen=True)
+class OwnTables:
+    """Our tables at the source. `names`: those outside of our schema; empty where the databases are two."""
+
+    names: frozenset[str] = frozenset()
+
+    def includes(self, schema: str, names: Iterable[str]) -> bool:
+        """Whether a table of this schema is ours; `names`: its own, and those of the tables it is a partition of."""
+        return bool(self.names) and (schema == SCHEMA or not self.names.isdisjoint(names))
+
+
+NONE = OwnTables()
+
+
+def read(source: Connection, pipeline: Connection | None, events_tables: Iterable[str]) -> OwnTables:
+    """`events_tables`: those that the settings name. `pipeline` is None where it does not answer."""
+    if pipeline is None or not shares_database(source, pipeline):
+        return NONE
+    written = [*events_tables, *(table.name for table in tables.known(pipeline))]
+    return OwnTables(frozenset([*_STAGING_AND_ITEMS, *written, *tables.partitions(pipeline, written)]))
+
+
+def shares_database(source: Connection, pipeline: Connection) -> bool:
+    """Whether both connections are to the same database of the same cluster."""
+    query = statement("capture.source", "database_identity")
+    return source.execute(query).fetchone() == pipeline.execute(query).fetchone()

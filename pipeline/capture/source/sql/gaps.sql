@@ -1,0 +1,17 @@
+-- What the log lacks of tables: their rows from before they joined, and their changes while they were left out.
+select g.table_name as table, g.what, g.from_lsn, g.until_lsn, g.since, g.until
+from (
+    select c.table_name, c.id, 'rows' as what, null::bigint as from_lsn, c.joined_lsn as until_lsn,
+        null::timestamptz as since, c.joined_at as until
+    from pipeline.captured_tables c
+    where c.source_id = %(source)s and c.was_empty is not true
+        and not exists (select from pipeline.captured_tables earlier
+            where earlier.source_id = c.source_id and earlier.table_oid = c.table_oid and earlier.id < c.id)
+    union all
+    select c.table_name, c.id, 'changes', c.left_lsn, later.joined_lsn, c.left_at, later.joined_at
+    from pipeline.captured_tables c
+    left join lateral (select n.joined_lsn, n.joined_at from pipeline.captured_tables n
+        where n.source_id = c.source_id and n.table_oid = c.table_oid and n.id > c.id order by n.id limit 1) later on true
+    where c.source_id = %(source)s and c.left_at is not null
+) g
+order by g.table_name, g.id, g.what desc
