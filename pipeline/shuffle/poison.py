@@ -165,9 +165,11 @@ class BisectingTransfer:
     def _locate(self, segment: Segment, ordinal: int, error: psycopg.Error, *, in_place: bool = False) -> Poison:
         row = self._connection.execute(statement("shuffle", "locate_row"), {"ordinal": ordinal}).fetchone()
         assert row is not None  # noqa: S101  it was just read
-        table, commit_lsn, commit_idx, action = row
-        state = error.sqlstate or ""
-        return Poison(table, commit_lsn, commit_idx, action, cause_of(error), state, ordinal, segment, in_place)
+        table, commit_lsn, commit_idx, action, too_long = row
+        cause, state = cause_of(error), error.sqlstate or ""
+        if too_long and not in_place:
+            cause, state = too_long, "54000"  # program_limit_exceeded
+        return Poison(table, commit_lsn, commit_idx, action, cause, state, ordinal, segment, in_place)
 
 
 def _parts(low: int, high: int, named: int | None) -> list[tuple[int, int]]:

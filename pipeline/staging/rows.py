@@ -23,13 +23,20 @@ COLUMNS = (
 )
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
+LONGEST = 1_000_000_000
+"""Bytes of the longest row that is staged. Postgres makes none of 1,073,741,823 bytes (MaxAllocSize, memutils.h), and
+needs some of them to compress it."""
 
 _head = Struct(">hiqi").pack
 _change = Struct(">iiiqiqi").pack
 _place = Struct(">iiq").pack
 _length = Struct(">i").pack
+_read_length = Struct(">i").unpack_from
 _NULL = b"\xff\xff\xff\xff"
 _NO_REST = _NULL * 6
+_RECORD, _ANNOTATIONS = 8, 12
+_SHORT = 1_000_000
+"""Bytes of a value that is certainly not what makes a row too long."""
 
 Rest = tuple[bytes | None, bytes | None, bytes | None, bytes | None, bytes | None, bytes | None]
 """Columns of few rows: changes, exact, unchanged_columns (a JSON array), transaction_annotations, previous_pk and
@@ -68,6 +75,26 @@ def row(
             _NO_REST if rest is None else b"".join([_field(value) for value in rest]),
         )
     )
+
+
+def too_long(size: int) -> bytes:
+    """What is staged as the record of a row of so many bytes. It is no JSON, so that the shuffler stops or parks it."""
+    return f"a row of {size:,} bytes as JSON, of which {LONGEST:,} can be kept; its values are not in the log".encode()
+
+
+def without_values(staged: bytes) -> bytes:
+    """A row that is too long with its place and keys, and with `too_long` for its values."""
+    fields: list[bytes | None] = []
+    at = 2
+    for _ in COLUMNS:
+        (length,) = _read_length(staged, at)
+        at += 4
+        kept = 0 <= length <= _SHORT
+        fields.append(staged[at : at + length] if kept else None)
+        at += max(length, 0)
+    fields[_RECORD] = too_long(len(staged))
+    fields[_RECORD + 1 : _ANNOTATIONS] = [None] * (_ANNOTATIONS - _RECORD - 1)
+    return staged[:2] + b"".join([_field(value) for value in fields])
 
 
 def _field(value: bytes | None) -> bytes:

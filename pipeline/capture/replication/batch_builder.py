@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from struct import error as StructError
+
 from orjson import dumps
 
 from pipeline.capture.replication.confirm_rule import ConfirmRule
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.errors import DecodeError
-from pipeline.staging.rows import change_head, row, transaction_head
+from pipeline.staging.rows import LONGEST, change_head, row, too_long, transaction_head, without_values
 from pipeline.staging.writer import Batch
 from pipeline.wal.messages import Begin, Commit
 from pipeline.wal.tuples import Written
@@ -107,10 +109,15 @@ class BatchBuilder:
         lsn, of_action = relation.head_of
         change = relation.head if lsn == self._open_lsn and of_action is action else self._change(relation, action)
         annotations = self._annotations
-        if changes is None and exact is None and unchanged is None and annotations is None:  # so no previous_pk either
-            staged = row(self._head, self._idx, self._ordinal, change, pk, record)
-        else:
-            rest = (changes, exact, dumps(unchanged) if unchanged else None, annotations, previous_pk, None)
+        try:
+            if changes is None and exact is None and unchanged is None and annotations is None:  # nor previous_pk
+                staged = row(self._head, self._idx, self._ordinal, change, pk, record)
+            else:
+                rest = (changes, exact, dumps(unchanged) if unchanged else None, annotations, previous_pk, None)
+                staged = row(self._head, self._idx, self._ordinal, change, pk, record, rest)
+        except StructError:  # a field of 2 GB: COPY's format has no length for it
+            record = too_long(len(record) + len(changes or b"") + len(exact or b""))
+            rest = (None, None, None, annotations, previous_pk, None)
             staged = row(self._head, self._idx, self._ordinal, change, pk, record, rest)
         if not self._rows:
             self._first_lsn = self._open_lsn
@@ -142,6 +149,8 @@ class BatchBuilder:
         """
         if not self._rows and self._whole is None:
             return None
+        if self.size > LONGEST:
+            self._rows = [without_values(staged) if len(staged) > LONGEST else staged for staged in self._rows]
         whole = self._whole
         ends_staged = self._taken_in_part and whole is not None
         self._taken_in_part = self._begin is not None and self._last_lsn == self._open_lsn

@@ -1,4 +1,6 @@
--- A dead letter still cannot be written.
+-- A dead letter still cannot be written. One that was too long to be staged keeps that cause.
 update pipeline.dead_letters
-set state = 'parked', cause = %(cause)s, sqlstate = %(sqlstate)s, attempts = attempts + 1, updated_at = clock_timestamp()
+set state = 'parked', cause = case when record like 'a row of %%' then cause else %(cause)s end,
+    sqlstate = case when record like 'a row of %%' then sqlstate else %(sqlstate)s end,
+    attempts = attempts + 1, updated_at = clock_timestamp()
 where id = %(id)s

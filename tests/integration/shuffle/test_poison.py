@@ -14,6 +14,7 @@ from pipeline.log import dead_letters
 from pipeline.operate.verify import verify
 from pipeline.shuffle import poison
 from pipeline.shuffle.worker import Shuffler
+from pipeline.staging import rows
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move
 from tests.fixtures.staged import Change, Client, Staged, Table, create, delete, insert, staging_of, truncate, update
@@ -101,15 +102,31 @@ def test_what_is_parked_keeps_its_place_and_its_values(staged: Staged):
     staged.commit(*bad(4))
     shuffled(staged)
     assert events(staged) == [("1", None), (None, {"parked": 1}), ("3", None), (None, {"parked": 2})]
-    rows = staged.connection.execute(
+    written = staged.connection.execute(
         "select commit_lsn, commit_idx, action, record_pk, record::text, source_table_name from sequin_events"
         " order by seq"
     ).fetchall()
-    assert rows[1] == (100, 1, "insert", "2", "{}", "t") and rows[3] == (200, 0, "insert", "4", "{}", "t")
+    assert written[1] == (100, 1, "insert", "2", "{}", "t") and written[3] == (200, 0, "insert", "4", "{}", "t")
     (letter, _) = dead_letters.find(staged.connection, "parked")
     assert (letter.seq, letter.table, letter.sqlstate) == (_seq(staged, 1), "public.t", "23514")
     raw = staged.connection.execute("select record from pipeline.dead_letters where id = 1").fetchone()
     assert raw == ('{"id": 2, "v": "bad"}',)
+
+
+def test_a_row_that_was_too_long_to_be_staged_is_named_and_can_be_parked(staged: Staged):
+    staged.commit(*good(1, 2, 3))
+    staged.connection.execute(
+        "update public.wal_events set record = %s where record_pk = '2'", [rows.too_long(1_140_000_000).decode()]
+    )
+    assert "a row of 1,140,000,000 bytes as JSON" in str(shuffled(staged, "stop").poison)
+    shuffled(staged)
+    assert events(staged) == [("1", None), (None, {"parked": 1}), ("3", None)]
+    (letter,) = dead_letters.find(staged.connection, "parked")
+    assert letter.cause.startswith("a row of 1,140,000,000 bytes") and letter.sqlstate == "54000"
+    dead_letters.request_retry(staged.connection, None)
+    shuffled(staged)
+    (again_parked,) = dead_letters.find(staged.connection, "parked")
+    assert (again_parked.cause, again_parked.sqlstate) == (letter.cause, letter.sqlstate)
 
 
 def _seq(staged: Staged, place: int) -> int:

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from pipeline.capture.replication import batch_builder
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.replication.tagger import Tagger
 from pipeline.capture.schema_history.versions import Column, TableVersion
@@ -176,3 +177,19 @@ def test_what_cannot_follow_is_refused() -> None:
         made.feed(Insert(OID, [b"1"]))
     with pytest.raises(DecodeError, match="does not match"):
         made.feed(Commit(200, 250, 7))
+
+
+def test_a_row_that_is_too_long_keeps_its_place_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a smaller limit: COPY's own is 1 GB."""
+    monkeypatch.setattr(batch_builder, "LONGEST", 1_000)
+    made = tagger()
+    made.feed(Begin(100, 7, 42))
+    for key in (b"1", b"2", b"3"):
+        made.feed(Insert(OID, [key, b"\x01" * (500 if key == b"2" else 5)]))
+    made.feed(Commit(100, 150, 7))
+    batch = made.batch.take()
+    assert batch is not None
+    found = [fields(row) for row in batch.rows]
+    assert [(number(f[1]), f[6], f[7]) for f in found] == [(n, b"insert", b"%d" % (n + 1)) for n in range(3)]
+    assert found[1][8] is not None and b"bytes as JSON, of which" in found[1][8] and found[1][9:] == [None] * 6
+    assert (found[0][8] or b"").startswith(b"{") and (found[2][8] or b"").startswith(b"{")
