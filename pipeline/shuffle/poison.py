@@ -44,7 +44,10 @@ class _Copied(Segment):
 
 @dataclass(frozen=True)
 class Poison:
-    """A change that cannot be written, and why. `in_place`: the event that would take its place cannot either."""
+    """A change that cannot be written, and why. `in_place`: the event that would take its place cannot either.
+
+    `values_lost`: its values were too long to be staged.
+    """
 
     table: str
     commit_lsn: int
@@ -55,12 +58,15 @@ class Poison:
     ordinal: int
     segment: Segment
     in_place: bool = False
+    values_lost: bool = False
 
     def __str__(self) -> str:
         where = f"({lsn.show(self.commit_lsn)}, {self.commit_idx})"
         what = f"{self.action} of {self.table} at {where} cannot be written: {self.cause} (SQLSTATE {self.sqlstate})"
         if self.in_place:
             return f"{what}; not even an event with an empty record can take its place: remove the cause"
+        if self.values_lost:
+            return f"{what}; set PIPELINE_ON_POISON=park to keep its place as a dead letter and continue"
         return f"{what}; remove the cause, or set PIPELINE_ON_POISON=park to keep it as a dead letter and continue"
 
 
@@ -167,9 +173,10 @@ class BisectingTransfer:
         assert row is not None  # noqa: S101  it was just read
         table, commit_lsn, commit_idx, action, too_long = row
         cause, state = cause_of(error), error.sqlstate or ""
-        if too_long and not in_place:
+        lost = bool(too_long) and not in_place
+        if lost:
             cause, state = too_long, "54000"  # program_limit_exceeded
-        return Poison(table, commit_lsn, commit_idx, action, cause, state, ordinal, segment, in_place)
+        return Poison(table, commit_lsn, commit_idx, action, cause, state, ordinal, segment, in_place, lost)
 
 
 def _parts(low: int, high: int, named: int | None) -> list[tuple[int, int]]:

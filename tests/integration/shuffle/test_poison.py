@@ -118,7 +118,8 @@ def test_a_row_that_was_too_long_to_be_staged_is_named_and_can_be_parked(staged:
     staged.connection.execute(
         "update public.wal_events set record = %s where record_pk = '2'", [rows.too_long(1_140_000_000).decode()]
     )
-    assert "a row of 1,140,000,000 bytes as JSON" in str(shuffled(staged, "stop").poison)
+    reason = str(shuffled(staged, "stop").poison)
+    assert "a row of 1,140,000,000 bytes as JSON" in reason and "remove the cause" not in reason
     shuffled(staged)
     assert events(staged) == [("1", None), (None, {"parked": 1}), ("3", None)]
     (letter,) = dead_letters.find(staged.connection, "parked")
