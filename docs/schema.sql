@@ -1041,6 +1041,14 @@ ALTER TABLE pipeline.exports ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE pipeline.identity (
+    only_one boolean DEFAULT true NOT NULL,
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    CONSTRAINT identity_only_one_check CHECK (only_one)
+);
+
+COMMENT ON TABLE pipeline.identity IS 'The id of this pipeline database: the slot that it reads carries it as a mark, in the comment of a publication.';
+
 CREATE TABLE pipeline.installed_functions (
     only_one boolean DEFAULT true NOT NULL,
     version integer NOT NULL,
@@ -1644,6 +1652,9 @@ ALTER TABLE ONLY pipeline.export_states
 
 ALTER TABLE ONLY pipeline.exports
     ADD CONSTRAINT exports_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.identity
+    ADD CONSTRAINT identity_pkey PRIMARY KEY (only_one);
 
 ALTER TABLE ONLY pipeline.installed_functions
     ADD CONSTRAINT installed_functions_pkey PRIMARY KEY (only_one);

@@ -164,6 +164,10 @@ class HistoryDiverged(SourceChanged):
     """What we staged is not, or not completely, in the history of this source."""
 
 
+class SlotTaken(SourceChanged):
+    """The slot carries the mark of another pipeline database."""
+
+
 class SlotLost(SourceChanged):
     """The slot no longer holds all that we have not stored."""
 

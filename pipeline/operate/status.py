@@ -82,6 +82,7 @@ class Status:
     consumers: list[ConsumerStatus] = field(default_factory=list)
     dead_letters: dict[str, int] = field(default_factory=dict)
     slots: list[SlotLag] = field(default_factory=list)
+    slot_marked: bool | None = None
     catchup: list[Part] = field(default_factory=list)
     lag: Lag | None = None
     reasons: list[str] = field(default_factory=list)
@@ -174,6 +175,7 @@ def _with_source(now: Status, look: Look | PipelineError, moved: Moved | None) -
         retained_bytes=None if at.restart is None else at.written - at.restart,
         not_captured=look.not_captured,
         slots=look.slots,
+        slot_marked=look.marked,
         lag_bytes=lag,
         lag_seconds=_lag_seconds(now.progress, lag, running=running),
     )

@@ -66,6 +66,7 @@ OWNERS = {
     "pipeline.export_runs": Owner("pipeline/exports", {"spark": JOB}),
     "pipeline.export_states": Owner("spark/lake", {"pipeline/exports": JOB}),
     "pipeline.exports": Owner("spark/lake", {"pipeline/exports": JOB, "pipeline/log/functions/readers.sql": REGISTRY}),
+    "pipeline.identity": Owner("pipeline/capture/source"),
     "pipeline.installed_functions": Owner("pipeline/postgres"),
     "pipeline.known_rows": Owner(
         "pipeline/log/retention", {"pipeline/shuffle": "an update takes what it left out from what retention has kept"}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pipeline.capture.replication.stream import PROTOCOL_OPTIONS, ReplicationStream, SystemIdentity
-from pipeline.capture.source import own_tables, publication_ledger, slots, sources, timeline
+from pipeline.capture.source import own_tables, publication_ledger, slot_mark, slots, sources, timeline
 from pipeline.capture.source.publications import Publications, Publisher
 from pipeline.capture.source.sources import Epoch, Source
 from pipeline.capture.source.timeline import ADOPT
@@ -19,6 +19,7 @@ from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.staging import writer
+from pipeline.wal import lsn
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ def refuse_unfit(
     slots.find_ours(source, config.slot, stored.id if stored else None)
     for check in checks(config, source, pipeline, stored, identity).values() if stored else ():
         check()
+    slot_mark.require_own(source, pipeline, config.slot)
     require_slot(config, source, pipeline, stored.id if stored else None)
     publisher(config, source, None).require_possible()
 
@@ -96,6 +98,7 @@ def checks(
         "history": lambda: timeline.require_continued(stored, now, position, partial(_fetch_history, config)),
         "settings": lambda: _require_same_settings(config, stored),
         "slot": lambda: require_slot(config, source, pipeline, stored.id),
+        "mark": lambda: slot_mark.require_own(source, pipeline, config.slot),
         "publication": lambda: require_published(source, pipeline, stored),
     }
 
@@ -192,7 +195,24 @@ def prepare(
         sources.store_timeline(pipeline, stored.id, identity.timeline)
     publications = publish(config, source, pipeline, stored)
     _ensure_slot(config, source, pipeline, replace(stored, timeline=identity.timeline))
+    with sources.publishing(pipeline, source):
+        slot_mark.write(source, pipeline, config.publication, config.slot)
     return Prepared(stored, publications)
+
+
+def create_slot(config: Config, source: Connection, pipeline: Connection) -> int:
+    """What the first start does before it streams, publications and slot, at a migrated pipeline database.
+
+    Returns the LSN from which the slot streams. Raises SlotExists, and what `prepare` raises.
+    """
+    slots.require_absent(source, config.slot)
+    stream = ReplicationStream(config.source, source_id := config.source_id or uuid.uuid4())
+    try:
+        prepare(config, source, pipeline, stream.identify(), source_id)
+    finally:
+        stream.close()
+    created = slots.find(source, config.slot)
+    return (created.confirmed_lsn or 0) if created else 0
 
 
 def described(known: Source, config: Config, source: Connection, identity: SystemIdentity) -> Source:
@@ -254,6 +274,13 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
         require_slot(config, source, pipeline, stored.id)
         slot = slots.find(source, config.slot)
         start = (slot.confirmed_lsn or 0) if slot else 0
+        if writer.stored_position(pipeline, stored.id) is None and not slot_mark.find(source, config.slot):
+            logger.warning(
+                'slot "%s" was made by somebody else and is taken over: nothing from before %s comes',
+                config.slot,
+                lsn.show(start),
+                extra={"action": "slot.taken_over"},
+            )
     writer.begin(pipeline, stored.id, stored.epoch, start)
     if stored.epoch == 0:
         first = Epoch(stored.id, 0, stored.system_identifier, stored.timeline, start, None, 0, "first start")

@@ -89,7 +89,7 @@ def create(connection: Connection, name: str) -> int:
     try:
         row = connection.execute(statement("capture.source", "create_slot"), {"name": name}).fetchone()
     except psycopg.errors.DuplicateObject as error:
-        raise SlotExists(f'slot "{name}" exists already; choose another name, or delete it first') from error
+        raise _exists(name) from error
     except psycopg.errors.InvalidName as error:
         raise ConfigError(f"{connections.one_line(error)}; use lower case letters, digits and _") from error
     except psycopg.errors.InsufficientPrivilege as error:
@@ -105,6 +105,12 @@ def create(connection: Connection, name: str) -> int:
         ) from error
     assert row is not None  # noqa: S101  a function call
     return lsn.parse(row[0])
+
+
+def require_absent(connection: Connection, name: str) -> None:
+    """Raises SlotExists."""
+    if find(connection, name) is not None:
+        raise _exists(name)
 
 
 def idle(connection: Connection, name: str) -> Slot:
@@ -199,6 +205,10 @@ def end_walsender(connection: Connection, slot: Slot) -> None:
         return
     if not (queries.value(connection, "select pg_terminate_backend(%s, %s)", (slot.active_pid, END_MILLISECONDS))):
         raise SlotInUse(f'slot "{slot.name}" is still read by pid {slot.active_pid}, which does not end; terminate it')
+
+
+def _exists(name: str) -> SlotExists:
+    return SlotExists(f'slot "{name}" exists already; choose another name, or delete it first')
 
 
 def _missing(name: str) -> SlotMissing:

@@ -32,14 +32,35 @@ def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans =
 
 @app.command("create")
 def slots_create(context: typer.Context, name: Annotated[str | None, typer.Argument()] = None) -> int:
-    """Create a slot (default: PIPELINE_SLOT); changes committed from now on wait for it."""
+    """Create a slot (default: PIPELINE_SLOT); changes committed from now on wait for it.
+
+    For PIPELINE_SLOT also what must exist before it: our tables in the pipeline database, and the publications.
+    """
     from pipeline.capture.source import slots
     from pipeline.wal import lsn
 
-    chosen = name or load(context, "slots").slot
-    start = _with_source(context, lambda source: slots.create(source, chosen))
+    ours = load(context, "slots").slot
+    chosen = name or ours
+    if chosen == ours:
+        start = _create_ours(context)
+    else:
+        start = _with_source(context, lambda source: slots.create(source, chosen))
     print(f'slot "{chosen}" created; it streams from {lsn.show(start)}')
     return 0
+
+
+def _create_ours(context: typer.Context) -> int:
+    from pipeline.capture.replication import prepare
+    from pipeline.capture.source import slots
+    from pipeline.postgres import databases
+    from pipeline.server import serve
+
+    with databases.resolved(load(context, "slots")) as config:
+        source, pipeline = prepare.connect(config, name="pipeline slots")
+        with source, pipeline:
+            slots.require_absent(source, config.slot)
+            serve.boot(config)
+            return prepare.create_slot(config, source, pipeline)
 
 
 Force = Annotated[bool, typer.Option("--force", help="Also the slot that this server reads.")]

@@ -39,6 +39,10 @@ def lake(found: LaggingReader) -> str:
 def gap(found: Gap) -> Iterator[str]:
     """By going on at the source as it is now."""
     yield from found.reasons
+    if found.begins:
+        yield f"this log begins at {formatting.position(found.staged)}: what the slot sent before never comes again"
+        yield "the other pipeline database, if there is one, gets no change any more that this one receives"
+        return
     newest = f", and its newest event was committed {formatting.moment(found.newest)}" if found.newest else ""
     yield f"the log has what was staged up to {formatting.position(found.staged)}{newest}"
     if found.bytes is None:

@@ -158,7 +158,7 @@ def _held_back(now: Status) -> str:
         f" holds back {formatting.size(now.retained_bytes)} of WAL"
         if now.retained_bytes is not None
         else " does not exist"
-    )
+    ) + ("" if now.slot_marked is not False else "; without our mark, so that another server could take it over")
 
 
 def _behind(now: Status) -> str:

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from pipeline.capture.replication import lag_sampler, prepare
-from pipeline.capture.source import slots
+from pipeline.capture.source import slot_mark, slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.log.readers import LaggingReader
@@ -63,12 +63,16 @@ class Holder:
 
 @dataclass(frozen=True)
 class Look:
-    """The source at one moment. `not_captured`: tables that match but are not captured in full, and why."""
+    """The source at one moment. `not_captured`: tables that match but are not captured in full, and why.
+
+    `marked`: the slot carries the mark of this pipeline database.
+    """
 
     at: AtSource
     holder: Holder | None
     slots: list[SlotLag]
     not_captured: dict[str, str]
+    marked: bool = True
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,7 @@ def look(config: Config, connection: Connection, stored: Source | None) -> Look:
             missing = prepare.publisher(config, source, connection).missing(stored.publications if stored else {})
             holder = queries.rows(source, Holder, statement("operate.lag", "lag_holder"))
             found = [slot for slot in slots.all_slots(source) if slot.database == source.info.dbname]
+            marked = slot_mark.own(connection) in slot_mark.find(source, config.slot)
             anchor = next((slot for slot in found if slot.name == config.slot), None)
             values["sender"] = anchor.active_pid if anchor else None
             with source.cursor(row_factory=dict_row) as cursor:  # after the slots: none is beyond this end of WAL
@@ -133,7 +138,7 @@ def look(config: Config, connection: Connection, stored: Source | None) -> Look:
             raise connections.unavailable(config.source, "source", error) from error
     restart, confirmed = (anchor.restart_lsn, anchor.confirmed_lsn) if anchor else (None, None)
     at = AtSource(**row, restart=restart, confirmed=confirmed, sender=values["sender"])
-    return Look(at, holder[0] if holder else None, slot_lag.of(found, config.slot, at.written), missing)
+    return Look(at, holder[0] if holder else None, slot_lag.of(found, config.slot, at.written), missing, marked)
 
 
 def sessions(connection: Connection, source_id: uuid.UUID) -> dict[str, Session]:

@@ -11,7 +11,7 @@ from functools import partial
 from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.stream import NAME_PREFIX, ReplicationStream
-from pipeline.capture.source import publication_ledger, publishable_tables, slots
+from pipeline.capture.source import publication_ledger, publishable_tables, slot_mark, slots
 from pipeline.capture.source.publication_ledger import Published
 from pipeline.capture.source.publishable_tables import Table
 from pipeline.capture.source.sources import Source
@@ -75,7 +75,7 @@ def _history(config: Config, source: Connection, pipeline: Connection | None, st
     if stored is None or pipeline is None:
         return
     for name, check in prepare.checks(config, source, pipeline, stored).items():
-        if name != "slot":
+        if name not in ("slot", "mark"):
             yield from guarded(name, partial(_only_errors, check))
 
 
@@ -98,6 +98,7 @@ def _slot(config: Config, source: Connection, pipeline: Connection | None, store
     slot = slots.find_ours(source, config.slot, source_id)
     if pipeline is not None:
         prepare.require_slot(config, source, pipeline, source_id)
+        slot_mark.require_own(source, pipeline, config.slot)
     if slot is None:
         yield Finding("ok", "slot", f'"{config.slot}" will be created')
         return

@@ -8,22 +8,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pipeline.capture.catchup import plan_reader, store
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream, SystemIdentity
-from pipeline.capture.source import captured_tables, own_tables, publication_ledger, slots, sources
+from pipeline.capture.source import captured_tables, own_tables, publication_ledger, slot_mark, slots, sources
 from pipeline.capture.source.publications import KEYLESS_SUFFIX, Publications
 from pipeline.capture.source.slots import Slot
 from pipeline.capture.source.sources import Epoch, Source
 from pipeline.config.settings import Config
-from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SourceChanged, SourceUnfit
+from pipeline.errors import PipelineError, PublicationMissing, ReplicationError, SourceChanged
 from pipeline.log import recent_transactions, tables
 from pipeline.log.table import EventsTable, last_seq
 from pipeline.operate.repair import gap
+from pipeline.operate.repair.adopted import Adopted
 from pipeline.operate.repair.gap import Gap
+from pipeline.operate.repair.take_over import take_over
 from pipeline.postgres import migrations, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.shuffle import watermark
@@ -31,58 +33,27 @@ from pipeline.shuffle.worker import Shuffler
 from pipeline.staging import progress, segments
 from pipeline.staging.progress import Staged
 from pipeline.staging.writer import Writer, connect_writer
-from pipeline.wal import lsn
 
 ROLES = ("serve", "replication", "shuffle")
 """The roles that a running server holds; all must be free."""
 
 
-@dataclass(frozen=True)
-class Adopted:
-    """What was done, LSNs as integers. `left_at`: how far the previous epoch was staged.
-
-    The new epoch begins at `starts_at`. `kept_slot`: the slot is the one that was there; `known`: how many
-    transactions that it may send again are known to be in the log.
-    """
-
-    epoch: int
-    reasons: list[str]
-    left_at: int
-    starts_at: int
-    kept_slot: bool
-    known: int
-
-    def lines(self) -> list[str]:
-        """The report for people: what was done, and what is not in the log."""
-        at = lsn.show(self.starts_at)
-        shown = [
-            f"epoch {self.epoch} begins at {at}; the previous epoch ended at {lsn.show(self.left_at)}",
-        ]
-        if self.kept_slot and self.starts_at <= self.left_at:
-            shown.append(
-                f"the slot was kept: it sends everything from {at} on, and what is in the log is not written twice"
-            )
-        elif self.kept_slot:
-            shown.append(f"the slot was kept; changes from {lsn.show(self.left_at)} to {at} are not in the log")
-        else:
-            shown.append(f"a new slot was created; changes from before {at} that the log lacks stay missing")
-        return shown
-
-
 def adopt(config: Config, agree: Callable[[Gap], None] = lambda _: None) -> Adopted | None:
     """Begin a new epoch at the source as it is now; None, with nothing changed, when our positions are still valid.
 
-    `agree` is called before anything is changed, and prevents that by raising. Raises PipelineError when a server runs,
-    or when the source cannot be replicated from.
+    Without positions, a slot that is marked as another's is taken over. `agree` is called before anything is changed,
+    and prevents that by raising. Raises PipelineError when a server runs, or when the source cannot be replicated from.
     """
     source, pipeline = prepare.connect(config, name="pipeline adopt")
     with source, pipeline:
+        if migrations.current_revision(pipeline) is None:
+            return take_over(config, source, pipeline, None, agree)
         migrations.require_head(pipeline)
         stored = sources.find(pipeline, config.source_id)
         staged = progress.staged(pipeline, stored.id) if stored else None
-        if stored is None or staged is None:
-            raise SourceUnfit("no source has been replicated from yet; start `pipeline serve`")
         with _alone(pipeline):
+            if stored is None or staged is None:
+                return take_over(config, source, pipeline, stored, agree)
             return _Adoption(config, source, pipeline, stored, staged).run(agree)
 
 
@@ -191,6 +162,7 @@ class _Adoption:
                 published=publication_ledger.to_json(now),
             )
             self._commit(stored, start, known, "; ".join(map(_cause, reasons)))
+            slot_mark.write(self._source, self._pipeline, self._config.publication, self._config.slot)
         return Adopted(
             epoch=stored.epoch,
             reasons=[_cause(reason) for reason in reasons],

@@ -18,7 +18,7 @@ class Gap:
     """Changes of `database` after `staged`, an LSN, that a new epoch may be without, and the `reasons` for one.
 
     `bytes`: WAL written since, None where the source has another history. `newest`: when the log's newest event was
-    committed, None when it has none.
+    committed, None when it has none. `begins`: the log begins at `staged`, and has nothing from before.
     """
 
     database: str
@@ -26,6 +26,7 @@ class Gap:
     staged: int
     bytes: int | None
     newest: datetime | None
+    begins: bool = False
 
 
 def look(

@@ -1,0 +1,73 @@
+"""The mark of a slot: the id of the pipeline database that reads it, in a line of its publication's comment.
+
+Without it, a pipeline database that was emptied would begin anew at its slot without a word, and another one would
+take over a slot while its server is down: what the slot has confirmed never comes again.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+import psycopg
+from psycopg import sql
+
+from pipeline.capture.source import slots
+from pipeline.capture.source.timeline import ADOPT
+from pipeline.errors import SlotTaken
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_MARK = re.compile(r'^slot "([a-z0-9_]+)" is read by pipeline database ([0-9a-f-]{36})$', re.MULTILINE)
+
+
+def own(pipeline: Connection) -> str | None:
+    """The id of this pipeline database; None for one without our tables, or from before it had an id."""
+    if queries.value(pipeline, "select to_regclass('pipeline.identity') is null"):
+        return None
+    return str(queries.value(pipeline, "select id from pipeline.identity"))
+
+
+def find(source: Connection, slot: str) -> list[str]:
+    """The ids that the slot is marked with: one, or none. Several where one could not be removed."""
+    return [mark for comment in _comments(source).values() for name, mark in _MARK.findall(comment) if name == slot]
+
+
+def require_own(source: Connection, pipeline: Connection, slot: str) -> None:
+    """Raises SlotTaken when the slot exists with the mark of another pipeline database; without one it is anybody's."""
+    marks = find(source, slot)
+    if marks and own(pipeline) not in marks and slots.find(source, slot) is not None:
+        raise SlotTaken(
+            f'slot "{slot}" is read by another pipeline database ({marks[0]}), or by this one before it was emptied; '
+            f"{ADOPT}, and takes the slot over; or choose another PIPELINE_SLOT"
+        )
+
+
+def write(source: Connection, pipeline: Connection, publication: str, slot: str) -> bool:
+    """Mark the slot as ours, and remove marks of others; returns whether it is marked.
+
+    It is not where this user does not own the publication: one cannot comment on it then.
+    """
+    ours = own(pipeline)
+    if ours is None:
+        return False
+    for name, comment in _comments(source).items():
+        lines = [line for line in comment.splitlines() if not _of(line, slot)]
+        if name == publication:
+            lines.append(f'slot "{slot}" is read by pipeline database {ours}')
+        new = "\n".join(lines)
+        if new != comment:
+            with suppress(psycopg.errors.InsufficientPrivilege):
+                source.execute(sql.SQL("comment on publication {} is {}").format(sql.Identifier(name), new or None))
+    return ours in find(source, slot)
+
+
+def _of(line: str, slot: str) -> bool:
+    found = _MARK.fullmatch(line)
+    return found is not None and found[1] == slot
+
+
+def _comments(source: Connection) -> dict[str, str]:
+    rows = source.execute(statement("capture.source", "publication_comments")).fetchall()
+    return {name: comment or "" for name, comment in rows}

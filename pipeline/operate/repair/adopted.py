@@ -1,0 +1,46 @@
+"""What `pipeline sources adopt` has done, as it reports it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.wal import lsn
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """What was done, LSNs as integers. `left_at`: how far the previous epoch was staged.
+
+    The new epoch begins at `starts_at`. `kept_slot`: the slot is the one that was there; `known`: how many
+    transactions that it may send again are known to be in the log. `begins`: there was no epoch before it; `marked`:
+    the slot carries our mark.
+    """
+
+    epoch: int
+    reasons: list[str]
+    left_at: int
+    starts_at: int
+    kept_slot: bool
+    known: int
+    begins: bool = False
+    marked: bool = True
+
+    def lines(self) -> list[str]:
+        """The report for people: what was done, and what is not in the log."""
+        at = lsn.show(self.starts_at)
+        if self.begins:
+            return [f"the slot is taken over: `pipeline serve` streams from {at}; changes before it never come"] + (
+                [] if self.marked else ["it keeps the other's mark: the publication's owner has to remove its comment"]
+            )
+        shown = [
+            f"epoch {self.epoch} begins at {at}; the previous epoch ended at {lsn.show(self.left_at)}",
+        ]
+        if self.kept_slot and self.starts_at <= self.left_at:
+            shown.append(
+                f"the slot was kept: it sends everything from {at} on, and what is in the log is not written twice"
+            )
+        elif self.kept_slot:
+            shown.append(f"the slot was kept; changes from {lsn.show(self.left_at)} to {at} are not in the log")
+        else:
+            shown.append(f"a new slot was created; changes from before {at} that the log lacks stay missing")
+        return shown
