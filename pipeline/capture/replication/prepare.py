@@ -97,8 +97,8 @@ def checks(
     return {
         "history": lambda: timeline.require_continued(stored, now, position, partial(_fetch_history, config)),
         "settings": lambda: _require_same_settings(config, stored),
-        "slot": lambda: require_slot(config, source, pipeline, stored.id),
         "mark": lambda: slot_mark.require_own(source, pipeline, config.slot),
+        "slot": lambda: require_slot(config, source, pipeline, stored.id),
         "publication": lambda: require_published(source, pipeline, stored),
     }
 
