@@ -88,11 +88,12 @@ class Target:
 
 @dataclass
 class Share:
-    """A target's rows of a segment: those of these relations by these actions, pair by pair."""
+    """A target's rows of a segment: those of these relations by these actions, and with these prefixes, one by one."""
 
     target: Target
     relations: list[int] = field(default_factory=list)
     actions: list[str] = field(default_factory=list)
+    prefixes: list[str | None] = field(default_factory=list)
     rows: int = 0
     last: int = 0
     """The ordinal of its last row."""
@@ -140,13 +141,15 @@ class Targets:
         """The shares of the segment's rows within these bounds, in the order of their last rows."""
         query = sql.SQL(statement("shuffle", "count_rows")).format(segment=segment.table, bounds=bounds)
         counted = self._connection.execute(query, values).fetchall()
-        self._choose({(relation, action) for relation, action, _, _ in counted})
+        self._choose({(relation, action) for relation, action, *_ in counted})
         found: dict[str, Share] = {}
-        for relation, action, rows, last in counted:
-            target = self._chosen[relation, action]
+        for relation, action, prefix, rows, last in counted:
+            # By its prefix a message is not remembered: there may be any number of them.
+            target = self._target_of("", prefix, action) if prefix else self._chosen[relation, action]
             share = found.setdefault(str(target.table), Share(target))
             share.relations.append(relation)
             share.actions.append(action)
+            share.prefixes.append(prefix)
             share.rows += rows
             share.last = max(share.last, last)
         return sorted(found.values(), key=lambda share: share.last)

@@ -175,7 +175,8 @@ class Transfer:
         lacking, added = [], 0
         for share in shares:
             rows = self._select_share.format(segment=segment.table, bounds=_between(values))
-            mine = {"relations": share.relations, "actions": share.actions, "offset": share.target.seq}
+            pairs = {"relations": share.relations, "actions": share.actions, "prefixes": share.prefixes}
+            mine = {**pairs, "offset": share.target.seq}
             piece = Piece(share.target.table, rows, {**values, **mine})
             self._reserve(share.target, share.rows)
             written = self._insert_rows(piece, again=not segment.full)

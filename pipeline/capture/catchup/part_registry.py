@@ -76,7 +76,7 @@ class PartRegistry(RelationRegistry):
         If the history has none, this one is recorded, from the anchor's position on.
         """
         if isinstance(message, LogicalMessage):
-            return self._admit_prefix(message)
+            return self._admit_messages()
         if self._ask(self._source, "being_changed", {"oids": [message.oid]}):
             return None
         with self._pipeline.transaction():
@@ -94,9 +94,9 @@ class PartRegistry(RelationRegistry):
         version, found = next_version(before.version, before.fingerprint, now.version, now.fingerprint, _AFTER_ALL)
         return None if found or not _is_same(version, before.version) else StagedRelation(before.id, before.version)
 
-    def _admit_prefix(self, message: LogicalMessage) -> StagedRelation:
-        """A prefix has only one version."""
-        version = versions.message_version(message.prefix)
+    def _admit_messages(self) -> StagedRelation:
+        """Of these there is only one version."""
+        version = versions.message_version()
         with self._pipeline.transaction():
             before = versions.find(self._pipeline, self._stored.id, self._stored.epoch, versions.identity(version))
             if before is None:

@@ -49,7 +49,7 @@ class PartWorker(ReplicationWorker):
 
     def _needs_lookup(self, message: Message) -> bool:
         if isinstance(message, LogicalMessage):
-            return not self._tagger.knows_prefix(message)
+            return not self._tagger.knows(message)
         return isinstance(message, Relation) and not self._part_registry.is_own(message)
 
     async def _admit(self, message: Message) -> bool:
@@ -62,7 +62,7 @@ class PartWorker(ReplicationWorker):
             self._admitted.add(message.oid)
             self._tagger.learn(message, staged)
         else:
-            self._tagger.learn(message.prefix, staged)
+            self._tagger.learn_messages(staged)
             self._tagger.feed(message)
         self._waiting = False
         return True

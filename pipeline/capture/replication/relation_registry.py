@@ -70,7 +70,7 @@ class RelationRegistry:
         `xid`: of the transaction at `since`, None when not known. `changed`: commit_lsn of the last transaction with
         rows of the relation as it was described last.
         """
-        key = (message.oid, "") if isinstance(message, Relation) else (versions.MESSAGE_OID, message.prefix)
+        key = (message.oid, "") if isinstance(message, Relation) else versions.identity(versions.message_version())
         if key in self._known:
             return self._describe(message, since, xid, changed)
         with self._pipeline.transaction():  # the worker of another part of a backlog may have recorded it first
@@ -149,7 +149,7 @@ class RelationRegistry:
         self, message: Relation | LogicalMessage, since: tuple[int, int], xid: int | None, changed: int
     ) -> StagedRelation:
         if isinstance(message, LogicalMessage):
-            return self._remember(versions.message_version(message.prefix), None, since, [])
+            return self._remember(versions.message_version(), None, since, [])
         before = self._known.get((message.oid, ""))
         if before and before.fingerprint and changed > before.fingerprint.read_at:
             before = replace(before, fingerprint=before.fingerprint.settle())

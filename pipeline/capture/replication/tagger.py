@@ -36,13 +36,14 @@ ANNOTATION_CLEAR = "sequin:transaction_annotations.clear"
 class Tagger:
     """Turns each change that pgoutput sends into a staging row of its `batch`.
 
-    The worker looks Relation messages and message prefixes up, and then calls `learn`; `feed` takes everything else.
+    The worker looks Relation messages up, and then calls `learn`; before the first logical message, `learn_messages`.
+    `feed` takes everything else.
     `idle` is told where transactions begin and end.
     """
 
     def __init__(self, idle: ConfirmRule | None = None) -> None:
         self._relations: dict[int, StagedRelation] = {}
-        self._prefixes: dict[str, StagedRelation] = {}
+        self._messages: StagedRelation | None = None
         self._ignored: set[int] = set()
         self.batch = BatchBuilder(idle or ConfirmRule())
         """The rows collected so far, and the open transaction."""
@@ -104,23 +105,24 @@ class Tagger:
         """From now on, count the changes of this relation, and stage none of them."""
         self._ignored.add(oid)
 
-    def learn(self, relation: Relation | str, staged: StagedRelation) -> None:
-        """From now on, encode rows of this relation, or messages with this prefix, in this way."""
-        if isinstance(relation, str):
-            self._prefixes[relation] = staged
-        else:
-            self._relations[relation.oid] = staged
+    def learn(self, relation: Relation, staged: StagedRelation) -> None:
+        """From now on, encode rows of this relation in this way."""
+        self._relations[relation.oid] = staged
+
+    def learn_messages(self, staged: StagedRelation) -> None:
+        """From now on, logical messages refer to this relation."""
+        self._messages = staged
 
     def rename(self, oid: int, staged: StagedRelation) -> None:
         """From now on, rows of this relation have this table version; ignored when the relation is not known."""
         if oid in self._relations:
             self._relations[oid] = staged
 
-    def knows_prefix(self, message: LogicalMessage) -> bool:
-        """Whether `feed` can take this message without a call of `learn` first."""
+    def knows(self, message: LogicalMessage) -> bool:
+        """Whether `feed` can take this message without a call of `learn_messages` first."""
         return (
             not message.transactional
-            or message.prefix in self._prefixes
+            or self._messages is not None
             or message.prefix in ANNOTATION_SET
             or message.prefix == ANNOTATION_CLEAR
         )
@@ -161,8 +163,11 @@ class Tagger:
             self.batch.annotate(None)
         else:
             record = encoding.message_record(message.content)
-            encoded = encoding.Encoded(b"", record, None, None)
-            self._add(self._prefixes[message.prefix], b"message", encoded)
+            if self._messages is None:
+                raise DecodeError("a logical message was fed without `learn_messages`")
+            # The shuffler takes the prefix from here: one relation for each would be a row for each, for ever.
+            encoded = encoding.Encoded(message.prefix.encode(), record, None, None)
+            self._add(self._messages, b"message", encoded)
 
     def _ignore(self, message: Message) -> None:
         """A message that staging rows do not need."""

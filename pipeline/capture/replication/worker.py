@@ -170,7 +170,7 @@ class ReplicationWorker:
             self._pump.begin()
 
     async def _learn(self, message: Message, since: tuple[int, int] | None = None) -> None:
-        """Look relations and message prefixes up before rows that refer to them are tagged."""
+        """Look relations up, and that of messages, before rows that refer to them are tagged."""
         if isinstance(message, Relation) and self._registry.is_own(message):
             self._tagger.ignore(message.oid)
             return
@@ -182,10 +182,10 @@ class ReplicationWorker:
                 learned = await in_thread(self._registry.describe, message, since, xid, changed)
             self._tagger.learn(message, learned)
             return
-        if isinstance(message, LogicalMessage) and not self._tagger.knows_prefix(message):
+        if isinstance(message, LogicalMessage) and not self._tagger.knows(message):
             async with self._database_lock:
                 learned = await in_thread(self._registry.describe, message, self._tagger.batch.next_place)
-            self._tagger.learn(message.prefix, learned)
+            self._tagger.learn_messages(learned)
         self._tagger.feed(message)
 
     def _keepalive(self, data: bytes) -> None:

@@ -101,8 +101,12 @@ class Seen:
         )
 
 
-def message_version(prefix: str) -> TableVersion:
-    """Represents logical messages with a prefix: a table without a schema, named like the prefix."""
+def message_version(prefix: str = "") -> TableVersion:
+    """Represents logical messages: a table without a schema.
+
+    It has the name of a prefix where one was stored by an older server, and for our own messages; without a name it
+    represents all others, whose staged rows have their prefix as `record_pk`.
+    """
     return TableVersion(MESSAGE_OID, "", prefix, MESSAGE_OID, "", prefix, "n", (), ())
 
 

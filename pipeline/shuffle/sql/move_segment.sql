@@ -7,8 +7,9 @@ select
     w.seq, %(source)s::uuid, %(epoch)s::integer, w.commit_lsn, w.commit_idx, w.xid,
     case when w.action = 'truncate' then r.relation_oid else r.table_oid end,
     case when w.action = 'truncate' then r.relation_schema else r.table_schema end,
-    case when w.action = 'truncate' then r.relation_name else r.table_name end,
-    w.record_pk, w.record::jsonb, w.changes::jsonb,
+    case w.action when 'truncate' then r.relation_name when 'message' then coalesce(nullif(r.table_name, ''), w.record_pk)
+        else r.table_name end,
+    case when w.action = 'message' then '' else w.record_pk end, w.record::jsonb, w.changes::jsonb,
     case when w.exact is not null then (
         -- Only what jsonb does not give back as it was.
         select jsonb_object_agg(e.key, e.value) from jsonb_each_text(w.exact::jsonb) e

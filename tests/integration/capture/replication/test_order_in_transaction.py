@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -218,6 +219,37 @@ def test_our_own_tables_are_never_published_where_both_databases_are_one(config:
             "select schemaname || '.' || tablename from pg_publication_tables"
         ).fetchall()
         assert published == [("public.mine",)]
+
+
+def test_messages_with_prefixes_of_their_own_leave_nothing_behind(replicated: Replicated):
+    replicated.source.execute(
+        "select pg_logical_emit_message(true, 'job ' || i, 'c' || i) from generate_series(1, 3000) i"
+    )
+    replicated.source.execute("select pg_logical_emit_message(true, '', 'none')")
+    events = column(replicated.events(), "action", "source_table_name", "record_pk", "record")
+    numbered = [("message", f"job {n}", "", {"content": f"c{n}"}) for n in range(1, 3001)]
+    assert events == [*numbered, ("message", "", "", {"content": "none"})]
+    assert one(replicated.log, "select count(*) from pipeline.relations where relation_oid = 0") == 1
+
+
+def test_messages_go_to_the_tables_of_their_prefixes_and_are_parked_by_their_name(config: Config):
+    routes = [{"tables": [".job*"], "events_table": "public.jobs"}]
+    routed = config.model_copy(update={"routes": settings.load(routes=json.dumps(routes)).routes})
+    with Stage(routed, routes=routed.routes, on_poison="park") as stage:
+        stage.start()
+        stage.run("create table t (id int primary key)", "insert into t values (1)")
+        stage.arrive()
+        stage.log.execute("alter table public.jobs add check (record ->> 'content' <> 'job 3')")
+        stage.run(
+            "select pg_logical_emit_message(true, p, p)"
+            " from unnest(array['job 1', 'mail', 'job 2', 'job 3', 'job 1']) p"
+        )
+        stage.arrive()
+        written = "select source_table_name, record ->> 'content' from {} where action = 'message' and source_table_name <> 'mark' order by seq"
+        assert stage.log.execute(written.format("public.sequin_events")).fetchall() == [("mail", "mail")]
+        jobs = stage.log.execute(written.format("public.jobs")).fetchall()
+        assert [name for name, content in jobs if content] == ["job 1", "job 2", "job 1"]
+        assert one(stage.log, "select table_name from pipeline.dead_letters") == "job 3"
 
 
 @pytest.mark.parametrize("published", ["all tables", "tables in schema public"])
