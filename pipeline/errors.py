@@ -5,6 +5,7 @@ PipelineError                    exit 1
 │   └── WrongArgument            a reader of the log gave an argument that is not possible
 ├── EmbeddedPostgresError        the Postgres under the data directory cannot be set up, started or stopped
 ├── SchemaError                  the pipeline database is not at this version's revision, or cannot be migrated to it
+├── NotReady                     `pipeline check` finds what neither waiting nor a running server can cure
 ├── AddressInUse                 the HTTP port is already in use
 ├── Unavailable                  a database does not answer, or the connection is lost; retried while the server runs
 │   └── Refused                  a database answers, and refuses a statement of ours; retried, as its cause may go
@@ -29,6 +30,7 @@ PipelineError                    exit 1
     ├── SlotUnusable             the slot is not pgoutput, is two-phase, or of another database
     ├── SourceChanged            our positions are not valid at this source; `pipeline sources adopt` begins a new epoch
     │   ├── HistoryDiverged      another cluster, a fork of it, or a restored copy: what we staged is not in its history
+    │   ├── SlotTaken            the slot carries the mark of another pipeline database
     │   ├── SlotLost             the slot was dropped, recreated, invalidated, or confirmed beyond what we have stored
     │   └── PublicationChanged   a publication that we use was dropped, recreated, or publishes less than before
     ├── Undecodable               the source cannot send a transaction, which may be skipped; retried meanwhile
@@ -60,6 +62,10 @@ class EmbeddedPostgresError(PipelineError):
 
 class SchemaError(PipelineError):
     """The pipeline database is not at this version's revision, or cannot be migrated to it."""
+
+
+class NotReady(PipelineError):
+    """`pipeline check` finds what neither waiting nor a running server can cure, and what was not accepted."""
 
 
 class AddressInUse(PipelineError):

@@ -68,11 +68,14 @@ def options(
 
 
 @app.command()
-def serve(context: typer.Context, only: Only = None) -> int:
-    """Migrate, then replicate until stopped. Ctrl-C drains; a second Ctrl-C exits at once."""
+def serve(context: typer.Context, only: Only = None, accept: Accept = None) -> int:
+    """Migrate, then replicate until stopped. Ctrl-C drains; a second Ctrl-C exits at once.
+
+    Refuses to start with what `pipeline check` takes for an error and only you can cure.
+    """
     from pipeline.server import serve
 
-    return serve.serve(load(context, "serve"), only.value if only else None)
+    return serve.serve(load(context, "serve"), only.value if only else None, accept or ())
 
 
 @app.command()

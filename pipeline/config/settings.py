@@ -18,6 +18,7 @@ from pipeline.config import file as config_file
 from pipeline.config import routes as routing
 from pipeline.config.values import (
     EXPORT_SCHEDULE,
+    Accepted,
     Dsn,
     EventsTableName,
     Master,
@@ -87,6 +88,7 @@ class Config(BaseSettings):
         (), description="web pages of these origins (`https://host:port`) may use the API, besides its own"
     )
     api_token: OptionalSecret = Field(None, description="bearer token that every endpoint but health requires")
+    accept: Accepted = Field((), description="findings of `check` that are errors, with which `serve` starts anyway")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="lowest level to log: debug, info, warning or error"
     )

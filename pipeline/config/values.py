@@ -136,3 +136,4 @@ OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_when_blank)]
 Origins = Annotated[
     tuple[str, ...], NoDecode, BeforeValidator(_listed("`https://host:port`")), AfterValidator(_origins)
 ]
+Accepted = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed("the name of a finding"))]

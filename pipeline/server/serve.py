@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import sys
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from setproctitle import setproctitle
@@ -13,9 +14,11 @@ from pipeline.api import certificates
 from pipeline.capture.replication import prepare
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import AddressInUse, PipelineError
-from pipeline.operate.preflight import legacy_log
-from pipeline.postgres import databases, migrations
+from pipeline.errors import AddressInUse, NotReady, PipelineError
+from pipeline.operate.preflight import check, legacy_log
+from pipeline.operate.preflight.findings import Finding
+from pipeline.postgres import connections, databases, migrations, role_locks
+from pipeline.postgres.connections import Connection
 from pipeline.process.fork_client import ForkServer
 from pipeline.process.supervisor import Supervisor
 from pipeline.server.leadership import Leadership
@@ -26,8 +29,11 @@ ROLES = ("replication", "shuffle", "schedule", "api")
 """In the order in which they are stopped: upstream first."""
 
 
-def serve(config: Config, only: str | None = None) -> int:
-    """Run the server until it is asked to stop; returns its exit status. Raises before anything is changed."""
+def serve(config: Config, only: str | None = None, accepted: Collection[str] = ()) -> int:
+    """Run the server until it is asked to stop; returns its exit status. Raises before anything is changed.
+
+    `accepted`: names of findings of `pipeline check` with which it starts although they are errors.
+    """
     setproctitle("pipeline serve" + (f" --only {only}" if only else ""))
     chosen = (only,) if only else ROLES
     if "api" in chosen:
@@ -38,21 +44,46 @@ def serve(config: Config, only: str | None = None) -> int:
         ForkServer(partial(_serve_forks, chosen), _fork_server_command(chosen)) as fork_server,
         databases.resolved(config) as resolved,
     ):
-        boot(resolved)
+        boot(resolved, accepted, reads_source=chosen != ("api",))
         _log_start(config, resolved, chosen)
         name = f"serve {only}" if only else "serve"
         with Leadership(resolved.database, name, lambda: _revive_embedded(config)) as leads:
             return Supervisor(chosen, fork_server, resolved.to_json(), leads=leads, always=("api",)).run()
 
 
-def boot(config: Config) -> None:
-    """Refuse what cannot work, then migrate the pipeline database to head."""
-    source, pipeline = prepare.connect(config, name="pipeline boot")
-    with source, pipeline:
+def boot(config: Config, accepted: Collection[str] = (), *, reads_source: bool = True) -> None:
+    """Refuse what cannot work, then migrate the pipeline database to head.
+
+    A server that does not read the source, or will stand by for another one, is not refused for the source's sake.
+    """
+    with connections.connect(config.database, "pipeline database", name="pipeline boot") as pipeline:
         migrations.refuse_unfit(pipeline)
-        prepare.refuse_unfit(config, source, pipeline)
+        if reads_source := reads_source and not _is_led(pipeline):
+            with connections.connect(config.source, "source", name="pipeline boot") as source:
+                found = check.run(config, accepted)
+                _refuse([finding for finding in found if finding.name == "pooler"])  # behind one, the rest says nothing
+                prepare.refuse_unfit(config, source, pipeline)
+        _refuse(found if reads_source else check.run(config, accepted, source_too=False))
         migrations.upgrade(config.database, config.events_table)
         legacy_log.ensure(config, pipeline)
+
+
+def _is_led(pipeline: Connection) -> bool:
+    """Whether another server reads the source, for which this one would stand by."""
+    if migrations.current_revision(pipeline) is None:
+        return False
+    reads = role_locks.states(pipeline).get("replication")
+    return reads is not None and reads.held
+
+
+def _refuse(found: Sequence[Finding]) -> None:
+    """Raises NotReady for errors that neither waiting nor a running server can cure."""
+    lasting = [finding for finding in found if finding.level == "error" and not finding.waits]
+    if not lasting:
+        return
+    said = ", and ".join(f"{finding.name}: {finding.text} ({finding.remedy or 'see the docs'})" for finding in lasting)
+    names = " ".join(f"--accept '{name}'" for name in dict.fromkeys(finding.name for finding in lasting))
+    raise NotReady(f"{said}; fix it, or start with {names}")
 
 
 def _serve_forks(chosen: tuple[str, ...]) -> int:

@@ -21,7 +21,7 @@ def findings(config: Config, connection: Connection) -> Findings:
         at = lsn.show(stop.commit_lsn)
         text = f"cannot send the transaction that commits at {at}: {stop.cause} (SQLSTATE {stop.sqlstate})"
         remedy = f"fix the cause, or run `{blocked_transactions.SKIP} {at}` to continue without it"
-        yield Finding("error", "source stops", text, remedy)
+        yield Finding("error", "source stops", text, remedy, waits=True)
     parked = dead_letters.counts(connection)["parked"]
     if parked:
         text = f"{formatting.count(parked, 'change')} could not be written to the log"

@@ -33,11 +33,15 @@ class _Server:
     database: str
 
 
-def run(config: Config, accepted: Collection[str] = ()) -> list[Finding]:
-    """Every finding, in reading order. An error whose name is in `accepted` becomes a warning."""
+def run(config: Config, accepted: Collection[str] = (), *, source_too: bool = True) -> list[Finding]:
+    """Every finding, in reading order. An error whose name is in `accepted` or PIPELINE_ACCEPT becomes a warning.
+
+    `source_too`: also what the source is like, which matters to the server that reads it alone.
+    """
+    accepted = frozenset([*accepted, *config.accept])
     found: list[Finding] = []
     with ExitStack() as stack:
-        source = _open(stack, config, "source", found)
+        source = _open(stack, config, "source", found) if source_too else None
         pipeline = _open(stack, config, "pipeline database", found)
         if pipeline is not None:
             found += guarded("pipeline database", lambda: _pipeline(config, pipeline))

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import psycopg
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, SlotInUse, Unavailable
 from pipeline.postgres import connections
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`name` is stable; `remedy` is empty when nothing needs to be done. An error means that `serve` would not work."""
+    """`name` is stable; `remedy` is empty when nothing needs to be done. An error means that `serve` would not work.
+
+    `waits`: of an error that time, a person at the running server or its retries can cure: `serve` starts with it.
+    """
 
     level: Literal["ok", "warning", "error"]
     name: str
     text: str
     remedy: str = ""
+    waits: bool = False
+
+    JSON: ClassVar = ("level", "name", "text", "remedy")
 
 
 Findings = Iterator[Finding]
@@ -28,7 +34,8 @@ Findings = Iterator[Finding]
 def of_error(name: str, error: PipelineError) -> Finding:
     """The finding of an error: its text, and its remedy after the last semicolon."""
     text, separator, remedy = str(error).rpartition("; ")
-    return Finding("error", name, text, remedy) if separator else Finding("error", name, remedy)
+    waits = isinstance(error, Unavailable | SlotInUse)
+    return Finding("error", name, text, remedy, waits) if separator else Finding("error", name, remedy, waits=waits)
 
 
 def guarded(name: str, look: Callable[[], Iterable[Finding]]) -> Findings:
@@ -38,7 +45,8 @@ def guarded(name: str, look: Callable[[], Iterable[Finding]]) -> Findings:
     except PipelineError as error:
         yield of_error(name, error)
     except psycopg.Error as error:
-        yield Finding("error", name, f"cannot be checked: {connections.one_line(error)}", "fix that and check again")
+        text = f"cannot be checked: {connections.one_line(error)}"
+        yield Finding("error", name, text, "fix that and check again", waits=True)
 
 
 def first_names(names: Iterable[object], shown: int = 5) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pipeline.capture.catchup import limits
@@ -113,7 +113,7 @@ def _limits(config: Config, source: Connection) -> Findings:
     slot = slots.find(source, config.slot)
     running = slot is not None and slot.active_pid is not None
     yield _free("max_replication_slots", room.free_slots, room.max_slots, slot is not None)
-    yield _free("max_wal_senders", room.free_senders, room.max_senders, running)
+    yield replace(_free("max_wal_senders", room.free_senders, room.max_senders, running), waits=True)
     if settings.slot_keeps != "-1":
         text = f"a slot that holds back more than {settings.slot_keeps} of WAL is invalidated, and its changes are lost"
         yield Finding("warning", "max_slot_wal_keep_size", text, "watch the lag, or set -1 to keep all needed WAL")
@@ -150,7 +150,7 @@ def _tables(config: Config, source: Connection, pipeline: Connection | None, sto
     if publisher.unmatched:
         used_as_it_is = publication is not None and made.get(config.publication) != publication.oid
         text, _, remedy = publisher.unmatched.partition("; ")
-        yield Finding("warning" if used_as_it_is else "error", "tables", text, remedy)
+        yield Finding("warning" if used_as_it_is else "error", "tables", text, remedy, waits=True)
     elif not tables:
         yield Finding("ok", "tables", "the source has none yet; those that come are captured")
     if publication is None:
@@ -176,7 +176,7 @@ def _own_publications(source: Connection, tables: list[Table]) -> Findings:
         )
         remedy = f'make "{source.info.user}" a member of their owner, or leave them out with PIPELINE_TABLES'
         none = len(not_owned) == len(left)
-        yield Finding("error" if none else "warning", "table owners", text, remedy)
+        yield Finding("error" if none else "warning", "table owners", text, remedy, waits=True)
     if keyless:
         text = f"{first_names(keyless)}: without a replica identity only inserts and truncates are captured"
         yield Finding("warning", "replica identity", text, "add a primary key, or: alter table … replica identity full")

@@ -245,7 +245,10 @@ def test_messages_go_to_the_tables_of_their_prefixes_and_are_parked_by_their_nam
             " from unnest(array['job 1', 'mail', 'job 2', 'job 3', 'job 1']) p"
         )
         stage.arrive()
-        written = "select source_table_name, record ->> 'content' from {} where action = 'message' and source_table_name <> 'mark' order by seq"
+        written = (
+            "select source_table_name, record ->> 'content' from {}"
+            " where action = 'message' and source_table_name <> 'mark' order by seq"
+        )
         assert stage.log.execute(written.format("public.sequin_events")).fetchall() == [("mail", "mail")]
         jobs = stage.log.execute(written.format("public.jobs")).fetchall()
         assert [name for name, content in jobs if content] == ["job 1", "job 2", "job 1"]
