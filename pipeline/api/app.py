@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 
 import psycopg
 import uvicorn
@@ -24,9 +25,12 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.operate import status
 from pipeline.postgres import connections, role_locks
+from pipeline.postgres.role_locks import RoleState
 from pipeline.process.signals import Stop
 from pipeline.readers.wakeups import Wakeups
 
+LOOK_SECONDS = 2.0
+"""How long a database has to accept a connection, and then to answer what health asks."""
 _MAX_HEAD = 65_536
 """The most bytes of a request's line and headers."""
 
@@ -58,20 +62,31 @@ def create(config: Config, server: str) -> FastAPI:
 
 def readiness(config: Config, server: str) -> list[str]:
     """Why this server is not ready; empty when it is."""
+    asks = connections.answering(config.database, "pipeline database", LOOK_SECONDS, name="pipeline readiness")
     try:
-        with connections.connect(config.database, "pipeline database", name="pipeline readiness") as connection:
+        with asks as connection:
             held = list(role_locks.states(connection).values())
-            reasons = status.why_not(config, connection, held)
+            reasons = [*_elsewhere(held, server), *status.why_not(config, connection, held)]
+        # What the worker does not notice for a while yet: a source that is frozen.
+        return reasons or _silent_source(config)
     except PipelineError as error:
         return [str(error)]
     except psycopg.errors.UndefinedTable:
         return ["the pipeline database is not migrated"]
-    elsewhere = [
+
+
+def _elsewhere(held: Sequence[RoleState], server: str) -> list[str]:
+    """Why a server that stands by is not ready."""
+    return [
         f"standing by: {role.role} is held by {role.server} (pid {role.pid})"
         for role in held
         if role.held and role.server != server and role.role in ("replication", "shuffle")
     ]
-    return elsewhere + reasons
+
+
+def _silent_source(config: Config) -> list[str]:
+    with connections.answering(config.source, "source", LOOK_SECONDS, name="pipeline readiness"):
+        return []
 
 
 def run(config: Config, server: str, stop: Stop) -> None:
@@ -160,7 +175,9 @@ def _add_health(app: FastAPI, config: Config, server: str) -> None:
     )
     def all_metrics() -> Response:
         """Computed from the databases now; 503 when the pipeline database does not answer."""
-        return Response(metrics.render(status.collect(config)), media_type=CONTENT_TYPE_LATEST)
+        now = status.collect(config, 2.2 * LOOK_SECONDS)  # the source is asked meanwhile
+        reasons = [*_elsewhere(now.roles, server), *now.reasons]
+        return Response(metrics.render(replace(now, reasons=reasons)), media_type=CONTENT_TYPE_LATEST)
 
 
 async def _client_gone(_request: Request, _error: Exception) -> Response:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
+from pipeline.errors import Refused
 from pipeline.log.table import EventsTable, last_seq
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -20,6 +21,8 @@ MIN_ROWS = 10_000
 """How many seqs a partition spans at least."""
 PER_RETENTION = 8
 """How many partitions cover a retention at the recent rate. An event is kept up to an eighth longer than asked."""
+LAST_SEQ = 2**63 - 2
+"""The largest seq: a partition's upper bound is one more, and a bigint too."""
 MAX_GROWTH = 8
 """A partition spans at most so many times the one before it: one large transaction can look like a high rate."""
 _LONGEST_STEM = 40
@@ -93,8 +96,10 @@ class Partitions:
             or (self._upper > seq and time.monotonic() < self._next_try_ahead)
         )
 
-    def reserve(self, seq: int) -> None:
+    def reserve(self, seq: int, first: int = 1) -> None:
         """Make sure that every seq up to this one has a partition, and try for half a partition more.
+
+        No seq before `first` will be used any more: a sequence that was set far ahead gets one partition for the gap.
 
         Creates a table and attaches it, never `partition of`: that would wait for every reader, and make every reader
         wait. A session that detaches a partition may block this for a moment; only a partition that is needed now waits
@@ -102,13 +107,24 @@ class Partitions:
         """
         if self.has_room(seq):
             return
+        if seq > LAST_SEQ + 1:
+            raise self.used_up()
         while self._upper <= seq:
-            if not self._attach(self._span(seq), _LOCK_TIMEOUT):
+            gap = max(0, first - self._upper)
+            if not self._attach(gap + self._span(seq - gap), _LOCK_TIMEOUT):
                 time.sleep(0.02)
         if self.has_room(seq):
             return
         if not self._attach(self._span(seq), _AHEAD_LOCK_TIMEOUT):
             self._next_try_ahead = time.monotonic() + _AHEAD_EVERY
+
+    def used_up(self) -> Refused:
+        """The error where no seq is left."""
+        table = self._table
+        return Refused(
+            f"the sequence of {table} is at its end: no seq beyond {LAST_SEQ} can be written; set it back to the "
+            f"newest event, with setval of {table.schema}.{table.sequence_name}"
+        )
 
     def forget(self) -> None:
         """Read the partitions again: a transaction that attached some may have been rolled back."""
@@ -144,7 +160,7 @@ class Partitions:
 
     def _attach(self, rows: int, lock_timeout: str) -> bool:
         """Add a partition; False, with nothing changed, when the lock could not be taken in time."""
-        lower, upper = self._upper, self._upper + self._taken + rows
+        lower, upper = self._upper, min(self._upper + self._taken + rows, LAST_SEQ + 1)
         names: dict[str, sql.Composable] = {
             "partition": sql.Identifier("pipeline", f"{_stem(self._table)}_{lower:012d}"),
             "table": self._table.identifier,

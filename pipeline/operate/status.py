@@ -93,9 +93,12 @@ class Status:
         return {name: value for name, value in values.items() if name not in ("progress", "read_at")}
 
 
-def collect(config: Config) -> Status:
-    """The status now. Raises Unavailable only for the pipeline database; an unavailable source is a reason."""
-    with connections.connect(config.database, "pipeline database", name="pipeline status") as connection:
+def collect(config: Config, patience: float = 60.0) -> Status:
+    """The status now. Raises Unavailable only for the pipeline database; an unavailable source is a reason.
+
+    `patience`: seconds that the pipeline database has to answer.
+    """
+    with connections.answering(config.database, "pipeline database", patience, name="pipeline status") as connection:
         now, look, moved = _read(config, connection)
         if not now.revision:
             return now

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -72,6 +73,32 @@ def connect(dsn: str, what: str, *, name: str = "pipeline", **options: Any) -> C
         return connect_plainly(dsn, name=name, **options)
     except psycopg.OperationalError as error:
         raise unavailable(dsn, what, error) from error
+
+
+@contextmanager
+def answering(dsn: str, what: str, seconds: float, *, name: str) -> Iterator[Connection]:
+    """A connection for one look, as `connect` makes it. Raises Unavailable when connecting, or what is done inside,
+    takes longer than so many seconds each (connecting: 2 at least): a frozen server accepts connections and is silent.
+    """
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        hang_up(connection)
+
+    connection = connect(dsn, what, name=name, connect_timeout=max(2, round(seconds)))
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        with connection:
+            yield connection
+    except psycopg.Error as error:
+        if late.is_set():
+            raise Unavailable(f"{what} ({describe(dsn)}) does not answer within {seconds:g} s") from error
+        raise
+    finally:
+        timer.cancel()
 
 
 def connect_plainly(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import psycopg
 from psycopg import sql
 
 from pipeline.config.routes import Route
@@ -47,11 +48,17 @@ class Target:
     def seq(self) -> int:
         """The next seq."""
         if self._first is None:
-            seq = log.next_seq(self._connection, self.table)
+            seq = self._next_seq()
             if seq != self._next:
                 seq = sequences.repair(self._connection, self.table, seq)
             self._first = self._seq = seq
         return self._seq
+
+    def _next_seq(self) -> int:
+        try:
+            return log.next_seq(self._connection, self.table)
+        except psycopg.errors.SequenceGeneratorLimitExceeded as error:
+            raise self.partitions.used_up() from error
 
     @property
     def added(self) -> int:
@@ -64,7 +71,7 @@ class Target:
 
     def reserve(self, rows: int) -> None:
         """Make sure that partitions exist for so many more rows."""
-        self.partitions.reserve(self.seq + rows)
+        self.partitions.reserve(self.seq + rows, self.seq)
 
     def add(self, rows: int) -> None:
         """So many more rows are in the table, from `seq` up without gaps."""

@@ -25,6 +25,8 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 T = TypeVar("T")
+SOURCE_SECONDS = 2.0
+"""How long the source has to accept a connection, and then to answer."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +124,9 @@ class Facts:
 
 
 def look(config: Config, connection: Connection, stored: Source | None) -> Look:
-    """The source now, over one connection. Raises Unavailable."""
+    """The source now, over one connection. Raises Unavailable, within twice SOURCE_SECONDS also for a frozen one."""
     values: dict[str, Any] = {"slot": config.slot, "sampler": lag_sampler.session_name(stored.id) if stored else None}
-    with connections.connect(config.source, "source", name="pipeline status") as source:
+    with connections.answering(config.source, "source", SOURCE_SECONDS, name="pipeline status") as source:
         try:
             missing = prepare.publisher(config, source, connection).missing(stored.publications if stored else {})
             holder = queries.rows(source, Holder, statement("operate.lag", "lag_holder"))

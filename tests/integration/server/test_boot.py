@@ -32,7 +32,9 @@ def unfit(config: Config, cluster: Cluster) -> Iterator[Config]:
     name = unique("ascii")
     with cluster.connect() as connection:
         connection.execute(
-            sql.SQL("create database {} encoding 'SQL_ASCII' locale 'C' template template0").format(sql.Identifier(name))
+            sql.SQL("create database {} encoding 'SQL_ASCII' locale 'C' template template0").format(
+                sql.Identifier(name)
+            )
         )
     yield config.with_databases(config.source, cluster.dsn(name))
     cluster.drop(name)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.config.routes import Route
+from pipeline.errors import Refused
+from pipeline.log.partitions import LAST_SEQ
 from pipeline.log.table import EventsTable
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move
@@ -29,6 +31,38 @@ def staging(cluster: Cluster) -> Iterator[Staged]:
 
 def seqs(staged: Staged, table: str = "public.sequin_events") -> list[int]:
     return [seq for (seq,) in staged.connection.execute(f"select seq from {table} order by commit_lsn, commit_idx")]
+
+
+def test_a_sequence_that_was_set_far_ahead_gets_one_partition_for_the_gap(staged: Staged):
+    shuffler = staged.shuffler()
+    staged.commit(insert("t", id=1))
+    move(shuffler)
+    before = staged.connection.execute(
+        "select count(*) from pg_inherits where inhparent = 'sequin_events'::regclass"
+    ).fetchone()
+    staged.connection.execute("select setval('public.sequin_events_seq_seq', 5000000000000)")
+    staged.commit(insert("t", id=2))
+    move(shuffler)
+    assert seqs(staged) == [1, 5_000_000_000_001]
+    after = staged.connection.execute(
+        "select count(*) from pg_inherits where inhparent = 'sequin_events'::regclass"
+    ).fetchone()
+    assert before and after and after[0] - before[0] <= 2  # the second one is made ahead
+
+
+@pytest.mark.parametrize("newest", [LAST_SEQ - 1, LAST_SEQ, 2**63 - 1])
+def test_a_sequence_at_its_end_stops_the_shuffler_with_a_remedy(staged: Staged, newest: int):
+    shuffler = staged.shuffler()
+    staged.commit(insert("t", id=1))
+    move(shuffler)
+    staged.connection.execute(f"select setval('public.sequin_events_seq_seq', {newest})")
+    staged.commit(*(insert("t", id=each) for each in (2, 3, 4)))
+    for restarted in (False, True):
+        with pytest.raises(Refused, match=r"^the sequence of public.sequin_events is at its end: .*set it back"):
+            move(staged.shuffler() if restarted else shuffler)
+    staged.connection.execute("select setval('public.sequin_events_seq_seq', max(seq)) from sequin_events")
+    move(staged.shuffler())
+    assert seqs(staged) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])

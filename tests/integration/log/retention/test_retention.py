@@ -237,7 +237,7 @@ def test_an_old_table_without_partitions_is_trimmed(log: AgingLog, database_dsn:
     log.connection.execute("create table public.old_events (like public.sequin_events including all)")
     log.connection.execute("create sequence public.old_events_seq_seq owned by public.old_events.seq")
     with aging_log(database_dsn, EventsTable("public", "old_events")) as old:
-        old.partitions.reserve = lambda seq: None  # type: ignore[method-assign]
+        old.partitions.reserve = lambda *_: None  # type: ignore[method-assign]
         old.add(5_000, TOO_OLD)
         old.add(10, YOUNG)
         assert old.drop().rows == 5_000

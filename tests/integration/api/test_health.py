@@ -1,0 +1,59 @@
+"""Health and metrics answer within seconds whatever hangs, and agree with each other."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from pipeline.api import app
+from pipeline.postgres import role_locks
+from tests.fixtures.api import Api, answering
+
+ROLES = ("replication", "shuffle")
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A server that accepts connections and says nothing, as a frozen one does."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"host=127.0.0.1 port={listener.getsockname()[1]} dbname=x user=x sslmode=disable gssencmode=disable"
+
+
+@contextmanager
+def running(dsn: str, server: str) -> Iterator[None]:
+    """Both roles that write the log are held and running, by this server."""
+    with psycopg.connect(dsn, autocommit=True) as holder:
+        for role in ROLES:
+            assert role_locks.try_acquire(holder, role)
+            role_locks.report(holder, role, server, 1, "running")
+        yield
+
+
+def ready(api: Api) -> tuple[int, float]:
+    """What /readyz answers, and pipeline_ready."""
+    status = api.get("/readyz").status_code
+    lines = api.get("/metrics").text.splitlines()
+    return status, float(next(line.split()[1] for line in lines if line.startswith("pipeline_ready ")))
+
+
+def test_a_source_that_is_frozen(database_dsn: str, source_dsn: str, silent: str) -> None:
+    with answering(database_dsn, source_dsn=source_dsn) as api, running(database_dsn, "test:1"):
+        assert ready(api) == (200, 1.0)
+    with answering(database_dsn, source_dsn=silent) as api, running(database_dsn, "test:1"):
+        assert ready(api) == (503, 0.0)
+        assert "source" in api.get("/readyz").json()["reasons"][0]
+
+
+def test_a_standby(database_dsn: str, source_dsn: str) -> None:
+    with answering(database_dsn, source_dsn=source_dsn) as api, running(database_dsn, "elsewhere:1"):
+        assert ready(api) == (503, 0.0)
+
+
+def test_a_pipeline_database_that_is_frozen(source_dsn: str, silent: str) -> None:
+    assert 2 * app.LOOK_SECONDS < 5  # connecting, then asking
+    with answering(silent, source_dsn=source_dsn) as api:
+        assert [api.get(path).status_code for path in ("/metrics", "/healthz")] == [503, 200]
