@@ -62,7 +62,7 @@ class PartWorker(ReplicationWorker):
             self._admitted.add(message.oid)
             self._tagger.learn(message, staged)
         else:
-            self._tagger.learn_messages(staged)
+            self._tagger.learn(message, staged)
             self._tagger.feed(message)
         self._waiting = False
         return True

@@ -36,8 +36,8 @@ ANNOTATION_CLEAR = "sequin:transaction_annotations.clear"
 class Tagger:
     """Turns each change that pgoutput sends into a staging row of its `batch`.
 
-    The worker looks Relation messages up, and then calls `learn`; before the first logical message, `learn_messages`.
-    `feed` takes everything else.
+    The worker looks Relation messages up, and the first logical message, and then calls `learn`; `feed` takes everything
+    else.
     `idle` is told where transactions begin and end.
     """
 
@@ -105,13 +105,12 @@ class Tagger:
         """From now on, count the changes of this relation, and stage none of them."""
         self._ignored.add(oid)
 
-    def learn(self, relation: Relation, staged: StagedRelation) -> None:
-        """From now on, encode rows of this relation in this way."""
-        self._relations[relation.oid] = staged
-
-    def learn_messages(self, staged: StagedRelation) -> None:
-        """From now on, logical messages refer to this relation."""
-        self._messages = staged
+    def learn(self, message: Relation | LogicalMessage, staged: StagedRelation) -> None:
+        """From now on, encode rows of this relation, or all logical messages, in this way."""
+        if isinstance(message, LogicalMessage):
+            self._messages = staged
+        else:
+            self._relations[message.oid] = staged
 
     def rename(self, oid: int, staged: StagedRelation) -> None:
         """From now on, rows of this relation have this table version; ignored when the relation is not known."""
@@ -119,7 +118,7 @@ class Tagger:
             self._relations[oid] = staged
 
     def knows(self, message: LogicalMessage) -> bool:
-        """Whether `feed` can take this message without a call of `learn_messages` first."""
+        """Whether `feed` can take this message without a call of `learn` first."""
         return (
             not message.transactional
             or self._messages is not None
@@ -164,7 +163,7 @@ class Tagger:
         else:
             record = encoding.message_record(message.content)
             if self._messages is None:
-                raise DecodeError("a logical message was fed without `learn_messages`")
+                raise DecodeError("a logical message was fed without `learn`")
             # The shuffler takes the prefix from here: one relation for each would be a row for each, for ever.
             encoded = encoding.Encoded(message.prefix.encode(), record, None, None)
             self._add(self._messages, b"message", encoded)

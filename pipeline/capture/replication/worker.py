@@ -185,7 +185,7 @@ class ReplicationWorker:
         if isinstance(message, LogicalMessage) and not self._tagger.knows(message):
             async with self._database_lock:
                 learned = await in_thread(self._registry.describe, message, self._tagger.batch.next_place)
-            self._tagger.learn_messages(learned)
+            self._tagger.learn(message, learned)
         self._tagger.feed(message)
 
     def _keepalive(self, data: bytes) -> None:
