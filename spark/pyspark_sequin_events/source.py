@@ -35,10 +35,12 @@ class SequinEvents(DataSource):
     - `table`: `schema.table` at the source. With it, rows are that table's changes with its columns in their own
       types; without it, they are the events as they are, JSON as text.
     - `version`: schema version of that table, default the newest; only changes of that version are read.
-    - `after`, `upto`: seqs, the first excluded, the second included; default 0 and the newest when the read is planned.
+    - `after`, `upto`: seqs, the first excluded, the second included; default: from the oldest event that retention has
+      kept to the newest, both when the read is planned.
     - `rows_per_partition`: seqs that one statement reads, default 250000.
 
-    Raises ValueError for a wrong option or a table that was never seen.
+    Raises ValueError for a wrong option, a table that was never seen, and a range of which retention has dropped a
+    part, before it is read or meanwhile.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -65,16 +67,20 @@ class SequinEvents(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader: plans partitions on the driver, reads on executors."""
-        after = self._number("after", 0)
+        after = self._number("after", -1)
         upto = self._number("upto", -1)
         step = self._number("rows_per_partition", ROWS_PER_PARTITION)
         if step < 1:
             raise ValueError("sequin_events: option rows_per_partition must be at least 1")
         with self._database() as connection:
+            kept_after = catalog.dropped_below(connection, self._events_table) - 1
+            if "after" not in self.options:
+                after = kept_after
+            _require_kept(self._events_table, after, kept_after)
             if upto < 0:
                 upto = catalog.head(connection, self._events_table)
             parts = list(catalog.ranges(connection, self._events_table, (after, upto), step, MOST_PARTITIONS))
-        return _Reader(self._read(after, upto), parts)
+        return _Reader(self._events_table, self._read(after, upto), parts)
 
     def _read(self, after: int, upto: int) -> Read:
         if self._version is None or self._table is None:
@@ -124,7 +130,8 @@ class SequinEvents(DataSource):
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, read: Read, parts: list[tuple[int, int]]) -> None:
+    def __init__(self, events_table: str, read: Read, parts: list[tuple[int, int]]) -> None:
+        self._events_table = events_table
         self._all = read
         self._parts = parts
 
@@ -134,3 +141,17 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         after, upto = partition.value
         yield from batches(replace(self._all, after=after, upto=upto))
+        if (
+            upto > after
+        ):  # retention records a drop before it deletes the first row, so nothing is missing if this holds
+            with catalog.connect(self._all.dsn) as connection:
+                kept_after = catalog.dropped_below(connection, self._events_table) - 1
+            _require_kept(self._events_table, after, kept_after)
+
+
+def _require_kept(events_table: str, after: int, kept_after: int) -> None:
+    if after < kept_after:
+        raise ValueError(
+            f"sequin_events: seq {after + 1} to {kept_after} of {events_table} were dropped by retention; read from "
+            f"option after {kept_after} on, or leave it out"
+        )

@@ -88,8 +88,8 @@ def test_events_are_as_they_are_in_the_log(spark: SparkSession, pipeline: Pipeli
 
 def test_the_code_of_the_page(spark: SparkSession, pipeline: Pipeline) -> None:
     names: dict[str, Any] = {"spark": spark}
-    after = '.option("after"'
-    code = blocks(SPARK)["", ""].replace(after, f'.option("dsn", {pipeline.dsn!r}){after}')
+    table = '.option("table"'
+    code = blocks(SPARK)["", ""].replace(table, f'.option("dsn", {pipeline.dsn!r}){table}')
     exec(code, names)  # noqa: S102
     found = names["orders"].orderBy("seq").toArrow()
     assert found["seq"].to_pylist() == [event["seq"] for event in pipeline.events("shop", "orders")]
@@ -174,3 +174,42 @@ def test_a_wrong_option_is_named(pipeline: Pipeline, options: dict[str, str], re
 def test_the_reason_is_in_what_spark_raises(spark: SparkSession, pipeline: Pipeline) -> None:
     with pytest.raises(PySparkException, match=r"option table is .public\.gone., which is in no event"):
         load(spark, pipeline, table="public.gone")
+
+
+@pytest.fixture
+def dropped(pipeline: Pipeline) -> Iterator[Callable[[int], None]]:
+    """`dropped(seq)`: retention has dropped all below it, on record."""
+
+    def drop(below: int) -> None:
+        pipeline.log.execute(
+            "insert into pipeline.retention (events_table, dropped_below) values ('public.sequin_events', %s)"
+            " on conflict (events_table) do update set dropped_below = excluded.dropped_below",
+            [below],
+        )
+
+    yield drop
+    pipeline.log.execute("delete from pipeline.retention")
+
+
+def test_a_range_of_which_retention_has_dropped_a_part_is_refused(
+    pipeline: Pipeline, dropped: Callable[[int], None]
+) -> None:
+    dropped(10)
+    source = DefaultSource({"dsn": pipeline.dsn, "after": "8", "upto": "20"})
+    with pytest.raises(ValueError, match=r"seq 9 to 9 of public.sequin_events were dropped .* after 9 on"):
+        source.reader(source.schema())
+    for kept in ({"after": "9", "upto": "20"}, {"upto": "20"}):
+        source = DefaultSource({"dsn": pipeline.dsn, **kept})
+        reader = source.reader(source.schema())
+        (partition,) = reader.partitions()
+        batches: Iterator[Any] = iter(reader.read(partition))
+        assert sum(batch.num_rows for batch in batches) == 11
+
+
+def test_what_retention_drops_while_it_is_read_is_noticed(pipeline: Pipeline, dropped: Callable[[int], None]) -> None:
+    source = DefaultSource({"dsn": pipeline.dsn, "upto": "20"})
+    reader = source.reader(source.schema())
+    (partition,) = reader.partitions()
+    dropped(12)
+    with pytest.raises(ValueError, match=r"seq 1 to 11 of public.sequin_events were dropped by retention"):
+        list(reader.read(partition))

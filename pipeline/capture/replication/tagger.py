@@ -36,9 +36,8 @@ ANNOTATION_CLEAR = "sequin:transaction_annotations.clear"
 class Tagger:
     """Turns each change that pgoutput sends into a staging row of its `batch`.
 
-    The worker looks Relation messages up, and the first logical message, and then calls `learn`; `feed` takes everything
-    else.
-    `idle` is told where transactions begin and end.
+    The worker looks Relation messages up, and the first logical message, and then calls `learn`; `feed` takes all
+    others. `idle` is told where transactions begin and end.
     """
 
     def __init__(self, idle: ConfirmRule | None = None) -> None:
