@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -36,7 +36,11 @@ _FIRST_ROWS, _MOST_ROWS, _PAGE_BYTES = 100, 2_000, 8_000_000
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change, with the columns of `sequin_events`. Numbers in `record` are exact: int, or Decimal."""
+    """One change, with the columns of `sequin_events`. Numbers in `record` are exact: int, or Decimal.
+
+    An integer of more digits than `int` takes (4,300, sys.set_int_max_str_digits) is a Decimal. A document that is
+    nested too deeply for Python's parser is None, and its text is in `unparsed` under the column's name.
+    """
 
     seq: int
     source_database_id: UUID
@@ -57,6 +61,7 @@ class Event:
     metadata: dict[str, Any] | None
     committed_at: datetime
     inserted_at: datetime
+    unparsed: dict[str, str] = field(default_factory=dict)
 
 
 class EventLog:
@@ -228,13 +233,24 @@ def _filter(tables: Sequence[str]) -> Filter:
 
 def _event(*values: Any) -> Event:
     columns = list(values)
+    unparsed: dict[str, str] = {}
     for place in _JSON:
-        if columns[place] is not None:
-            columns[place] = json.loads(columns[place], parse_float=Decimal)
-    return Event(*columns)
+        if (text := columns[place]) is not None:
+            try:
+                columns[place] = json.loads(text, parse_float=Decimal, parse_int=_integer)
+            except RecursionError:
+                columns[place], unparsed[_NAMES[place]] = None, text
+    return Event(*columns, unparsed)
 
 
-_NAMES = [field.name for field in fields(Event)]
+def _integer(text: str) -> int | Decimal:
+    try:
+        return int(text)
+    except ValueError:
+        return Decimal(text)
+
+
+_NAMES = [each.name for each in fields(Event)]
 _JSON = [_NAMES.index(name) for name in ("record", "changes", "exact", "transaction_annotations", "metadata")]
 _COLUMNS = Shape(
     columns="""e.seq, e.source_database_id, e.source_epoch, e.commit_lsn, e.commit_idx, e.xid, e.source_table_oid,

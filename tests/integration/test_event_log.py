@@ -146,6 +146,16 @@ def test_after_an_event_that_is_yet_to_come_nothing_is_read(reader: EventLog, lo
         reader.read(2_401)
 
 
+def test_what_python_does_not_parse_keeps_nobody_from_what_follows(reader: EventLog, log: psycopg.Connection) -> None:
+    digits, deep = "7" * 5_000, "[" * 1_500 + "]" * 1_500
+    log.execute(f"""update public.sequin_events set record = '{{"n": {digits}}}' where seq = 1""")
+    log.execute(f"""update public.sequin_events set record = '{{"d": {deep}}}' where seq = 2""")
+    long, nested, after = reader.read(0, limit=3)
+    assert str(long.record["n"]) == digits and long.unparsed == {}
+    assert nested.record is None and nested.unparsed == {"record": f'{{"d": {deep}}}'}
+    assert after.seq == 3 and after.record
+
+
 def test_an_event_has_python_values_and_exact_numbers(reader: EventLog, log: psycopg.Connection) -> None:
     log.execute(
         """update public.sequin_events set record = '{"n": 0.10, "big": 12345678901234567890.123, "i": 7}',
