@@ -240,7 +240,8 @@ def _event(*values: Any) -> Event:
                 columns[place] = json.loads(text, parse_float=Decimal, parse_int=_integer)
             except RecursionError:
                 columns[place], unparsed[_NAMES[place]] = None, text
-    return Event(*columns, unparsed)
+    columns.append(unparsed)
+    return Event(*columns)
 
 
 def _integer(text: str) -> int | Decimal:

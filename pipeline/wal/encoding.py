@@ -15,6 +15,7 @@ from typing import NamedTuple
 from orjson import dumps
 
 from pipeline.errors import DecodeError
+from pipeline.wal import server_encoding
 from pipeline.wal.jsonb import DEEP_SIZE, jsonb_accepts, too_deep
 from pipeline.wal.messages import UNCHANGED, Row, Value
 from pipeline.wal.record_key import key_writer
@@ -179,21 +180,32 @@ class RowEncoder:
         return b"{" + b",".join([self._prefixes[i][1:] + string(row[i]) for i in kept]) + b"}" if kept else None  # type: ignore[arg-type]
 
 
-def message_record(content: bytes) -> bytes:
-    """A logical message's content as its record: text when it is UTF-8 that jsonb takes, else base64."""
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        return dumps({"content_base64": b64encode(content).decode()})
-    return dumps({"content": text})
+def message_record(content: bytes, encoding: str = "UTF8") -> bytes:
+    """A logical message's content as its record: text where it is some that jsonb takes, else base64.
+
+    Postgres sends the content as it was given (logicalrep_write_message): in the source's own `encoding`.
+    """
+    text = server_encoding.text(content, encoding)
+    return _base64(content) if text is None or "\0" in text else dumps({"content": text})
 
 
-def transaction_annotations(content: bytes) -> bytes | None:
-    """Transaction annotations as JSON text that jsonb takes, or None when the content is not JSON."""
+def transaction_annotations(content: bytes, encoding: str = "UTF8") -> bytes | None:
+    """Transaction annotations as JSON text that jsonb takes, or None when the content is no JSON.
+
+    What is no text in this encoding, or is nested too deeply to be checked, is `{"content_base64": …}`.
+    """
+    text = server_encoding.text(content, encoding)
+    if text is None:
+        return _base64(content)
     try:
-        json.loads(content)
-    except (ValueError, RecursionError):
+        json.loads(text, parse_int=str)  # int() takes no more than 4,300 digits
+    except RecursionError:
+        return _base64(content)
+    except ValueError:
         return None
-    return content if jsonb_accepts(content) else None
+    found = text.encode()
+    return found if jsonb_accepts(found) else None
+
+
+def _base64(content: bytes) -> bytes:
+    return dumps({"content_base64": b64encode(content).decode()})

@@ -106,6 +106,11 @@ class ReplicationStream:
             self._session.close()
             raise
 
+    @property
+    def encoding(self) -> str:
+        """What Postgres calls the encoding of the source's database."""
+        return (self._connection.parameter_status(b"server_encoding") or b"UTF8").decode()
+
     def identify(self) -> SystemIdentity:
         """Which cluster and database this is."""
         result = self._command("IDENTIFY_SYSTEM")

@@ -40,7 +40,9 @@ class Tagger:
     others. `idle` is told where transactions begin and end.
     """
 
-    def __init__(self, idle: ConfirmRule | None = None) -> None:
+    def __init__(self, idle: ConfirmRule | None = None, encoding: str = "UTF8") -> None:
+        """`encoding`: the source's, in which the content of logical messages is."""
+        self._encoding = encoding
         self._relations: dict[int, StagedRelation] = {}
         self._messages: StagedRelation | None = None
         self._ignored: set[int] = set()
@@ -156,11 +158,11 @@ class Tagger:
         if not message.transactional:
             return
         if message.prefix in ANNOTATION_SET:
-            self.batch.annotate(encoding.transaction_annotations(message.content))
+            self.batch.annotate(encoding.transaction_annotations(message.content, self._encoding))
         elif message.prefix == ANNOTATION_CLEAR:
             self.batch.annotate(None)
         else:
-            record = encoding.message_record(message.content)
+            record = encoding.message_record(message.content, self._encoding)
             if self._messages is None:
                 raise DecodeError("a logical message was fed without `learn`")
             # The shuffler takes the prefix from here: one relation for each would be a row for each, for ever.

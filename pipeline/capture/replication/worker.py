@@ -40,7 +40,7 @@ class ReplicationWorker:
         self._stream = stream
         self._registry = registry
         self._idle = ConfirmRule(writer.position)
-        self._tagger = Tagger(self._idle)
+        self._tagger = Tagger(self._idle, stream.encoding)
         self._reorder = MessageReorder()
         self._feedback = Feedback(stream, self._idle, lambda: self._tagger.batch.commit_lsn)
         self._pump = StagingPump(self._tagger.batch, writer, self._idle, self._feedback, self._ready)

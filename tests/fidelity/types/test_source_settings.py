@@ -82,3 +82,15 @@ def test_values_are_printed_as_always(stage: Comparing) -> None:
          "-$1,234.50", "shop.size", "ö", '{"ä":  "\\u00e4"}')
     ]  # fmt: skip
     assert stage.differing("sized", stage.events("sized")) == []
+
+
+def test_messages_come_in_the_letters_of_their_source(stage: Comparing) -> None:
+    stage.replicate(
+        "select pg_logical_emit_message(true, 'größe', 'Käse'); "
+        """select pg_logical_emit_message(true, 'pipeline:annotations', '{"by": "Jürgen"}'); """
+        "insert into public.sized (id) values (99)"
+    )
+    written = "select source_table_name, record ->> 'content' from public.sequin_events where action = 'message'"
+    assert ("größe", "Käse") in stage.log.execute(written).fetchall()
+    annotated = "select transaction_annotations ->> 'by' from public.sequin_events where record_pk = '99'"
+    assert stage.log.execute(annotated).fetchall() == [("Jürgen",)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from hashlib import sha256
 
 import pytest
@@ -151,6 +152,37 @@ def test_message_contents() -> None:
     assert json.loads(encoding.message_record(b"hi")) == {"content": "hi"}
     assert json.loads(encoding.message_record(b"\xff\x00")) == {"content_base64": "/wA="}
     assert json.loads(encoding.message_record(b"a\0b")) == {"content_base64": "YQBi"}
+
+
+@pytest.mark.parametrize(
+    ("named", "content", "text"),
+    [
+        ("LATIN1", "Café".encode("latin-1"), "Café"),
+        ("LATIN9", "5 €".encode("iso8859-15"), "5 €"),
+        ("EUC_JP", "注文".encode("euc_jp"), "注文"),
+        ("WIN1251", "Заказ".encode("cp1251"), "Заказ"),
+        ("SQL_ASCII", "Café".encode(), "Café"),
+        ("EUC_TW", b"plain", "plain"),
+    ],
+)
+def test_messages_are_read_in_the_encoding_of_their_source(named: str, content: bytes, text: str) -> None:
+    assert json.loads(encoding.message_record(content, named)) == {"content": text}
+    annotations = encoding.transaction_annotations(b'{"by": "' + content + b'"}', named)
+    assert annotations is not None and json.loads(annotations) == {"by": text}
+
+
+@pytest.mark.parametrize(("named", "content"), [("EUC_JP", b"\xff\xfe"), ("SQL_ASCII", b"\xe9"), ("EUC_TW", b"\xa4")])
+def test_what_is_no_text_there_is_kept_as_base64(named: str, content: bytes) -> None:
+    kept = {"content_base64": b64encode(content).decode()}
+    assert json.loads(encoding.message_record(content, named)) == kept
+    assert json.loads(encoding.transaction_annotations(content, named) or b"") == kept
+
+
+def test_annotations_of_many_digits_and_levels_are_kept() -> None:
+    long = b'{"n": ' + b"7" * 4_301 + b"}"
+    assert encoding.transaction_annotations(long) == long
+    deep = b"[" * 1_100 + b"]" * 1_100
+    assert json.loads(encoding.transaction_annotations(deep) or b"") == {"content_base64": b64encode(deep).decode()}
 
 
 def test_annotations_must_be_json() -> None:
