@@ -15,7 +15,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from pipeline.api import certificates, docs, problems, websocket_protocol
+from pipeline.api import certificates, docs, http_protocol, problems, websocket_protocol
 from pipeline.api.database import Database
 from pipeline.api.long_poll import ClientGone
 from pipeline.api.models import Ready
@@ -97,7 +97,7 @@ def run(config: Config, server: str, stop: Stop) -> None:
         app,
         host=config.http_host,
         port=config.http_port,
-        http="h11",
+        http=http_protocol.limited(),
         h11_max_incomplete_event_size=_MAX_HEAD,
         ssl_context_factory=(lambda _config, _default: tls) if tls else None,
         log_config=None,
@@ -137,6 +137,7 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Run the pool and the LISTEN connection, which connect as soon as the pipeline database answers."""
+    asyncio.get_running_loop().set_exception_handler(http_protocol.QuietSockets())
     await app.state.database.open()
     listening = asyncio.create_task(app.state.wakeups.run(), name="wakeups")
     try:
@@ -150,8 +151,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def _add_health(app: FastAPI, config: Config, server: str) -> None:
     @app.get("/healthz", response_class=PlainTextResponse, summary="Alive", tags=["health"])
-    def healthz() -> str:
-        """This process answers. Needs no token."""
+    async def healthz() -> str:
+        """This process answers, whatever its threads wait for. Needs no token."""
         return "ok\n"
 
     @app.get(
