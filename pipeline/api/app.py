@@ -8,10 +8,12 @@ import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
+from typing import Literal
 
 import psycopg
 import uvicorn
 from fastapi import FastAPI, Request, Response
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
@@ -29,6 +31,7 @@ from pipeline.postgres.role_locks import RoleState
 from pipeline.process.signals import Stop
 from pipeline.readers.wakeups import Wakeups
 
+Role = Literal["replication", "shuffle", "schedule", "api"]
 LOOK_SECONDS = 2.0
 """How long a database has to accept a connection, and then to answer what health asks."""
 _MAX_HEAD = 65_536
@@ -50,6 +53,14 @@ def create(config: Config, server: str) -> FastAPI:
     app.state.database = Database(config.database)
     app.state.wakeups = Wakeups(config.database, config.events_table)
     app.add_middleware(RequestGuard, config=config)
+    if config.http_origins:  # around the guard: a browser asks before it sends the token, and reads refusals too
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=config.http_origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["Retry-After"],
+        )
     problems.install(app)
     app.add_exception_handler(ClientGone, _client_gone)
     docs.install(app)
@@ -60,12 +71,17 @@ def create(config: Config, server: str) -> FastAPI:
     return app
 
 
-def readiness(config: Config, server: str) -> list[str]:
-    """Why this server is not ready; empty when it is."""
+def readiness(config: Config, server: str, role: Role | None = None) -> list[str]:
+    """Why this server is not ready, or that role of any server; empty when it is.
+
+    The api role is ready when it can read the log: also that of a server that stands by.
+    """
     asks = connections.answering(config.database, "pipeline database", LOOK_SECONDS, name="pipeline readiness")
     try:
         with asks as connection:
             held = list(role_locks.states(connection).values())
+            if role is not None:
+                return [] if role == "api" else status.role_reasons(held, (role,))
             reasons = [*_elsewhere(held, server), *status.why_not(config, connection, held)]
         # What the worker does not notice for a while yet: a source that is frozen.
         return reasons or _silent_source(config)
@@ -162,9 +178,12 @@ def _add_health(app: FastAPI, config: Config, server: str) -> None:
         response_model=Ready,
         responses={503: {"model": Ready, "description": "Not ready, and why."}},
     )
-    def readyz() -> JSONResponse:
-        """200 when this server writes the log; else 503 and why, naming the server that does. Needs no token."""
-        reasons = readiness(config, server)
+    def readyz(role: Role | None = None) -> JSONResponse:
+        """200 when this server writes the log; else 503 and why, naming the server that does. Needs no token.
+
+        With `role` that role is judged, whichever server runs it; `api` is ready on a server that stands by too.
+        """
+        reasons = readiness(config, server, role)
         return JSONResponse({"ready": not reasons, "reasons": reasons}, status_code=503 if reasons else 200)
 
     @app.get(

@@ -51,6 +51,10 @@ def test_a_source_that_is_frozen(database_dsn: str, source_dsn: str, silent: str
 def test_a_standby(database_dsn: str, source_dsn: str) -> None:
     with answering(database_dsn, source_dsn=source_dsn) as api, running(database_dsn, "elsewhere:1"):
         assert ready(api) == (503, 0.0)
+        roles = ("api", "replication", "shuffle", "schedule")
+        assert [api.get("/readyz", role=role).status_code for role in roles] == [200, 200, 200, 503]
+        assert api.get("/readyz", role="writer").status_code == 422
+        assert api.get("/healthz").status_code == 200
 
 
 def test_a_pipeline_database_that_is_frozen(source_dsn: str, silent: str) -> None:

@@ -67,6 +67,23 @@ def test_the_right_token(closed: Api) -> None:
     assert answer.status_code == 200
 
 
+def test_pages_of_listed_origins_use_the_api_by_cors(dsn: str) -> None:
+    page, other = {"origin": "https://app.example"}, {"origin": "https://evil.example"}
+    asks = {"access-control-request-method": "DELETE", "access-control-request-headers": "authorization"}
+    with answering(dsn, api_token=TOKEN, http_origins=("https://app.example",)) as api:
+        preflight = api.client.options("/v1/consumers/q", headers={**page, **asks})
+        assert preflight.status_code == 200
+        assert preflight.headers["access-control-allow-origin"] == page["origin"]
+        assert "DELETE" in preflight.headers["access-control-allow-methods"]
+        assert preflight.headers["access-control-allow-headers"] == "authorization"
+        for headers, status in ((page, 401), ({**page, "authorization": f"Bearer {TOKEN}"}, 200)):
+            answer = api.client.get("/v1/consumers", headers=headers)
+            assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, page["origin"])
+        assert api.client.options("/v1/consumers/q", headers={**other, **asks}).status_code == 400
+        refused = api.client.get("/v1/consumers", headers={**other, "authorization": f"Bearer {TOKEN}"})
+        assert "access-control-allow-origin" not in refused.headers
+
+
 def test_a_browser_can_open_the_docs_with_the_token_as_password(closed: Api) -> None:
     asked = closed.client.get("/docs")
     assert asked.headers["www-authenticate"].startswith("Basic ")
