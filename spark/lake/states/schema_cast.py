@@ -20,7 +20,15 @@ from pyspark_sequin_events.types import element, wider
 
 _MARKS = "event_metadata"
 _TEXTS = "map<string,string>"
-_CHANGE: Mapping[str, str] = {
+_WHOLE = {
+    "mode": "FAILFAST",
+    "maxStringLen": str(2**31 - 1),
+    "maxNumLen": str(2**31 - 1),
+    "maxNestingDepth": "1000000",
+}
+"""For `from_json`: by default it gives null for what cannot be parsed, and refuses strings of more than 20,000,000
+characters, numbers of 1,000 and nesting of 1,000 (StreamReadConstraints of Jackson): values would be lost."""
+CHANGE: Mapping[str, str] = {
     "seq": "bigint",
     "source_epoch": "int",
     "source_table_oid": "bigint",
@@ -40,11 +48,11 @@ def column(number: int) -> str:
 
 
 def changes(spark: SparkSession, root: Path, folding: Folding) -> DataFrame:
-    """The changes of a fold: what _CHANGE names, `exact`, and the table's columns."""
+    """The changes of a fold: what CHANGE names, `exact`, and the table's columns."""
     frames = [_of_source(spark, root, source, folding) for source in folding.sources]
     if not frames:
-        nothing = struct({**_CHANGE, "exact": "string", **folding.columns})
-        frames = [_unified(spark.createDataFrame([], nothing), folding.columns, folding.columns, _CHANGE)]
+        nothing = struct({**CHANGE, "exact": "string", **folding.columns})
+        frames = [_unified(spark.createDataFrame([], nothing), folding.columns, folding.columns, CHANGE)]
     within = (F.col("seq") > folding.after) & (F.col("seq") <= folding.seq)
     return reduce(DataFrame.unionByName, frames).where(within).where(_has_content()).drop(_MARKS)
 
@@ -69,8 +77,8 @@ def _of_source(spark: SparkSession, root: Path, source: Source, folding: Folding
     if not source.has_key:
         frame = frame.where(F.col("action") == "truncate")
     if source.schema_version == layout.UNTYPED:
-        return _from_record(frame, folding.columns)
-    return _unified(frame, own(source.columns), folding.columns, _CHANGE)
+        return from_record(frame, folding.columns)
+    return _unified(frame, own(source.columns), folding.columns, CHANGE)
 
 
 def _read(spark: SparkSession, columns: Mapping[str, str], paths: Iterable[Path]) -> DataFrame:
@@ -80,7 +88,7 @@ def _read(spark: SparkSession, columns: Mapping[str, str], paths: Iterable[Path]
 
 def _unified(frame: DataFrame, had: Mapping[str, str], wanted: Mapping[str, str], ours: Iterable[str]) -> DataFrame:
     """The table's columns in the types of `wanted`. A value that does not fit is null, and its text is in `exact`."""
-    exact = F.coalesce(F.from_json("exact", _TEXTS), _no_texts())
+    exact = F.coalesce(F.from_json("exact", _TEXTS, _WHOLE), _no_texts())
     values: list[Column] = []
     texts: dict[str, Column] = {}
     kept: list[str] = []
@@ -102,13 +110,13 @@ def _unified(frame: DataFrame, had: Mapping[str, str], wanted: Mapping[str, str]
     return frame.select(*ours, exact.alias("exact"), *values)
 
 
-def _from_record(frame: DataFrame, wanted: Mapping[str, str]) -> DataFrame:
+def from_record(frame: DataFrame, wanted: Mapping[str, str]) -> DataFrame:
     """As `_unified`, for rows that are only stored as JSON text."""
-    record = F.from_json("record", _TEXTS)
+    record = F.from_json("record", _TEXTS, _WHOLE)
     values = {name: _typed(record[name], spark) for name, spark in wanted.items()}
     texts = {name: F.when(value.isNull(), record[name]) for name, value in values.items()}
     columns = [value.alias(column(number)) for number, value in enumerate(values.values())]
-    return frame.select(*_CHANGE, with_texts(_no_texts(), texts).alias("exact"), *columns)
+    return frame.select(*CHANGE, with_texts(_no_texts(), texts).alias("exact"), *columns)
 
 
 def with_texts(exact: Column, texts: Mapping[str, Column]) -> Column:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import LiteralString
 
 import psycopg
@@ -20,10 +21,11 @@ from pipeline.operate.preflight import check
 from pipeline.operate.repair import skip_transaction
 from pipeline.operate.verify import verify
 from pipeline.postgres import connections
-from pipeline.server import schedule
+from pipeline.server import schedule, serve
 from pipeline.wal import lsn
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.replicating import catch_up, ended, events, replicate_first, run
+from tests.fixtures.server import run_at_terminal, run_command
 from tests.fixtures.shuffling import shuffle, stored
 
 CREATE: LiteralString = (
@@ -103,8 +105,23 @@ def test_what_came_before_is_in_the_log_and_the_stop_is_named(config: Config):
     assert f"`pipeline sources skip-transaction {at}`" in now.reasons[0]
     found = {finding.name: finding.level for finding in check.run(config)}
     assert found["source stops"] == "error"
+    serve.boot(config)  # waits there for somebody, and for what is skipped
     again = stopped(config)
     assert again == stop and len(events(config)) == 3
+
+
+def test_the_command_says_what_is_lost_and_asks_before_it_skips(config: Config, tmp_path: Path):
+    run(config, bad(2))
+    at = lsn.show(stopped(config).commit_lsn)
+    given = {"source_dsn": config.source, "database_dsn": config.database, "slot": config.slot}
+    for asked, status_, said in (
+        (run_command("sources", "skip-transaction", at, folder=tmp_path, **given), 2, "add --yes"),
+        (run_at_terminal("yes", "sources", "skip-transaction", at, folder=tmp_path, **given), 1, "nothing was changed"),
+    ):
+        assert (asked.returncode, said in asked.stderr) == (status_, True), asked
+        assert at in asked.stdout and current(config).requested_at is None
+    agreed = run_at_terminal(at, "sources", "skip-transaction", at, folder=tmp_path, **given)
+    assert agreed.returncode == 0 and current(config).requested_at is not None
 
 
 def test_only_the_transaction_at_which_it_stops_can_be_skipped(config: Config):
