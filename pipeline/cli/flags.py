@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -28,6 +29,34 @@ def accepted_by(command: Callable[..., None]) -> Callable[..., None]:
     own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
     vars(command)["__signature__"] = signature.replace(parameters=[*own, *_flags()])
     return command
+
+
+def moved_first(arguments: Sequence[str], command: Any) -> list[str]:
+    """The arguments with settings' flags in front of the command that they were given behind; its own stay there.
+
+    `command`: the click command of the whole program.
+    """
+    settings, own = _names(command), set[str]()
+    first: list[str] = []
+    rest: list[str] = []
+    left = iter(arguments)
+    for argument in left:
+        name, equals, _ = argument.partition("=")
+        if argument == "--":
+            rest += [argument, *left]
+        elif name in settings and name not in own:
+            taken = [argument] if equals or settings[name] else [argument, *islice(left, 1)]
+            first += taken
+        else:
+            rest.append(argument)
+            if (named := getattr(command, "commands", {}).get(argument)) is not None:
+                command, own = named, set(_names(named))
+    return first + rest
+
+
+def _names(command: Any) -> dict[str, bool]:
+    """The options of a click command, and whether each is without a value."""
+    return {name: getattr(each, "is_flag", False) for each in command.params for name in each.opts}
 
 
 def _flags() -> Iterator[inspect.Parameter]:

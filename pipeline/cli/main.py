@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import sys
 from collections.abc import Iterator
@@ -56,11 +57,20 @@ Reader = Annotated[str | None, typer.Option(help="Create or update this role, wh
 Accept = Annotated[list[str] | None, typer.Option(help="Name of a finding to treat as a warning if it is an error.")]
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"pipeline {importlib.metadata.version('wal-pipeline-server')}")
+        raise typer.Exit
+
+
 @app.callback()
 @flags.accepted_by
 def options(
     context: typer.Context,
     config: Annotated[Path | None, typer.Option(help="Settings file, instead of ./pipeline.toml.")] = None,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version.")
+    ] = False,
     **given: Any,
 ) -> None:
     """Every flag is also a PIPELINE_ variable and a key of pipeline.toml; flags come first, then the environment."""
@@ -161,7 +171,8 @@ def main() -> int:
     setproctitle(" ".join(["pipeline", *_without_secrets(sys.argv[1:])]))
     try:
         with _plain_errors():
-            status = int(app(standalone_mode=False) or 0)
+            arguments = flags.moved_first(sys.argv[1:], typer.main.get_command(app))
+            status = int(app(arguments, standalone_mode=False) or 0)
             sys.stdout.flush()
             return status
     except PipelineError as error:

@@ -129,6 +129,11 @@ def _log_start(config: Config, resolved: Config, chosen: tuple[str, ...]) -> Non
                     server.psql_command(name),
                     extra={"action": "serve.embedded"},
                 )
+    if "api" in chosen:
+        scheme, host = "https" if config.http_certificate else "http", config.http_host
+        shown = f"[{host}]" if ":" in host else host
+        logger.info("HTTP at %s://%s:%d", scheme, shown, config.http_port, extra={"action": "serve.http"})
+    logger.info("data in %s", config.data_dir.absolute(), extra={"action": "serve.folder"})
     logger.info(
         "serving %s from %s to %s",
         ", ".join(chosen),

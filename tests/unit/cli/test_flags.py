@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import typer
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from pipeline.cli import flags
@@ -44,6 +45,21 @@ def test_what_a_flag_says_outranks_file_and_environment(
     result = CliRunner().invoke(cli.app, ["--config", str(file), flags.of(name), str(value), "serve"])
     assert result.exit_code == 0, result.output
     assert getattr(found[0], name) == value
+
+
+@pytest.mark.parametrize(
+    ("given", "moved"),
+    [
+        ("status --slot a --json", "--slot a status --json"),
+        ("--slot a status --http-port=1", "--slot a --http-port=1 status"),
+        ("check --accept tables --config f", "--config f check --accept tables"),
+        ("slots list --source-dsn x --orphans", "--source-dsn x slots list --orphans"),
+        ("retention -- --slot a", "retention -- --slot a"),
+        ("status --slot", "--slot status"),
+    ],
+)
+def test_flags_of_settings_may_stand_behind_the_command(given: str, moved: str) -> None:
+    assert flags.moved_first(given.split(), get_command(cli.app)) == moved.split()
 
 
 def test_values_of_secrets_are_not_in_the_list_of_processes() -> None:
