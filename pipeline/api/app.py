@@ -176,7 +176,10 @@ def _add_health(app: FastAPI, config: Config, server: str) -> None:
         summary="Migrated and replicating",
         tags=["health"],
         response_model=Ready,
-        responses={503: {"model": Ready, "description": "Not ready, and why."}},
+        responses={
+            422: problems.documented(422)[422],
+            503: {"model": Ready, "description": "Not ready, and why."},
+        },
     )
     def readyz(role: Role | None = None) -> JSONResponse:
         """200 when this server writes the log; else 503 and why, naming the server that does. Needs no token.
