@@ -232,6 +232,17 @@ def test_messages_with_prefixes_of_their_own_leave_nothing_behind(replicated: Re
     assert one(replicated.log, "select count(*) from pipeline.relations where relation_oid = 0") == 1
 
 
+def test_messages_keep_their_names_beside_prefixes_that_an_older_server_stored(replicated: Replicated):
+    replicated.log.execute(
+        "insert into pipeline.relations (source_id, epoch, relation_oid, relation_schema, relation_name, table_oid,"
+        " table_schema, table_name, replica_identity, columns, key_columns, from_lsn)"
+        " select id, epoch, 0, '', 'old', 0, '', 'old', 'n', '[]', '{}', 0 from pipeline.sources"
+    )
+    for prefix in ("new", "old", ""):
+        replicated.source.execute("select pg_logical_emit_message(true, %s, 'x')", [prefix])
+    assert column(replicated.events(), "source_table_name", "record_pk") == [("new", ""), ("old", ""), ("", "")]
+
+
 def test_messages_go_to_the_tables_of_their_prefixes_and_are_parked_by_their_name(config: Config):
     routes = [{"tables": [".job*"], "events_table": "public.jobs"}]
     routed = config.model_copy(update={"routes": settings.load(routes=json.dumps(routes)).routes})
