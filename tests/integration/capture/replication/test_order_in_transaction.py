@@ -12,11 +12,14 @@ from typing import Any, Self
 import psycopg
 import pytest
 
+from pipeline.capture.catchup.part_registry import PartRegistry
 from pipeline.capture.replication import confirm_rule, prepare
+from pipeline.capture.source import sources
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import SlotLost, SlotUnusable
 from pipeline.server import schedule
+from pipeline.wal.messages import LogicalMessage
 from tests.fixtures import test_decoding
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import run_command
@@ -232,15 +235,27 @@ def test_messages_with_prefixes_of_their_own_leave_nothing_behind(replicated: Re
     assert one(replicated.log, "select count(*) from pipeline.relations where relation_oid = 0") == 1
 
 
+OLD_PREFIX = """insert into pipeline.relations (source_id, epoch, relation_oid, relation_schema, relation_name,
+    table_oid, table_schema, table_name, replica_identity, columns, key_columns, from_lsn)
+    select id, epoch, 0, '', 'old', 0, '', 'old', 'n', '[]', '{}', 0 from pipeline.sources"""
+
+
 def test_messages_keep_their_names_beside_prefixes_that_an_older_server_stored(replicated: Replicated):
-    replicated.log.execute(
-        "insert into pipeline.relations (source_id, epoch, relation_oid, relation_schema, relation_name, table_oid,"
-        " table_schema, table_name, replica_identity, columns, key_columns, from_lsn)"
-        " select id, epoch, 0, '', 'old', 0, '', 'old', 'n', '[]', '{}', 0 from pipeline.sources"
-    )
+    replicated.log.execute(OLD_PREFIX)
     for prefix in ("new", "old", ""):
         replicated.source.execute("select pg_logical_emit_message(true, %s, 'x')", [prefix])
     assert column(replicated.events(), "source_table_name", "record_pk") == [("new", ""), ("old", ""), ("", "")]
+
+
+def test_the_worker_of_a_part_takes_no_stored_prefix_for_another(replicated: Replicated):
+    replicated.log.execute(OLD_PREFIX)
+    replicated.stop()
+    stored = sources.find(replicated.log, None)
+    assert stored is not None
+    registry = PartRegistry(replicated.source, replicated.log, stored, (), 1, "no_slot_is_read")
+    admitted = registry.admit(LogicalMessage(True, 0, "new", b"x"), None, "0")
+    assert admitted is not None
+    assert one(replicated.log, "select table_name from pipeline.relations where id = %s", admitted.id) == ""
 
 
 def test_messages_go_to_the_tables_of_their_prefixes_and_are_parked_by_their_name(config: Config):
