@@ -69,9 +69,10 @@ class LimitedHttp(H11Protocol):
 
 def limited() -> type[LimitedHttp]:
     """The protocol of one server, for uvicorn.Config. Raises this process's limit of open files as far as it may."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    if soft != resource.RLIM_INFINITY and soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
     most = max(1, min(MOST, files - _OTHER_FILES))
     return type("LimitedHttpOfOneServer", (LimitedHttp,), {"most": most, "waiting": {}})
 

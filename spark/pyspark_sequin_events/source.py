@@ -141,9 +141,8 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         after, upto = partition.value
         yield from batches(replace(self._all, after=after, upto=upto))
-        if (
-            upto > after
-        ):  # retention records a drop before it deletes the first row, so nothing is missing if this holds
+        # Retention records a drop before it deletes the first row: if this holds, the read missed none.
+        if upto > after:
             with catalog.connect(self._all.dsn) as connection:
                 kept_after = catalog.dropped_below(connection, self._events_table) - 1
             _require_kept(self._events_table, after, kept_after)

@@ -53,7 +53,7 @@ def write(source: Connection, pipeline: Connection, publication: str, slot: str)
     if ours is None:
         return False
     for name, comment in _comments(source).items():
-        lines = [line for line in comment.splitlines() if not _of(line, slot)]
+        lines = [line for line in comment.split("\n") if comment and not _of(line, slot)]
         if name == publication:
             lines.append(f'slot "{slot}" is read by pipeline database {ours}')
         new = "\n".join(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -38,6 +39,25 @@ def is_closed(line: socket.socket) -> bool:
         return line.recv(1) == b""
     except ConnectionResetError:
         return True
+
+
+@pytest.mark.parametrize(
+    ("limits", "becomes"),
+    [
+        ((1024, 4096), (4096, 4096)),
+        ((65_536, resource.RLIM_INFINITY), (65_536, resource.RLIM_INFINITY)),
+        ((524_288, 524_288), (524_288, 524_288)),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY),) * 2,
+    ],
+)
+def test_the_limit_of_open_files_is_only_raised(
+    limits: tuple[int, int], becomes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [limits]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: now[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, new: now.append(new))
+    http_protocol.limited()
+    assert now[-1] == becomes
 
 
 @pytest.mark.parametrize("data", [b"", HALF])

@@ -97,6 +97,16 @@ def test_a_slot_without_a_mark_is_marked_by_whoever_has_its_position(
     assert comment[0].startswith("of the shop\n\nask Ann\nslot ")
 
 
+def test_comments_without_a_mark_of_this_slot_stay_as_they_are(replicated: Config):
+    theirs = "by Ann\r\nof the shop\n"
+    run(replicated, "create publication other; comment on publication other is e'by Ann\\r\\nof the shop\\n'")
+    run(replicated, "insert into t values (2)")
+    catch_up(replicated, [(0, "1"), (0, "2")])
+    with psycopg.connect(replicated.source) as source:
+        (comment,) = source.execute("select obj_description(oid) from pg_publication where pubname = 'other'")
+    assert comment == (theirs,)
+
+
 def test_a_slot_without_mark_and_position_is_taken_with_a_warning(config: Config, caplog: pytest.LogCaptureFixture):
     run(config, "create table t (id int primary key)", f"create publication {config.publication} for table t")
     run(config, f"select pg_create_logical_replication_slot('{config.slot}', 'pgoutput')", "insert into t values (1)")
