@@ -43,6 +43,7 @@ class CatalogTable:
     `…_later`: altered after the transaction of the described change; `…settled`: already the same for that change.
     `primary_key`: attnums. `column_order`: names in the order of the root. `root_keys`: columns of each unique index
     of the root. `memberships`: oids that publish updates, each with whether it existed before the transaction.
+    `published`: of the rows that name it in publications that we have not made, `column_list` whether one has a list.
     """
 
     relation_schema: str
@@ -59,6 +60,7 @@ class CatalogTable:
     schema_later: bool = False
     column_list: bool = False
     publication_settled: bool = True
+    published: tuple[int, ...] = ()
     column_order: tuple[str, ...] = ()
     primary_key: tuple[int, ...] = ()
     primary_later: bool = False
@@ -122,5 +124,6 @@ def _table(row: dict[str, Any]) -> CatalogTable:
         "primary_key": tuple(row["primary_key"] or ()),
         "root_keys": tuple(tuple(key) for key in row["root_keys"] or ()),
         "memberships": tuple((oid, older) for oid, older in row["memberships"] or ()),
+        "published": tuple(row["published"] or ()),
     }
     return CatalogTable(**{**row, **lists})

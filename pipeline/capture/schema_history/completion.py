@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pipeline.capture.schema_history.catalog_table import CatalogColumn, CatalogTable
+from pipeline.capture.schema_history.catalog_table import CatalogTable
 from pipeline.capture.schema_history.keys import key_columns
+from pipeline.capture.schema_history.placement import attnums
 from pipeline.capture.schema_history.versions import Column, TableVersion
 from pipeline.wal.messages import Relation
 
@@ -32,7 +33,7 @@ def complete(
     `table`: None when it was dropped. `types`: name and base type by oid. `previous`: the last known version. `again`:
     the message was already sent in this session.
     """
-    numbers = attnums(relation, table)
+    numbers = attnums(relation, table, previous)
     moved = _moved(relation, table, previous, again=again)
     root_of = previous if moved or _root_moved_on(table, previous) else None
     root = _root(relation, table, root_of)
@@ -52,43 +53,6 @@ def complete(
         unique_in_root=kept.unique_in_root if kept else _unique(relation, table, key),
         memberships=_memberships(table, previous),
     )
-
-
-def attnums(relation: Relation, table: CatalogTable | None) -> list[int | None]:
-    """The attnums of the message's columns, None where they are not certain.
-
-    The source sends columns in order of attnum without dropped ones; new ones are only added at the end.
-    """
-    if table is None:
-        return [None] * len(relation.columns)
-    certain = {(column.name, column.type_oid): column.attnum for column in table.live if column.settled}
-    by_name = [certain.get((column.name, column.type_oid)) for column in relation.columns]
-    if table.column_list or any(column.dropped and not column.settled for column in table.columns):
-        return by_name
-    generated = any(column.generated for column in table.live)
-    for candidates in (
-        [column for column in table.live if not column.generated],
-        [column for column in table.live if column.generated != "v"],
-    ):
-        placed = _placed(relation, candidates, by_name, certain=table.publication_settled and not generated)
-        if placed is not None:
-            return placed
-    return by_name
-
-
-def _placed(
-    relation: Relation, candidates: list[CatalogColumn], by_name: list[int | None], *, certain: bool
-) -> list[int | None] | None:
-    """The attnums of the first candidates, if the message has exactly these columns; None when it may have others.
-
-    `certain`: it has them also under other names, unless a column known by its name contradicts.
-    """
-    names = [column.name for column in relation.columns]
-    first = candidates[: len(names)]
-    placed: list[int | None] = [column.attnum for column in first]
-    same = [column.name for column in first] == names
-    agrees = len(first) == len(names) and all(a in (None, b) for a, b in zip(by_name, placed, strict=False))
-    return placed if same or (agrees and certain) else None
 
 
 def _moved(relation: Relation, table: CatalogTable | None, previous: TableVersion | None, *, again: bool) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.capture.schema_history import catalog_table
-from pipeline.capture.schema_history.completion import attnums, complete
+from pipeline.capture.schema_history.completion import complete
 from pipeline.capture.schema_history.fingerprint import Fingerprint
 from pipeline.capture.schema_history.versions import Column, Known, TableVersion
 from pipeline.postgres import queries
@@ -49,7 +49,7 @@ def describe(
     table = catalog_table.read(source, relation.oid, slot, publications, xid, made)
     types = catalog_table.type_names(source, [column.type_oid for column in relation.columns])
     version = complete(relation, table, types, before.version if before else None, again=again)
-    return Description(version, table.fingerprint(attnums(relation, table)) if table else None)
+    return Description(version, table.fingerprint([column.attnum for column in version.columns]) if table else None)
 
 
 def _wait_until_visible(source: Connection, xid: int) -> None:

@@ -13,9 +13,10 @@ with slot as (
     join pg_catalog.pg_attribute birth on birth.attrelid = c.oid and birth.attname = 'ctid'  -- never altered
     where c.oid = %(oid)s
 ), published as (
-    select pr.xmin, pr.prqual, to_jsonb(pr) ->> 'prattrs' is not null as has_list
+    select pr.oid::bigint as oid, pr.xmin, to_jsonb(pr) ->> 'prattrs' is not null as has_list
     from class join pg_catalog.pg_publication_rel pr on pr.prrelid in (class.oid, class.root_oid)
-    where pr.prpubid::bigint <> all(%(made)s::bigint[])
+    join pg_catalog.pg_publication p on p.oid = pr.prpubid
+    where p.pubname = any(%(publications)s) and p.oid::bigint <> all(%(made)s::bigint[])
 ), tree as (
     select c.oid, c.relname, n.nspname
     from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
@@ -41,6 +42,7 @@ select class.root_oid::bigint as table_oid, rn.nspname::text as table_schema, ro
     coalesce(age(rn.xmin) < age(%(xid)s::text::xid) and age(rn.xmin) <= slot.behind, false) as schema_later,
     (select coalesce(bool_or(has_list), false) from published) as column_list,
     (select coalesce(bool_and(age(published.xmin) > slot.behind), true) from published) as publication_settled,
+    (select array_agg(published.oid order by published.oid) from published) as published,
     (select coalesce(jsonb_agg(jsonb_build_object(
             'attnum', a.attnum, 'name', a.attname, 'type_oid', a.atttypid::bigint,
             'type_modifier', a.atttypmod, 'dropped', a.attisdropped,

@@ -40,6 +40,8 @@ BEFORE = (
     "insert into ordered values (2, 20)",
     "create table plain (id int primary key, a text)",
     "insert into plain values (1, 'x')",
+    "create table in_a_row (id int primary key, a text, b text, c text)",
+    "insert into in_a_row values (0, 'a', 'b', 'c')",
 )
 AWAY = (
     "insert into uppered values (2, 'y')",
@@ -88,6 +90,17 @@ AWAY = (
     "insert into swapped values (1, 'a', 'b')",
     "alter table swapped rename a to c; alter table swapped rename b to a; alter table swapped rename c to b",
     "update swapped set id = 2",
+    "insert into in_a_row values (1, 'a', 'b', 'c')",
+    "alter table in_a_row rename a to aa",
+    "insert into in_a_row values (2, 'a', 'b', 'c')",
+    "alter table in_a_row drop b",
+    "insert into in_a_row values (3, 'a', 'c')",
+    "alter table in_a_row add d text",
+    "insert into in_a_row values (4, 'a', 'c', 'd')",
+    "alter table in_a_row rename c to cc",
+    "insert into in_a_row values (5, 'a', 'c', 'd')",
+    "alter table in_a_row drop aa; alter table in_a_row add e int",
+    "insert into in_a_row values (6, 'c', 'd', 7)",
 )
 
 
@@ -174,6 +187,21 @@ def test_ordinary_changes_lose_no_name(behind: Altering) -> None:
     assert behind.columns("plain") == {"id": (1, ["id"]), "b": (2, ["a", "b"]), "c": (3, ["c"])}
     assert behind.columns("swapped") == {"id": (1, ["id"]), "b": (2, ["a", "b"]), "a": (3, ["b", "a"])}
     assert behind.rewrites("plain") == behind.rewrites("swapped") == []
+
+
+def test_columns_keep_their_numbers_through_changes_in_a_row(behind: Altering) -> None:
+    assert [event.record for event in behind.events("in_a_row")][-2:] == [
+        {"id": 5, "aa": "a", "cc": "c", "d": "d"},
+        {"id": 6, "cc": "c", "d": "d", "e": 7},
+    ]
+    assert behind.numbers("in_a_row") == [
+        {"id": 1, "a": 2, "b": 3, "c": 4},
+        {"id": 1, "aa": 2, "b": 3, "c": 4},
+        {"id": 1, "aa": 2, "c": 4},
+        {"id": 1, "aa": 2, "c": 4, "d": 5},
+        {"id": 1, "aa": 2, "cc": 4, "d": 5},
+        {"id": 1, "cc": 4, "d": 5, "e": 6},
+    ]
 
 
 def test_a_restart_alone_changes_nothing(behind: Altering) -> None:

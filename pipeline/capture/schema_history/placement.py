@@ -1,0 +1,146 @@
+"""Which columns of the catalog those of a Relation message are, when the catalog is later than the message. Pure.
+
+The source sends columns in the order of their attnums, without dropped ones; a new column gets the next attnum, and
+pg_attribute keeps those that are dropped. Often only one way is left to place a message by these rules. Each is weighed
+by how many columns must have changed their names or types for it; one that needs clearly fewer than all others is
+taken. That may be wrong where a name has gone to another column, both between two changes of rows and while the worker
+was behind; with names used once it never is, by a simulation in its test.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pipeline.capture.schema_history.catalog_table import CatalogColumn, CatalogTable
+from pipeline.capture.schema_history.versions import Column, TableVersion
+from pipeline.wal.messages import Relation, RelationColumn
+
+_IMPOSSIBLE = 1 << 30
+_DOUBT = 1
+"""A way that needs so much more than the best one may be the true one: a column is renamed, and later dropped."""
+
+
+class _Place(NamedTuple):
+    """A column of the catalog. `before`: as the previous version has it.
+
+    `must`: it was there for the change, and published. `optional`: it may have been left out though it was there.
+    """
+
+    now: CatalogColumn
+    before: Column | None
+    must: bool
+    optional: bool
+
+
+def attnums(relation: Relation, table: CatalogTable | None, previous: TableVersion | None = None) -> list[int | None]:
+    """The attnums of the message's columns, None where they are not certain.
+
+    `table`: as the catalog has it, None when it was dropped. `previous`: the last known version before the message.
+    """
+    columns = relation.columns
+    if table is None:
+        return [None] * len(columns)
+    places = _places(table, previous)
+    costs = _costs(columns, places)
+    if not any(place.optional for place in places):  # only the newest can be missing
+        return _in_order(columns, places, costs) or _settled(columns, table)
+    first, rest = _cheapest(costs, places)
+    best = rest[0][0]
+    if best >= _IMPOSSIBLE:
+        return _settled(columns, table)
+    found: list[int | None] = []
+    for number in range(len(columns)):
+        fitting = [
+            place.now.attnum
+            for at, place in enumerate(places)
+            if first[number][at] + costs[number][at] + rest[number + 1][at + 1] <= best + _DOUBT
+        ]
+        found.append(fitting[0] if len(fitting) == 1 else None)
+    return found
+
+
+def _places(table: CatalogTable, previous: TableVersion | None) -> list[_Place]:
+    """The columns that the message may have, in order of attnum."""
+    known = {column.attnum: column for column in (previous.columns if previous else ())}
+    known_upto = max((attnum or 0 for attnum in known), default=0) if None not in known else 0
+    unchanged = _is_published_as_before(table, previous)
+    whole = unchanged and not table.column_list
+    found = []
+    for column in table.columns:
+        before = known.get(column.attnum)
+        was_absent = before is None and column.attnum <= known_upto
+        if column.generated == "v" or (column.dropped and (column.settled or was_absent)):
+            continue
+        if unchanged and table.column_list and before is None and known:  # a list never grows
+            continue
+        optional = column.dropped or bool(column.generated) or was_absent or not unchanged or not (whole or before)
+        found.append(_Place(column, before, not optional and (column.settled or before is not None), optional))
+    return found
+
+
+def _is_published_as_before(table: CatalogTable, previous: TableVersion | None) -> bool:
+    """Whether no publication can have got another column list since: that takes another row in its catalog."""
+    known = set((previous.memberships if previous else None) or ())
+    return table.publication_settled or known.issuperset(table.published)
+
+
+def _costs(columns: Sequence[RelationColumn], places: Sequence[_Place]) -> list[list[int]]:
+    """What each column of the message costs at each place."""
+    now = Counter((place.now.name, place.now.type_oid) for place in places if not place.now.dropped)
+    before = Counter((place.before.name, place.before.type_oid) for place in places if place.before)
+    return [[_cost(column, place, now, before) for place in places] for column in columns]
+
+
+def _cost(
+    column: RelationColumn, place: _Place, now: Counter[tuple[str, int]], before: Counter[tuple[str, int]]
+) -> int:
+    """How many names or types must have changed, and how many names must have gone to another column."""
+    form = column.name, column.type_oid
+    its_now = None if place.now.dropped else (place.now.name, place.now.type_oid)
+    if place.now.settled and its_now != form:
+        return _IMPOSSIBLE
+    its_before = (place.before.name, place.before.type_oid) if place.before else None
+    return sum(
+        (its is not None) + others[form] for its, others in ((its_now, now), (its_before, before)) if its != form
+    )
+
+
+def _in_order(
+    columns: Sequence[RelationColumn], places: Sequence[_Place], costs: Sequence[Sequence[int]]
+) -> list[int | None] | None:
+    """One after the other; None where that cannot be."""
+    impossible = len(columns) > len(places) or any(place.must for place in places[len(columns) :])
+    if impossible or any(costs[at][at] >= _IMPOSSIBLE for at in range(len(columns))):
+        return None
+    return [place.now.attnum for place in places[: len(columns)]]
+
+
+def _settled(columns: Sequence[RelationColumn], table: CatalogTable) -> list[int | None]:
+    """Only those that have been the same for all that the slot may still send."""
+    certain = {(column.name, column.type_oid): column.attnum for column in table.live if column.settled}
+    return [certain.get((column.name, column.type_oid)) for column in columns]
+
+
+def _cheapest(costs: Sequence[Sequence[int]], places: Sequence[_Place]) -> tuple[list[list[int]], list[list[int]]]:
+    """What it costs at least to place so many columns on so many places, and to place the others on the rest."""
+    columns, ends = len(costs), len(places)
+    first = [[_IMPOSSIBLE] * (ends + 1) for _ in range(columns + 1)]
+    rest = [[_IMPOSSIBLE] * (ends + 1) for _ in range(columns + 1)]
+    first[0][0] = rest[columns][ends] = 0
+
+    def left_out(place: _Place, *, is_beyond: bool) -> int:
+        return 0 if place.optional or (is_beyond and not place.must) else _IMPOSSIBLE
+
+    for number in range(columns + 1):
+        for at, place in enumerate(places):
+            without = left_out(place, is_beyond=number == columns)
+            taken = first[number - 1][at] + costs[number - 1][at] if number else _IMPOSSIBLE
+            first[number][at + 1] = min(first[number][at] + without, taken, _IMPOSSIBLE)
+    for number in reversed(range(columns + 1)):
+        for at in reversed(range(ends)):
+            without = left_out(places[at], is_beyond=number == columns)
+            taken = costs[number][at] + rest[number + 1][at + 1] if number < columns else _IMPOSSIBLE
+            rest[number][at] = min(rest[number][at + 1] + without, taken, _IMPOSSIBLE)
+    return first, rest
