@@ -6,6 +6,8 @@ reader's lock may delay a migration, but other sessions never queue behind the m
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
 from alembic import context
@@ -14,7 +16,7 @@ from sqlalchemy import Connection
 from pipeline.config import settings as config
 from pipeline.log import legacy_tables
 from pipeline.log.table import DEFAULT
-from pipeline.postgres import connections, databases, functions, migrations
+from pipeline.postgres import connections, databases, functions, migrations, role_locks
 
 
 def migrate_legacy_table(connection: Connection) -> None:
@@ -25,7 +27,7 @@ def migrate_legacy_table(connection: Connection) -> None:
 def run(connection: Connection) -> None:
     """Migrate over `connection`, inside one transaction per revision."""
     context.config.attributes["migrate_legacy_table"] = migrate_legacy_table
-    with migrations.migration_lock(connection):
+    with _servers_ended(connection), migrations.migration_lock(connection):
         context.configure(
             connection=connection,
             version_table="alembic_version",
@@ -36,6 +38,50 @@ def run(connection: Connection) -> None:
             context.run_migrations()
         connection.commit()
         migrations.install_functions(cast(connections.Connection, connection.connection.driver_connection))
+
+
+@contextmanager
+def _servers_ended(connection: Connection) -> Iterator[None]:
+    """Waits until no server works there, where a revision takes away what the version before uses.
+
+    Others are applied at once: a newer standby migrates while an older server leads.
+    """
+    driver = cast(connections.Connection, connection.connection.driver_connection)
+    reason = _what_is_taken(migrations.current_revision(driver), _target())
+    driver.rollback()
+    if reason is None:
+        yield
+        return
+    driver.autocommit = True
+    with role_locks.ended(driver, reason):
+        driver.autocommit = False
+        try:
+            yield
+        finally:
+            driver.rollback()
+            driver.autocommit = True
+    driver.autocommit = False
+
+
+def _what_is_taken(current: str | None, target: str | None) -> str | None:
+    known = {revision.revision for revision in context.script.walk_revisions()}
+    if current not in known or target in ("", current):
+        return None
+    above = {revision.revision: revision for revision in context.script.iterate_revisions("heads", current)}
+    if target not in above:
+        return f"revision {target or 'base'} lacks what servers of revision {current} use"
+    steps = [above[step.revision] for step in context.script.iterate_revisions(target, current)]
+    taking = [step.revision for step in steps if not getattr(step.module, "additive", True)]
+    return f"revision {taking[0]} takes away what servers of the version before use" if taking else None
+
+
+def _target() -> str | None:
+    """The revision asked for; None for the one before the first, and "" for a command that migrates nothing."""
+    try:
+        found = context.get_revision_argument()
+    except KeyError:
+        return ""
+    return None if found is None else str(found)
 
 
 if context.is_offline_mode():

@@ -8,6 +8,7 @@ revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
 branch_labels = ${repr(branch_labels)}
 depends_on = ${repr(depends_on)}
+additive = True  # False where a server of the version before cannot go on: it is then waited for
 
 
 def upgrade() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,8 +21,14 @@ logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 2.0
 """A holder uses its session at least so often; one that does not counts as frozen after FROZEN_SECONDS."""
+WORKING = ("replication", "shuffle", "schedule")
+"""The roles that write to the pipeline database."""
+_ASK_EVERY, _SAY_EVERY = 0.5, 60.0
 FROZEN_SECONDS = 6.0
 """How long Postgres may wait for a holder's next statement before another server may take the role."""
+
+STAGED_ROWS = "2"
+"""The form of staged rows that this version writes and reads. Another form gets another name."""
 
 State = Literal["starting", "running", "waiting", "stopped", "failed"]
 
@@ -49,7 +56,7 @@ def try_acquire(connection: Connection, role: str) -> bool:
 
 
 def _lock(connection: Connection, role: str) -> bool:
-    return bool(queries.value(connection, statement("postgres", "lock_role"), {"role": role}))
+    return bool(queries.value(connection, statement("postgres", "lock_role"), {"role": role, "rows": STAGED_ROWS}))
 
 
 def _evict_frozen(connection: Connection, role: str) -> bool:
@@ -106,6 +113,34 @@ def server_of(connection: Connection, role: str) -> str | None:
     """The server that holds the role now."""
     state = states(connection).get(role)
     return state.server if state and state.held else None
+
+
+def older_holder(connection: Connection, role: str) -> str | None:
+    """The server that holds the role now, if it is of a version that does not know this one's staged rows."""
+    found: str | None = queries.value(
+        connection, statement("postgres", "older_holder"), {"role": role, "rows": STAGED_ROWS}
+    )
+    return found
+
+
+@contextmanager
+def ended(connection: Connection, reason: str) -> Iterator[None]:
+    """Waits until no server works on the pipeline database, and keeps them from it. `reason`: why; it is logged."""
+    held: list[str] = []
+    try:
+        for role in WORKING:
+            said_at = float("-inf")
+            while not try_acquire(connection, role):
+                if time.monotonic() - said_at > _SAY_EVERY:
+                    server, said_at = server_of(connection, role) or "another server", time.monotonic()
+                    action = {"action": "migration.waiting"}
+                    logger.warning("waiting for the end of %s (%s): %s", server, role, reason, extra=action)
+                time.sleep(_ASK_EVERY)
+            held.append(role)
+        yield
+    finally:
+        for role in held:
+            connection.execute(statement("postgres", "unlock_role"), {"role": role})
 
 
 def states(connection: Connection) -> dict[str, RoleState]:

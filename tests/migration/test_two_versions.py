@@ -1,0 +1,227 @@
+"""A newer server migrates beneath an older one that still works: each revision only adds, or waits for its end."""
+
+from __future__ import annotations
+
+import io
+import logging
+import shutil
+import subprocess
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from pipeline.postgres import connections, migrations, role_locks
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.server import ROOT, Serving
+from tests.fixtures.waiting import eventually
+from tests.migration.test_migrations import REFERENCE
+
+BEFORE = "125a289"
+"""The version before, which this one must get along with."""
+STRICT = """
+revision = "0900"
+down_revision = "{before}"
+additive = False
+
+
+def upgrade() -> None:
+    from alembic import op
+
+    op.execute("alter table pipeline.roles add column strict boolean")
+
+
+def downgrade() -> None:
+    pass
+"""
+SCHEMA = """
+    select format('column %s.%s %s %s', attrelid::regclass, attname, format_type(atttypid, atttypmod), attcollation)
+    from pg_attribute join pg_class c on c.oid = attrelid
+    where relkind in ('r', 'p', 'v') and attnum > 0 and not attisdropped and {ours}
+    union all
+    select format('column %s.%s may be null', attrelid::regclass, attname)
+    from pg_attribute join pg_class c on c.oid = attrelid
+    where relkind in ('r', 'p') and attnum > 0 and not attisdropped and not attnotnull and {ours}
+    union all
+    select format('default of %s.%s %s', adrelid::regclass, attname, pg_get_expr(adbin, adrelid))
+    from pg_attrdef join pg_attribute on attrelid = adrelid and attnum = adnum join pg_class c on c.oid = adrelid
+    where {ours}
+    union all
+    select format('index %s', pg_get_indexdef(indexrelid))
+    from pg_index join pg_class c on c.oid = indrelid where {ours}
+    union all
+    select format('function %s(%s) %s', proname, pg_get_function_arguments(c.oid), pg_get_function_result(c.oid))
+    from pg_proc c join (select oid, pronamespace as relnamespace from pg_proc) f using (oid) where {ours}
+""".replace("{ours}", "relnamespace in ('public'::regnamespace, 'pipeline'::regnamespace)")
+DEMANDS = """
+    select format('%s on %s: %s', conname, conrelid::regclass, pg_get_constraintdef(k.oid))
+    from pg_constraint k join pg_class c on c.oid = conrelid
+    where relnamespace in ('public'::regnamespace, 'pipeline'::regnamespace)
+    union all
+    select format('%s.%s is not null', attrelid::regclass, attname)
+    from pg_attribute join pg_class c on c.oid = attrelid
+    where relkind in ('r', 'p') and attnum > 0 and not attisdropped and attnotnull and not atthasdef
+        and attidentity = '' and relnamespace in ('public'::regnamespace, 'pipeline'::regnamespace)
+    union all
+    select format('trigger %s on %s', tgname, tgrelid::regclass) from pg_trigger where not tgisinternal
+"""
+
+
+def lines(connection: psycopg.Connection[Any], query: str) -> set[str]:
+    connection.execute("set search_path = ''")
+    return {row[0] for row in connection.execute(query.encode())}
+
+
+@pytest.fixture
+def of_before(cluster: Cluster) -> Iterator[str]:
+    """The DSN of a pipeline database of the version before."""
+    with cluster.database("before") as dsn:
+        with psycopg.connect(dsn) as restored:
+            restored.execute(REFERENCE.encode())
+            restored.execute("insert into pipeline.alembic_version values ('0013')")
+        yield dsn
+
+
+def test_migrations_only_add(of_before: str):
+    """Nothing that the version before uses is gone or different, and what it writes meets no new demand."""
+    with psycopg.connect(of_before) as connection:
+        had, demanded = lines(connection, SCHEMA), lines(connection, DEMANDS)
+        tables = {line.split()[1].rsplit(".", 1)[0] for line in had if line.startswith("column ")}
+    migrations.upgrade(of_before)
+    with psycopg.connect(of_before) as connection:
+        assert had - lines(connection, SCHEMA) == set()
+        new = lines(connection, DEMANDS) - demanded
+        assert {
+            line for line in new for table in tables if f" {table}:" in line or line.startswith(f"{table}.")
+        } == set()
+
+
+@pytest.fixture
+def strict(database_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A migrated database, for which there is a new revision now that a working server could not bear."""
+    shutil.copytree(ROOT / "alembic", tmp_path / "alembic")
+    (tmp_path / "alembic" / "versions" / "0900_strict.py").write_text(STRICT.format(before=migrations.head()))
+    monkeypatch.setattr(migrations, "_location", lambda: tmp_path / "alembic")
+    return database_dsn
+
+
+@pytest.mark.parametrize("change", [lambda dsn: migrations.upgrade(dsn), lambda dsn: migrations.downgrade(dsn, "0015")])
+def test_what_is_not_additive_waits_for_the_end_of_the_server(
+    change: Callable[[str], None], strict: str, caplog: pytest.LogCaptureFixture
+):
+    before = migrations.current(strict)
+    with connections.connect(strict, "pipeline database") as holder:
+        assert role_locks.try_acquire(holder, "shuffle")
+        role_locks.report(holder, "shuffle", "somewhere:1", 1, "running")
+        with caplog.at_level(logging.WARNING), role_locks.beating(holder, lambda _: None):
+            migration = threading.Thread(target=change, args=[strict])
+            migration.start()
+            eventually(lambda: "waiting for the end of somewhere:1 (shuffle)" in caplog.text)
+            assert migrations.current(strict) == before
+    migration.join()
+    assert migrations.current(strict) != before
+    with connections.connect(strict, "pipeline database") as next_server:  # nothing is held any more
+        assert all(role_locks.try_acquire(next_server, role) for role in role_locks.WORKING)
+
+
+@pytest.fixture
+def code_before(tmp_path: Path) -> Path:
+    """The folder of the version before, from the history of this repository."""
+    asked = ["git", "-C", str(ROOT), "archive", BEFORE]
+    packed = subprocess.run(asked, capture_output=True, check=False)
+    if packed.returncode:
+        pytest.skip(f"no {BEFORE} in this checkout: {packed.stderr.decode()}")
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+        archive.extractall(tmp_path / "before", filter="data")
+    return tmp_path / "before"
+
+
+class Log:
+    """Rows and messages written to a source, and whether the log has each once and in order."""
+
+    def __init__(self, source: psycopg.Connection[Any], database_dsn: str) -> None:
+        self.database_dsn = database_dsn
+        self._source = source
+        self._source.execute("create table t (id int primary key)")
+        self._written: list[tuple[str, str]] = []
+
+    def goes_on(self) -> None:
+        number = len(self._written)
+        self._source.execute("insert into t values (%s)", [number])
+        self._source.execute("select pg_logical_emit_message(true, %s, '')", [f"note {number}"])
+        self._written += [("t", str(number)), (f"note {number}", "")]
+        eventually(lambda: self._events() == self._written, timeout=60)
+
+    def _events(self) -> list[tuple[str, str]]:
+        with psycopg.connect(self.database_dsn) as connection:
+            query = "select source_table_name, record_pk from sequin_events order by seq"
+            return connection.execute(query).fetchall()
+
+    def leader(self) -> int:
+        """The pid of the server that leads, or led last."""
+        with psycopg.connect(self.database_dsn) as connection:
+            row = connection.execute("select split_part(server, ':', 2) from pipeline.roles where role = 'serve'")
+            return int(row.fetchall()[0][0])
+
+    def receive(self) -> int:
+        """How many items a client gets and settles."""
+        with psycopg.connect(self.database_dsn, autocommit=True) as connection:
+            rows = connection.execute("select ack_id from pipeline.receive('c', 100)").fetchall()
+            connection.execute("select pipeline.ack('c', %s)", [[ack_id for (ack_id,) in rows]])
+            return len(rows)
+
+
+def test_servers_of_both_versions_take_over_from_each_other(
+    source_dsn: str, cluster: Cluster, code_before: Path, serve: Callable[..., Serving]
+):
+    with cluster.database("events") as database_dsn, psycopg.connect(source_dsn, autocommit=True) as source:
+        log = Log(source, database_dsn)
+        first = serve(code=code_before, database_dsn=database_dsn)
+        standby = serve(code=code_before, database_dsn=database_dsn, wait=False)
+        eventually(lambda: "standing by" in standby.log(), timeout=60)
+        log.goes_on()
+        with psycopg.connect(database_dsn) as client:
+            client.execute("select pipeline.create_consumer('c', start => 'beginning')")
+        newer = serve(database_dsn=database_dsn, wait=False)
+        eventually(lambda: "standing by" in newer.log(), timeout=60)
+        assert migrations.current(database_dsn) == migrations.head()
+        assert log.leader() == first.process.pid
+        log.goes_on()
+        eventually(lambda: log.receive() > 0)
+        first.close()
+        log.goes_on()
+        next_one, last = (newer, standby) if log.leader() == newer.process.pid else (standby, newer)
+        next_one.close()
+        log.goes_on()
+        assert log.leader() == last.process.pid
+        eventually(lambda: log.receive() > 0)
+
+
+def test_a_worker_waits_for_the_end_of_an_older_shuffler(
+    source_dsn: str, database_dsn: str, serve: Callable[..., Serving]
+):
+    """It would write wrong names of messages; one of the same version is waited for by the shuffler alone."""
+    with psycopg.connect(source_dsn, autocommit=True) as source:
+        log = Log(source, database_dsn)
+        server = _beside_an_older_shuffler(database_dsn, serve)
+        server.wait_ready()
+        log.goes_on()
+
+
+def _beside_an_older_shuffler(database_dsn: str, serve: Callable[..., Serving]) -> Serving:
+    with psycopg.connect(database_dsn, autocommit=True) as older:
+        older.execute("insert into pipeline.roles values ('shuffle', 'somewhere:1', 1, 'running')")
+        older.execute("select pg_advisory_lock(1346981968, hashtext('pipeline:shuffle'))")
+        server = serve(wait=False)
+        eventually(lambda: "the shuffler of somewhere:1 is of an older version" in server.log())
+        with role_locks.beating(older, lambda _: None):
+            asked = partial(eventually, errors=(httpx.TransportError, AssertionError))
+            asked(lambda: "older version" in server.get("/readyz").text)
+        assert "streaming" not in server.log()
+    return server
