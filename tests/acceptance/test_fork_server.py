@@ -35,7 +35,7 @@ def one_holder_each(server: Serving, log: psycopg.Connection) -> None:
     """Who says that it holds a role, and who has a session for it, is the one process that the server has for it."""
     now = server.children()
     sessions = log.execute(
-        "select application_name, count(*) from pg_stat_activity join pg_locks using (pid)"
+        "select application_name, count(distinct pid) from pg_stat_activity join pg_locks using (pid)"
         " where locktype = 'advisory' and granted and application_name = any (%s) group by 1",
         [[f"pipeline {role}" for role in ROLES]],
     ).fetchall()
