@@ -1089,12 +1089,15 @@ CREATE TABLE pipeline.lakes (
     directory text NOT NULL,
     events_table text NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
-    released_at timestamp with time zone
+    released_at timestamp with time zone,
+    folded_upto bigint
 );
 
 COMMENT ON TABLE pipeline.lakes IS 'Folders that a log is exported to; the id is in the manifest of each.';
 
 COMMENT ON COLUMN pipeline.lakes.released_at IS 'Since when retention no longer waits for exports to this lake; null: it does.';
+
+COMMENT ON COLUMN pipeline.lakes.folded_upto IS 'The current states hold every change up to this seq; null: not known, so the next run looks.';
 
 CREATE TABLE pipeline.published_forms (
     source_id uuid NOT NULL,
@@ -1720,11 +1723,15 @@ CREATE UNIQUE INDEX captured_tables_open ON pipeline.captured_tables USING btree
 
 CREATE INDEX dead_letters_open_idx ON pipeline.dead_letters USING btree (state, id) WHERE (state = ANY (ARRAY['parked'::text, 'retrying'::text]));
 
+CREATE INDEX export_runs_running_idx ON pipeline.export_runs USING btree (id) WHERE (state = 'running'::text);
+
 CREATE UNIQUE INDEX export_states_once_idx ON pipeline.export_states USING btree (lake_id, dataset, seq) WHERE (state = 'committed'::text);
 
 CREATE INDEX exports_newest_idx ON pipeline.exports USING btree (lake_id, upto_seq) WHERE (state = 'committed'::text);
 
 CREATE UNIQUE INDEX exports_once_idx ON pipeline.exports USING btree (lake_id, after_seq) WHERE (state = ANY (ARRAY['publishing'::text, 'committed'::text]));
+
+CREATE INDEX exports_unfinished_idx ON pipeline.exports USING btree (lake_id, id) WHERE (state = ANY (ARRAY['writing'::text, 'publishing'::text]));
 
 CREATE INDEX relations_history_idx ON pipeline.relations USING btree (source_id, relation_oid, id);
 

@@ -85,6 +85,10 @@ class Ledger:
         )
         return int(found[0]["seq"])
 
+    def folded(self, lake: uuid.UUID, upto: int) -> None:
+        """The current states hold every change up to that seq."""
+        self.execute("update pipeline.lakes set folded_upto = $2 where id = $1::text::uuid", (str(lake), upto))
+
     def unfinished(self, lake: uuid.UUID) -> list[Unfinished]:
         """Exports that are neither committed nor marked failed, oldest first."""
         found = self.rows(

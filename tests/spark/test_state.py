@@ -15,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
@@ -51,6 +52,13 @@ def fold(pipeline: Pipeline, spark: SparkSession) -> dict[str, current.Published
         current.recover(lake)
         current.fold_all(spark, lake, made.append)
     return {published.dataset: published for published in made}
+
+
+def folded_upto(pipeline: Pipeline) -> int:
+    with psycopg.connect(pipeline.dsn) as connection:
+        row = connection.execute("select folded_upto from pipeline.lakes").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def past_state(pipeline: Pipeline, spark: SparkSession, table: str, seq: int, output: Path) -> None:
@@ -190,7 +198,10 @@ def test_a_fold_that_a_crash_left_out_is_caught_up(exported: Pipeline, spark: Sp
     exported.export()
     with opened(exported) as lake:
         assert current.outdated(lake) == ["public.pair"]
+        assert folded_upto(exported) < lake.ledger.exported_upto(lake.id)
     assert fold(exported, spark)["public.pair"].rows == 0
+    with opened(exported) as lake:
+        assert folded_upto(exported) == lake.ledger.exported_upto(lake.id)
     folder = exported.folder / "current/public.pair"
     assert ds.dataset(sorted((folder / "latest").glob("*.parquet"))).to_table().num_rows == 0
     assert len([found for found in folder.iterdir() if found.name.startswith("v")]) == current.KEPT

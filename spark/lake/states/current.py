@@ -58,8 +58,11 @@ def recover(lake: Lake) -> None:
 
 
 def outdated(lake: Lake) -> list[str]:
-    """Datasets with a key whose exported changes are newer than their state."""
-    return behind(lake.ledger.committed(lake.id), _ledger(lake).committed())
+    """Datasets with a key whose exported changes are newer than their state. If there are none, that is recorded."""
+    found = behind(lake.ledger.committed(lake.id), _ledger(lake).committed())
+    if not found:
+        lake.ledger.folded(lake.id, lake.ledger.exported_upto(lake.id))
+    return found
 
 
 def fold_all(spark: SparkSession, lake: Lake, report: Callable[[Published], None]) -> None:
@@ -75,6 +78,7 @@ def fold_all(spark: SparkSession, lake: Lake, report: Callable[[Published], None
             report(made)
     if failed:
         raise failed[0]
+    lake.ledger.folded(lake.id, seq)
 
 
 def publish(lake: Lake, version: int, folding: Folding, folded: Folded) -> Published:

@@ -73,12 +73,9 @@ def add_manifest(config: Config) -> None:
     (config.exports / "manifest.json").write_text("{}")
 
 
-def add_state(log: Log, seq: int, state: str = "committed") -> None:
-    log.execute(
-        "insert into pipeline.export_states (lake_id, dataset, seq, state, schema_version, columns, buckets)"
-        " values (%s, 'public.orders', %s, %s, 1, '{}', 1)",
-        [LAKE, seq, state],
-    )
+def fold(log: Log, upto: int, lake: str = LAKE) -> None:
+    """As `export.py` does once the states hold everything."""
+    log.execute("update pipeline.lakes set folded_upto = %s where id = %s", [upto, lake])
 
 
 def runs(log: Log) -> list[Run]:
@@ -94,7 +91,7 @@ def test_an_empty_log_is_nothing_new(config: Config, database_dsn: str) -> None:
 def test_nothing_new_starts_nothing(log: Log, config: Config) -> None:
     add_lake(log, config)
     add_export(log, 0, 100)
-    add_state(log, 100)
+    fold(log, 100)
     add_manifest(config)
     assert run(config) == job.Outcome(100)
     assert runs(log) == []
@@ -124,30 +121,59 @@ def test_how_far_the_lake_is(log: Log, config: Config) -> None:
     assert (window.head, window.exported_upto, window.known, window.holder) == (100, 60, True, None)
 
 
-@pytest.mark.parametrize(
-    ("seq", "state", "behind"), [(99, "committed", False), (98, "committed", True), (99, "failed", True)]
-)
-def test_a_state_that_lacks_changes_is_something_to_do(
-    log: Log, config: Config, seq: int, state: str, behind: bool
+@pytest.mark.parametrize(("folded", "behind"), [(100, False), (98, True), (None, True)])
+def test_states_that_lack_changes_are_something_to_do(
+    log: Log, config: Config, folded: int | None, behind: bool
 ) -> None:
     add_lake(log, config)
     add_export(log, 0, 100)
-    add_state(log, seq, state)
-    assert ledger.window(log, config).states_behind is behind
+    if folded:
+        fold(log, folded)
+    ledger.finish_run(log, ledger.begin_run(log, "command"), None)  # perhaps to another lake
+    assert ledger.window(log, config).anything_new is behind
 
 
-def test_a_run_that_ended_well_has_made_the_states(log: Log, config: Config) -> None:
+def test_what_is_asked_every_time_costs_the_same_after_many_exports(log: Log, config: Config) -> None:
+    """Blocks that are read, of a lake of six exports and of fifteen hundred, with fifty tables each."""
     add_lake(log, config)
-    add_export(log, 0, 100)
-    assert ledger.window(log, config).anything_new
-    ledger.finish_run(log, ledger.begin_run(log, "command"), None)
-    assert not ledger.window(log, config).anything_new
+    log.execute(MANY, [0, 6])
+    log.execute("analyze")
+    few = blocks(log, config)
+    log.execute(MANY, [6, 1500])
+    log.execute("analyze")
+    assert blocks(log, config) <= few + 12, "an index is a level or two higher"
+    assert ledger.window(log, config).exported_upto == 150_000
 
 
-def test_a_table_without_a_key_needs_no_state(log: Log, config: Config) -> None:
-    add_lake(log, config)
-    add_export(log, 0, 100, key="[]")
-    assert not ledger.window(log, config).anything_new
+MANY = """
+    with run as (
+        insert into pipeline.export_runs (trigger, state, holder, finished_at)
+        select 'schedule', 'done', 'test', clock_timestamp() from generate_series(%s + 1, %s) returning id
+    )
+    insert into pipeline.exports (lake_id, run_id, after_seq, upto_seq, state, rows, bytes, holder, committed_at, files)
+    select '11111111-0000-0000-0000-000000000000', id, (id - 1) * 100, id * 100, 'committed', 1, 1, 'test', now(),
+        (select jsonb_agg(jsonb_build_object('dataset', 'public.t' || n, 'schema', 1, 'last_seq', id * 100, 'sha256',
+            sha256(n::text::bytea))) from generate_series(1, 50) n)
+    from run
+"""
+
+
+def blocks(log: Log, config: Config) -> int:
+    """All that the status of exports reads of the ledger."""
+    log.execute("select pg_stat_force_next_flush()")
+    before = log.execute(BLOCKS).fetchone()
+    export_status.read(config, log)
+    log.execute("select pg_stat_force_next_flush()")
+    after = log.execute(BLOCKS).fetchone()
+    assert before is not None and after is not None
+    return int(after[0] - before[0])
+
+
+BLOCKS = """
+    select sum(coalesce(heap_blks_hit, 0) + coalesce(heap_blks_read, 0) + coalesce(idx_blks_hit, 0)
+        + coalesce(idx_blks_read, 0) + coalesce(toast_blks_hit, 0) + coalesce(toast_blks_read, 0))
+    from pg_statio_user_tables where schemaname = 'pipeline' and (relname like 'export%' or relname = 'lakes')
+"""
 
 
 def test_a_second_exporter_is_refused_at_once(log: Log, config: Config, caplog: pytest.LogCaptureFixture) -> None:
@@ -183,7 +209,7 @@ def test_a_command_waits_for_a_running_export(log: Log, config: Config, database
             run(config)
         other.execute("update pipeline.exports set state = 'failed' where state = 'writing'")
         add_export(log, 60, 100)
-        add_state(log, 100)
+        fold(log, 100)
         other.close()
         assert waiting.result(60) == job.Outcome(100)
     assert told[0] == {"event": "waiting", "holder": "elsewhere (pid 7)", "exported_upto": 60, "head": 100}
