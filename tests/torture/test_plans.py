@@ -15,7 +15,7 @@ from tests.torture.oracle.model import change_of
 from tests.torture.plan.plan import Effect, Plan
 from tests.torture.plan.shrink import shrink
 from tests.torture.plan.statements import TOASTED
-from tests.torture.plan.workload import CATCHUP_FAULTS, FAULTS, SLOW_ONE_IN, make
+from tests.torture.plan.workload import CATCHUP_FAULTS, FAULTS, MEDDLING, SLOW_ONE_IN, make
 from tests.torture.record import Run
 from tests.torture.seeds import Outcome
 
@@ -73,7 +73,7 @@ def test_a_seed_is_one_plan():
 
 
 def test_every_kind_of_fault_comes_equally_often():
-    kinds = {name: kind for name, kind in KINDS.items() if not kind.catchup}
+    kinds = {name: kind for name, kind in KINDS.items() if not kind.catchup and not kind.meddling}
     quick = sum(kind.often for kind in kinds.values() if not kind.slow)
     seen = Counter(f.kind for seed in range(quick * SLOW_ONE_IN) for f in make(seed, KINDS, SMALL).faults)
     assert {seen[name] / kind.often for name, kind in kinds.items() if not kind.slow} == {FAULTS * SLOW_ONE_IN}
@@ -81,9 +81,18 @@ def test_every_kind_of_fault_comes_equally_often():
 
 
 def test_catch_up_has_faults_of_its_own_and_changes_no_other():
-    with_it, without = make(7, KINDS, SMALL, catchup=True), make(7, KINDS, SMALL, catchup=False)
+    kinds = {name: kind for name, kind in KINDS.items() if not kind.meddling}
+    with_it, without = make(7, kinds, SMALL, catchup=True), make(7, kinds, SMALL, catchup=False)
     own = [fault for fault in with_it.faults if KINDS[fault.kind].catchup]
     assert len(own) == CATCHUP_FAULTS
+    assert with_it.without(own).items == without.items
+
+
+def test_the_meddler_has_acts_of_his_own_and_changes_no_other():
+    kinds = {name: kind for name, kind in KINDS.items() if not kind.meddling}
+    with_it, without = make(7, KINDS, SMALL), make(7, kinds, SMALL)
+    own = [fault for fault in with_it.faults if KINDS[fault.kind].meddling]
+    assert len(own) == MEDDLING
     assert with_it.without(own).items == without.items
 
 

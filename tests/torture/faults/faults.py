@@ -17,6 +17,8 @@ from typing import Literal
 import psycopg
 
 from tests.fixtures.waiting import eventually
+from tests.torture.faults import meddler
+from tests.torture.faults.meddler import Meddler
 from tests.torture.faults.proxy import Proxy
 from tests.torture.faults.servers import FIND_WITHIN, Servers
 from tests.torture.faults.traps import Trap, statement, streamed
@@ -69,6 +71,7 @@ KINDS: Mapping[str, FaultKind] = {
     "crash in a catch-up": FaultKind(catchup=True, often=2),
     "stopped server": FaultKind(slow=True),
     "stopped roles": FaultKind(slow=True),
+    **meddler.KINDS,
 }
 """`stopped`: nobody helps, so somebody else goes on only once the holder counts as frozen."""
 
@@ -87,6 +90,7 @@ class Faults:
         self.hits: Counter[str] = Counter()
         self._servers = servers
         self._zombies = Zombies(scene, servers)
+        self._meddler = Meddler(scene, seed)
 
     def __enter__(self) -> Faults:
         return self
@@ -124,7 +128,10 @@ class Faults:
                     self.hits.update([fault.kind] * happened)
 
         try:
-            _ACTIONS[fault.kind](self, fault, partial(hit, True))
+            if fault.kind in meddler.KINDS:
+                self._meddler.act(fault.kind, fault.seconds, partial(hit, True))
+            else:
+                _ACTIONS[fault.kind](self, fault, partial(hit, True))
         finally:
             hit(False)
 

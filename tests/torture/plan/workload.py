@@ -29,6 +29,8 @@ ODD_NOT_IN = 4
 """One seed of so many leaves the odd tables, and DDL, alone."""
 CATCHUP_ONE_IN, CATCHUP_FAULTS = 3, 4
 """One seed of so many opens more slots as soon as it is a little behind, and has so many faults of its own for that."""
+MEDDLING = 4
+"""How many times somebody meddles in a seed."""
 OUTSIDE_SHARE = 0.04
 """How often a connection to odd tables does something between two transactions."""
 _FIRST_FAULT, _LAST_FAULT = 0.05, 0.85
@@ -46,6 +48,8 @@ class FaultKind:
     often: int = 1
     catchup: bool = False
     """It needs a catch-up."""
+    meddling: bool = False
+    """It is what a person does who has all rights."""
 
 
 def make(
@@ -67,7 +71,8 @@ def make(
     if catchup is None:
         catchup = seed % CATCHUP_ONE_IN == 0
     own = {name: kind for name, kind in kinds.items() if kind.catchup}
-    kinds = {name: kind for name, kind in kinds.items() if not kind.catchup}
+    meddling = {name: kind for name, kind in kinds.items() if kind.meddling}
+    kinds = {name: kind for name, kind in kinds.items() if not kind.catchup and not kind.meddling}
     chance = random.Random(seed)
     items: list[Item] = list(_interleaved(chance, transactions, odd=seed % ODD_NOT_IN != 0 if odd is None else odd))
     faults = _faults(seed, chance, kinds, quick_faults)
@@ -77,9 +82,15 @@ def make(
     for place, fault in reversed(list(zip(places, faults, strict=True))):
         items.insert(place, fault)
     if catchup:
-        for fault in _faults(seed, random.Random(-seed), own, CATCHUP_FAULTS):
-            items.insert(chance.randint(int(len(items) * _FIRST_FAULT), int(len(items) * _LAST_FAULT)), fault)
+        _strew(items, chance, _faults(seed, random.Random(-seed), own, CATCHUP_FAULTS))
+    meddler = random.Random(f"meddler {seed}")
+    _strew(items, meddler, _faults(seed, meddler, meddling, MEDDLING))
     return Plan(seed, tuple(items), catchup, draw(seed) if settings is None else settings)
+
+
+def _strew(items: list[Item], chance: random.Random, faults: Sequence[Fault]) -> None:
+    for fault in faults:
+        items.insert(chance.randint(int(len(items) * _FIRST_FAULT), int(len(items) * _LAST_FAULT)), fault)
 
 
 def _faults(seed: int, chance: random.Random, kinds: Mapping[str, FaultKind], quick_faults: int) -> list[Fault]:
