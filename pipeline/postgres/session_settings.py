@@ -44,6 +44,10 @@ API = {
 }
 """Requests: none holds a connection, or a lock that the shuffler needs, for long."""
 WALSENDER = {**SERVER, **SESSION_SETTINGS}
+_DURABLE = """
+    case when current_setting('synchronous_commit') = 'off' then set_config('synchronous_commit', 'on', false) end
+"""
+"""What we have committed must not be taken back by a crash; how far it is replicated by then is the owner's choice."""
 
 
 def statement(settings: Mapping[str, str]) -> str:
@@ -52,4 +56,4 @@ def statement(settings: Mapping[str, str]) -> str:
         f"case when current_setting('{name}', true) is not null then set_config('{name}', '{value}', false) end"
         for name, value in settings.items()
     )
-    return f"select {', '.join(calls)}"
+    return f"select {', '.join(calls)}, {_DURABLE.strip()}"

@@ -77,10 +77,6 @@ class Shuffler:
         self._probe_at = 0.0
         self.poison: Poison | None = None
         """The change that cannot be written and blocks all that is staged after it."""
-        # G4: a reader must never see a seq that an immediate shutdown takes back (facts: an asynchronous commit did).
-        connection.execute(
-            "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
-        )
         connection.execute("set jit = off")
         connection.execute(sql.SQL("listen {}").format(sql.Identifier(segments.STAGED_CHANNEL)))
 

@@ -50,6 +50,14 @@ def test_every_setting_is_ours(hostile_dsn: str) -> None:
     assert asyncio.run(over_asyncio()) == found
 
 
+@pytest.mark.parametrize(("given", "becomes"), [("off", "on"), ("local", "local"), ("remote_apply", "remote_apply")])
+def test_what_we_commit_is_durable(database_dsn: str, given: str, becomes: str) -> None:
+    dsn = make_conninfo(database_dsn, options=f"-c synchronous_commit={given}")
+    for settings in (session_settings.SERVER, session_settings.API):
+        with connections.connect(dsn, "pipeline database", settings=settings) as ours:
+            assert ours.execute("show synchronous_commit").fetchone() == (becomes,)
+
+
 def test_an_event_log_reads_as_always(hostile_dsn: str) -> None:
     assert EventLog(hostile_dsn).read(after=0) == []
 

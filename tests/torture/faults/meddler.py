@@ -43,12 +43,12 @@ _MAINTAINED = (
 )
 _MAINTAINED_SOURCE = (
     "analyze",
-    "vacuum full public.items",
-    "vacuum (full) pg_catalog.pg_attribute",
-    "reindex schema public",
-    "reindex system",
+    "vacuum (freeze)",
+    "reindex table concurrently public.items",
+    "select pg_switch_wal()",
     "checkpoint",
 )
+"""What takes locks that writers do not wait for: those of a plan wait for none."""
 _LOSING = (
     (
         "create trigger {name} before insert on public.sequin_events for each row execute function public.lose()",
