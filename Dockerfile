@@ -20,6 +20,6 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 12312
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ.get('PIPELINE_HTTP_PORT', '12312')}/healthz\", timeout=4)"]
+    CMD ["pipeline", "health"]
 ENTRYPOINT ["pipeline"]
 CMD ["serve"]

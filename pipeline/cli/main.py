@@ -122,6 +122,20 @@ def status(context: typer.Context, as_json: Json = False) -> int:
 
 
 @app.command()
+def health(
+    context: typer.Context,
+    only: Only = None,
+    ready: Annotated[bool, typer.Option("--ready", help="Whether it replicates, too.")] = False,
+) -> int:
+    """Ask the running server of these settings whether it is alive, for HEALTHCHECK and probes. Exit 1: it is not."""
+    from pipeline.cli import health
+
+    config = load(context, "health")
+    found = {name: getattr(config, name) for name in health.DEFAULTS}
+    return health.run(found, only.value if only else None, ready=ready)
+
+
+@app.command()
 def check(context: typer.Context, as_json: Json = False, accept: Accept = None) -> int:
     """Check both databases before the first start: what is wrong, and how to fix it. Changes nothing."""
     from pipeline.cli.render.status import show_findings

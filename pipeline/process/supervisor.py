@@ -34,11 +34,14 @@ class Supervisor:
         *,
         leads: Callable[[], bool],
         always: Sequence[str] = (),
+        beat: Callable[[], None] = lambda: None,
     ) -> None:
+        """`beat` is called all the time, too."""
         self._fork_server = fork_server
         self._children = [Child(role, partial(fork_server.fork, role), settings) for role in roles]
         self._leads = leads
         self._always = always
+        self._beat = beat
         self._interrupts = 0
         self._stop = threading.Event()
         signal.signal(signal.SIGTERM, self._handle)
@@ -48,6 +51,7 @@ class Supervisor:
         """Supervise until a signal, or until a child fails for good; then stop all and return the exit status."""
         status = 0
         while not self._stop.is_set():
+            self._beat()
             leading = self._leads()
             status = self._supervise(self._fork_server)
             for child in self._children:

@@ -29,6 +29,7 @@ from pipeline.process.child import RETRY, program
 from pipeline.process.fork_client import Siblings
 from pipeline.process.fork_server import fork_on_request
 from pipeline.process.signals import Stop, in_loop, live_with_parent, read_settings
+from pipeline.server import older_servers
 
 if TYPE_CHECKING:
     from pipeline.shuffle.poison import Poison
@@ -149,27 +150,14 @@ def _run_replication(config: Config, connection: Connection, stop: Stop) -> None
         os._exit(RETRY)  # as safe as a crash; a clean end might wait long for other answers
 
     with role_locks.beating(connection, lost):  # the worker itself seldom uses this connection
-        if not _outlive_older_shuffler(connection, stop):
+        waits = partial(_report, connection, "replication", "waiting")
+        if not older_servers.outlive_shuffler(connection, waits, stop, STANDBY_SECONDS):
             return
         try:
             asyncio.run(_replicate(config, connection, stop))
         except Undecodable as error:
             _wait_at_blocked_transaction(config, connection, stop, error)
             raise
-
-
-def _outlive_older_shuffler(connection: Connection, stop: Stop) -> bool:
-    """Wait until the shuffler can read what this worker stages; False when asked to stop before."""
-    waited_for: str | None = None
-    while (older := role_locks.older_holder(connection, "shuffle")) is not None:
-        if older != waited_for:
-            reason = f"the shuffler of {older} is of an older version, which cannot read what this one stages: end it"
-            _report(connection, "replication", "waiting", reason)
-            logger.warning("waiting: %s", reason, extra={"action": "replication.waiting"})
-            waited_for = older
-        if stop.wait(STANDBY_SECONDS):
-            return False
-    return True
 
 
 def _wait_at_blocked_transaction(config: Config, connection: Connection, stop: Stop, error: Undecodable) -> None:

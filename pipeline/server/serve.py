@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import socket
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from setproctitle import setproctitle
@@ -19,7 +20,9 @@ from pipeline.operate.preflight import check, legacy_log
 from pipeline.operate.preflight.findings import Finding
 from pipeline.postgres import connections, databases, migrations, role_locks
 from pipeline.postgres.connections import Connection
+from pipeline.process import heartbeat
 from pipeline.process.fork_client import ForkServer
+from pipeline.process.heartbeat import Heartbeat
 from pipeline.process.supervisor import Supervisor
 from pipeline.server.leadership import Leadership
 
@@ -47,8 +50,12 @@ def serve(config: Config, only: str | None = None, accepted: Collection[str] = (
         boot(resolved, accepted, reads_source=chosen != ("api",))
         _log_start(config, resolved, chosen)
         name = f"serve {only}" if only else "serve"
-        with Leadership(resolved.database, name, lambda: _revive_embedded(config)) as leads:
-            return Supervisor(chosen, fork_server, resolved.to_json(), leads=leads, always=("api",)).run()
+        with (
+            Leadership(resolved.database, name, lambda: _revive_embedded(config)) as leads,
+            _beating(config, only) as beat,
+        ):
+            settings_line = resolved.to_json()
+            return Supervisor(chosen, fork_server, settings_line, leads=leads, always=("api",), beat=beat).run()
 
 
 def boot(config: Config, accepted: Collection[str] = (), *, reads_source: bool = True) -> None:
@@ -66,6 +73,19 @@ def boot(config: Config, accepted: Collection[str] = (), *, reads_source: bool =
         _refuse(found if reads_source else check.run(config, accepted, source_too=False))
         migrations.upgrade(config.database, config.events_table)
         legacy_log.ensure(config, pipeline)
+
+
+@contextmanager
+def _beating(config: Config, only: str | None) -> Iterator[Callable[[], None]]:
+    """What leaves a sign of life for `pipeline health` where no HTTP is served."""
+    if only in (None, "api"):
+        yield lambda: None
+        return
+    beat = Heartbeat(heartbeat.file(config.data_dir, only))
+    try:
+        yield beat
+    finally:
+        beat.end()
 
 
 def _is_led(pipeline: Connection) -> bool:

@@ -44,7 +44,7 @@ def test_postgres_decodes_logically(services: Any) -> None:
 def test_both_services_tell_their_health(services: Any) -> None:
     assert set(services) == {"postgres", "server"}
     assert "pg_isready" in services["postgres"]["healthcheck"]["test"]
-    assert "/readyz" in services["server"]["healthcheck"]["test"][-1]
+    assert services["server"]["healthcheck"]["test"] == ["CMD", "pipeline", "health", "--ready"]
 
 
 def test_server_waits_for_healthy_postgres(services: Any) -> None:
@@ -96,7 +96,7 @@ def test_image_runs_the_server_and_keeps_its_data() -> None:
     assert instructions("CMD") == [['["serve"]']]
     assert instructions("VOLUME") == [["/data"]]
     assert "PIPELINE_DATA_DIR=/data" in [word for words in instructions("ENV") for word in words]
-    assert "/healthz" in next(line for line in DOCKERFILE if line.startswith("HEALTHCHECK"))
+    assert next(line for line in DOCKERFILE if line.startswith("HEALTHCHECK")).endswith('CMD ["pipeline", "health"]')
 
 
 def test_every_copied_file_exists_and_is_let_in() -> None:

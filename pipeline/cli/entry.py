@@ -1,0 +1,17 @@
+"""Where the program begins: `pipeline health`, which runs every few seconds, imports as little as it can."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Run a command; see `pipeline/cli/main.py`."""
+    if sys.argv[1:2] == ["health"]:
+        from pipeline.cli import health
+
+        if (status := health.fast(sys.argv[2:])) is not None:
+            return status
+    from pipeline.cli import main
+
+    return main.main()

@@ -1,0 +1,60 @@
+"""A server's sign of life in a file, for `pipeline health` where the server answers no HTTP.
+
+The file's modification time is the sign, its text the server's pid.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+EVERY_SECONDS = 2.0
+STALE_SECONDS = 15.0
+"""Without a sign for so long a server hangs, or is gone."""
+
+
+def file(data_dir: Path, role: str) -> Path:
+    """Where the server of this one role leaves its sign."""
+    return data_dir / "alive" / role
+
+
+class Heartbeat:
+    """Call it all the time: it leaves a sign every EVERY_SECONDS. Where it cannot, the server goes on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._next = 0.0
+        self._failed = False
+
+    def __call__(self) -> None:
+        """Leave a sign, if it is time."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + EVERY_SECONDS
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(f"{os.getpid()}\n")
+        except OSError as error:
+            if not self._failed:
+                why = f"{self._path} cannot be written: {error.strerror}; `pipeline health` will not find this server"
+                logger.warning("%s", why, extra={"action": "serve.no_heartbeat"})
+            self._failed = True
+
+    def end(self) -> None:
+        """The server ends: no sign is left."""
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError:
+            return
+
+
+def age(path: Path) -> float | None:
+    """Seconds since the last sign; None when there is none."""
+    try:
+        return max(0.0, time.time() - path.stat().st_mtime)
+    except OSError:
+        return None
