@@ -85,6 +85,10 @@ class ReplicationStream:
                 raise SourceUnfit(
                     f"user of {describe(dsn)} may not replicate; run: alter role … with replication"
                 ) from error
+            if "unsupported startup parameter" in str(error):  # PgBouncer before 1.23
+                raise SourceUnfit(
+                    f"a pooler at {describe(dsn)} takes no replication connections; connect to the source directly"
+                ) from error
             raise connections.unavailable(dsn, "source", error) from error
         self._connection = self._session.pgconn
         self._connection.notice_handler = self._notice
