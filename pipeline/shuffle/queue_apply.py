@@ -40,7 +40,8 @@ def catch_up(
 ) -> bool:
     """Between moves: apply one chunk for the first lagging consumer, and changes deferred while items were delivered.
 
-    `records_consumers`: all of them. Returns whether anything was applied; then there may be more.
+    `records_consumers`: all of them; one that an administrative function has locked keeps nobody waiting. Returns
+    whether anything was applied; then there may be more.
     """
     if not records_consumers:
         return False
@@ -50,16 +51,18 @@ def catch_up(
     for consumer in records_consumers:
         is_behind = consumer.applied_seq < head
         if consumer.has_deferred or (is_behind and not behind):
-            progress |= _apply_chunk(connection, table, consumer, head)
-            behind += is_behind
+            applied = _apply_chunk(connection, table, consumer, head)
+            progress |= bool(applied)
+            behind += is_behind and applied is not None
     return progress
 
 
-def _apply_chunk(connection: Connection, table: EventsTable, consumer: RecordsConsumer, head: int) -> bool:
+def _apply_chunk(connection: Connection, table: EventsTable, consumer: RecordsConsumer, head: int) -> bool | None:
+    """Whether anything was applied; None: somebody has locked the consumer."""
     with connection.transaction():
         claimed = consumers.claim_one(connection, consumer)
         if claimed is None:
-            return False
+            return None
         upto = head
         if claimed.applied_seq < head:
             upto = items.chunk_end(connection, table.identifier, claimed.applied_seq, CHUNK_EVENTS) or head

@@ -264,6 +264,16 @@ def test_the_shuffler_does_not_wait_for_who_administers(staged: Staged, client: 
     assert got(client) == [("1", "insert"), ("2", "insert")]
 
 
+def test_one_that_is_administered_keeps_no_other_behind(staged: Staged, client: Client):
+    with psycopg.connect(staged.dsn) as administrator:
+        administrator.execute("select pipeline.reset_consumer('c')")
+        staged.moved(insert("t", id=1))
+        staged.moved(insert("t", id=2))
+        late = create(staged.connection, "late", start="1")
+        staged.shuffle()
+        assert got(late) == [("2", "insert")]
+
+
 def test_a_drop_waits_for_the_shuffler_and_leaves_nothing(staged: Staged, client: Client):
     staged.commit(insert("t", id=1))
     with psycopg.connect(staged.dsn, autocommit=True) as administrator:
