@@ -16,7 +16,7 @@ import typer
 from setproctitle import setproctitle
 
 from pipeline import logs
-from pipeline.cli import flags
+from pipeline.cli import completion, flags
 from pipeline.cli.commands import consumers, dead_letters, exports, retention, routes, slots, sources
 from pipeline.cli.commands.context import Json, load, output
 from pipeline.config import settings
@@ -27,7 +27,6 @@ app = typer.Typer(
     name="pipeline",
     help="Every committed change of a Postgres database as a row of sequin_events: in commit order, exactly once.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 for name, group in (
@@ -57,8 +56,8 @@ Reader = Annotated[str | None, typer.Option(help="Create or update this role, wh
 Accept = Annotated[list[str] | None, typer.Option(help="Name of a finding to treat as a warning if it is an error.")]
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(context: typer.Context, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:  # a shell that asks for completions does not want it
         print(f"pipeline {importlib.metadata.version('wal-pipeline-server')}")
         raise typer.Exit
 
@@ -171,8 +170,11 @@ def main() -> int:
     setproctitle(" ".join(["pipeline", *_without_secrets(sys.argv[1:])]))
     try:
         with _plain_errors():
-            arguments = flags.moved_first(sys.argv[1:], typer.main.get_command(app))
-            status = int(app(arguments, standalone_mode=False) or 0)
+            program = typer.main.get_command(app)
+            if completion.is_wanted():
+                completion.let_settings_follow(program)
+            arguments = flags.moved_first(sys.argv[1:], program)
+            status = int(program(arguments, completion.PROGRAM, standalone_mode=False) or 0)
             sys.stdout.flush()
             return status
     except PipelineError as error:
