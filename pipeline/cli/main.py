@@ -17,7 +17,7 @@ from setproctitle import setproctitle
 
 from pipeline import logs
 from pipeline.cli import completion, flags
-from pipeline.cli.commands import consumers, dead_letters, exports, retention, routes, slots, sources
+from pipeline.cli.commands import consumers, dead_letters, exports, retention, routes, slots, sources, status
 from pipeline.cli.commands.context import Json, load, output
 from pipeline.config import settings
 from pipeline.errors import PipelineError
@@ -39,6 +39,7 @@ for name, group in (
 ):
     app.add_typer(group, name=name)
 app.command()(retention.retention)
+app.command()(status.status)
 
 
 class Role(StrEnum):
@@ -105,19 +106,6 @@ def migrate(context: typer.Context, reader: Reader = None) -> int:
 
             print("\n".join(reader_role.ensure(config, reader)))
     return 0
-
-
-@app.command()
-def status(context: typer.Context, as_json: Json = False) -> int:
-    """Positions, lag, counts, rates, roles, and what is not captured. Exit 1 when it is not replicating."""
-    from pipeline.cli.render.status import show_status
-    from pipeline.operate import status
-    from pipeline.postgres import databases
-
-    with databases.resolved(load(context, "status"), start=False) as config:
-        now = status.collect(config)
-    output(now.to_json(), as_json, lambda: show_status(now))
-    return 1 if now.reasons else 0
 
 
 @app.command()
