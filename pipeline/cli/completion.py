@@ -18,7 +18,7 @@ def is_wanted() -> bool:
 def let_settings_follow(group: Any, settings: Any = None) -> None:
     """Let all commands of a click group know the settings' flags, which may stand behind them.
 
-    Only for a program that is asked and not run: one that runs finds them in front, by `flags.moved_first`.
+    Only for a program that is asked and not run: one that runs finds them in front, where `flags.divided` has put them.
     """
     settings = settings or [each for each in group.params if each.expose_value]
     for command in group.commands.values():

@@ -16,7 +16,7 @@ import typer
 from setproctitle import setproctitle
 
 from pipeline import logs
-from pipeline.cli import completion, flags
+from pipeline.cli import completion, failures, flags
 from pipeline.cli.commands import consumers, dead_letters, exports, retention, routes, slots, sources, status
 from pipeline.cli.commands.context import Json, load, output
 from pipeline.config import settings
@@ -156,24 +156,24 @@ def demo(
 def main() -> int:
     """Run a command; 0: done, 1: failed or a difference found, 2: wrong usage or setting, 130: interrupted."""
     setproctitle(" ".join(["pipeline", *_without_secrets(sys.argv[1:])]))
+    program = typer.main.get_command(app)
+    if completion.is_wanted():
+        completion.let_settings_follow(program)
+    before, command = flags.divided(sys.argv[1:], program)
     try:
         with _plain_errors():
-            program = typer.main.get_command(app)
-            if completion.is_wanted():
-                completion.let_settings_follow(program)
-            arguments = flags.moved_first(sys.argv[1:], program)
-            status = int(program(arguments, completion.PROGRAM, standalone_mode=False) or 0)
+            status = int(program(before + command, completion.PROGRAM, standalone_mode=False) or 0)
             sys.stdout.flush()
             return status
     except PipelineError as error:
-        print(f"pipeline: {error}", file=sys.stderr)
+        failures.report(str(error), before, command)
         return error.exit_code
     except typer.TyperException as error:  # without a command, the message is the help
         message = error.format_message()
-        print(
-            message if "\n" in message else f"pipeline: {message} See `pipeline --help`.",
-            file=sys.stderr,
-        )
+        if "\n" in message:
+            print(message, file=sys.stderr)
+        else:
+            failures.report(f"{message} See `pipeline --help`.", before, command)
         return 2
     except typer.Abort:
         return 130
