@@ -17,7 +17,7 @@ from setproctitle import setproctitle
 
 from pipeline import logs
 from pipeline.cli import completion, failures, flags
-from pipeline.cli.commands import consumers, dead_letters, exports, retention, routes, slots, sources, status
+from pipeline.cli.commands import consumers, dead_letters, exports, init, retention, routes, slots, sources, status
 from pipeline.cli.commands.context import Json, load, output
 from pipeline.config import settings
 from pipeline.errors import PipelineError
@@ -38,6 +38,7 @@ for name, group in (
     ("export", exports.app),
 ):
     app.add_typer(group, name=name)
+app.command()(init.init)
 app.command()(retention.retention)
 app.command()(status.status)
 

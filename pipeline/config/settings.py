@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import uuid
 from collections.abc import Container
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -24,6 +23,7 @@ from pipeline.config.values import (
     EventsTableName,
     Master,
     MaxSlots,
+    OptionalId,
     OptionalPath,
     OptionalSecret,
     Origins,
@@ -50,9 +50,7 @@ class Config(BaseSettings):
 
     source_dsn: Dsn = Field(None, description="database to replicate from; embedded when not set")
     database_dsn: Dsn = Field(None, description="database for the events; embedded when not set")
-    source_id: uuid.UUID | None = Field(
-        None, description="UUID for source_database_id of the events; made at first start"
-    )
+    source_id: OptionalId = Field(None, description="UUID for source_database_id of the events; made at first start")
     data_dir: Path = Field(Path(".pipeline"), description="embedded Postgres, exports, logs of jobs")
     slot: Slot = Field("pipeline", description="replication slot")
     publication: Publication = Field("pipeline", description="publication of the keyed tables")
