@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
@@ -25,8 +26,10 @@ WATCH = ("status", "--watch", "--interval", "0.1")
 
 
 @contextmanager
-def watching(folder: Path, *arguments: str, output: int = subprocess.PIPE, dsn: str = "") -> Iterator[Running]:
-    """A `status --watch` that is ended by Ctrl-C, as 130 and without a word."""
+def watching(
+    folder: Path, *arguments: str, output: int = subprocess.PIPE, dsn: str = "", by: int = signal.SIGINT
+) -> Iterator[Running]:
+    """A `status --watch` that is ended by Ctrl-C or another signal, as 130 and without a word."""
     dsn = dsn or f"{NOBODY} port={free_port()}"
     process = subprocess.Popen(
         [*COMMAND, *WATCH, *arguments],
@@ -39,7 +42,7 @@ def watching(folder: Path, *arguments: str, output: int = subprocess.PIPE, dsn: 
     )
     try:
         yield process
-        process.send_signal(signal.SIGINT)
+        process.send_signal(by)
         assert process.wait(20) == 130
         assert process.stderr is not None
         assert process.stderr.read().strip() == ""
@@ -87,10 +90,11 @@ def test_looks_follow_each_other_in_a_pipe(tmp_path: Path) -> None:
     assert lines[7:10] == lines[2:5]
 
 
-def test_a_terminal_is_drawn_in_place(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_terminal_is_drawn_in_place(by: int, tmp_path: Path) -> None:
     keyboard, terminal = pty.openpty()
     try:
-        with watching(tmp_path, output=terminal):
+        with watching(tmp_path, output=terminal, by=by):
             shown = ""
             while shown.count("not replicating") < 3:
                 shown += os.read(keyboard, 4096).decode()

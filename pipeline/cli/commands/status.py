@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,6 +45,7 @@ def status(context: typer.Context, as_json: Json = False, watch: Watch = False, 
 def _watch(config: Config, as_json: bool, seconds: float) -> int:
     from pipeline.cli.render import watching
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` sends it; the cursor must come back then too
     with watching.shown(seconds, as_json) as show:
         while True:
             show(_look(config))
