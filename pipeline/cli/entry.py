@@ -7,11 +7,14 @@ import sys
 
 def main() -> int:
     """Run a command; see `pipeline/cli/main.py`."""
-    if sys.argv[1:2] == ["health"]:
-        from pipeline.cli import health
+    try:
+        if sys.argv[1:2] == ["health"]:
+            from pipeline.cli import health
 
-        if (status := health.fast(sys.argv[2:])) is not None:
-            return status
-    from pipeline.cli import main
+            if (status := health.fast(sys.argv[2:])) is not None:
+                return status
+        from pipeline.cli import main
 
-    return main.main()
+        return main.main()
+    except KeyboardInterrupt:  # while modules are imported
+        return 130

@@ -31,10 +31,10 @@ def accepted_by(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def moved_first(arguments: Sequence[str], command: Any) -> list[str]:
-    """The arguments with settings' flags in front of the command that they were given behind; its own stay there.
+def divided(arguments: Sequence[str], command: Any) -> tuple[list[str], list[str]]:
+    """Settings' flags, also those that were given behind the command; and the command with its own arguments.
 
-    `command`: the click command of the whole program.
+    `command`: the click command of the whole program, which takes the first before the second.
     """
     settings, own = _names(command), set[str]()
     first: list[str] = []
@@ -51,7 +51,17 @@ def moved_first(arguments: Sequence[str], command: Any) -> list[str]:
             rest.append(argument)
             if (named := getattr(command, "commands", {}).get(argument)) is not None:
                 command, own = named, set(_names(named))
-    return first + rest
+    return first, rest
+
+
+def value(arguments: Sequence[str], flag: str) -> str | None:
+    """The value that the last one of this flag has among settings' flags; None when it is not there."""
+    found, left = None, iter(arguments)
+    for argument in left:
+        name, equals, text = argument.partition("=")
+        if name == flag:
+            found = text if equals else next(left, None)
+    return found
 
 
 def _names(command: Any) -> dict[str, bool]:

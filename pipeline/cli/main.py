@@ -16,8 +16,8 @@ import typer
 from setproctitle import setproctitle
 
 from pipeline import logs
-from pipeline.cli import flags
-from pipeline.cli.commands import consumers, dead_letters, exports, retention, routes, slots, sources
+from pipeline.cli import completion, failures, flags
+from pipeline.cli.commands import consumers, dead_letters, exports, init, retention, routes, slots, sources, status
 from pipeline.cli.commands.context import Json, load, output
 from pipeline.config import settings
 from pipeline.errors import PipelineError
@@ -27,7 +27,6 @@ app = typer.Typer(
     name="pipeline",
     help="Every committed change of a Postgres database as a row of sequin_events: in commit order, exactly once.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 for name, group in (
@@ -39,7 +38,9 @@ for name, group in (
     ("export", exports.app),
 ):
     app.add_typer(group, name=name)
+app.command()(init.init)
 app.command()(retention.retention)
+app.command()(status.status)
 
 
 class Role(StrEnum):
@@ -57,8 +58,8 @@ Reader = Annotated[str | None, typer.Option(help="Create or update this role, wh
 Accept = Annotated[list[str] | None, typer.Option(help="Name of a finding to treat as a warning if it is an error.")]
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(context: typer.Context, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:  # a shell that asks for completions does not want it
         print(f"pipeline {importlib.metadata.version('wal-pipeline-server')}")
         raise typer.Exit
 
@@ -106,19 +107,6 @@ def migrate(context: typer.Context, reader: Reader = None) -> int:
 
             print("\n".join(reader_role.ensure(config, reader)))
     return 0
-
-
-@app.command()
-def status(context: typer.Context, as_json: Json = False) -> int:
-    """Positions, lag, counts, rates, roles, and what is not captured. Exit 1 when it is not replicating."""
-    from pipeline.cli.render.status import show_status
-    from pipeline.operate import status
-    from pipeline.postgres import databases
-
-    with databases.resolved(load(context, "status"), start=False) as config:
-        now = status.collect(config)
-    output(now.to_json(), as_json, lambda: show_status(now))
-    return 1 if now.reasons else 0
 
 
 @app.command()
@@ -183,21 +171,24 @@ def demo(
 def main() -> int:
     """Run a command; 0: done, 1: failed or a difference found, 2: wrong usage or setting, 130: interrupted."""
     setproctitle(" ".join(["pipeline", *_without_secrets(sys.argv[1:])]))
+    program = typer.main.get_command(app)
+    if completion.is_wanted():
+        completion.let_settings_follow(program)
+    before, command = flags.divided(sys.argv[1:], program)
     try:
         with _plain_errors():
-            arguments = flags.moved_first(sys.argv[1:], typer.main.get_command(app))
-            status = int(app(arguments, standalone_mode=False) or 0)
+            status = int(program(before + command, completion.PROGRAM, standalone_mode=False) or 0)
             sys.stdout.flush()
             return status
     except PipelineError as error:
-        print(f"pipeline: {error}", file=sys.stderr)
+        failures.report(str(error), before, command)
         return error.exit_code
     except typer.TyperException as error:  # without a command, the message is the help
         message = error.format_message()
-        print(
-            message if "\n" in message else f"pipeline: {message} See `pipeline --help`.",
-            file=sys.stderr,
-        )
+        if "\n" in message:
+            print(message, file=sys.stderr)
+        else:
+            failures.report(f"{message} See `pipeline --help`.", before, command)
         return 2
     except typer.Abort:
         return 130

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import uuid
+from collections.abc import Container
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from pipeline.config import durations, sizes
+from pipeline.config import durations, secret_files, sizes
 from pipeline.config import file as config_file
 from pipeline.config import routes as routing
 from pipeline.config.values import (
@@ -23,6 +23,7 @@ from pipeline.config.values import (
     EventsTableName,
     Master,
     MaxSlots,
+    OptionalId,
     OptionalPath,
     OptionalSecret,
     Origins,
@@ -49,9 +50,7 @@ class Config(BaseSettings):
 
     source_dsn: Dsn = Field(None, description="database to replicate from; embedded when not set")
     database_dsn: Dsn = Field(None, description="database for the events; embedded when not set")
-    source_id: uuid.UUID | None = Field(
-        None, description="UUID for source_database_id of the events; made at first start"
-    )
+    source_id: OptionalId = Field(None, description="UUID for source_database_id of the events; made at first start")
     data_dir: Path = Field(Path(".pipeline"), description="embedded Postgres, exports, logs of jobs")
     slot: Slot = Field("pipeline", description="replication slot")
     publication: Publication = Field("pipeline", description="publication of the keyed tables")
@@ -185,22 +184,28 @@ def from_json(text: str) -> Config:
 def load(file: Path | None = None, **flags: Any) -> Config:
     """Settings from flags (None: not given), the environment and `file` (default: pipeline.toml when it is there).
 
+    The environment has secrets in files, too (`pipeline/config/secret_files.py`).
+
     Raises ConfigError that names each wrong setting and what was expected; values are never quoted from a DSN.
     """
     from_file = config_file.read(file, list(Config.model_fields))
     given = {name: value for name, value in flags.items() if value is not None}
+    named = {variable(name): name for name in SECRETS if name not in given}
+    secrets = {named[each]: value for each, value in secret_files.read(named).items()}
+    given |= secrets
     for name, value in from_file.items():
         if variable(name) not in os.environ:
             given.setdefault(name, value)
     try:
         return Config(**given)
     except ValidationError as error:
-        raise ConfigError("; ".join(_explain(part) for part in error.errors())) from None
+        raise ConfigError("; ".join(_explain(part, secrets) for part in error.errors())) from None
 
 
 def unknown_variables() -> list[str]:
     """PIPELINE_ variables of the environment that are not settings, perhaps because of a typing error."""
     known = {variable(name) for name in Config.model_fields}
+    known |= {secret_files.naming(variable(name)) for name in SECRETS}
     return sorted(
         name
         for name in os.environ
@@ -215,7 +220,7 @@ def describe(dsn: str) -> str:
     return make_conninfo(**shown) if shown else "libpq's defaults"
 
 
-def _explain(part: Any) -> str:
+def _explain(part: Any, from_files: Container[str]) -> str:
     message = str(part["msg"]).removeprefix("Value error, ")
     if not part["loc"]:
         return message
@@ -226,7 +231,8 @@ def _explain(part: Any) -> str:
         near = difflib.get_close_matches(name, Config.model_fields, 1, 0.5)
         known = f"did you mean {near[0]}?" if near else f"there are: {', '.join(Config.model_fields)}"
         return f"unknown setting {name!r} in the configuration file; {known}"
-    return f"{variable(name)}: {message[0].lower()}{message[1:]}"
+    where = secret_files.naming(variable(name)) if name in from_files else variable(name)
+    return f"{where}: {message[0].lower()}{message[1:]}"
 
 
 def _resolved(name: str, value: SecretStr | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -132,6 +133,7 @@ MaxSlots = Annotated[Annotated[int, Field(ge=1, le=64)] | None, BeforeValidator(
 Schedule = Annotated[str, AfterValidator(_schedule)]
 Master = Annotated[str, AfterValidator(_master)]
 OptionalPath = Annotated[Path | None, BeforeValidator(_none_when_blank)]
+OptionalId = Annotated[uuid.UUID | None, BeforeValidator(_none_when_blank)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_when_blank)]
 Origins = Annotated[
     tuple[str, ...], NoDecode, BeforeValidator(_listed("`https://host:port`")), AfterValidator(_origins)

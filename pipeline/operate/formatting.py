@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -25,12 +25,13 @@ def console() -> Console:
 
 def show(*sections: RenderableType | None) -> None:
     """Print the sections that are not None, separated by empty lines."""
+    console().print(stacked(*sections))
+
+
+def stacked(*sections: RenderableType | None) -> Group:
+    """The sections that are not None, separated by empty lines."""
     there = [section for section in sections if section is not None]
-    printed = console()
-    for place, section in enumerate(there):
-        if place:
-            printed.print()
-        printed.print(section)
+    return Group(*[part for section in there for part in ("", section)][1:])
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:

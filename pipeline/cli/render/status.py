@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -22,10 +22,15 @@ _STATE_STYLES = {"running": "green", "starting": "yellow", "waiting": "yellow", 
 
 def show_status(now: Status) -> None:
     """Print whether it replicates, and if not, why; positions, lag, rates, roles, tables that are not captured."""
-    if now.revision is None:
-        formatting.show(_headline(now))
-    else:
-        formatting.show(_headline(now), formatting.facts(_facts(now)), *_of_the_log(now))
+    formatting.show(*sections(now))
+
+
+def sections(now: Status) -> Iterator[RenderableType]:
+    """The parts of that, to be printed below each other."""
+    yield _headline(now)
+    if now.revision is not None:
+        yield formatting.facts(_facts(now))
+        yield from _of_the_log(now)
 
 
 def _of_the_log(now: Status) -> Iterator[Table]:

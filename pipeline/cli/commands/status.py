@@ -1,0 +1,67 @@
+"""`pipeline status`: how it stands, once or again and again."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import psycopg
+import typer
+
+from pipeline.cli.commands.context import Json, load, output
+from pipeline.errors import ConfigError, PipelineError
+
+if TYPE_CHECKING:
+    from pipeline.config.settings import Config
+    from pipeline.operate.status import Status
+
+EVERY = 2.0
+"""Seconds between two looks of --watch."""
+PATIENCE = 10.0
+"""Seconds that the pipeline database has for a look of --watch, because a frozen one is to be seen soon."""
+
+Watch = Annotated[bool, typer.Option("--watch", help=f"Look again every {EVERY:g} s, until Ctrl-C.")]
+Interval = Annotated[float | None, typer.Option(min=0.1, help="Seconds between two looks of --watch.")]
+
+
+def status(context: typer.Context, as_json: Json = False, watch: Watch = False, interval: Interval = None) -> int:
+    """Positions, lag, counts, rates, roles, and what is not captured. Exit 1 when it is not replicating."""
+    from pipeline.cli.render.status import show_status
+    from pipeline.operate import status
+    from pipeline.postgres import databases
+
+    if interval is not None and not watch:
+        raise ConfigError("--interval is the time between two looks of --watch; add --watch")
+    config = load(context, "status")
+    if watch:
+        return _watch(config, as_json, interval or EVERY)
+    with databases.resolved(config, start=False) as config:
+        now = status.collect(config)
+    output(now.to_json(), as_json, lambda: show_status(now))
+    return 1 if now.reasons else 0
+
+
+def _watch(config: Config, as_json: bool, seconds: float) -> int:
+    from pipeline.cli.render import watching
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` sends it; the cursor must come back then too
+    with watching.shown(seconds, as_json) as show:
+        while True:
+            show(_look(config))
+            time.sleep(seconds)
+
+
+def _look(config: Config) -> Status:
+    """The status now; where the pipeline database does not give one, a status that says why and nothing else."""
+    from pipeline.operate import status
+    from pipeline.postgres import databases
+    from pipeline.readers import refusals
+
+    try:
+        with databases.resolved(config, start=False) as resolved:
+            return status.collect(resolved, PATIENCE)
+    except PipelineError as error:
+        return status.Status(reasons=[str(error)])
+    except psycopg.Error as error:
+        return status.Status(reasons=[str(refusals.for_command(error))])
