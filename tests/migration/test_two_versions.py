@@ -177,6 +177,11 @@ class Log:
             return len(rows)
 
 
+def answers(server: Serving) -> list[int]:
+    paths = ("/v1/events", "/v1/consumers", "/metrics")
+    return eventually(lambda: [server.get(path).status_code for path in paths], errors=(httpx.TransportError,))
+
+
 def test_servers_of_both_versions_take_over_from_each_other(
     source_dsn: str, cluster: Cluster, code_before: Path, serve: Callable[..., Serving]
 ):
@@ -194,6 +199,7 @@ def test_servers_of_both_versions_take_over_from_each_other(
         assert log.leader() == first.process.pid
         log.goes_on()
         eventually(lambda: log.receive() > 0)
+        assert answers(first) == answers(newer) == [200, 200, 200]
         first.close()
         log.goes_on()
         next_one, last = (newer, standby) if log.leader() == newer.process.pid else (standby, newer)
