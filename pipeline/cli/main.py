@@ -129,7 +129,7 @@ def status(context: typer.Context, as_json: Json = False) -> int:
     with databases.resolved(load(context, "status"), start=False) as config:
         now = status.collect(config)
     output(now.to_json(), as_json, lambda: show_status(now))
-    return 1 if now.reasons else 0
+    return 0 if now.replicating else 1
 
 
 @app.command()

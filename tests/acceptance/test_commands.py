@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -86,6 +87,24 @@ def test_beside_a_running_server(
     now = as_json(command("status", "--json", status=1))
     assert now["reasons"] == ["replication is not running", "shuffle is not running"]
     assert (now["lag"]["limited_by"]["part"], now["lag"]["also"][0]["part"]) == ("worker", "shuffle")
+    assert now["replicating"] is False
+    assert dict(re.findall(r"^(replication|schedule|serve|shuffle) +(\w+(?: \w+)*?)  ", stopped, re.MULTILINE)) == {
+        role["role"]: role["state"] for role in now["roles"]
+    }
+    assert "running" not in {role["state"] for role in now["roles"]}
+
+
+def test_a_server_that_was_killed_is_not_said_to_run(
+    serve: Callable[..., Serving], command: Command, database_dsn: str
+) -> None:
+    serve(export_schedule="*/5 * * * *").kill()
+    with psycopg.connect(database_dsn, autocommit=True) as conn:
+        conn.execute("update pipeline.roles set state = 'waiting', reason = 'from before' where role = 'shuffle'")
+    now, shown = as_json(command("status", "--json", status=1)), command("status", status=1).stdout
+    assert {role["state"] for role in now["roles"]} == {"not running"}
+    assert now["reasons"] == ["replication is not running", "shuffle is not running"]
+    assert shown.startswith("not replicating\n  replication is not running\n  shuffle is not running\n\n")
+    assert now["exports"]["next_run"] is None and "next run" not in shown
 
 
 def test_status_before_the_first_start(command: Command) -> None:

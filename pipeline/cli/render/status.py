@@ -129,7 +129,7 @@ def _rewritten(found: Sequence[Rewritten]) -> Table:
 
 
 def _headline(now: Status) -> Text:
-    if not now.reasons:
+    if now.replicating:
         return Text("replicating", "bold green")
     reasons = "".join(f"\n  {reason}" for reason in now.reasons)
     return Text.assemble(("not replicating", "bold red"), reasons)
@@ -148,8 +148,7 @@ def _facts(now: Status) -> Iterator[tuple[str, object, str]]:
 
 
 def _role(role: RoleState) -> list[object]:
-    state = role.state if role.held or role.state in ("failed", "stopped") else "not running"
-    styled = Text(state, _STATE_STYLES.get(state, "red"))
+    styled = Text(role.state, _STATE_STYLES.get(role.state, "red"))
     return [role.role, styled, role.server, role.pid, formatting.since(role.since), role.reason or ""]
 
 
