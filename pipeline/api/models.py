@@ -154,7 +154,7 @@ class Consumer(BaseModel):
     oldest_pending_seconds: float | None = Field(
         description="age of the change that has waited longest, since its arrival in the log"
     )
-    lag: int = Field(description="seqs from its position in the log to the newest event")
+    lag: int = Field(description="how many seqs it is behind: from its position in the log to the newest event")
 
 
 class Consumers(BaseModel):

@@ -23,7 +23,7 @@ START = "now, beginning, or a seq after which to begin."
 
 @app.command("list")
 def consumers_list(context: typer.Context, as_json: Json = False) -> int:
-    """Each consumer with its pending and delivered items, and its lag."""
+    """Each consumer with its pending and delivered items, and how many seqs it is behind."""
     from pipeline.cli.render.consumers import show_consumers
     from pipeline.readers import consumer_status
 

@@ -117,7 +117,12 @@ def _limits(config: Config, source: Connection) -> Findings:
     yield replace(_free("max_wal_senders", room.free_senders, room.max_senders, running), waits=True)
     if settings.slot_keeps != "-1":
         text = f"a slot that holds back more than {settings.slot_keeps} of WAL is invalidated, and its changes are lost"
-        yield Finding("warning", "max_slot_wal_keep_size", text, "watch the lag, or set -1 to keep all needed WAL")
+        yield Finding(
+            "warning",
+            "max_slot_wal_keep_size",
+            text,
+            "watch what the slot holds back, or set -1 to keep all needed WAL",
+        )
     if settings.slot_timeout:
         text = f"a slot that is not read for {settings.slot_timeout} is invalidated, and its changes are lost"
         remedy = "never stop the server for that long, or set idle_replication_slot_timeout = 0"
