@@ -109,7 +109,9 @@ def test_dead_letters(command: Command, log: psycopg.Connection) -> None:
     ("arguments", "status", "said"),
     [
         (["show", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all'),
-        (["delete", "nobody"], 1, "there is no consumer 'nobody'"),
+        (["delete", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
+        (["pause", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
+        (["dead-letters", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
         (["create", "a b"], 2, "a consumer cannot be named 'a b'"),
         (["create", "x", "--kind", "queue"], 2, "kind is 'queue': give records or cursor"),
         (["create", "x", "--tables", "orders"], 2, "tables takes patterns like public.orders"),
