@@ -217,6 +217,7 @@ class DeadLetter(Change):
 
     source_table_oid: int
     deliveries: int
+    commit_lsn_text: str | None = Field(description="`commit_lsn` as Postgres prints it")
 
 
 class DeadLetters(BaseModel):
