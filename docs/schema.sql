@@ -281,8 +281,13 @@ CREATE FUNCTION pipeline.drop_consumer(name text) RETURNS pipeline.consumers
     SET search_path TO ''
     AS $$
 declare
-    gone pipeline.consumers := pipeline.consumer_of(name);
+    gone pipeline.consumers;
 begin
+    select * into gone from pipeline.consumers c where c.name = drop_consumer.name;
+    if not found then
+        raise undefined_object using message = format('there is no consumer %L', drop_consumer.name),
+            hint = 'See all: select name from pipeline.consumers.';
+    end if;
     delete from pipeline.consumer_progress p where p.consumer_id = gone.id;
     delete from public.consumer_records r where r.consumer_id = gone.id;
     delete from pipeline.consumer_touches t where t.consumer_id = gone.id;

@@ -6,11 +6,11 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema, field_validator
 
 from pipeline.api.long_poll import MAX_SECONDS
+from pipeline.api.patterns import NAME, NO_ZERO_BYTE, START
 
-NAME = r"^[A-Za-z0-9_.-]{1,63}$"
 MAX_SEQ = 2**53 - 1
 """The largest integer that every JSON parser keeps exactly."""
 _MONTH = 2_592_000
@@ -21,10 +21,23 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _as_text(value: Any) -> Any:
+    """A seq is a number everywhere else: here it may be one too."""
+    value = _whole(value)
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_SEQ else value
+
+
 Whole = Annotated[int, BeforeValidator(_whole)]
 _SEQ = Annotated[Whole, Field(ge=0, le=MAX_SEQ, strict=True)]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
-Start = Annotated[str, StringConstraints(pattern=r"^(now|beginning|[0-9]{1,18})$")]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=NO_ZERO_BYTE)]
+Start = Annotated[
+    str,
+    BeforeValidator(_as_text),
+    StringConstraints(pattern=START),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "pattern": START}, {"type": "integer", "minimum": 0, "maximum": MAX_SEQ}]}
+    ),
+]
 Seconds = Annotated[float, Field(ge=0, le=_MONTH, allow_inf_nan=False, strict=True)]
 Visibility = Annotated[float, Field(ge=0.001, le=_MONTH, allow_inf_nan=False, strict=True)]
 Actions = Literal["insert", "update", "delete", "truncate", "read", "message"]
@@ -154,7 +167,7 @@ class Consumer(BaseModel):
     oldest_pending_seconds: float | None = Field(
         description="age of the change that has waited longest, since its arrival in the log"
     )
-    lag: int = Field(description="seqs from its position in the log to the newest event")
+    lag: int = Field(description="how many seqs it is behind: from its position in the log to the newest event")
 
 
 class Consumers(BaseModel):
@@ -204,6 +217,7 @@ class DeadLetter(Change):
 
     source_table_oid: int
     deliveries: int
+    commit_lsn_text: str | None = Field(description="`commit_lsn` as Postgres prints it")
 
 
 class DeadLetters(BaseModel):

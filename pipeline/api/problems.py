@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
+from pipeline.api import patterns
 from pipeline.errors import PipelineError
 from pipeline.readers import refusals
 
@@ -84,6 +85,8 @@ def _explained(error: Any) -> str:
         return f"{name} is missing" if path else "the body is missing; send JSON"
     if error["type"] == "json_invalid":
         return "the body is not JSON"
+    if error["type"] == "string_pattern_mismatch":
+        return f"{name}: {patterns.SENTENCES.get(error['ctx']['pattern'], 'a character is not allowed here')}"
     message = str(error["msg"]).removeprefix("Value error, ")
     message = message if message[1:2].isupper() else message[0].lower() + message[1:]
     return f"{name}: {message}"

@@ -56,6 +56,17 @@ Only = Annotated[Role | None, typer.Option("--only", help="Run only this role.")
 
 Reader = Annotated[str | None, typer.Option(help="Create or update this role, which may read the events.")]
 Accept = Annotated[list[str] | None, typer.Option(help="Name of a finding to treat as a warning if it is an error.")]
+Sql = Annotated[bool, typer.Option("--sql", help="Print the missing SQL instead, for an administrator to run.")]
+
+
+class Database(StrEnum):
+    """What `check --at` takes."""
+
+    SOURCE = "source"
+    PIPELINE = "pipeline"
+
+
+At = Annotated[Database | None, typer.Option("--at", help="With --sql: only what is to be run at this database.")]
 
 
 def _show_version(context: typer.Context, wanted: bool) -> None:
@@ -124,12 +135,22 @@ def health(
 
 
 @app.command()
-def check(context: typer.Context, as_json: Json = False, accept: Accept = None) -> int:
+def check(
+    context: typer.Context, as_json: Json = False, accept: Accept = None, as_sql: Sql = False, at: At = None
+) -> int:
     """Check both databases before the first start: what is wrong, and how to fix it. Changes nothing."""
+    from pipeline.cli.render import cures
     from pipeline.cli.render.status import show_findings
+    from pipeline.errors import ConfigError
     from pipeline.operate.preflight import check
 
+    if as_sql and as_json:
+        raise ConfigError("--sql and --json exclude each other: use one of them; JSON has the statements as sql")
+    if at and not as_sql:
+        raise ConfigError("--at selects the statements of --sql: use it with that")
     findings = check.run(load(context, "check"), frozenset(accept or ()))
+    if as_sql:
+        return cures.show(findings, at.value if at else None)
     output({"data": findings}, as_json, lambda: show_findings(findings))
     return 1 if any(finding.level == "error" for finding in findings) else 0
 

@@ -163,5 +163,5 @@ def totals(counts: Mapping[tuple[str, str], int]) -> str:
 def _lag(now: Snapshot) -> str:
     if now.lag_bytes is None:
         return "unknown"
-    size = f"{now.lag_bytes / 1000:,.0f} kB" if now.lag_bytes < 10_000_000 else f"{now.lag_bytes / 1e6:,.0f} MB"
-    return size if now.lag_seconds is None else f"{now.lag_seconds:.1f} s, {size}"
+    behind = f"{now.lag_bytes / 1000:,.0f} kB" if now.lag_bytes < 10_000_000 else f"{now.lag_bytes / 1e6:,.0f} MB"
+    return f"{behind} behind" if now.lag_seconds is None else f"{now.lag_seconds:.1f} s, {behind} behind"

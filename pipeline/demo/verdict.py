@@ -105,20 +105,27 @@ def _missing(arrived: Sequence[Sequence[Event]], committed: Iterable[Transaction
             yield f"transaction {transaction.xid} is missing: {len(changes)} changes, the first an {changes[0]}"
 
 
+def _lsn(number: int) -> str:
+    """As Postgres prints it; written here again, since the verdict uses nothing of the decoder."""
+    return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"
+
+
 def _positions(arrived: Sequence[Sequence[Event]], commit_lsns: Mapping[int, int]) -> Iterator[str]:
     seq = lsn = 0
     for group in arrived:
         xid, at = group[0].xid, group[0].commit_lsn
         if at <= lsn:
-            yield f"transaction {xid}: its commit_lsn {at} is not above {lsn}, that of the transaction before"
+            yield f"transaction {xid}: its commit_lsn {_lsn(at)} is not above {_lsn(lsn)}, that of the one before"
         if at != commit_lsns.get(xid, at):
-            yield f"transaction {xid}: its commit_lsn is {at}, and the WAL has its commit at {commit_lsns[xid]}"
+            in_wal = _lsn(commit_lsns[xid])
+            yield f"transaction {xid}: its commit_lsn is {_lsn(at)}, and the WAL has its commit at {in_wal}"
         lsn = at
         for idx, event in enumerate(group):
             if event.seq <= seq:
                 yield f"seq {event.seq} comes after {seq}"
             if (event.commit_lsn, event.commit_idx) != (at, idx):
-                yield f"seq {event.seq}: is at {event.commit_lsn}, {event.commit_idx}; {at}, {idx} was expected"
+                here = f"{_lsn(event.commit_lsn)}, {event.commit_idx}"
+                yield f"seq {event.seq}: is at {here}; {_lsn(at)}, {idx} was expected"
             seq = event.seq
 
 

@@ -1,8 +1,8 @@
-"""Dataclasses as `--json` prints them: LSNs as Postgres prints them, times in ISO format."""
+"""Dataclasses as `--json` prints them: LSNs as Postgres prints them and as numbers, times in ISO format."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from functools import cache
@@ -14,10 +14,12 @@ from pipeline.wal import lsn
 def as_json(value: Any) -> Any:
     """The value for `json.dumps`: a dataclass by its fields, or by the names in its `JSON`.
 
-    Fields of type `lsn.Shown` become LSN texts; values that JSON cannot hold become text.
+    Fields of type `lsn.Shown` become LSN texts, each followed by the number that the log and metrics have, under its
+    name with `_bytes`; values that JSON cannot hold become text.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: _shown(value, name) for name in getattr(value, "JSON", [each.name for each in fields(value)])}
+        names = getattr(value, "JSON", [each.name for each in fields(value)])
+        return {key: shown for name in names for key, shown in _shown(value, name)}
     if isinstance(value, Mapping):
         return {name: as_json(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -27,9 +29,13 @@ def as_json(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def _shown(value: Any, name: str) -> Any:
+def _shown(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     found = getattr(value, name)
-    return lsn.show(found) if found is not None and name in _lsns(value.__class__) else as_json(found)
+    if name not in _lsns(value.__class__):
+        yield name, as_json(found)
+        return
+    yield name, None if found is None else lsn.show(found)
+    yield f"{name}_bytes", found
 
 
 @cache

@@ -60,7 +60,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Status:
-    """The whole status. `reasons`: why it is not replicating; empty when it is. `lag_seconds` 0: caught up."""
+    """The whole status. `reasons`: why it is not replicating; empty when it is. `lag_seconds` 0: caught up.
+
+    Text, JSON, metrics and exit status all say `replicating`.
+    """
 
     source_id: str | None = None
     database: str | None = None
@@ -87,9 +90,14 @@ class Status:
     lag: Lag | None = None
     reasons: list[str] = field(default_factory=list)
 
+    @property
+    def replicating(self) -> bool:
+        """Whether changes arrive in the log; `reasons` says why not."""
+        return not self.reasons
+
     def to_json(self) -> dict[str, Any]:
         """For `--json`: the counters on the same level as the rest."""
-        values: dict[str, Any] = as_json(self) | as_json(self.progress)
+        values: dict[str, Any] = {"replicating": self.replicating} | as_json(self) | as_json(self.progress)
         return {name: value for name, value in values.items() if name not in ("progress", "read_at")}
 
 
@@ -105,12 +113,19 @@ def collect(config: Config, patience: float = 60.0) -> Status:
         found = replace(
             now,
             events_tables=tables.known(connection),
-            exports=export_status.read(config, connection),
+            exports=_exports(config, connection, now),
             retention=retention.read(config, connection),
             consumers=consumer_status.find(connection),
             dead_letters=dead_letters.counts(connection),
         )
         return _explained(config, connection, found, look, moved)
+
+
+def _exports(config: Config, connection: Connection, now: Status) -> ExportStatus:
+    """The exports; there is no next run while no server keeps their schedule."""
+    found = export_status.read(config, connection)
+    scheduled = any(role.role == "schedule" and role.held for role in now.roles)
+    return found if scheduled else replace(found, next_run=None)
 
 
 def _explained(
@@ -188,7 +203,10 @@ def why_not(config: Config, connection: Connection, held: Sequence[role_locks.Ro
     """Why nothing is replicated: the transaction that the source cannot send, and roles that do not run."""
     stored = sources.find(connection, config.source_id)
     stop = blocked_transactions.current(connection, stored.id) if stored else None
-    reasons = [f"replication: {stop}", *role_reasons(held, ("shuffle",))] if stop else role_reasons(held)
+    reasons = role_reasons(held)
+    if stop:  # it says more than the role, which waits because of it; but not why a server that has ended does nothing
+        ended = [reason for reason in reasons if reason == "replication is not running"]
+        reasons = [f"replication: {stop}", *ended, *role_reasons(held, ("shuffle",))]
     return [f"replication: {stored.unmatched}", *reasons] if stored and stored.unmatched else reasons
 
 
@@ -202,7 +220,7 @@ def role_reasons(held: Sequence[role_locks.RoleState], needed: Sequence[str] = (
             continue
         if role is None:
             reasons.append(f"{name} has never run")
-        elif role.reason and role.state != "running":
+        elif role.reason and (role.held or role.state == "failed"):
             reasons.append(f"{name}: {role.reason}")
         else:
             reasons.append(f"{name} is {role.state if role.held else 'not running'}")

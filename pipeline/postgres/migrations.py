@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import psycopg
+from psycopg.sql import SQL, Identifier
 
 from pipeline.errors import SchemaError
 from pipeline.postgres import connections, functions, queries
@@ -100,12 +101,28 @@ def refuse_unfit(connection: connections.Connection) -> None:
             f"the pipeline database is at revision {revision!r}, which this version of the server does not know; "
             "run the version that made it, or a newer one"
         )
-    if revision is None and not _may_create(connection):
+    if grants := missing_grants(connection):
         user, name = connection.info.user, connection.info.dbname
         raise SchemaError(
             f'user "{user}" may not create tables in the pipeline database {name}; run there as its owner: '
-            f'grant create on database "{name}" to "{user}", and grant create on schema public to "{user}"'
+            + ", and ".join(grants)
         )
+
+
+def missing_grants(connection: connections.Connection) -> list[str]:
+    """What this user needs, and does not have, to create what the first migration creates; empty once it is there."""
+    if current_revision(connection) is not None:
+        return []
+    query = """select has_database_privilege(current_database(), 'create'),
+        coalesce(has_schema_privilege(to_regnamespace('public'), 'create'), false)"""
+    row = connection.execute(query).fetchone()
+    assert row is not None  # noqa: S101  a query without a table
+    user, database = Identifier(connection.info.user), Identifier(connection.info.dbname)
+    grants = (
+        SQL("grant create on database {} to {}").format(database, user),
+        SQL("grant create on schema public to {}").format(user),
+    )
+    return [grant.as_string(connection) for grant, granted in zip(grants, row, strict=True) if not granted]
 
 
 def head() -> str:
@@ -166,17 +183,6 @@ def _migrating(dsn: str) -> Iterator[AlembicConfig]:
         raise _explained(error) from error
     except CommandError as error:
         raise SchemaError(f"migration failed: {error}") from error
-
-
-def _may_create(connection: connections.Connection) -> bool:
-    """Whether this user may create what the first migration creates."""
-    return bool(
-        queries.value(
-            connection,
-            "select has_database_privilege(current_database(), 'create')"
-            " and coalesce(has_schema_privilege(to_regnamespace('public'), 'create'), false)",
-        )
-    )
 
 
 def _known() -> dict[str, str | None]:

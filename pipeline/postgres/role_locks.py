@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
@@ -35,7 +35,10 @@ State = Literal["starting", "running", "waiting", "stopped", "failed"]
 
 @dataclass(frozen=True)
 class RoleState:
-    """The state of a role as its holder last reported it. `held`: whether a session holds its lock now."""
+    """The state of a role as its holder last reported it. `held`: whether a session holds its lock now.
+
+    Of one that nobody holds any more, only how it ended counts: "stopped" or "failed", else it is "not running".
+    """
 
     role: str
     server: str
@@ -145,4 +148,9 @@ def ended(connection: Connection, reason: str) -> Iterator[None]:
 
 def states(connection: Connection) -> dict[str, RoleState]:
     """Every role that was ever held, by name."""
-    return {row.role: row for row in queries.rows(connection, RoleState, statement("postgres", "role_states"))}
+    return {row.role: _as_is(row) for row in queries.rows(connection, RoleState, statement("postgres", "role_states"))}
+
+
+def _as_is(found: RoleState) -> RoleState:
+    """Its holder may have been killed, or have had no time to report its end: then it left what it said before."""
+    return found if found.held or found.state in ("stopped", "failed") else replace(found, state="not running")

@@ -20,6 +20,7 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import sequences
+from pipeline.wal import lsn
 
 logger = logging.getLogger(__name__)
 
@@ -108,6 +109,6 @@ def _record(
         extra={
             "action": "shuffle.routed",
             "routes": len(routes),
-            "after_lsn": after,
+            "after_lsn": None if after is None else lsn.show(after),
         },
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from pipeline.wal import lsn
+from tests.fixtures.postgres import unique
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
@@ -71,6 +74,8 @@ def test_beside_a_running_server(
 
     found = {finding["name"]: finding for finding in as_json(command("check", "--json"))["data"]}
     assert found["slot"]["level"] == "ok"
+    assert {tuple(finding["sql"]) for finding in found.values()} == {()}
+    assert command("check", "--sql").stdout == ""
     assert "read by our worker" in found["slot"]["text"]
     assert found["replica identity"]["level"] == "warning"
     assert "was created by this server" in found["publication"]["text"]
@@ -86,6 +91,44 @@ def test_beside_a_running_server(
     now = as_json(command("status", "--json", status=1))
     assert now["reasons"] == ["replication is not running", "shuffle is not running"]
     assert (now["lag"]["limited_by"]["part"], now["lag"]["also"][0]["part"]) == ("worker", "shuffle")
+    assert now["replicating"] is False
+    assert dict(re.findall(r"^(replication|schedule|serve|shuffle) +(\w+(?: \w+)*?)  ", stopped, re.MULTILINE)) == {
+        role["role"]: role["state"] for role in now["roles"]
+    }
+    assert "running" not in {role["state"] for role in now["roles"]}
+
+
+def test_a_server_that_was_killed_is_not_said_to_run(
+    serve: Callable[..., Serving], command: Command, database_dsn: str
+) -> None:
+    serve(export_schedule="*/5 * * * *").kill()
+    with psycopg.connect(database_dsn, autocommit=True) as conn:
+        conn.execute("update pipeline.roles set state = 'waiting', reason = 'from before' where role = 'shuffle'")
+    now, shown = as_json(command("status", "--json", status=1)), command("status", status=1).stdout
+    assert {role["state"] for role in now["roles"]} == {"not running"}
+    assert now["reasons"] == ["replication is not running", "shuffle is not running"]
+    assert shown.startswith("not replicating\n  replication is not running\n  shuffle is not running\n\n")
+    assert now["exports"]["next_run"] is None and "next run" not in shown
+
+
+def test_sql_for_an_administrator(tmp_path: Path, source_dsn: str, database_dsn: str, slot_name: str) -> None:
+    role = unique("plain")
+    with psycopg.connect(source_dsn, autocommit=True) as conn:
+        conn.execute(SQL("create role {} login").format(Identifier(role)))
+    settings = {"source_dsn": f"{source_dsn} user={role}", "database_dsn": database_dsn, "slot": slot_name}
+    try:
+        done = run_command("check", "--sql", "--at", "source", folder=tmp_path, **settings)
+        assert done.returncode == 0, done
+        first, second = done.stdout.splitlines()
+        assert first == f'alter role "{role}" with replication;'
+        assert second.startswith("grant create on database ") and second.endswith(f' to "{role}";')
+        done = run_command("check", "--sql", "--json", folder=tmp_path, **settings)
+        assert (done.returncode, done.stdout) == (2, "") and "exclude each other" in done.stderr
+        done = run_command("check", "--at", "pipeline", folder=tmp_path, **settings)
+        assert done.returncode == 2 and "--at selects" in done.stderr
+    finally:
+        with psycopg.connect(source_dsn, autocommit=True) as conn:
+            conn.execute(SQL("drop role {}").format(Identifier(role)))
 
 
 def test_status_before_the_first_start(command: Command) -> None:

@@ -196,6 +196,31 @@ def _changes(output: Path) -> list[str]:
     return [line for line in output.read_text().splitlines() if " orders " in line]
 
 
+def test_the_queue_in_psql_keeps_the_changes_of_rows_without_a_key(
+    orders: Orders, shared: Shared, settings: dict[str, str], output: Path, log: psycopg.Connection
+) -> None:
+    with psycopg.connect(shared.source_dsn, autocommit=True) as source:
+        source.execute("create table notes (text text); create table emptied (id int primary key)")
+        published = "select count(*) from pg_publication_tables where tablename in ('notes', 'emptied')"
+        eventually(lambda: source.execute(published).fetchone() == (2,))
+        source.execute("insert into emptied values (1), (2)")
+        source.execute("insert into notes values ('a'), ('b'), ('b')")
+
+        def copied(table: str) -> list[Any]:
+            return log.execute(
+                "select coalesce(record ->> 'text', action) from changes_without_key where source_table_name = %s"
+                " union all select record_pk from rows_copied where source_table_name = %s order by 1",
+                [table, table],
+            ).fetchall()
+
+        with running(command("queue.sql"), settings, output):
+            until(lambda: copied("notes"), [("a",), ("b",), ("b",)])
+            until(lambda: copied("emptied"), [("1",), ("2",)])
+            source.execute("truncate emptied")
+            until(lambda: copied("emptied"), [("truncate",)])
+    assert "ERROR" not in output.read_text()
+
+
 def test_every_example_is_run_here_or_by_the_browsers() -> None:
     programs = {path.name for path in (ROOT / "docs" / "examples").iterdir() if path.name != "README.md"}
     assert programs == {"queue.sql", "follow.py", "receive.sh", "stream.mjs", "stream.html"}

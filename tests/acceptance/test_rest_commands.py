@@ -16,6 +16,7 @@ from pipeline.cli import main as cli
 from pipeline.log.table import DEFAULT
 from pipeline.readers.queue import consumers
 from pipeline.shuffle import queue_apply
+from pipeline.wal import lsn
 from tests.fixtures.server import run_command
 from tests.fixtures.small_log import SOURCE, add_inserts, small_log
 
@@ -98,6 +99,8 @@ def test_dead_letters(command: Command, log: psycopg.Connection) -> None:
     assert command("dead-letters", "mailer").stdout == "mailer has no dead letters\n"
     log.execute("select pipeline.nack('mailer', array(select ack_id from pipeline.receive('mailer', 3)))")
     assert [each["seq"] for each in as_json(command("dead-letters", "mailer", "--json"))["data"]] == [1, 2, 3]
+    letter = as_json(command("dead-letters", "mailer", "--json"))["data"][0]
+    assert letter["commit_lsn"] == lsn.parse(letter["commit_lsn_text"])
     assert command("dead-letters", "mailer").stdout.splitlines()[1].split()[:4] == ["1", "public.orders", "0", "insert"]
     assert as_json(command("dead-letters", "mailer", "--retry", "--seq", "1", "--json")) == {"count": 1}
     assert command("dead-letters", "mailer", "--discard").stdout == "2 dead letters of mailer discarded\n"
@@ -109,7 +112,9 @@ def test_dead_letters(command: Command, log: psycopg.Connection) -> None:
     ("arguments", "status", "said"),
     [
         (["show", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all'),
-        (["delete", "nobody"], 1, "there is no consumer 'nobody'"),
+        (["delete", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
+        (["pause", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
+        (["dead-letters", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
         (["create", "a b"], 2, "a consumer cannot be named 'a b'"),
         (["create", "x", "--kind", "queue"], 2, "kind is 'queue': give records or cursor"),
         (["create", "x", "--tables", "orders"], 2, "tables takes patterns like public.orders"),

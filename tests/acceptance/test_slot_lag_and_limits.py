@@ -58,6 +58,7 @@ def test_lag_in_bytes_is_shown_per_slot(
             "name": slot_name,
             "active": False,
             "confirmed_lsn": status["confirmed_lsn"],
+            "confirmed_lsn_bytes": status["confirmed_lsn_bytes"],
             "lag_bytes": pytest.approx(shown, abs=MEGABYTE),
         }
     ]

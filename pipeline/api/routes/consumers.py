@@ -12,7 +12,6 @@ from pipeline.api.database import Database, TheDatabase, TheWakeups, rows
 from pipeline.api.long_poll import Client, until_found
 from pipeline.api.models import (
     MAX_SEQ,
-    NAME,
     Ack,
     Advance,
     Consumer,
@@ -29,6 +28,7 @@ from pipeline.api.models import (
     Settled,
 )
 from pipeline.api.parameters import refuse_unknown
+from pipeline.api.patterns import NAME
 from pipeline.api.problems import documented
 from pipeline.postgres.queries import statement
 
@@ -179,6 +179,8 @@ async def _change(database: Database, change: LiteralString, name: str, **argume
     """Call a function; returns the consumer as it is then, or as it was if it was deleted."""
     async with database.transaction() as connection:
         before = await rows(connection, statement("readers", "consumer_status"), {"name": name})
+        if not before and change != "create_consumer":
+            raise HTTPException(404, f"there is no consumer '{name}'; GET /v1/consumers lists all")
         await connection.execute(statement("readers", change), {"name": name, **arguments})
         return (await rows(connection, statement("readers", "consumer_status"), {"name": name}) or before or [{}])[0]
 

@@ -11,8 +11,9 @@ from starlette.exceptions import HTTPException
 
 from pipeline.api.database import AsyncConnection, Database, TheDatabase, TheWakeups, rows
 from pipeline.api.long_poll import MAX_SECONDS, Client, until_found
-from pipeline.api.models import MAX_SEQ, NAME, Events
+from pipeline.api.models import MAX_SEQ, Events
 from pipeline.api.parameters import refuse_unknown
+from pipeline.api.patterns import NAME, TABLES
 from pipeline.api.problems import documented
 from pipeline.log.page import EVERYTHING, Filter, KeptFrom, NewestSeq, PageRequest, beyond, is_expired
 from pipeline.log.table import EventsTable
@@ -24,7 +25,6 @@ MAX_BYTES = 8_000_000
 """A page ends after so many characters; a single event may be larger."""
 _SEARCH_SECONDS = 2.0
 _FIRST_ROWS = 10
-_PATTERNS = r"^\s*[^.,\x00]*\.[^.,\x00]+(\s*,\s*[^.,\x00]*\.[^.,\x00]+)*\s*$"
 
 router = APIRouter(
     prefix="/v1/events", tags=["events"], responses=documented(422), dependencies=[Depends(refuse_unknown)]
@@ -63,7 +63,7 @@ async def read(
     ] = 0,
     tables: Annotated[
         str | None,
-        Query(max_length=4000, pattern=_PATTERNS, description="`schema.table`, comma separated, `*` matches anything"),
+        Query(max_length=4000, pattern=TABLES, description="`schema.table`, comma separated, `*` matches anything"),
     ] = None,
     consumer: Annotated[
         str | None, Query(pattern=NAME, description="a cursor: from its position, with its tables and actions")

@@ -57,7 +57,7 @@ class _Snapshot(Collector):
         for role in self._status.roles:
             role_up.add_metric([role.role], float(role.held and role.state == "running"))
         yield role_up
-        yield GaugeMetricFamily("pipeline_ready", "1 while replicating.", value=float(not self._status.reasons))
+        yield GaugeMetricFamily("pipeline_ready", "1 while replicating.", value=float(self._status.replicating))
         yield GaugeMetricFamily(
             "pipeline_tables_not_captured", "Tables not captured in full.", value=len(self._status.not_captured)
         )

@@ -11,6 +11,7 @@ from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.errors import DecodeError
 from pipeline.staging.rows import LONGEST, change_head, row, too_long, transaction_head, without_values
 from pipeline.staging.writer import Batch
+from pipeline.wal.lsn import show
 from pipeline.wal.messages import Begin, Commit
 from pipeline.wal.tuples import Written
 
@@ -72,7 +73,7 @@ class BatchBuilder:
     def begin(self, message: Begin) -> None:
         """A transaction begins. Raises PartEnded when it belongs to another worker."""
         if self._begin is not None:
-            raise DecodeError(f"Begin {message.final_lsn} inside of transaction {self._begin.final_lsn}")
+            raise DecodeError(f"Begin {show(message.final_lsn)} inside of transaction {show(self._begin.final_lsn)}")
         lsn = message.final_lsn
         self._on_begin(lsn)
         self._begin = message
@@ -84,7 +85,7 @@ class BatchBuilder:
     def commit(self, message: Commit) -> None:
         """The open transaction is complete."""
         if message.commit_lsn != self._open_lsn:
-            raise DecodeError(f"Commit {message.commit_lsn} does not match its Begin")
+            raise DecodeError(f"Commit {show(message.commit_lsn)} does not match its Begin")
         self._on_commit()
         self._whole = message
         self._transactions += 1

@@ -35,6 +35,8 @@ class Table:
 
     `partitioned`: has no rows itself. `keyed`: all its updates and deletes can be published safely, also those of its
     partitions. `lacks_key`: this table is the reason why not, rather than the table that it is a partition of.
+    `refuses_updates`: Postgres refuses its own updates and deletes where they are published; never a partitioned table,
+    whose rows are in its partitions.
     `owned`: this user may publish it. `line`: its oid and those of the partitioned tables that it is part of, up to the
     root; `names` and `schemas` of these.
     """
@@ -46,6 +48,7 @@ class Table:
     keyed: bool
     full_identity: bool
     lacks_key: bool
+    refuses_updates: bool
     owned: bool
     line: list[int]
     names: list[str]
@@ -82,12 +85,17 @@ def unpublishable(source: Connection) -> list[tuple[str, str]]:
 
 def uncovered(tables: Sequence[Table], published: Iterable[Published]) -> list[Table]:
     """Tables in no publication; for partitioned ones the root, or, if some partitions are covered, the others."""
+    there = {table.oid: table.line[-1] for table in covered(tables, published)}
+    listed, roots = {table.oid for table in tables}, set(there.values())
+    return [table for table in tables if table.oid not in there and _is_reported(table, listed, roots)]
+
+
+def covered(tables: Sequence[Table], published: Iterable[Published]) -> list[Table]:
+    """Tables in one of these publications: by name, with a table that they are part of, or with their schema."""
     found = list(published)
     members = {int(oid) for publication in found for oid in (*publication.tables, *publication.schemas)}
     everything = any(publication.all_tables for publication in found)
-    covered = {t.oid: t.line[-1] for t in tables if everything or not members.isdisjoint([*t.line, *t.schemas])}
-    listed, roots = {table.oid for table in tables}, set(covered.values())
-    return [table for table in tables if table.oid not in covered and _is_reported(table, listed, roots)]
+    return [table for table in tables if everything or not members.isdisjoint([*table.line, *table.schemas])]
 
 
 def _is_reported(table: Table, listed: set[int], roots: set[int]) -> bool:

@@ -12,6 +12,7 @@ import typer
 from pipeline.cli.commands.context import Json, connected, output
 
 if TYPE_CHECKING:
+    from pipeline.errors import PipelineError
     from pipeline.postgres.connections import Connection
 
 app = typer.Typer(help="Consumers: queues of changed rows, and positions in the log.", no_args_is_help=True)
@@ -23,7 +24,7 @@ START = "now, beginning, or a seq after which to begin."
 
 @app.command("list")
 def consumers_list(context: typer.Context, as_json: Json = False) -> int:
-    """Each consumer with its pending and delivered items, and its lag."""
+    """Each consumer with its pending and delivered items, and how many seqs it is behind."""
     from pipeline.cli.render.consumers import show_consumers
     from pipeline.readers import consumer_status
 
@@ -67,13 +68,12 @@ def consumers_create(
 def consumers_show(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """One consumer: its settings and status."""
     from pipeline.cli.render.consumers import show_consumer
-    from pipeline.errors import UnknownConsumer
     from pipeline.readers import consumer_status
 
     with _connected(context) as connection:
         found = consumer_status.find(connection, name)
     if not found:
-        raise UnknownConsumer(f'there is no consumer "{name}"; `pipeline consumers list` shows all')
+        raise _unknown(name)
     output(found[0], as_json, lambda: show_consumer(found[0]))
     return 0
 
@@ -127,6 +127,8 @@ def consumers_dead_letters(
     if seqs and not (retry or discard):
         raise ConfigError("--seq selects dead letters to --retry or to --discard: use it with one of these")
     with _connected(context) as connection:
+        if not consumer_status.find(connection, name):
+            raise _unknown(name)
         if retry or discard:
             count = consumer_status.call(
                 connection, "retry_dead" if retry else "discard_dead", name=name, seqs=seqs or None
@@ -148,10 +150,19 @@ def _change(context: typer.Context, change: LiteralString, done: str, name: str,
 
     with _connected(context) as connection, connection.transaction():
         before = consumer_status.find(connection, name)
+        if not before and change != "create_consumer":
+            raise _unknown(name)
         consumer_status.call(connection, change, name=name, **given)
         found = (consumer_status.find(connection, name) or before)[0]
     output(found, as_json, lambda: print(f"consumer {json.dumps(name)} {done}"))
     return 0
+
+
+def _unknown(name: str) -> PipelineError:
+    """Whoever wants to change or remove a consumer does not want to create it: the name is wrong."""
+    from pipeline.errors import UnknownConsumer
+
+    return UnknownConsumer(f'there is no consumer "{name}"; `pipeline consumers list` shows all')
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def status(context: typer.Context, as_json: Json = False, watch: Watch = False, 
     with databases.resolved(config, start=False) as config:
         now = status.collect(config)
     output(now.to_json(), as_json, lambda: show_status(now))
-    return 1 if now.reasons else 0
+    return 0 if now.replicating else 1
 
 
 def _watch(config: Config, as_json: bool, seconds: float) -> int:

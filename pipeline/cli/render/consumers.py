@@ -18,7 +18,7 @@ _MOST = 100_000
 
 def summary(found: Sequence[ConsumerStatus]) -> Table:
     """For `status` and `list`: one line for each consumer."""
-    columns = ("consumer", "kind", "state", "pending", "in flight", "dead", "oldest", "position", "lag", "reader")
+    columns = ("consumer", "kind", "state", "pending", "in flight", "dead", "oldest", "position", "behind", "reader")
     return formatting.table(columns, map(_line, found))
 
 

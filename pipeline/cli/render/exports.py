@@ -113,4 +113,8 @@ def _state(state: str) -> Text:
 
 
 def _next(when: datetime | None) -> str:
-    return f"next run in {formatting.ago((when - datetime.now(UTC)).total_seconds())}" if when else ""
+    return (
+        f"next run in {formatting.ago((when - datetime.now(UTC)).total_seconds())}"
+        if when
+        else "no server runs its schedule"
+    )

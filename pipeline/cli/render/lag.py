@@ -14,7 +14,7 @@ from pipeline.operate.lag.model import Lag, Limit
 def tables(found: Lag) -> Iterator[Table]:
     """For `status`: the stages, then the limits."""
     if found.stages:
-        yield formatting.table(("lag", "position", "behind the source", "", "of it here", ""), _stages(found))
+        yield formatting.table(("stage", "position", "behind", "lag", "behind here", "lag here"), _stages(found))
     limits = enumerate(found.limits)
     yield formatting.table(
         ("", ""), ((formatting.dim("also" if place else "limited by"), _text(limit)) for place, limit in limits)

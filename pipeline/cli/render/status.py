@@ -134,7 +134,7 @@ def _rewritten(found: Sequence[Rewritten]) -> Table:
 
 
 def _headline(now: Status) -> Text:
-    if not now.reasons:
+    if now.replicating:
         return Text("replicating", "bold green")
     reasons = "".join(f"\n  {reason}" for reason in now.reasons)
     return Text.assemble(("not replicating", "bold red"), reasons)
@@ -145,16 +145,17 @@ def _facts(now: Status) -> Iterator[tuple[str, object, str]]:
     yield "source", now.database or None, f"slot {now.slot}" + _held_back(now)
     yield "written", formatting.position(now.source_lsn), "the source has written up to here"
     yield "confirmed", formatting.position(now.confirmed_lsn), "the source may remove WAL before this" + _behind(now)
-    yield "staged", formatting.position(progress.staged_lsn), _staged(progress)
-    yield "shuffled", formatting.position(progress.shuffled_lsn), _shuffled(progress)
-    yield "lag", _lag(now), "" if now.lag_bytes is None else formatting.size(now.lag_bytes)
+    if not (now.lag and now.lag.stages):  # else the table of stages says how far it is
+        yield "stored", formatting.position(progress.staged_lsn), "the changes before this are staged"
+    yield "changes", "", _staged(progress)
+    yield "events", "", _events(progress)
+    yield "lag", _lag(now), "" if now.lag_bytes is None else f"the log is {formatting.size(now.lag_bytes)} behind"
     events, changes = progress.events_per_second, progress.changes_per_second
     yield "rates", _rate(events, "event"), _rate(changes, "change") + " staged"
 
 
 def _role(role: RoleState) -> list[object]:
-    state = role.state if role.held or role.state in ("failed", "stopped") else "not running"
-    styled = Text(state, _STATE_STYLES.get(state, "red"))
+    styled = Text(role.state, _STATE_STYLES.get(role.state, "red"))
     return [role.role, styled, role.server, role.pid, formatting.since(role.since), role.reason or ""]
 
 
@@ -167,8 +168,8 @@ def _held_back(now: Status) -> str:
 
 
 def _behind(now: Status) -> str:
-    lags = [slot.lag_bytes for slot in now.slots if slot.name == now.slot]
-    return f"; the slot is {formatting.size(lags[0])} behind" if lags and lags[0] is not None else ""
+    behind = [slot.lag_bytes for slot in now.slots if slot.name == now.slot]
+    return f"; the slot is {formatting.size(behind[0])} behind" if behind and behind[0] is not None else ""
 
 
 def _staged(progress: Progress) -> str:
@@ -176,12 +177,16 @@ def _staged(progress: Progress) -> str:
     text = f"{formatting.count(progress.staged_changes, 'change')} in {transactions}"
     if progress.open_changes:
         text += f", and {progress.open_changes:,} of one that is still open"
+    return f"{text} staged"
+
+
+def _events(progress: Progress) -> str:
+    text = f"{formatting.count(progress.events, 'event')} in the log"
+    if progress.last_seq:
+        text += f", newest seq {progress.last_seq}"
+    if progress.shuffled_lsn:
+        text += f", last commit at {formatting.position(progress.shuffled_lsn)}"
     return text
-
-
-def _shuffled(progress: Progress) -> str:
-    newest = f", newest seq {progress.last_seq}" if progress.last_seq else ""
-    return f"{formatting.count(progress.events, 'event')} in the log{newest}"
 
 
 def _lag(now: Status) -> str | None:

@@ -121,6 +121,12 @@ def _slowest(facts: Facts, stages: Mapping[str, Stage]) -> Limit:
     """The worker is connected and not busy: then the limit is the stage that takes most time."""
     shares = {name: stages[name].own_seconds or 0.0 for name in ("decoded", "received", "staged") if name in stages}
     slowest = max(shares, key=lambda name: shares[name])
+    if len(shares) == 1:
+        return Limit(
+            "staging",
+            "decoding, network or staging: without pg_read_all_stats this user may not see how far the walsender is",
+            "grant pg_read_all_stats to this user at the source, and look again",
+        )
     if slowest == "staged":
         return _slow_staging("what the worker has received waits to be stored")
     sending = facts.moved.sending if (facts.moved.load_age or _FRESH) < _FRESH else None
@@ -148,13 +154,13 @@ def _decoding(facts: Facts) -> Limit:
     if facts.spilled:
         return Limit(
             "decoding",
-            f"decoding: the walsender (pid {pid}) lags, with transactions so large that it spilled "
+            f"decoding: the walsender (pid {pid}) is behind, with transactions so large that it spilled "
             f"{formatting.size(facts.spilled)} of them to the source's disk in the last minute",
             "raise logical_decoding_work_mem at the source, or write less in one transaction",
         )
     return Limit(
         "decoding",
-        f"decoding: the walsender (pid {pid}) lags behind what the source writes, or is decoding a large transaction",
+        f"decoding: the walsender (pid {pid}) is behind what the source writes, or is decoding a large transaction",
         "check whether it has a core of the source to itself; it also decodes changes of tables that are not published",
     )
 

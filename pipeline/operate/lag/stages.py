@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from pipeline.capture.replication.confirm_rule import IDLE_BYTES, IDLE_SECONDS
 from pipeline.config.settings import Config
 from pipeline.log.readers import LAKE, Readers
 from pipeline.log.table import EventsTable
 from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.lag import causes, lsn_times, reader_causes
 from pipeline.operate.lag.facts import AtSource, Facts, Look, Moved, around, sessions, spilled
-from pipeline.operate.lag.model import Lag, Stage
+from pipeline.operate.lag.model import LATE_SECONDS, Lag, Stage
 from pipeline.postgres.connections import Connection
 
 
@@ -43,7 +44,7 @@ def measure(
         reasons=tuple(reasons),
         exports=exports,
     )
-    stages = [*_log_stages(facts, found)]
+    stages = [*log_stages(facts, found)]
     shuffled = stages[-1]
     if any(kind != LAKE for kind, _ in readers.known()):
         stages.append(_taken(facts, shuffled, "consumed", lake=False))
@@ -66,7 +67,8 @@ def positions(at: AtSource, moved: Moved) -> dict[str, int]:
     return {name: min(found[name], at.written) for name in order if name in found}
 
 
-def _log_stages(facts: Facts, positions: dict[str, int]) -> Iterator[Stage]:
+def log_stages(facts: Facts, positions: dict[str, int]) -> Iterator[Stage]:
+    """The stages up to the log, from their positions by name."""
     before: Stage | None = None
     for name, position in positions.items():
         before = _stage(facts, before, name, position, _late(facts, position))
@@ -78,7 +80,21 @@ def _late(facts: Facts, position: int) -> float | None:
     if position >= at.written:
         return 0.0
     written = lsn_times.written_at(facts.around.get(position), at.written, at.read_at, sampled=at.sampled)
-    return None if written is None else _seconds(at.read_at, written)
+    if written is None:
+        return None
+    seconds = _seconds(at.read_at, written)
+    return None if _is_perhaps_idle(facts, position, seconds) else seconds
+
+
+def _is_perhaps_idle(facts: Facts, position: int, seconds: float) -> bool:
+    """Whether the WAL after the position may hold nothing for us, as far as one can tell who may not see walsenders.
+
+    What an idle worker has passed it tells its walsender at once, and stores only now and then.
+    """
+    at = facts.at
+    if at.sender is None or at.sent is not None or position < facts.moved.staged:
+        return False
+    return at.written - position < IDLE_BYTES and LATE_SECONDS <= seconds < IDLE_SECONDS + LATE_SECONDS
 
 
 def _taken(facts: Facts, shuffled: Stage, name: str, *, lake: bool) -> Stage:
@@ -97,8 +113,13 @@ def _stage(facts: Facts, before: Stage | None, name: str, position: int, late: f
     behind = max(0, facts.at.written - position)
     own = late
     if late is not None and before is not None:
-        own = None if before.behind_seconds is None else round(max(0.0, late - before.behind_seconds), 1)
+        own = round(max(0.0, late - (before.behind_seconds or 0.0)), 1) if _is_known(before, position) else None
     return Stage(name, position, behind, late, max(0, behind - (before.behind_bytes if before else 0)), own)
+
+
+def _is_known(before: Stage, position: int) -> bool:
+    """Whether it is known what a stage adds; all of its lag where only that of the idle worker before is unknown."""
+    return before.behind_seconds is not None or position < before.lsn
 
 
 def _seconds(now: datetime, then: datetime) -> float:

@@ -10,11 +10,10 @@ from pipeline.capture.replication import prepare
 from pipeline.capture.source import own_tables, publications, sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config, describe
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, SchemaError
 from pipeline.log.table import EventsTable
 from pipeline.operate.preflight import blocked_transactions, exports, legacy_log, routes, source_checks
-from pipeline.operate.preflight.findings import Finding as Finding
-from pipeline.operate.preflight.findings import Findings, first_names, guarded, of_error
+from pipeline.operate.preflight.findings import Cure, Finding, Findings, first_names, guarded, of_error
 from pipeline.postgres import connections, databases, migrations, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -149,7 +148,12 @@ def _pipeline(config: Config, connection: Connection) -> Findings:
 
 
 def _schema(connection: Connection) -> Findings:
-    migrations.refuse_unfit(connection)
+    try:
+        migrations.refuse_unfit(connection)
+    except SchemaError as error:
+        grants = tuple(migrations.missing_grants(connection))
+        yield replace(of_error("pipeline schema", error), cure=Cure("pipeline", grants) if grants else None)
+        return
     revision, newest = migrations.current_revision(connection), migrations.head()
     if revision == newest:
         text = f"at revision {revision}, the newest"

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, LiteralString
 
 import psycopg
+from psycopg.sql import SQL, Composable
 
 from pipeline.errors import PipelineError, SlotInUse, Unavailable
 from pipeline.postgres import connections
+
+Place = Literal["source", "pipeline"]
+"""Which of the two databases."""
+
+
+@dataclass(frozen=True)
+class Cure:
+    """Statements by which an administrator of a database cures a finding there. They change no table of a user."""
+
+    at: Place
+    statements: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -17,6 +29,7 @@ class Finding:
     """`name` is stable; `remedy` is empty when nothing needs to be done. An error means that `serve` would not work.
 
     `waits`: of an error that time, a person at the running server or its retries can cure: `serve` starts with it.
+    `cure`: the remedy as SQL, where that is all it takes.
     """
 
     level: Literal["ok", "warning", "error"]
@@ -24,8 +37,14 @@ class Finding:
     text: str
     remedy: str = ""
     waits: bool = False
+    cure: Cure | None = None
 
-    JSON: ClassVar = ("level", "name", "text", "remedy")
+    JSON: ClassVar = ("level", "name", "text", "remedy", "sql")
+
+    @property
+    def sql(self) -> list[str]:
+        """The statements of the cure; empty where SQL cures nothing."""
+        return list(self.cure.statements) if self.cure else []
 
 
 Findings = Iterator[Finding]
@@ -54,3 +73,8 @@ def first_names(names: Iterable[object], shown: int = 5) -> str:
     listed = [str(name) for name in names]
     more = len(listed) - shown
     return ", ".join(listed[:shown]) + (f" and {more} more" if more > 0 else "")
+
+
+def quoted(connection: psycopg.Connection[Any], text: LiteralString, **names: Composable) -> str:
+    """A statement with its names quoted, ready to be run by somebody else."""
+    return SQL(text).format(**names).as_string(connection)

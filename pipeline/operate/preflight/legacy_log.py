@@ -8,7 +8,7 @@ from pipeline.capture.source import sources
 from pipeline.config.settings import Config
 from pipeline.log import legacy_tables, table_shape
 from pipeline.log.table import EventsTable
-from pipeline.operate.preflight.findings import Finding, Findings
+from pipeline.operate.preflight.findings import Cure, Finding, Findings, quoted
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import routes
@@ -54,10 +54,22 @@ def _to_be_made(connection: Connection, table: EventsTable, name: str, setting: 
     present, may_create, user = row
     if not present:
         text = f"{table} cannot be created: schema {table.schema} does not exist"
-        return Finding("error", name, text, f"create schema {schema}, or correct {setting}")
+        owner = quoted(
+            connection,
+            "create schema {schema} authorization {user}",
+            schema=Identifier(table.schema),
+            user=Identifier(user),
+        )
+        remedy = f"create schema {schema}, or correct {setting}"
+        return Finding("error", name, text, remedy, cure=Cure("pipeline", (owner,)))
     if not may_create:
-        remedy = f'grant create on schema {schema} to "{user}"'
-        return Finding("error", name, f'user "{user}" may not create {table}', remedy)
+        remedy = quoted(
+            connection,
+            "grant create on schema {schema} to {user}",
+            schema=Identifier(table.schema),
+            user=Identifier(user),
+        )
+        return Finding("error", name, f'user "{user}" may not create {table}', remedy, cure=Cure("pipeline", (remedy,)))
     return Finding("ok", name, f"{table} will be created")
 
 

@@ -21,6 +21,10 @@ class Provider:
     logical: str
     replication: str = 'alter role "{user}" with replication'
 
+    def granting(self, user: str) -> str:
+        """The statement that lets this user replicate; any name is quoted."""
+        return self.replication.format(user=user.replace('"', '""'))
+
 
 _PLAIN = Provider("", "", "set wal_level = logical in its configuration and restart the source")
 PROVIDERS = (

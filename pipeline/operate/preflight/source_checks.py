@@ -11,13 +11,11 @@ from functools import partial
 from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.stream import NAME_PREFIX, ReplicationStream
-from pipeline.capture.source import publication_ledger, publishable_tables, slot_mark, slots
-from pipeline.capture.source.publication_ledger import Published
-from pipeline.capture.source.publishable_tables import Table
+from pipeline.capture.source import slot_mark, slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
-from pipeline.operate.preflight import catchup, providers
-from pipeline.operate.preflight.findings import Finding, Findings, first_names, guarded
+from pipeline.operate.preflight import catchup, providers, table_checks
+from pipeline.operate.preflight.findings import Cure, Finding, Findings, guarded
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -43,12 +41,14 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
         "slot": lambda: _slot(config, source, pipeline, stored),
         "limits": lambda: _limits(config, source),
         catchup.NAME: lambda: catchup.run(config, source),
-        "tables": lambda: _tables(config, source, pipeline, stored),
+        "tables": lambda: table_checks.run(config, source, pipeline, stored),
     }
     for name, look in parts.items():
         found = list(guarded(name, look))
         yield from found
-        if name == "source" and any(finding.level == "error" for finding in found):
+        if wrong := {finding.name for finding in found if finding.level == "error"} if name == "source" else set():
+            if wrong == {"replication right"}:  # so that an administrator learns of all rights at once
+                yield from guarded("tables", parts["tables"])
             return
 
 
@@ -67,7 +67,8 @@ def _settings(source: Connection) -> Findings:
         yield Finding("ok", "replication right", f'user "{user}" may replicate')
     else:
         text = f'user "{user}" may not replicate'
-        yield Finding("error", "replication right", text, providers.at(source).replication.format(user=user))
+        remedy = providers.at(source).granting(user)
+        yield Finding("error", "replication right", text, remedy, cure=Cure("source", (remedy,)))
 
 
 def _history(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
@@ -116,7 +117,12 @@ def _limits(config: Config, source: Connection) -> Findings:
     yield replace(_free("max_wal_senders", room.free_senders, room.max_senders, running), waits=True)
     if settings.slot_keeps != "-1":
         text = f"a slot that holds back more than {settings.slot_keeps} of WAL is invalidated, and its changes are lost"
-        yield Finding("warning", "max_slot_wal_keep_size", text, "watch the lag, or set -1 to keep all needed WAL")
+        yield Finding(
+            "warning",
+            "max_slot_wal_keep_size",
+            text,
+            "watch what the slot holds back, or set -1 to keep all needed WAL",
+        )
     if settings.slot_timeout:
         text = f"a slot that is not read for {settings.slot_timeout} is invalidated, and its changes are lost"
         remedy = "never stop the server for that long, or set idle_replication_slot_timeout = 0"
@@ -140,78 +146,3 @@ def waits_for_us(names: str) -> bool:
     listed = re.sub(r"^\s*((first|any)\s+)?\d+\s*\((.*)\)\s*$", r"\3", names, flags=re.IGNORECASE | re.DOTALL)
     chosen = [name.strip().strip('"').lower() for name in listed.split(",")]
     return any(name == "*" or name.startswith(NAME_PREFIX) for name in chosen)
-
-
-def _tables(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
-    publisher = prepare.publisher(config, source, pipeline)
-    tables = publisher.tables()
-    publication = publication_ledger.read(source, [config.publication]).get(config.publication)
-    made = stored.publications if stored else {}
-    if publisher.unmatched:
-        used_as_it_is = publication is not None and made.get(config.publication) != publication.oid
-        text, _, remedy = publisher.unmatched.partition("; ")
-        yield Finding("warning" if used_as_it_is else "error", "tables", text, remedy, waits=True)
-    elif not tables:
-        yield Finding("ok", "tables", "the source has none yet; those that come are captured")
-    if publication is None:
-        publisher.require_possible()
-        yield Finding("ok", "publication", f'"{config.publication}" will be created')
-    if publication is None or made.get(config.publication) == publication.oid:
-        if publication is not None:
-            yield Finding("ok", "publication", f'"{config.publication}" was created by this server')
-        yield from _own_publications(source, tables)
-        yield from _not_replicated(publisher.unpublishable())
-    else:
-        yield from _foreign_publication(publication, tables, publisher.missing(made))
-
-
-def _own_publications(source: Connection, tables: list[Table]) -> Findings:
-    """Findings where this server creates the publications."""
-    left = publishable_tables.uncovered(tables, ())  # of partitioned tables, the roots
-    not_owned = [table for table in left if not table.owned]
-    keyless = [table for table in tables if table.lacks_key and table.owned]
-    if not_owned:
-        text = (
-            f"{first_names(not_owned)}: this user cannot publish them: it does not own them or may not use their schema"
-        )
-        remedy = f'make "{source.info.user}" a member of their owner, or leave them out with PIPELINE_TABLES'
-        none = len(not_owned) == len(left)
-        yield Finding("error" if none else "warning", "table owners", text, remedy, waits=True)
-    if keyless:
-        text = f"{first_names(keyless)}: without a replica identity only inserts and truncates are captured"
-        yield Finding("warning", "replica identity", text, "add a primary key, or: alter table … replica identity full")
-    if tables and not not_owned and not keyless:
-        yield Finding("ok", "tables", f"{len(left)} match, all with a replica identity")
-
-
-def _not_replicated(found: dict[str, list[str]]) -> Findings:
-    """Tables left out without a warning: Postgres cannot replicate them, and no setting changes that."""
-    if found:
-        text = "; ".join(f"{kind}: {first_names(names)}" for kind, names in found.items())
-        yield Finding("ok", "not replicated", f"Postgres does not replicate: {text}")
-
-
-def _foreign_publication(publication: Published, tables: list[Table], missing: dict[str, str]) -> Findings:
-    """Findings on a publication that this server did not create: it is used as it is."""
-    name = publication.name
-    left_out = [
-        f"{action}s" for action in ("insert", "update", "delete", "truncate") if action not in publication.actions
-    ]
-    yield Finding("ok", "publication", f'"{name}" was not created by this server, and is used as it is')
-    if publication.via_root:
-        text = f'"{name}" has publish_via_partition_root: truncates of single partitions are never sent'
-        remedy = f'alter publication "{name}" set (publish_via_partition_root = false)'
-        yield Finding("warning", "publication root", text, remedy)
-    if left_out:
-        text = f'"{name}" does not publish {" and ".join(left_out)}'
-        yield Finding("warning", "publication actions", text, f'alter publication "{name}" set (publish = …)')
-    keyless = [table for table in tables if table.lacks_key and str(table) not in missing]
-    if keyless and not {"updates", "deletes"} <= set(left_out):
-        text = f'{first_names(keyless)} in "{name}" without a replica identity: updates and deletes of them fail'
-        yield Finding("warning", "replica identity", text, "add a primary key, or: alter table … replica identity full")
-    if missing:
-        text = f'{first_names(missing)}: not in "{name}", so not captured'
-        yield Finding("warning", "tables", text, f'alter publication "{name}" add table …, or correct PIPELINE_TABLES')
-    elif tables:
-        matching = publishable_tables.uncovered(tables, ())  # of partitioned tables, the roots
-        yield Finding("ok", "tables", f"all {len(matching)} that match are published")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from pipeline.wal import lsn
 
@@ -24,6 +24,22 @@ class Violation:
     table: str | None
     wrong: str
     expected: str
+
+    JSON: ClassVar = (
+        "seq",
+        "source_epoch",
+        "commit_lsn",
+        "commit_lsn_bytes",
+        "commit_idx",
+        "table",
+        "wrong",
+        "expected",
+    )
+
+    @property
+    def commit_lsn_bytes(self) -> int | None:
+        """The LSN as the log has it."""
+        return None if self.commit_lsn is None else lsn.parse(self.commit_lsn)
 
 
 @dataclass

@@ -41,6 +41,28 @@ def seqs(page: dict[str, Any]) -> list[int]:
     return [event["seq"] for event in page["data"]]
 
 
+def test_a_table_without_its_schema_is_answered_in_a_plain_sentence(reading: Api) -> None:
+    answer = reading.get("/v1/events", tables="orders")
+    said = "tables: name tables as schema.table, for example public.orders"
+    assert (answer.status_code, answer.json()["title"]) == (422, said)
+    assert "pattern" not in reading.get("/v1/events", consumer="a b").json()["title"]
+
+
+def test_a_start_may_be_a_number(reading: Api) -> None:
+    created = reading.post("/v1/consumers", name="counted", start=1)
+    assert (created.status_code, created.json()["position"]) == (201, 1)
+    assert reading.post("/v1/consumers/counted/reset", start=30).json()["position"] == 30
+    assert reading.post("/v1/consumers/counted/reset", start="2").json()["position"] == 2
+    assert reading.post("/v1/consumers/counted/reset", start=3.0).json()["position"] == 3
+
+
+def test_who_drops_a_consumer_is_not_told_to_create_it(log: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.errors.UndefinedObject) as raised:
+        log.execute("select pipeline.drop_consumer('none')")
+    assert raised.value.diag.message_primary == "there is no consumer 'none'"
+    assert raised.value.diag.message_hint == "See all: select name from pipeline.consumers."
+
+
 def test_pages_follow_each_other(reading: Api) -> None:
     first = reading.get("/v1/events", limit=20).json()
     second = reading.get("/v1/events", after=first["last_seq"], limit=20).json()

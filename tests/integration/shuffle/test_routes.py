@@ -141,7 +141,10 @@ def test_counts_and_newest_seqs_are_kept_for_each_table(routed: Routed) -> None:
     assert {(note["table"], note["seq"]) for note in heard} == {(str(each), 2) for each in (DEFAULT, AUDIT, GONE)}
 
 
-def test_a_change_of_routes_takes_effect_at_the_watermark_and_is_recorded(routed: Routed) -> None:
+def test_a_change_of_routes_takes_effect_at_the_watermark_and_is_recorded(
+    routed: Routed, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "pipeline.shuffle.routes")
     for routes in ((), ROUTES, ROUTES[1:], ROUTES[1:], ()):
         routed.staged.commit(*mixed(routed.staged.lsn))
         routed.shuffle(*routes)
@@ -155,6 +158,8 @@ def test_a_change_of_routes_takes_effect_at_the_watermark_and_is_recorded(routed
         (200, 1, {str(DEFAULT): 8, str(GONE): 2}),
         (400, 0, {str(DEFAULT): 14}),
     ]
+    logged = [vars(record)["after_lsn"] for record in caplog.records if hasattr(record, "after_lsn")]
+    assert logged == ["0/0", "0/64", "0/C8", "0/190"]
 
 
 def test_what_a_failed_move_wrote_is_written_once_by_the_next(routed: Routed) -> None:

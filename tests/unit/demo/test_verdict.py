@@ -134,8 +134,8 @@ def test_old_values_are_compared() -> None:
     ("seq", "lsn", "idx", "said"),
     [
         (3, 4000, 1, "seq 3 comes after 7"),
-        (8, 2001, 1, "is at 2001, 1; 4000, 1 was expected"),
-        (8, 4000, 2, "is at 4000, 2; 4000, 1 was expected"),
+        (8, 2001, 1, "is at 0/7D1, 1; 0/FA0, 1 was expected"),
+        (8, 4000, 2, "is at 0/FA0, 2; 0/FA0, 1 was expected"),
     ],
 )
 def test_numbers_are_checked_as_well(seq: int, lsn: int, idx: int, said: str) -> None:
@@ -147,11 +147,11 @@ def test_numbers_are_checked_as_well(seq: int, lsn: int, idx: int, said: str) ->
 
 def test_commit_lsns_rise() -> None:
     log = [replace(event, commit_lsn=5000 - event.commit_lsn) for event in written()]
-    assert "its commit_lsn 3000 is not above 4000" in "\n".join(judge(log))
+    assert "its commit_lsn 0/BB8 is not above 0/FA0" in "\n".join(judge(log))
 
 
 def test_commit_lsn_is_where_the_wal_has_the_commit() -> None:
     in_wal = {10: 1000, 11: 2000, 12: 3000, 13: 4000}
     assert verdict(Record(COMMITTED, commit_lsns=in_wal), written()) == []
     (difference, *_) = verdict(Record(COMMITTED, commit_lsns={**in_wal, 12: 1500}), written())
-    assert "transaction 12: its commit_lsn is 3000, and the WAL has its commit at 1500" in difference
+    assert "transaction 12: its commit_lsn is 0/BB8, and the WAL has its commit at 0/5DC" in difference

@@ -57,36 +57,48 @@ def test_every_sort_of_value(value: Any, shown: str) -> None:
     [
         (
             Part(1, LSN, LSN + 5, LSN + 3, reached=True),
-            '{"worker": 1, "from_lsn": "2/AB", "position": "2/AE", "until_lsn": "2/B0", "left_bytes": 2, '
+            '{"worker": 1, "from_lsn": "2/AB", "from_lsn_bytes": 8589934763, "position": "2/AE", '
+            '"position_bytes": 8589934766, "until_lsn": "2/B0", "until_lsn_bytes": 8589934768, "left_bytes": 2, '
             '"reached": true}',
         ),
-        (SlotLag("s", True, LSN, 7), '{"name": "s", "active": true, "confirmed_lsn": "2/AB", "lag_bytes": 7}'),
-        (SlotLag("s", True, 0, None), '{"name": "s", "active": true, "confirmed_lsn": "0/0", "lag_bytes": null}'),
+        (
+            SlotLag("s", True, LSN, 7),
+            '{"name": "s", "active": true, "confirmed_lsn": "2/AB", "confirmed_lsn_bytes": 8589934763, "lag_bytes": 7}',
+        ),
+        (
+            SlotLag("s", True, 0, None),
+            '{"name": "s", "active": true, "confirmed_lsn": "0/0", "confirmed_lsn_bytes": 0, "lag_bytes": null}',
+        ),
         (
             Rewritten("public.a", ["x"], ["type"], None, AT),
-            f'{{"table": "public.a", "columns": ["x"], "kinds": ["type"], "from_lsn": null, "found_at": {ISO}, '
+            f'{{"table": "public.a", "columns": ["x"], "kinds": ["type"], "from_lsn": null, '
+            f'"from_lsn_bytes": null, "found_at": {ISO}, '
             '"remedy": "write each row once, then run `pipeline sources rewrites --settle public.a`"}',
         ),
         (
             KnownSource("id", 2, "db", "7", 1, "s", ["p"], LSN, AT),
             '{"id": "id", "epoch": 2, "database": "db", "cluster": "7", "timeline": 1, "slot": "s", '
-            f'"publications": ["p"], "position": "2/AB", "since": {ISO}, "gaps": []}}',
+            f'"publications": ["p"], "position": "2/AB", "position_bytes": 8589934763, "since": {ISO}, "gaps": []}}',
         ),
         (
             Slot("s", "pgoutput", "db", False, False, None, None, LSN, None, "lost", 5),
             '{"name": "s", "plugin": "pgoutput", "database": "db", "two_phase": false, "temporary": false, '
-            '"active_pid": null, "holder": null, "restart_lsn": "2/AB", "confirmed_lsn": null, '
+            '"active_pid": null, "holder": null, "restart_lsn": "2/AB", "restart_lsn_bytes": 8589934763, '
+            '"confirmed_lsn": null, "confirmed_lsn_bytes": null, '
             '"wal_status": "lost", "retained_bytes": 5, "inactive_since": null}',
         ),
         (
             DeadLetter(1, "parked", 1, LSN, 3, "a.b", "insert", "k", "p.e", 9, None, "c", "23505", 2, AT, AT),
-            '{"id": 1, "state": "parked", "source_epoch": 1, "commit_lsn": "2/AB", "commit_idx": 3, "table": "a.b", '
+            '{"id": 1, "state": "parked", "source_epoch": 1, "commit_lsn": "2/AB", '
+            '"commit_lsn_bytes": 8589934763, "commit_idx": 3, "table": "a.b", '
             '"action": "insert", "record_pk": "k", "events_table": "p.e", "seq": 9, "retried_seq": null, '
             f'"cause": "c", "sqlstate": "23505", "attempts": 2, "parked_at": {ISO}, "updated_at": {ISO}}}',
         ),
         (
             Lag([Limit("worker", "slow", "more"), Limit("export", "x")], LSN, [Stage("staged", 1, 2, None, 3, 0.0)]),
-            '{"written_lsn": "2/AB", "stages": [{"stage": "staged", "lsn": "0/1", "behind_bytes": 2, '
+            '{"written_lsn": "2/AB", '
+            '"written_lsn_bytes": 8589934763, '
+            '"stages": [{"stage": "staged", "lsn": "0/1", "lsn_bytes": 1, "behind_bytes": 2, '
             '"behind_seconds": null, "own_bytes": 3, "own_seconds": 0.0, "reader": null}], "limited_by": {"part": '
             '"worker", "text": "slow", "remedy": "more"}, "also": [{"part": "export", "text": "x", "remedy": ""}]}',
         ),
@@ -95,7 +107,8 @@ def test_every_sort_of_value(value: Any, shown: str) -> None:
             '{"in_force": HELD, "pending": false, "tables": [{"name": "p.e", "last_seq": 5, "events": 4, '
             '"updated_at": null, "present": true}], "history": [HELD]}'.replace(
                 "HELD",
-                '{"id": 1, "epoch": 1, "after_lsn": "2/AB", "events_table": "p.e", "routes": [], '
+                '{"id": 1, "epoch": 1, "after_lsn": "2/AB", '
+                '"after_lsn_bytes": 8589934763, "events_table": "p.e", "routes": [], '
                 f'"first_seqs": {{"p.e": 1}}, "since": {ISO}}}',
             ),
         ),
@@ -109,6 +122,10 @@ def test_what_commands_print(value: Any, shown: str) -> None:
 def test_a_status_has_its_counters_beside_the_rest() -> None:
     shown = Status(source_lsn=LSN, progress=Progress(staged_lsn=LSN, shuffled_at=AT, read_at=AT)).to_json()
     assert (shown["source_lsn"], shown["staged_lsn"], shown["shuffled_lsn"]) == ("2/AB", "2/AB", None)
-    assert list(shown)[-12:-9] == ["staged_lsn", "open_lsn", "open_changes"]
-    assert list(shown)[-13] == "reasons"
+    assert (shown["source_lsn_bytes"], shown["staged_lsn_bytes"], shown["shuffled_lsn_bytes"]) == (LSN, LSN, None)
+    names = list(shown)
+    assert names[names.index("reasons") + 1 :][:5] == [
+        *("staged_lsn", "staged_lsn_bytes", "open_lsn", "open_lsn_bytes", "open_changes")
+    ]
+    assert names[0] == "replicating"
     assert not {"progress", "read_at"} & set(shown)

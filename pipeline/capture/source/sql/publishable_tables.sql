@@ -4,7 +4,7 @@ with published as (
     select coalesce(
         (select to_jsonb(p) ->> 'pubgencols' = 's' from pg_catalog.pg_publication p where p.pubname = %(publication)s),
         current_setting('server_version_num')::int >= 180000) as stored
-), class as (
+), found as (
     select c.oid, c.relkind, c.relpersistence, c.relowner, c.relnamespace, n.nspname, c.relname, c.relreplident,
         case when c.relispartition then array(select a.relid::oid
             from pg_catalog.pg_partition_ancestors(c.oid) with ordinality a(relid, step) order by a.step)
@@ -18,9 +18,9 @@ with published as (
             when 'i' then exists (select from pg_catalog.pg_index i
                 where i.indrelid = c.oid and i.indisreplident and i.indimmediate and i.indisvalid)
             else false
-        end
-        -- With an unpublished generated column in the identity, updates fail (from 18 on), or a part of it is not sent.
-        and not exists (select from pg_catalog.pg_attribute a
+        end as identified,
+        -- An unpublished generated column in the identity: updates fail (from 18 on), or a part of it is not sent.
+        exists (select from pg_catalog.pg_attribute a
             where a.attrelid = c.oid and a.attgenerated <> '' and not a.attisdropped
                 and not (published.stored and a.attgenerated = 's')
                 and case c.relreplident
@@ -28,10 +28,16 @@ with published as (
                     else exists (select from pg_catalog.pg_index i
                         where i.indrelid = c.oid and a.attnum = any((i.indkey::int2[])[:i.indnkeyatts - 1])
                             and case c.relreplident when 'd' then i.indisprimary else i.indisreplident end)
-                end) as keyed
+                end) as incomplete
     from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace cross join published
     where c.relkind in ('r', 'p') and c.relpersistence <> 't' and c.oid >= 16384
         and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
+), class as (
+    select f.*, f.identified and not f.incomplete as keyed,
+        -- Only where rows are: Postgres checks the partition, never the partitioned table.
+        f.relkind = 'r' and not (f.identified and not (f.incomplete and current_setting('server_version_num')::int >= 180000))
+            as refuses_updates
+    from found f
 ), tree as (
     select part.oid, bool_and(class.keyed) as keyed
     from class cross join lateral unnest(class.line) part(oid)
@@ -39,7 +45,7 @@ with published as (
 )
 select c.oid::bigint as oid, c.nspname::text as schema, c.relname::text as name, c.relkind = 'p' as partitioned, t.keyed,
     c.relreplident = 'f' as full_identity,
-    not c.keyed and coalesce(parent.keyed, true) as lacks_key,
+    not c.keyed and coalesce(parent.keyed, true) as lacks_key, c.refuses_updates,
     pg_catalog.pg_has_role(c.relowner, 'USAGE') and pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE') as owned,
     c.line::bigint[] as line, above.names, above.schemas
 from class c

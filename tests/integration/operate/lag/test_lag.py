@@ -106,7 +106,7 @@ def test_a_walsender_that_decodes_a_large_transaction(lagging: Lagging) -> None:
         eventually(lambda: lagging.source.execute(SPILLED).fetchone() == (True,))
         with lagging.walsender_frozen():
             writer.commit()
-            limit = lagging.limited_by("decoding", f"the walsender (pid {lagging.walsender}) lags, with ")
+            limit = lagging.limited_by("decoding", f"the walsender (pid {lagging.walsender}) is behind, with ")
     assert "logical_decoding_work_mem" in limit.remedy
 
 

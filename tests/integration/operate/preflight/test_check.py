@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -14,12 +14,13 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pipeline.capture.catchup import limits
-from pipeline.cli.render import status
+from pipeline.cli.render import cures, status
 from pipeline.config.settings import load
 from pipeline.log import table_setup
 from pipeline.log.table import EventsTable
 from pipeline.operate.preflight import catchup, check
-from pipeline.operate.preflight.check import Finding, pooler
+from pipeline.operate.preflight.check import pooler
+from pipeline.operate.preflight.findings import Finding
 from pipeline.operate.preflight.source_checks import waits_for_us
 from pipeline.postgres import connections
 from tests.fixtures.postgres import Cluster, unique
@@ -129,6 +130,95 @@ def test_a_table_without_a_replica_identity(findings: Check, source: psycopg.Con
     assert levels(found) == {"replica identity": "warning"}
     assert "public.notes" in found["replica identity"].text
     assert "primary key" in found["replica identity"].remedy
+    assert "updates and deletes there go on working" in found["replica identity"].text
+
+
+@pytest.mark.parametrize(
+    ("publication", "said"),
+    [
+        ("for table orders", None),  # the keyless partition is not in it
+        ("for table by_root", None),  # its rows are in a partition that has a key
+        ("for table orders, parted with (publish = 'insert, truncate')", None),
+        ("for table parted with (publish = 'insert, update')", "updates of them fail"),
+        ("for table parted with (publish_via_partition_root = true)", "updates and deletes of them fail"),
+    ],
+)
+def test_updates_are_said_to_fail_where_they_do(
+    findings: Check, source: psycopg.Connection, publication: LiteralString, said: str | None
+) -> None:
+    source.execute(
+        "create table orders (id int primary key); create table parted (id int) partition by range (id);"
+        "create table part partition of parted for values from (0) to (9); insert into part values (1);"
+        "create table by_root (id int) partition by range (id);"
+        "create table leaf partition of by_root (id primary key) for values from (0) to (9);"
+        "insert into leaf values (1); create publication pipeline " + publication
+    )
+    told = findings().get("replica identity")
+    if said is None:
+        assert told is None
+        source.execute("update parted set id = 2; update by_root set id = 2")
+    else:
+        assert told is not None and told.text == f'public.part in "pipeline" without a replica identity: {said}'
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+            source.execute("update parted set id = 2")
+
+
+def test_who_made_a_publication_is_not_guessed(findings: Check, source: psycopg.Connection, source_dsn: str) -> None:
+    source.execute("create table notes (text text); create publication pipeline; create publication pipeline_keyless")
+    found = findings(database_dsn=make_conninfo(source_dsn, host="127.0.0.1", port="1"))
+    assert found["publication"].text.endswith("is known once the pipeline database answers")
+    assert levels(found) == {"pipeline database": "error"}
+
+
+def test_the_sql_that_is_missing_cures(
+    findings: Check, source: psycopg.Connection, source_dsn: str, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = unique('ro"le; x')
+    source.execute('create table "or""ders" (id int primary key); create table notes (text text)')
+    source.execute(sql.SQL("create role {} login").format(sql.Identifier(name)))
+    try:
+        with cluster.database("empty") as empty:
+            dsn, database = make_conninfo(source_dsn, user=name), make_conninfo(empty, user=name)
+            found = list(findings(source_dsn=dsn, database_dsn=database).values())
+            assert cures.show(found, None) == 0
+            shown = capsys.readouterr()
+            assert (
+                shown.out.startswith("-- at the source\nalter role ") and "-- at the pipeline database\n" in shown.out
+            )
+            assert "--at source" in shown.err
+            assert '"or""ders"' in shown.out and "notes" not in shown.out
+            for at, admin in (("source", source_dsn), ("pipeline", empty)):
+                cures.show(found, at)
+                with psycopg.connect(admin, autocommit=True) as conn:
+                    conn.execute(capsys.readouterr().out.encode())
+            found = list(findings(source_dsn=dsn, database_dsn=database).values())
+            assert [finding for finding in found if finding.level == "error"] == []
+            assert cures.show([each for each in found if each.name != "tables"], None) == 0
+            assert capsys.readouterr().out == ""
+    finally:
+        source.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+
+
+def test_who_owns_the_tables_needs_a_right_only(findings: Check, source: psycopg.Connection, source_dsn: str) -> None:
+    name = unique("role")
+    role = sql.Identifier(name)
+    source.execute(sql.SQL("create role {} login replication").format(role))
+    source.execute("create table notes (text text)")
+    source.execute(sql.SQL("alter table notes owner to {}").format(role))
+    try:
+        dsn = make_conninfo(source_dsn, user=name)
+        assert findings(source_dsn=dsn)["tables"].sql == [
+            f'grant create on database "{source.info.dbname}" to "{name}"'
+        ]
+    finally:
+        source.execute(sql.SQL("drop owned by {0}; drop role {0}").format(role))
+
+
+def test_errors_that_no_sql_cures_are_told_apart(findings: Check, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cures.show([Finding("error", "x", "y", "z")], None) == 1
+    assert capsys.readouterr() == ("", "1 error that no SQL cures:\n  x: y; z\n")
+    assert cures.show(list(findings().values()), None) == 0
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_publication_of_somebody_else(findings: Check, source: psycopg.Connection) -> None:
@@ -172,7 +262,7 @@ def test_a_user_without_rights(findings: Check, source: psycopg.Connection, sour
     try:
         dsn = make_conninfo(source_dsn, user=name)
         found = findings(source_dsn=dsn)
-        assert levels(found) == {"replication right": "error"}
+        assert levels(found) == dict.fromkeys(("replication right", "tables"), "error")
         assert found["replication right"].remedy == f'alter role "{name}" with replication'
         source.execute(sql.SQL("alter role {} replication").format(sql.Identifier(name)))
         assert levels(findings(source_dsn=dsn)) == {"tables": "error"}

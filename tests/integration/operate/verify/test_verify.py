@@ -295,7 +295,7 @@ def test_the_command_names_the_rows_and_fails(log: psycopg.Connection, command: 
     found = json.loads(command("--json", "--range", "2").stdout)
     [check] = [check for check in found["checks"] if check["broken"]]
     assert (found["ok"], check["name"], check["broken"]) == (False, "transactions", 2)
-    assert check["faults"][0]["commit_lsn"] == "0/12C"
+    assert (check["faults"][0]["commit_lsn"], check["faults"][0]["commit_lsn_bytes"]) == ("0/12C", 300)
 
 
 class Load(BackgroundThread):

@@ -66,6 +66,15 @@ def test_every_change_counts_once_from_zero_in_each_transaction() -> None:
     assert made.batch.take() is None
 
 
+def test_errors_name_lsns_as_postgres_prints_them() -> None:
+    made = tagger()
+    made.feed(Begin(0x100, 7, 42))
+    with pytest.raises(DecodeError, match=r"^Begin 2/AB inside of transaction 0/100"):
+        made.feed(Begin(0x2_0000_00AB, 7, 43))
+    with pytest.raises(DecodeError, match=r"^Commit 0/200 does not match its Begin"):
+        made.feed(Commit(0x200, 0x210, 7))
+
+
 def test_an_open_transaction_moves_no_position() -> None:
     made = tagger()
     made.feed(Begin(100, 7, 42))

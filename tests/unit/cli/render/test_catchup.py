@@ -44,13 +44,17 @@ def test_scripts_get_lsns_as_postgres_prints_them() -> None:
         "name": "pipeline",
         "active": False,
         "confirmed_lsn": "0/4C4B40",
+        "confirmed_lsn_bytes": 5 * MB,
         "lag_bytes": 10 * MB,
     }
     assert shown["catchup"][2] == {
         "worker": 2,
         "from_lsn": "0/895440",
+        "from_lsn_bytes": 9 * MB,
         "position": "0/895440",
+        "position_bytes": 9 * MB,
         "until_lsn": None,
+        "until_lsn_bytes": None,
         "left_bytes": None,
         "reached": False,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -10,8 +11,10 @@ from rich.text import Text
 from pipeline.cli.render import status
 from pipeline.errors import PipelineError
 from pipeline.operate import formatting
+from pipeline.operate.lag.model import Lag, Limit, Stage
 from pipeline.operate.preflight.findings import Finding, of_error
 from pipeline.operate.status import Progress, Status
+from pipeline.wal import lsn
 
 
 @pytest.mark.parametrize(
@@ -41,6 +44,24 @@ def test_a_status_that_knows_little(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "slot pipeline does not exist" in shown
     assert "1,000,000 of one that is still open" in shown
+
+
+def test_no_word_has_two_positions(capsys: pytest.CaptureFixture[str]) -> None:
+    stages = [Stage(name, 9000, 0, 0.0, 0, 0.0) for name in ("decoded", "received", "staged", "shuffled")]
+    progress = Progress(staged_lsn=lsn.Lsn(8000), shuffled_lsn=lsn.Lsn(7000), staged_changes=4, events=3, last_seq=3)
+    lag = Lag([Limit("nothing", "nothing")], 9000, stages)
+    status.show_status(Status(revision="1", source_lsn=9000, confirmed_lsn=8000, progress=progress, lag=lag))
+    shown = capsys.readouterr().out
+    words = re.findall(r"^(\w+) +(\w+/\w+) ", shown, re.MULTILINE)
+    assert len(dict(words)) == len(set(words)) >= 6
+    assert "3 events in the log, newest seq 3, last commit at 0/1B58" in shown
+    status.show_status(Status(revision="1", progress=progress))
+    assert "stored      0/1F40" in capsys.readouterr().out
+
+
+def test_lag_is_a_time_and_bytes_are_behind(capsys: pytest.CaptureFixture[str]) -> None:
+    status.show_status(Status(revision="1", lag_bytes=1_300_000, lag_seconds=42.0))
+    assert "lag         42.0 s   the log is 1.3 MB behind" in capsys.readouterr().out
 
 
 def test_lines_are_whole_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from pipeline.operate import formatting
 from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.json_values import as_json
 from pipeline.operate.lag import causes, lsn_times
+from pipeline.operate.lag import stages as lag_stages
 from pipeline.operate.lag.facts import AtSource, Facts, Holder, Moved, Session
 from pipeline.operate.lag.lsn_times import Around
 from pipeline.operate.lag.model import LATE_SECONDS, PARTS, Lag, Limit, Stage
@@ -102,6 +103,29 @@ def test_wal_that_is_passed_over_is_not_on_its_way() -> None:
 def test_without_the_right_to_see_walsenders() -> None:
     found = causes.limits(FACTS, stages(staged=LATE)[2:])
     assert found[0].part == "staging"
+    assert found[0].text.startswith("decoding, network or staging: ") and "pg_read_all_stats" in found[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written", "watermark", "staged", "shuffled", "part"),
+    [
+        (8.0, 1500, 1000, None, None, "nothing"),  # an idle worker stores every 10 s how far it is
+        (1.0, 1500, 1000, 1.0, 0.0, "nothing"),
+        (20.0, 1500, 1000, 20.0, 0.0, "staging"),
+        (8.0, 2_000_000, 1000, 8.0, 0.0, "staging"),
+        (8.0, 1500, 900, None, 9.0, "shuffle"),
+    ],
+)
+def test_an_idle_worker_whose_walsender_is_hidden_is_not_late(
+    seconds: float, written: int, watermark: int, staged: float | None, shuffled: float | None, part: str
+) -> None:
+    hidden = replace(FACTS.at, written=written, sent=None, received=None, staged=None, sampled=False)
+    facts = replace(moved(watermark=watermark), at=hidden)
+    found = {1000: Around(1000, 1000, NOW - timedelta(seconds=seconds), written, NOW - timedelta(seconds=seconds))}
+    found[900] = Around(900, 900, NOW - timedelta(seconds=9), 1000, NOW - timedelta(seconds=9))
+    made = list(lag_stages.log_stages(replace(facts, around=found), lag_stages.positions(hidden, facts.moved)))
+    assert [(each.stage, each.own_seconds) for each in made] == [("staged", staged), ("shuffled", shuffled)]
+    assert causes.limits(facts, made)[0].part == part
 
 
 def test_a_role_that_does_not_run_is_named_though_nothing_is_late_yet() -> None:
@@ -202,6 +226,7 @@ def test_as_metrics_and_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     for table in lag_report.tables(lag):
         formatting.console().print(table)
     shown = capsys.readouterr().out.splitlines()
+    assert shown[0].split() == ["stage", "position", "behind", "lag", "behind", "here", "lag", "here"]
     assert shown[2].split() == ["decoded", "0/0", "1", "B", "5.0", "s", "1", "B", "5.0", "s"]
-    assert shown[-2].startswith("limited by   decoding: the walsender (pid 7) lags")
+    assert shown[-2].startswith("limited by   decoding: the walsender (pid 7) is behind")
     assert as_json(lag)["limited_by"]["part"] == "decoding"

@@ -1,0 +1,16 @@
+"""What requests may hold where a type does not say it all, and the plain sentence for each: nobody reads a pattern."""
+
+from __future__ import annotations
+
+NAME = r"^[A-Za-z0-9_.-]{1,63}$"
+NO_ZERO_BYTE = r"^[^\x00]*$"
+START = r"^(now|beginning|[0-9]{1,18})$"
+TABLES = r"^\s*[^.,\x00]*\.[^.,\x00]+(\s*,\s*[^.,\x00]*\.[^.,\x00]+)*\s*$"
+
+SENTENCES = {
+    NAME: "expected 1 to 63 of the letters A-Z a-z, digits, `_`, `.` and `-`",
+    NO_ZERO_BYTE: "a text may not hold a zero byte",
+    START: "expected `now`, `beginning`, or a seq to begin after",
+    TABLES: "name tables as schema.table, for example public.orders",
+}
+"""By pattern: what is expected of a text that does not match it."""

@@ -1,0 +1,37 @@
+"""Prints the SQL that cures findings: statements alone on standard output, so that psql can read them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from pipeline.operate import formatting
+from pipeline.operate.preflight.findings import Finding
+
+_PLACES = {"source": "the source", "pipeline": "the pipeline database"}
+
+
+def show(found: Sequence[Finding], at: str | None) -> int:
+    """Print what is to be run at `at`, or at both databases; returns the exit status, 1 if SQL does not cure an error.
+
+    Those errors, and what the reader should know, go to standard error.
+    """
+    wanted = {
+        place: list(dict.fromkeys(sql for each in found if each.cure and each.cure.at == place for sql in each.sql))
+        for place in _PLACES
+        if at in (None, place)
+    }
+    used = [place for place, statements in wanted.items() if statements]
+    for place in used:
+        if len(used) > 1:
+            print(f"-- at {_PLACES[place]}")
+        for statement in wanted[place]:
+            print(f"{statement};")
+    if len(used) > 1:
+        print("these are for two databases: print each with --at source, and --at pipeline", file=sys.stderr)
+    left = [each for each in found if each.level == "error" and not each.cure]
+    if left:
+        print(f"{formatting.count(len(left), 'error')} that no SQL cures:", file=sys.stderr)
+    for each in left:
+        print(f"  {each.name}: {each.text}" + (f"; {each.remedy}" if each.remedy else ""), file=sys.stderr)
+    return 1 if left else 0
