@@ -149,14 +149,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a shuffler that commits asynchronously",
-        (
-            Edit(
-                SHUFFLER,
-                "\"select set_config('synchronous_commit', 'on', false)"
-                " where current_setting('synchronous_commit') = 'off'\"",
-                '"set synchronous_commit = off"',
-            ),
-        ),
+        (Edit(SHUFFLER, '"set jit = off"', '"set jit = off; set synchronous_commit = off"'),),
         (points.SHUFFLED,),
     ),
     Mutation(
