@@ -43,9 +43,9 @@ def attnums(relation: Relation, table: CatalogTable | None, previous: TableVersi
     if table is None:
         return [None] * len(columns)
     places = _places(table, previous)
-    costs = _costs(columns, places)
     if not any(place.optional for place in places):  # only the newest can be missing
-        return _in_order(columns, places, costs) or _settled(columns, table)
+        return _in_order(columns, places) or _settled(columns, table)
+    costs = _costs(columns, places)
     first, rest = _cheapest(costs, places)
     best = rest[0][0]
     if best >= _IMPOSSIBLE:
@@ -97,24 +97,28 @@ def _cost(
     column: RelationColumn, place: _Place, now: Counter[tuple[str, int]], before: Counter[tuple[str, int]]
 ) -> int:
     """How many names or types must have changed, and how many names must have gone to another column."""
+    if not _may_be(column, place):
+        return _IMPOSSIBLE
     form = column.name, column.type_oid
     its_now = None if place.now.dropped else (place.now.name, place.now.type_oid)
-    if place.now.settled and its_now != form:
-        return _IMPOSSIBLE
     its_before = (place.before.name, place.before.type_oid) if place.before else None
     return sum(
         (its is not None) + others[form] for its, others in ((its_now, now), (its_before, before)) if its != form
     )
 
 
-def _in_order(
-    columns: Sequence[RelationColumn], places: Sequence[_Place], costs: Sequence[Sequence[int]]
-) -> list[int | None] | None:
+def _may_be(column: RelationColumn, place: _Place) -> bool:
+    """Not where the catalog's column has been another one for all that the slot may still send."""
+    return not place.now.settled or (place.now.name, place.now.type_oid) == (column.name, column.type_oid)
+
+
+def _in_order(columns: Sequence[RelationColumn], places: Sequence[_Place]) -> list[int | None] | None:
     """One after the other; None where that cannot be."""
-    impossible = len(columns) > len(places) or any(place.must for place in places[len(columns) :])
-    if impossible or any(costs[at][at] >= _IMPOSSIBLE for at in range(len(columns))):
+    if len(columns) > len(places) or any(place.must for place in places[len(columns) :]):
         return None
-    return [place.now.attnum for place in places[: len(columns)]]
+    there = places[: len(columns)]
+    fits = all(_may_be(column, place) for column, place in zip(columns, there, strict=True))
+    return [place.now.attnum for place in there] if fits else None
 
 
 def _settled(columns: Sequence[RelationColumn], table: CatalogTable) -> list[int | None]:
