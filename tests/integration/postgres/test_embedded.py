@@ -91,7 +91,7 @@ def tmpfs(folder: Path, options: str) -> Iterator[Path]:
     finally:
         for name in folder.glob("*/.s.PGSQL.5432"):
             Server(name.parent).stop("immediate")
-        subprocess.run(["umount", str(folder)], check=True)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def remount(folder: Path, options: str) -> None:
