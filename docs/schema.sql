@@ -742,6 +742,69 @@ CREATE TABLE pipeline.alembic_version (
     version_num character varying(32) NOT NULL
 );
 
+CREATE TABLE pipeline.backfills (
+    id bigint NOT NULL,
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    table_oid bigint NOT NULL,
+    table_schema text NOT NULL,
+    table_name text NOT NULL,
+    kind text NOT NULL,
+    condition text,
+    state text DEFAULT 'waiting'::text NOT NULL,
+    reason text,
+    after_xid xid8,
+    after_lsn bigint,
+    since_seqs jsonb,
+    files jsonb DEFAULT '{}'::jsonb NOT NULL,
+    by_key boolean,
+    rows_estimated bigint,
+    bytes_estimated bigint,
+    ranges_all integer DEFAULT 0 NOT NULL,
+    ranges_done integer DEFAULT 0 NOT NULL,
+    rows_read bigint DEFAULT 0 NOT NULL,
+    rows_added bigint DEFAULT 0 NOT NULL,
+    events_table text,
+    first_seq bigint,
+    last_seq bigint,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    CONSTRAINT backfills_kind_check CHECK ((kind = ANY (ARRAY['initial'::text, 'asked'::text]))),
+    CONSTRAINT backfills_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'reading'::text, 'paused'::text, 'complete'::text, 'failed'::text, 'cancelled'::text])))
+);
+
+COMMENT ON TABLE pipeline.backfills IS 'Every reading of the rows of a table: when it joined, or because somebody asked.';
+
+COMMENT ON COLUMN pipeline.backfills.table_oid IS 'The table; of partitions their root.';
+
+COMMENT ON COLUMN pipeline.backfills.condition IS 'Only rows for which this holds; null: all.';
+
+COMMENT ON COLUMN pipeline.backfills.reason IS 'What it waits for, or why it has failed.';
+
+COMMENT ON COLUMN pipeline.backfills.after_xid IS 'It reads once every transaction with a smaller xid has ended: it may have written before the table joined.';
+
+COMMENT ON COLUMN pipeline.backfills.after_lsn IS 'Where the source wrote when after_xid was taken.';
+
+COMMENT ON COLUMN pipeline.backfills.since_seqs IS 'By events table, the last seq before after_xid was taken: transactions from that xid on come after it.';
+
+COMMENT ON COLUMN pipeline.backfills.files IS 'pg_relation_filenode of each relation that was planned, by oid: in another file rows are elsewhere.';
+
+COMMENT ON COLUMN pipeline.backfills.by_key IS 'Whether rows have keys that identify them; without, the table is read as one range.';
+
+COMMENT ON COLUMN pipeline.backfills.rows_added IS 'Rows that became events; the log had something newer of the others.';
+
+COMMENT ON COLUMN pipeline.backfills.last_seq IS 'Seq of its last event in events_table.';
+
+ALTER TABLE pipeline.backfills ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.backfills_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE pipeline.captured_tables (
     id bigint NOT NULL,
     source_id uuid NOT NULL,
@@ -1299,13 +1362,26 @@ UNION ALL
                    FROM pipeline.exports e
                   WHERE ((e.lake_id = l.id) AND (e.state = 'committed'::text))), ( SELECT (r.dropped_below - 1)
                    FROM pipeline.retention r
-                  WHERE (r.events_table = l.events_table)), (0)::bigint) AS upto) has);
+                  WHERE (r.events_table = l.events_table)), (0)::bigint) AS upto) has)
+UNION ALL
+ SELECT 'backfill'::text AS kind,
+    ((b.table_schema || '.'::text) || b.table_name) AS name,
+    s.key AS events_table,
+    b.source_id AS source,
+    NULL::bigint AS "position",
+    (s.value)::bigint AS needs_after,
+    true AS active,
+    (b.state = 'paused'::text) AS paused,
+    (('let it end, or `pipeline backfill cancel '::text || b.id) || '`'::text) AS remedy
+   FROM (pipeline.backfills b
+     CROSS JOIN LATERAL jsonb_each_text(b.since_seqs) s(key, value))
+  WHERE (b.state = ANY (ARRAY['waiting'::text, 'reading'::text, 'paused'::text]));
 
 COMMENT ON VIEW pipeline.readers IS 'The registry: every reader of an events table. Retention does not wait for others.';
 
 COMMENT ON COLUMN pipeline.readers.events_table IS 'What it reads; null: the default table, which does not exist yet.';
 
-COMMENT ON COLUMN pipeline.readers."position" IS 'It has read everything up to this seq.';
+COMMENT ON COLUMN pipeline.readers."position" IS 'It has read everything up to this seq; null: it is no reader in order.';
 
 COMMENT ON COLUMN pipeline.readers.needs_after IS 'It needs every event with a larger seq; null: it needs none.';
 
@@ -1501,6 +1577,139 @@ CREATE TABLE pipeline.shuffle_progress (
 
 COMMENT ON TABLE pipeline.shuffle_progress IS 'The watermark: the last transaction moved to the events tables.';
 
+CREATE TABLE pipeline.snapshot_ranges (
+    id bigint NOT NULL,
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    backfill_id bigint NOT NULL,
+    relation_oid bigint NOT NULL,
+    table_oid bigint NOT NULL,
+    file bigint,
+    from_block bigint,
+    until_block bigint,
+    keys jsonb,
+    state text DEFAULT 'planned'::text NOT NULL,
+    token uuid,
+    reader_pid integer,
+    reader_start timestamp with time zone,
+    segment_id integer,
+    snapshot pg_snapshot,
+    since_seqs jsonb,
+    marker_xid xid8,
+    version jsonb,
+    by_key boolean,
+    rows_read integer DEFAULT 0 NOT NULL,
+    seen_lsn bigint,
+    commit_lsn bigint,
+    committed_at timestamp with time zone,
+    xid bigint,
+    relation_id integer,
+    events_table text,
+    first_seq bigint,
+    last_seq bigint,
+    rows_added integer DEFAULT 0 NOT NULL,
+    left_out text[],
+    CONSTRAINT snapshot_ranges_state_check CHECK ((state = ANY (ARRAY['planned'::text, 'held'::text, 'reading'::text, 'staged'::text, 'placed'::text, 'moved'::text])))
+);
+
+COMMENT ON TABLE pipeline.snapshot_ranges IS 'Parts of tables that are still to be read, or whose rows are staged and have not all become events.';
+
+COMMENT ON COLUMN pipeline.snapshot_ranges.file IS 'pg_relation_filenode when it was planned: another one has other blocks.';
+
+COMMENT ON COLUMN pipeline.snapshot_ranges.keys IS 'Only rows with these keys, a JSON array of arrays of texts; null: blocks.';
+
+COMMENT ON COLUMN pipeline.snapshot_ranges.state IS 'held: not to be read now. staged: its rows are durable. placed: its marker has come, which is its place.';
+
+COMMENT ON COLUMN pipeline.snapshot_ranges.token IS 'Of the marker, a logical message of the transaction that reads it.';
+
+COMMENT ON COLUMN pipeline.snapshot_ranges.snapshot IS 'What was visible to the transaction that read it.';
+
+COMMENT ON COLUMN pipeline.snapshot_ranges.since_seqs IS 'By events table: what was not visible to snapshot, and commits before the marker, comes after this seq.';
+
+COMMENT ON COLUMN pipeline.snapshot_ranges.marker_xid IS 'Of the transaction that reads it: whether it has committed.';
+
+COMMENT ON COLUMN pipeline.snapshot_ranges.version IS 'The table as it was when it was read, with its fingerprint.';
+
+COMMENT ON COLUMN pipeline.snapshot_ranges.by_key IS 'Whether its rows have keys that identify them.';
+
+COMMENT ON COLUMN pipeline.snapshot_ranges.seen_lsn IS 'The marker had committed before it: a worker that has staged up to here must have placed it.';
+
+COMMENT ON COLUMN pipeline.snapshot_ranges.left_out IS 'Of a range of keys: those that the log had something newer of.';
+
+ALTER TABLE pipeline.snapshot_ranges ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.snapshot_ranges_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.snapshot_tables (
+    source_id uuid NOT NULL,
+    table_oid bigint NOT NULL,
+    epoch integer NOT NULL,
+    table_schema text NOT NULL,
+    table_name text NOT NULL,
+    joined bigint,
+    keyed boolean NOT NULL,
+    captured boolean DEFAULT true NOT NULL,
+    backfill_id bigint,
+    reason text,
+    since_seqs jsonb DEFAULT '{}'::jsonb NOT NULL,
+    events_table text,
+    first_seq bigint,
+    complete_seq bigint
+);
+
+COMMENT ON TABLE pipeline.snapshot_tables IS 'Every table that is or was captured, and from which seq on the log has it whole.';
+
+COMMENT ON COLUMN pipeline.snapshot_tables.joined IS 'Id in captured_tables of when it last joined; null where that is not recorded.';
+
+COMMENT ON COLUMN pipeline.snapshot_tables.keyed IS 'Whether updates and deletes are captured.';
+
+COMMENT ON COLUMN pipeline.snapshot_tables.backfill_id IS 'The backfill that reads it whole.';
+
+COMMENT ON COLUMN pipeline.snapshot_tables.reason IS 'Why it is not read.';
+
+COMMENT ON COLUMN pipeline.snapshot_tables.since_seqs IS 'By events table: after this seq its changes are in the log without a gap.';
+
+COMMENT ON COLUMN pipeline.snapshot_tables.complete_seq IS 'From here on, folding the log gives the whole table; null: not yet.';
+
+CREATE VIEW pipeline.snapshots AS
+ SELECT t.source_id,
+    ((t.table_schema || '.'::text) || t.table_name) AS "table",
+    t.table_oid,
+        CASE
+            WHEN (t.complete_seq IS NOT NULL) THEN 'complete'::text
+            WHEN (b.state = ANY (ARRAY['waiting'::text, 'reading'::text, 'paused'::text, 'failed'::text, 'cancelled'::text])) THEN b.state
+            ELSE 'not read'::text
+        END AS state,
+    COALESCE(b.reason, t.reason) AS reason,
+    b.id AS backfill,
+    COALESCE(b.ranges_done, 0) AS ranges_done,
+    COALESCE(b.ranges_all, 0) AS ranges_all,
+    COALESCE(b.rows_added, (0)::bigint) AS rows,
+    b.rows_estimated,
+    COALESCE(t.events_table, b.events_table) AS events_table,
+    COALESCE(t.first_seq, b.first_seq) AS first_seq,
+    t.complete_seq
+   FROM (pipeline.snapshot_tables t
+     LEFT JOIN pipeline.backfills b ON ((b.id = t.backfill_id)))
+  WHERE t.captured;
+
+COMMENT ON VIEW pipeline.snapshots IS 'Every captured table, and from which seq on folding the log gives the whole of it: from complete_seq on.';
+
+COMMENT ON COLUMN pipeline.snapshots.state IS 'complete, waiting (for older transactions), reading, paused, failed, cancelled, or not read.';
+
+COMMENT ON COLUMN pipeline.snapshots.reason IS 'What it waits for, why it failed, or why it is not read.';
+
+COMMENT ON COLUMN pipeline.snapshots.rows IS 'Rows that became events with action read.';
+
+COMMENT ON COLUMN pipeline.snapshots.first_seq IS 'Seq of its first event with action read; null: it has none.';
+
+COMMENT ON COLUMN pipeline.snapshots.complete_seq IS 'From here on, folding the log gives the whole table; null: not yet, and the log has only the rows that it names.';
+
 CREATE TABLE pipeline.source_stops (
     source_id uuid NOT NULL,
     epoch integer NOT NULL,
@@ -1532,7 +1741,8 @@ CREATE TABLE pipeline.sources (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     timeline integer,
     published jsonb DEFAULT '{}'::jsonb NOT NULL,
-    unmatched text
+    unmatched text,
+    reads_tables boolean
 );
 
 COMMENT ON TABLE pipeline.sources IS 'One row per database we replicate from.';
@@ -1546,6 +1756,8 @@ COMMENT ON COLUMN pipeline.sources.timeline IS 'Timeline of the source when we l
 COMMENT ON COLUMN pipeline.sources.published IS 'What the publications in use published when we last looked: a change that narrows it is a gap.';
 
 COMMENT ON COLUMN pipeline.sources.unmatched IS 'Why nothing can be captured: PIPELINE_TABLES matches none of the tables that there are. Null: it matches some.';
+
+COMMENT ON COLUMN pipeline.sources.reads_tables IS 'Whether tables that join are read. False: not those that the next look finds; then it is true.';
 
 CREATE TABLE pipeline.wal_written (
     source_id uuid NOT NULL,
@@ -1621,6 +1833,9 @@ ALTER TABLE ONLY public.sequin_events ALTER COLUMN seq SET DEFAULT nextval('publ
 
 ALTER TABLE ONLY pipeline.alembic_version
     ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);
+
+ALTER TABLE ONLY pipeline.backfills
+    ADD CONSTRAINT backfills_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY pipeline.captured_tables
     ADD CONSTRAINT captured_tables_pkey PRIMARY KEY (id);
@@ -1706,6 +1921,12 @@ ALTER TABLE ONLY pipeline.segments
 ALTER TABLE ONLY pipeline.shuffle_progress
     ADD CONSTRAINT shuffle_progress_pkey PRIMARY KEY (source_id);
 
+ALTER TABLE ONLY pipeline.snapshot_ranges
+    ADD CONSTRAINT snapshot_ranges_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.snapshot_tables
+    ADD CONSTRAINT snapshot_tables_pkey PRIMARY KEY (source_id, table_oid);
+
 ALTER TABLE ONLY pipeline.source_stops
     ADD CONSTRAINT source_stops_pkey PRIMARY KEY (source_id, epoch, commit_lsn);
 
@@ -1723,6 +1944,10 @@ ALTER TABLE ONLY public.consumer_records
 
 ALTER TABLE ONLY public.sequin_events
     ADD CONSTRAINT sequin_events_pkey PRIMARY KEY (seq);
+
+CREATE UNIQUE INDEX backfills_open_idx ON pipeline.backfills USING btree (source_id, table_oid) WHERE (state = ANY (ARRAY['waiting'::text, 'reading'::text, 'paused'::text]));
+
+CREATE INDEX backfills_table_idx ON pipeline.backfills USING btree (source_id, table_oid, id);
 
 CREATE UNIQUE INDEX captured_tables_open ON pipeline.captured_tables USING btree (source_id, table_oid) WHERE (left_at IS NULL);
 
@@ -1742,6 +1967,14 @@ CREATE INDEX relations_history_idx ON pipeline.relations USING btree (source_id,
 
 CREATE INDEX routes_newest_idx ON pipeline.routes USING btree (source_id, id);
 
+CREATE INDEX snapshot_ranges_backfill_idx ON pipeline.snapshot_ranges USING btree (backfill_id, state);
+
+CREATE INDEX snapshot_ranges_placed_idx ON pipeline.snapshot_ranges USING btree (source_id, commit_lsn) WHERE (state = 'placed'::text);
+
+CREATE INDEX snapshot_ranges_state_idx ON pipeline.snapshot_ranges USING btree (source_id, state, id);
+
+CREATE UNIQUE INDEX snapshot_ranges_token_idx ON pipeline.snapshot_ranges USING btree (token);
+
 CREATE INDEX consumer_records_ack_idx ON public.consumer_records USING btree (ack_id) WHERE (ack_id IS NOT NULL);
 
 CREATE INDEX consumer_records_dead_idx ON public.consumer_records USING btree (consumer_id, seq) WHERE (state = 'dead'::text);
@@ -1757,6 +1990,9 @@ CREATE INDEX consumer_records_truncates_idx ON public.consumer_records USING btr
 CREATE INDEX consumer_records_visible_idx ON public.consumer_records USING btree (consumer_id, visible_at) WHERE (visible_at IS NOT NULL);
 
 CREATE INDEX sequin_events_row_history_idx ON ONLY public.sequin_events USING btree (source_database_id, source_table_oid, record_pk, seq);
+
+ALTER TABLE ONLY pipeline.backfills
+    ADD CONSTRAINT backfills_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
 
 ALTER TABLE ONLY pipeline.carried_transactions
     ADD CONSTRAINT carried_transactions_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
@@ -1802,6 +2038,18 @@ ALTER TABLE ONLY pipeline.segments
 
 ALTER TABLE ONLY pipeline.shuffle_progress
     ADD CONSTRAINT shuffle_progress_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.snapshot_ranges
+    ADD CONSTRAINT snapshot_ranges_backfill_id_fkey FOREIGN KEY (backfill_id) REFERENCES pipeline.backfills(id);
+
+ALTER TABLE ONLY pipeline.snapshot_ranges
+    ADD CONSTRAINT snapshot_ranges_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.snapshot_tables
+    ADD CONSTRAINT snapshot_tables_backfill_id_fkey FOREIGN KEY (backfill_id) REFERENCES pipeline.backfills(id);
+
+ALTER TABLE ONLY pipeline.snapshot_tables
+    ADD CONSTRAINT snapshot_tables_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
 
 ALTER TABLE ONLY pipeline.source_stops
     ADD CONSTRAINT source_stops_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);

@@ -73,6 +73,12 @@ class Config(BaseSettings):
     catchup_max_slots: MaxSlots = Field(
         None, description="slots that read at once; default one less than the host has cores, at most 4"
     )
+    snapshot: Literal["initial", "never"] = Field(
+        "initial", description="whether the rows that a table has when it joins are read: initial or never"
+    )
+    snapshot_tables: TablePatterns = Field((), description="of these tables, as `tables`; empty means all")
+    snapshot_workers: int = Field(2, ge=1, le=16, description="processes that read tables at once")
+    snapshot_max_rows: int = Field(0, ge=0, description="the most rows a second that are read; 0: no limit")
     export_dir: OptionalPath = Field(
         None, description="the lake: a local or mounted folder; default <data_dir>/exports"
     )

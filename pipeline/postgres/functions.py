@@ -12,7 +12,7 @@ from importlib.resources import files
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
-VERSION = 3
+VERSION = 4
 """Raise it with every change of a function: an older server does not replace the functions of a newer one."""
 ORDER = (
     ("postgres", ("advisory_locks",)),
@@ -28,6 +28,7 @@ ORDER = (
     ),
     ("readers.cursor", ("advance",)),
     ("log", ("readers",)),
+    ("capture.snapshot", ("snapshots",)),
 )
 """Files in the packages' `functions/`; what a function calls comes before it."""
 

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 2.0
 """A holder uses its session at least so often; one that does not counts as frozen after FROZEN_SECONDS."""
-WORKING = ("replication", "shuffle", "schedule")
+WORKING = ("replication", "snapshot", "shuffle", "schedule")
 """The roles that write to the pipeline database."""
 _ASK_EVERY, _SAY_EVERY = 0.5, 60.0
 FROZEN_SECONDS = 6.0

@@ -33,6 +33,8 @@ _EVERY = {
 }
 SERVER = {**_EVERY, "row_security": "off"}
 """The server and its commands. Rows that a policy would hide are an error, never left out in silence."""
+SNAPSHOT = {name: value for name, value in SERVER.items() if not name.endswith("_timeout")}
+"""Reading tables of the source: what its owner allows a transaction there to take holds."""
 READER = {**_EVERY, "row_security": "on"}
 """Sessions that read for a client under its own role: `EventLog`. Policies on an events table hold."""
 API = {

@@ -28,7 +28,7 @@ from pipeline.server.leadership import Leadership
 
 logger = logging.getLogger(__name__)
 
-ROLES = ("replication", "shuffle", "schedule", "api")
+ROLES = ("snapshot", "replication", "shuffle", "schedule", "api")
 """In the order in which they are stopped: upstream first."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import psycopg
@@ -37,9 +37,9 @@ class _Copied(Segment):
     """A segment whose rows are read from the temporary copy."""
 
     @property
-    def table(self) -> sql.Identifier:
+    def rows(self) -> sql.Composable:
         """The temporary copy."""
-        return _COPY
+        return sql.SQL("only {}").format(_COPY)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class BisectingTransfer:
     def move(self, segment: Segment, ordinal: int, upto: int, last: int | None = None) -> None:
         """As Transfer.move, without the rows that cannot be written. Raises Stopped at the first that is not parked."""
         first, last = self._copy(segment, ordinal, upto, last)
-        copied = _Copied(**vars(segment))
+        copied = _Copied(**{each.name: getattr(segment, each.name) for each in fields(Segment)})
         todo = [(first, last)] if first is not None and last is not None else []
         while todo:
             low, high = todo.pop()
@@ -124,7 +124,7 @@ class BisectingTransfer:
         """Copy the rows, with an index: else the whole segment would be read for each row."""
         for command in _MAKE_COPY:
             self._connection.execute(command)
-        query = sql.SQL(statement("shuffle", "copy_rows")).format(segment=segment.table)
+        query = sql.SQL(statement("shuffle", "copy_rows")).format(segment=segment.rows)
         values = {"after": self._transfer.after, "upto": upto, "first": ordinal, "last": last}
         self._connection.execute(query, values)
         self._connection.execute("analyze pg_temp.bisected_rows")
@@ -193,7 +193,7 @@ def before(connection: Connection, run: Run, poison: Poison) -> Run | None:
     found = []
     for segment in run.segments:
         if segment.first_lsn < poison.commit_lsn:
-            query = sql.SQL(statement("shuffle", "last_before")).format(segment=segment.table)
+            query = sql.SQL(statement("shuffle", "last_before")).format(segment=segment.rows)
             found.append(queries.value(connection, query, {"after": run.after, "before": poison.commit_lsn}))
     upto = max((commit_lsn for commit_lsn in found if commit_lsn is not None), default=None)
     if upto is None:

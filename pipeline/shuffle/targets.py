@@ -146,7 +146,7 @@ class Targets:
 
     def shares(self, segment: Segment, bounds: sql.Composable, values: Mapping[str, Any]) -> list[Share]:
         """The shares of the segment's rows within these bounds, in the order of their last rows."""
-        query = sql.SQL(statement("shuffle", "count_rows")).format(segment=segment.table, bounds=bounds)
+        query = sql.SQL(statement("shuffle", "count_rows")).format(segment=segment.rows, bounds=bounds)
         counted = self._connection.execute(query, values).fetchall()
         self._choose({(relation, action) for relation, action, *_ in counted})
         found: dict[str, Share] = {}

@@ -161,7 +161,7 @@ class Transfer:
 
     def _move_all(self, target: Target, segment: Segment, values: Mapping[str, Any], expected: int) -> int:
         """Move all rows, `expected` of them, to this target, in the order of ordinals; returns their number."""
-        rows = self._select.format(segment=segment.table, bounds=_between(values))
+        rows = self._select.format(segment=segment.rows, bounds=_between(values))
         piece = Piece(target.table, rows, {**values, "offset": target.seq - values["first"]})
         self._reserve(target, expected)
         added = self._insert_rows(piece, again=not segment.full)
@@ -174,7 +174,7 @@ class Transfer:
     def _move_shares(self, shares: Sequence[Share], segment: Segment, values: Mapping[str, Any]) -> int:
         lacking, added = [], 0
         for share in shares:
-            rows = self._select_share.format(segment=segment.table, bounds=_between(values))
+            rows = self._select_share.format(segment=segment.rows, bounds=_between(values))
             pairs = {"relations": share.relations, "actions": share.actions, "prefixes": share.prefixes}
             mine = {**pairs, "offset": share.target.seq}
             piece = Piece(share.target.table, rows, {**values, **mine})
@@ -266,7 +266,7 @@ def wake_readers(connection: Connection, source: uuid.UUID) -> None:
 
 
 def _count(batch: StatementBatch, segment: Segment, values: Mapping[str, Any]) -> int:
-    query = sql.SQL(statement("shuffle", "count_staged")).format(segment=segment.table, bounds=_between(values))
+    query = sql.SQL(statement("shuffle", "count_staged")).format(segment=segment.rows, bounds=_between(values))
     return int(batch.ask(query, values).rows[0][0])
 
 

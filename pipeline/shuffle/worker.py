@@ -14,7 +14,7 @@ from pipeline.config.routes import Route
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.readers.queue import consumers
-from pipeline.shuffle import batched_transaction, poison, queue_apply, retrying, routes
+from pipeline.shuffle import batched_transaction, placed_ranges, poison, queue_apply, retrying, routes
 from pipeline.shuffle.batched_transaction import Prepared
 from pipeline.shuffle.large_transactions import LargeTransactionMover
 from pipeline.shuffle.plan import Run, next_run
@@ -103,7 +103,7 @@ class Shuffler:
         started = time.monotonic()
         if self.poison is not None and self._is_still_poison(self.poison, staged):
             return -1
-        run = next_run(pending, staged.watermark, staged.complete)
+        run = next_run(pending, staged.watermark, staged.whole) or self._next_range(staged)
         moved = self._move(run, staged.epoch, self._prepared) if run else self._large.move(staged, pending)
         if moved > 0:
             logger.debug("moved", extra={"action": "shuffle.moved", "events": moved})
@@ -112,6 +112,13 @@ class Shuffler:
         if moved >= BUSY_ROWS and not self._stopping():
             time.sleep(max(0.0, BUSY_PACE - (time.monotonic() - started)))
         return moved
+
+    def _next_range(self, staged: Staged) -> Run | None:
+        """Rows that were read from a table, once everything before their place is in the log."""
+        place = staged.next_range
+        if place is None or place > staged.complete:
+            return None
+        return placed_ranges.run_of(self._connection, self._source, staged.epoch, staged.watermark, place)
 
     def wait(self) -> None:
         """Wait until something is staged, at most WAKE_AFTER; empty drained segments before."""
@@ -181,6 +188,7 @@ class Shuffler:
     def _move_all(self, run: Run, transfer: Transfer, mover: Transfer | BisectingTransfer) -> None:
         for segment in run.segments:
             mover.move(segment, self._transfers.next_ordinal(segment, run.after, transfer), run.upto)
+        placed_ranges.moved(self._connection, run, transfer.newest)
         transfer.finish(run.upto, run.drained)
 
     def _is_still_poison(self, known: Poison, staged: Staged) -> bool:

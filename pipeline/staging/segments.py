@@ -39,14 +39,27 @@ class Segment:
     row_count: int
 
     @property
-    def table(self) -> sql.Identifier:
-        """The table with its rows."""
-        return table(self.id)
+    def rows(self) -> sql.Composable:
+        """What its rows are selected from."""
+        return sql.SQL("only {}").format(table(self.id))
 
 
 def table(segment_id: int) -> sql.Identifier:
     """The child table of a segment."""
     return sql.Identifier("pipeline", f"wal_events_{segment_id:05d}")
+
+
+def create(segment_id: int) -> sql.Composed:
+    """The statement that makes the child table of a new segment.
+
+    One command that is no ALTER: after one psycopg would take the session's prepared statements away. A segment has no
+    key: in somebody's publication for all tables, no row of it could be deleted without a full identity.
+    """
+    return sql.SQL(
+        "do $$ begin create table {table} () inherits (public.wal_events)"
+        " with (autovacuum_enabled = off, toast.autovacuum_enabled = off);"
+        " alter table {table} replica identity full; end $$"
+    ).format(table=table(segment_id))
 
 
 def pending(connection: Connection, source: uuid.UUID) -> list[Segment]:
@@ -57,7 +70,7 @@ def pending(connection: Connection, source: uuid.UUID) -> list[Segment]:
 def first_ordinal_after(connection: Connection, segment: Segment, commit_lsn: int) -> int:
     """The ordinal of the segment's first row beyond `commit_lsn`; reads the whole segment."""
     row = connection.execute(
-        sql.SQL("select min(ordinal) from only {} where commit_lsn > %s").format(table(segment.id)), (commit_lsn,)
+        sql.SQL("select min(ordinal) from {} w where commit_lsn > %s").format(segment.rows), (commit_lsn,)
     ).fetchone()
     return row[0] if row and row[0] is not None else segment.first_ordinal + segment.row_count
 

@@ -55,8 +55,8 @@ class Batch:
     Their `ordinal`s count up from `first_ordinal`; those of this worker's next batch continue from there.
 
     `position`, `commit_lsn` and `committed_at` (µs since 2000) are those of the last complete transaction, None when
-    there is none; `open_lsn` and `open_changes` those of the incomplete one. `ends_staged`: the first complete one is
-    the rest of a transaction that an earlier batch began.
+    there is none; `open_lsn` and `open_changes` those of the incomplete one. `ends_staged`: a complete one counts
+    though it has no rows here: an earlier batch has them, or rows that were read from a table come at its place.
     """
 
     rows: list[bytes]
@@ -240,15 +240,7 @@ class Writer:
         cursor = await self._connection.execute(statement("staging", "add_segment"), self._who)
         row = await cursor.fetchone()
         assert row is not None  # noqa: S101  insert … returning
-        # One command that is no ALTER: after one psycopg would take the session's prepared statements away.
-        table = segments.table(row[0])
-        await self._connection.execute(
-            sql.SQL(
-                "do $$ begin create table {table} () inherits (public.wal_events)"
-                " with (autovacuum_enabled = off, toast.autovacuum_enabled = off);"
-                " alter table {table} replica identity full; end $$"
-            ).format(table=table)
-        )
+        await self._connection.execute(segments.create(row[0]))
         return int(row[0])
 
     def _fenced(self) -> Fenced:

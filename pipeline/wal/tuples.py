@@ -7,6 +7,7 @@ from struct import error as StructError
 
 from orjson import dumps
 
+from pipeline.errors import DecodeError
 from pipeline.wal import encoding
 from pipeline.wal.encoding import Encoded, RowEncoder
 from pipeline.wal.jsonb import DEEP_SIZE
@@ -51,7 +52,7 @@ class TupleEncoder:
         self._json_always = any(oid == encoding.JSON for _, oid in columns)
         self._single_key = encoder.key[0] if len(encoder.key) == 1 else None
 
-    def encode(self, data: bytes, at: int) -> Written | None:  # noqa: C901  inlined: a call costs as much as a column
+    def encode(self, data: bytes, at: int) -> Written | None:
         """The TupleData at `at`, which must end where `data` ends.
 
         None when it holds more than text and NULLs, or is torn, or needs a closer look; then `pgoutput.decode` and
@@ -61,7 +62,6 @@ class TupleEncoder:
             return None
         parts = data[at + 2 :].split(_SHORT)
         nulls: tuple[int, ...] = ()
-        exact = None
         try:
             if len(parts) == self._parts and not parts[0]:
                 del parts[0]
@@ -74,25 +74,42 @@ class TupleEncoder:
                     return None
             if len(row) != self._width:
                 return None
-            key = row[self._single_key] if self._single_key is not None else None
-            # What record_key makes of one short text is that text: a call would cost 3 % of a row.
-            if key is None or len(key) > LONGEST_KEY:  # type: ignore[arg-type]
-                key = self._encoder.key_of(row)
-            for i in self._json:
-                if self._json_always or row[i] == b"null":
-                    exact = self._encoder.exact(row)
-                    break
-            for i in self._strings:
-                if (value := row[i]) is not None:
-                    row[i] = dumps(value.decode())  # type: ignore[union-attr]
-            for i in self._numbers:
-                if (value := row[i]) is not None and value[-1] > _NINE:  # type: ignore[index]
-                    row[i] = b'"' + value + b'"'  # type: ignore[operator]
-            for i, encode in self._others:
-                if (value := row[i]) is not None:
-                    row[i] = encode(value)  # type: ignore[arg-type]
+            return self._write(row, nulls)
         except (IndexError, StructError, UnicodeDecodeError):
             return None
+
+    def encode_texts(self, row: Row) -> Written:
+        """A row of texts and NULLs. Raises DecodeError for one of another width, or that is not UTF-8."""
+        if len(row) != self._width:
+            raise DecodeError(f"a row of {len(row)} columns for a relation of {self._width}")
+        if self._encoder.deep(row):
+            return self._encoder.encode(row)
+        nulls = tuple([i for i, value in enumerate(row) if value is None]) if None in row else ()
+        try:
+            return self._write(row, nulls)
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"a value is not UTF-8: {error}") from error
+
+    def _write(self, row: Row, nulls: tuple[int, ...]) -> Written:  # noqa: C901  a call costs as much as a column
+        """`row` is changed."""
+        exact = None
+        key = row[self._single_key] if self._single_key is not None else None
+        # What record_key makes of one short text is that text: a call would cost 3 % of a row.
+        if key is None or len(key) > LONGEST_KEY:  # type: ignore[arg-type]
+            key = self._encoder.key_of(row)
+        for i in self._json:
+            if self._json_always or row[i] == b"null":
+                exact = self._encoder.exact(row)
+                break
+        for i in self._strings:
+            if (value := row[i]) is not None:
+                row[i] = dumps(value.decode())  # type: ignore[union-attr]
+        for i in self._numbers:
+            if (value := row[i]) is not None and value[-1] > _NINE:  # type: ignore[index]
+                row[i] = b'"' + value + b'"'  # type: ignore[operator]
+        for i, encode in self._others:
+            if (value := row[i]) is not None:
+                row[i] = encode(value)  # type: ignore[arg-type]
         if nulls:
             written = list(self._templates.get(nulls) or self._remember(nulls))
             written[1::2] = [value for value in row if value is not None]  # type: ignore[misc]

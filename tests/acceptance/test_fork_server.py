@@ -17,7 +17,7 @@ from tests.fixtures.waiting import eventually
 
 GONE_WITHIN = 5.0
 """Seconds after its supervisor's end."""
-ROLES = {"replication", "shuffle", "schedule", "api"}
+ROLES = {"snapshot", "replication", "shuffle", "schedule", "api"}
 
 
 def arrive(source: psycopg.Connection, log: psycopg.Connection, *numbers: int) -> None:

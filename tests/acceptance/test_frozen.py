@@ -12,7 +12,7 @@ import psycopg
 from pipeline.postgres import role_locks
 from pipeline.process import child
 from pipeline.server import leadership
-from pipeline.server.roles import STANDBY_SECONDS
+from pipeline.server.runners import STANDBY_SECONDS
 from tests.fixtures import test_decoding
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually

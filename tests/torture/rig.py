@@ -41,7 +41,7 @@ LOG_SETTINGS = {
 """An asynchronous commit stays in memory, so that an immediate shutdown really takes it back."""
 OURS = "pipeline "
 """How the application_names of the product's connections begin."""
-ROLES = ("replication", "shuffle", "schedule", "api")
+ROLES = ("snapshot", "replication", "shuffle", "schedule", "api")
 LAST_LINES = 6
 """So many of each server come first where something has failed: of a long text only a part is seen."""
 _SESSIONS = r"""

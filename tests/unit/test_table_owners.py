@@ -26,6 +26,8 @@ REPORT = "a report reads places of several rooms in one statement, so that they 
 PROOF = "verify compares what rooms keep with each other, and does not ask the code that it checks"
 VERSION = "a row is joined to its table version in the statement that moves or reads it"
 PART = "what a part has staged becomes the slot's own in one transaction"
+SEQS = "what a snapshot does not contain comes after the seqs of before it"
+YIELDS = "reading tables waits for the stream"
 JOB = "the Spark job is a program of its own that shares no code with the server"
 
 
@@ -39,6 +41,12 @@ class Owner(NamedTuple):
 
 OWNERS = {
     "pipeline.advisory_locks": Owner("pipeline"),
+    "pipeline.backfills": Owner("pipeline/capture/snapshot", {"pipeline/log/functions/readers.sql": REGISTRY}),
+    "pipeline.snapshot_ranges": Owner(
+        "pipeline/staging", {"pipeline/shuffle": "the shuffler looks once for what is staged and how far"}
+    ),
+    "pipeline.snapshot_tables": Owner("pipeline/capture/snapshot"),
+    "pipeline.snapshots": Owner("pipeline/capture/snapshot"),
     "pipeline.alembic_version": Owner("pipeline/postgres"),
     "pipeline.carried_transactions": Owner(
         "pipeline/capture/source", {"pipeline/capture/catchup": "a part asks whether it may leave a transaction out"}
@@ -60,6 +68,7 @@ OWNERS = {
         "pipeline/shuffle",
         {
             "pipeline/log": "which tables there are is asked by all that read the log; only the shuffler adds one",
+            "pipeline/capture/snapshot": SEQS,
             "pipeline/operate/verify": PROOF,
         },
     ),
@@ -93,6 +102,7 @@ OWNERS = {
         {
             "pipeline/shuffle": VERSION,
             "pipeline/readers": VERSION,
+            "pipeline/capture/snapshot": "a truncate of a partition is an event of the partition",
             "pipeline/log": VERSION,
             "pipeline/exports": VERSION,
             "pipeline/operate/verify": PROOF,
@@ -116,12 +126,17 @@ OWNERS = {
     "pipeline.routes": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
     "pipeline.segments": Owner(
         "pipeline/staging",
-        {"pipeline/shuffle": "the shuffler looks once for what is staged and how far"},
+        {
+            "pipeline/shuffle": "the shuffler looks once for what is staged and how far",
+            "pipeline/capture/snapshot": YIELDS,
+        },
         {"pipeline/capture/catchup": PART},
     ),
     "pipeline.shuffle_progress": Owner(
         "pipeline/shuffle",
         {
+            "pipeline/capture/snapshot": YIELDS,
+            "pipeline/staging": "a range whose place the log has passed without its rows is read again",
             "pipeline/capture/replication": "what was moved is what the lag of the worker is measured against",
             "pipeline/log/retention": VERSION,
             "pipeline/operate": REPORT,

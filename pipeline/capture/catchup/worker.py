@@ -7,7 +7,7 @@ import logging
 
 from pipeline.capture.catchup.part_registry import PartRegistry
 from pipeline.capture.replication.stream import ReplicationStream
-from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker
+from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker, is_marker
 from pipeline.errors import Unavailable
 from pipeline.process.signals import in_thread
 from pipeline.staging.writer import Writer
@@ -49,11 +49,13 @@ class PartWorker(ReplicationWorker):
 
     def _needs_lookup(self, message: Message) -> bool:
         if isinstance(message, LogicalMessage):
-            return not self._tagger.knows(message)
+            return is_marker(message) or not self._tagger.knows(message)
         return isinstance(message, Relation) and not self._part_registry.is_own(message)
 
     async def _admit(self, message: Message) -> bool:
         assert isinstance(message, Relation | LogicalMessage)  # noqa: S101  _needs_lookup
+        if is_marker(message):  # its table's version is compared with the one before it
+            return False
         async with self._database_lock:
             staged = await in_thread(self._part_registry.admit, message, self._tagger.batch.xid, self._catalog_xmin)
         if staged is None:

@@ -30,12 +30,14 @@ class BatchBuilder:
         self._transactions = 0
         self._whole: Commit | None = None
         self._taken_in_part = False
+        self._places_range = False
         self._begin: Begin | None = None
         self._open_lsn = -1
         """-1 outside of a transaction."""
         self._head = b""
         self._idx = 0
         self._ordinal = 0
+        self._marked = False
         self._annotations: bytes | None = None
         self.size = 0
         """Bytes of rows not taken yet."""
@@ -80,6 +82,7 @@ class BatchBuilder:
         self._open_lsn = lsn
         self._head = transaction_head(lsn)
         self._idx = 0
+        self._marked = False
         self._annotations = None
 
     def commit(self, message: Commit) -> None:
@@ -89,6 +92,7 @@ class BatchBuilder:
         self._on_commit()
         self._whole = message
         self._transactions += 1
+        self._places_range |= self._marked
         self._begin = None
         self._open_lsn = -1
 
@@ -128,6 +132,11 @@ class BatchBuilder:
         self._idx += 1
         self._ordinal += 1
 
+    def place_range(self) -> None:
+        """The next change of the open transaction is a range's marker: it counts as a transaction with rows."""
+        self._idx += 1
+        self._marked = True
+
     def skip(self) -> None:
         """The next change of the open transaction is counted, and not staged."""
         self._idx += 1
@@ -153,7 +162,7 @@ class BatchBuilder:
         if self.size > LONGEST:
             self._rows = [without_values(staged) if len(staged) > LONGEST else staged for staged in self._rows]
         whole = self._whole
-        ends_staged = self._taken_in_part and whole is not None
+        ends_staged = (self._taken_in_part or self._places_range) and whole is not None
         self._taken_in_part = self._begin is not None and self._last_lsn == self._open_lsn
         batch = Batch(
             rows=self._rows,
@@ -169,6 +178,7 @@ class BatchBuilder:
             ends_staged=ends_staged,
         )
         self._rows, self._whole, self._transactions, self.size = [], None, 0, 0
+        self._places_range = False
         self._on_take()
         return batch
 

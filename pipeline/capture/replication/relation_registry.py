@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -20,8 +21,8 @@ from pipeline.errors import SlotMissing
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.staging import progress
-from pipeline.wal.messages import LogicalMessage, Relation
+from pipeline.staging import progress, ranges
+from pipeline.wal.messages import Begin, LogicalMessage, Relation
 
 TABLES_PER_CHECK = 50
 """The most tables that `check_tables` compares at once: relations that arrive in the meantime wait for it."""
@@ -78,6 +79,29 @@ class RelationRegistry:
             if found is not None:
                 self._known[key] = found
             return self._describe(message, since, xid, changed)
+
+    def place_range(self, token: bytes, begin: Begin) -> bool:
+        """Rows that were read from a table come at this transaction; False when no range has this token.
+
+        The version of their table is that of the snapshot in which they were read, with the table locked until now.
+        """
+        try:
+            known_as = str(uuid.UUID(token.decode()))
+        except ValueError:
+            return False
+        stored = ranges.version_of(self._pipeline, known_as)
+        if stored is None:
+            return False
+        place = begin.final_lsn, 0
+        read = Description.from_json(stored, place)
+        with self._pipeline.transaction():
+            key = versions.identity(read.version)
+            found = self._known.get(key) or versions.find(self._pipeline, self._stored.id, self._stored.epoch, key)
+            if found is not None:
+                self._known[key] = found
+            relation = self._compare(read, found, place)
+            ranges.place(self._pipeline, known_as, relation.id, begin.final_lsn, begin.committed_at, begin.xid)
+        return True
 
     def require_still_published(self) -> None:
         """Raises PublicationChanged when somebody has narrowed a publication that we use."""
@@ -155,7 +179,10 @@ class RelationRegistry:
             before = replace(before, fingerprint=before.fingerprint.settle())
         again = message.oid in self._described
         self._described.add(message.oid)
-        now = self._read_catalog(message, xid, before, again=again)
+        return self._compare(self._read_catalog(message, xid, before, again=again), before, since)
+
+    def _compare(self, now: Description, before: Known | None, since: tuple[int, int]) -> StagedRelation:
+        """Record what the table is from `since` on, where that is new."""
         if before is None:
             return self._remember(first_version(now.version, since), now.fingerprint, since, [])
         version, found = next_version(before.version, before.fingerprint, now.version, now.fingerprint, since)

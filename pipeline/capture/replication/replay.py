@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from enum import Enum
 
-from pipeline.capture.replication.tagger import ANNOTATION_CLEAR, ANNOTATION_SET
+from pipeline.capture.replication.tagger import ANNOTATION_CLEAR, ANNOTATION_SET, RANGE_MARKER
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.errors import DecodeError, HistoryDiverged
 from pipeline.staging.progress import Staged
@@ -164,7 +164,7 @@ class Replay:
         message = pgoutput.decode(data, _HEADER)
         if not isinstance(message, LogicalMessage) or not message.transactional:
             return False
-        if message.prefix not in ANNOTATION_SET and message.prefix != ANNOTATION_CLEAR:
+        if message.prefix not in ANNOTATION_SET and message.prefix not in (ANNOTATION_CLEAR, RANGE_MARKER):
             return True
         if self._open is _Open.UNDECIDED:
             self._held.append(data)

@@ -16,7 +16,9 @@ class StagedRelation:
         names = [column.name for column in version.columns]
         self._key = [names.index(name) for name in version.key_columns if name in names]
         self.encoder = RowEncoder([(column.name, column.base_type_oid) for column in version.columns], self._key)
-        self.encode_tuple = TupleEncoder(self.encoder).encode
+        tuples = TupleEncoder(self.encoder)
+        self.encode_tuple = tuples.encode
+        self.encode_texts = tuples.encode_texts
         self.head = b""
         """The first bytes of a change, shared by rows of the transaction and action `head_of`."""
         self.head_of = (-1, b"")

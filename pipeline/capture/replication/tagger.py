@@ -31,6 +31,9 @@ _NEW_ROWS = {ord("I"): b"insert", ord("U"): b"update"}
 
 ANNOTATION_SET = frozenset({"pipeline:annotations", "sequin:transaction_annotations.set"})
 ANNOTATION_CLEAR = "sequin:transaction_annotations.clear"
+RANGE_MARKER = "pipeline:snapshot"
+"""Prefix of the message that gives rows which were read from a table their place; its content is the range's token.
+Such a message is the server's own, and never an event."""
 
 
 class Tagger:
@@ -157,7 +160,9 @@ class Tagger:
     def _message(self, message: LogicalMessage) -> None:
         if not message.transactional:
             return
-        if message.prefix in ANNOTATION_SET:
+        if message.prefix == RANGE_MARKER:
+            self.batch.skip()
+        elif message.prefix in ANNOTATION_SET:
             self.batch.annotate(encoding.transaction_annotations(message.content, self._encoding))
         elif message.prefix == ANNOTATION_CLEAR:
             self.batch.annotate(None)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from pipeline.capture.schema_history import catalog_table
 from pipeline.capture.schema_history.completion import complete
 from pipeline.capture.schema_history.fingerprint import Fingerprint
-from pipeline.capture.schema_history.versions import Column, Known, TableVersion
+from pipeline.capture.schema_history.versions import Column, Known, TableVersion, from_stored
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -25,6 +26,18 @@ class Description:
 
     version: TableVersion
     fingerprint: Fingerprint | None
+
+    def to_json(self) -> dict[str, Any]:
+        """For `pipeline.snapshot_ranges.version`."""
+        return {**asdict(self.version), "fingerprint": self.fingerprint.to_json() if self.fingerprint else None}
+
+    @staticmethod
+    def from_json(stored: dict[str, Any], since: tuple[int, int]) -> Description:
+        """The inverse of `to_json`. `since`: the place from which the version holds."""
+        read = stored.pop("fingerprint")
+        found = from_stored(stored, since)
+        columns = tuple(replace(column, names=()) for column in found.columns)
+        return Description(replace(found, columns=columns), Fingerprint.from_json(read) if read else None)
 
 
 def describe(
@@ -80,15 +93,22 @@ def describe_now(source: Connection, known: Known, slot: str) -> Description | N
 
 
 def present(
-    source: Connection, oid: int, slot: str, publications: Sequence[str], made: Sequence[int]
-) -> TableVersion | None:
-    """A table as a change made now would be described; None when it was dropped."""
+    source: Connection,
+    oid: int,
+    slot: str,
+    publications: Sequence[str],
+    made: Sequence[int],
+    sent: Collection[str] | None = None,
+) -> Description | None:
+    """A table as a change made now would be described; None when it was dropped. `sent`: only these columns are."""
     with source.transaction():
         source.execute("set local search_path = ''")  # names of types come out qualified
         row = source.execute(statement("capture.schema_history", "describe_sent"), {"oid": oid}).fetchone()
         if row is None:
             return None
         name, schema, identity, columns = row
-        relation = Relation(oid, schema, name, identity, tuple(RelationColumn(*column) for column in columns))
+        described = [RelationColumn(*column) for column in columns]
+        described = [column for column in described if sent is None or column.name in sent]
+        relation = Relation(oid, schema, name, identity, tuple(described))
         found = describe(source, relation, slot, publications, None, None, again=False, made=made)
-    return found.version if found.fingerprint else None
+    return found if found.fingerprint else None

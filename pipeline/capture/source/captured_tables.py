@@ -60,6 +60,22 @@ def gaps(connection: Connection, source_id: uuid.UUID) -> list[Gap]:
     return queries.rows(connection, Gap, statement("capture.source", "gaps"), {"source": source_id})
 
 
+@dataclass(frozen=True)
+class Joined:
+    """When a table joined last. `was_empty`: it had no rows then, and none of open transactions; None: not known."""
+
+    id: int
+    table_oid: int
+    joined_lsn: int
+    was_empty: bool | None
+
+
+def joined(connection: Connection, source_id: uuid.UUID) -> dict[int, Joined]:
+    """The last time that each captured table joined, by oid, where that is on record."""
+    found = queries.rows(connection, Joined, statement("capture.source", "joined"), {"source": source_id})
+    return {each.table_oid: each for each in found}
+
+
 def look(source: Connection, before: Mapping[int, str], now: Mapping[int, str]) -> Changed | None:
     """How the tables differ that publications name, by oid; None where they do not. The change must be committed."""
     joined = {oid: name for oid, name in now.items() if oid not in before}

@@ -217,4 +217,4 @@ def _describe(source: Connection, pipeline: Connection, source_id: uuid.UUID, oi
     for oid in baselines.unknown(pipeline, source_id, stored.epoch, oids):
         found = introspection.present(source, oid, stored.slot, list(made), list(made.values()))
         if found is not None:
-            baselines.record(pipeline, source_id, stored.epoch, found)
+            baselines.record(pipeline, source_id, stored.epoch, found.version)

@@ -151,6 +151,28 @@ def epochs(connection: Connection, source_id: uuid.UUID) -> list[tuple[int, dict
     return connection.execute(statement("capture.source", "epochs"), {"source": source_id}).fetchall()
 
 
+def epoch_begins(connection: Connection, source_id: uuid.UUID, epoch: int) -> int | None:
+    """The LSN from which this epoch streams; None before it is known."""
+    values = {"source": source_id, "epoch": epoch}
+    found: int | None = queries.value(connection, statement("capture.source", "epoch_begins"), values)
+    return found
+
+
+def read_no_tables(connection: Connection, source_id: uuid.UUID) -> None:
+    """Rows of the tables that are captured by now are not read; those of tables that join later are."""
+    connection.execute("update pipeline.sources set reads_tables = false where id = %s", (source_id,))
+
+
+def reads_tables(connection: Connection, source_id: uuid.UUID) -> bool:
+    """Whether tables that join are read; False: those that are captured now joined before that."""
+    return bool(queries.value(connection, statement("capture.source", "reads_tables"), {"source": source_id}))
+
+
+def read_tables(connection: Connection, source_id: uuid.UUID) -> None:
+    """Tables that join from now on are read."""
+    connection.execute(statement("capture.source", "begin_reading"), {"source": source_id})
+
+
 def carry(connection: Connection, source_id: uuid.UUID, transactions: Iterable[tuple[int, int]]) -> None:
     """Store transactions of earlier epochs that are in the log: commit_lsn and commit time in µs since 2000."""
     connection.execute("delete from pipeline.carried_transactions where source_id = %s", (source_id,))

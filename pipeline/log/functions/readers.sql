@@ -79,12 +79,19 @@ cross join lateral (
         (select r.dropped_below - 1 from pipeline.retention r where r.events_table = l.events_table),
         0
     ) as upto
-) has;
+) has
+union all
+-- What a backfill leaves out of its rows, it finds among the events since it began.
+select 'backfill', b.table_schema || '.' || b.table_name, s.key, b.source_id, null, s.value::bigint, true,
+    b.state = 'paused', 'let it end, or `pipeline backfill cancel ' || b.id || '`'
+from pipeline.backfills b cross join lateral jsonb_each_text(b.since_seqs) s
+where b.state in ('waiting', 'reading', 'paused');
 
 comment on view pipeline.readers is
     'The registry: every reader of an events table. Retention does not wait for others.';
 comment on column pipeline.readers.events_table is 'What it reads; null: the default table, which does not exist yet.';
-comment on column pipeline.readers.position is 'It has read everything up to this seq.';
+comment on column pipeline.readers.position is
+    'It has read everything up to this seq; null: it is no reader in order.';
 comment on column pipeline.readers.needs_after is 'It needs every event with a larger seq; null: it needs none.';
 comment on column pipeline.readers.active is 'Whether a client reads for it now; null: unknown.';
 comment on column pipeline.readers.paused is 'Whether it is paused.';

@@ -34,7 +34,7 @@ from pipeline.staging import progress, segments
 from pipeline.staging.progress import Staged
 from pipeline.staging.writer import Writer, connect_writer
 
-ROLES = ("serve", "replication", "shuffle")
+ROLES = ("serve", "replication", "snapshot", "shuffle")
 """The roles that a running server holds; all must be free."""
 
 
@@ -258,6 +258,7 @@ class _Adoption:
             sources.carry(self._pipeline, stored.id, known)
             progress.restart(self._pipeline, stored.id, stored.epoch, start)
             watermark.restart(self._pipeline, stored.id, stored.epoch)
+            sources.read_no_tables(self._pipeline, stored.id)
 
 
 def _cause(reason: ReplicationError) -> str:

@@ -1,5 +1,5 @@
 -- What a segment holds of whole transactions that are to be moved, by relation and action, and messages by prefix.
 select w.relation_id, w.action, case when w.action = 'message' then w.record_pk end as prefix, count(*), max(w.ordinal)
-from only {segment} w
+from {segment} w
 where w.commit_lsn > %(after)s and w.commit_lsn <= %(upto)s{bounds}
 group by w.relation_id, w.action, prefix

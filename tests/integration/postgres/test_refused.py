@@ -12,7 +12,7 @@ from pipeline.errors import Refused, Unavailable
 from pipeline.postgres import connections
 from pipeline.process.signals import Stop
 from pipeline.readers import refusals
-from pipeline.server import roles
+from pipeline.server import roles, runners
 
 DSN = "postgresql://h/d"
 RAISE = "do $$ begin raise exception using errcode = '{}', message = 'no more of that'; end $$"
@@ -54,10 +54,10 @@ def test_a_reader_is_not_told_to_try_again_where_that_cannot_help(database_dsn: 
 def test_a_role_waits_and_says_what_was_refused(database_dsn: str, monkeypatch: pytest.MonkeyPatch):
     config = settings.load(source_dsn=database_dsn, database_dsn=database_dsn)
 
-    def refused(_: object, connection: connections.Connection, __: object) -> None:
-        connection.execute(RAISE.format("54000").encode())
+    def refused(role: runners.Role) -> None:
+        role.connection.execute(RAISE.format("54000").encode())
 
-    monkeypatch.setitem(roles._RUNNERS, "shuffle", refused)
+    monkeypatch.setitem(runners.RUNNERS, "shuffle", refused)
     handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         with pytest.raises(Refused, match="SQLSTATE 54000"):

@@ -1,0 +1,200 @@
+"""What leads the snapshot workers: waits for older transactions, plans ranges, and says when a table is whole."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Sequence
+
+from pipeline.capture.schema_history import introspection
+from pipeline.capture.schema_history.versions import TableVersion
+from pipeline.capture.snapshot import backfills, plan, recovery, tables, truncates, unresolved
+from pipeline.capture.snapshot.backfills import Backfill
+from pipeline.capture.snapshot.plan import Extent
+from pipeline.capture.snapshot.reader import Samples, has_key
+from pipeline.capture.snapshot.unresolved import KEYS_PER_RANGE, Round
+from pipeline.capture.source import publication_ledger
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
+from pipeline.log import tables as events_tables
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.staging import ranges
+from pipeline.staging.ranges import Planned
+
+logger = logging.getLogger(__name__)
+
+TABLES_SECONDS = 2.0
+"""Between two looks at which tables are captured."""
+TRUNCATES_SECONDS = 5.0
+"""Between two looks for truncates, from which on a table is whole that was never read."""
+
+
+class Coordinator:
+    """Uses both connections, from one thread. `step` does what is to be done now, and returns at once."""
+
+    def __init__(self, config: Config, source: Connection, pipeline: Connection, stored: Source, from_lsn: int) -> None:
+        """`from_lsn`: where the stream of the source's epoch begins."""
+        self._source, self._pipeline, self._stored = source, pipeline, stored
+        source.execute("set search_path = ''")
+        self._config = config
+        self._register = tables.Register(config, source, pipeline, stored, from_lsn)
+        self._samples = Samples(source, pipeline, stored.id)
+        self._rounds: dict[int, Round] = {}
+        self._truncates = truncates.Watch(pipeline, stored)
+        self._tables_at = self._truncates_at = 0.0
+
+    def step(self) -> bool:
+        """One look; returns whether workers are needed."""
+        now = time.monotonic()
+        if now >= self._tables_at:
+            self._tables_at = now + TABLES_SECONDS
+            self._register.update()
+        self._collect()
+        for backfill in backfills.open_of(self._pipeline, self._stored.id):
+            if backfill.epoch != self._stored.epoch:
+                reason = f"epoch {self._stored.epoch} has begun"
+                backfills.end(self._pipeline, backfill.id, "failed", reason, of_ended_epoch=True)
+            elif backfill.state != "paused":
+                self._advance(backfill)
+        recovery.recover(self._source, self._pipeline, self._stored.id)
+        if now >= self._truncates_at:
+            self._truncates_at = now + TRUNCATES_SECONDS
+            self._truncates.look(lambda oid: [extent.oid for extent in self._extents(oid)])
+        return any(each.state == "reading" for each in backfills.open_of(self._pipeline, self._stored.id))
+
+    def _advance(self, backfill: Backfill) -> None:
+        if backfill.state == "reading":
+            self._follow(backfill)
+        elif backfill.after_xid is None:
+            self._begin_wait(backfill)
+        else:
+            row = self._source.execute(
+                statement("capture.snapshot", "older_transactions"), {"xid": backfill.after_xid}
+            ).fetchone()
+            assert row is not None  # noqa: S101  function calls
+            ended, oldest = row
+            if ended:
+                self._plan(backfill)
+            else:
+                reason = f"waits for transactions that had begun before it, as {oldest or 'one that has just ended'}"
+                backfills.wait(self._pipeline, backfill.id, reason)
+
+    def _begin_wait(self, backfill: Backfill) -> None:
+        next_xid, seqs = self._samples.take()
+        lsn = int(queries.value(self._source, "select (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::bigint"))
+        backfills.begin_wait(self._pipeline, backfill.id, next_xid, lsn, seqs)
+
+    def _extents(self, table_oid: int) -> list[Extent]:
+        return queries.rows(self._source, Extent, statement("capture.snapshot", "extents"), {"oid": table_oid})
+
+    def _plan(self, backfill: Backfill) -> None:
+        extents = self._extents(backfill.table_oid)
+        versions = [self._version(extent.oid) for extent in extents]
+        by_key = all(version is not None and has_key(version) for version in versions)
+        if not by_key:
+            logger.info(
+                "%s has no key: it is read in one transaction, which holds a snapshot at the source until then",
+                backfill.table,
+                extra={"action": "snapshot.keyless", "table": backfill.table},
+            )
+        planned = _ranges(extents, by_key=by_key)
+        estimate = sum(extent.rows for extent in extents), sum(extent.bytes for extent in extents)
+        with self._pipeline.transaction():
+            added = ranges.plan(self._pipeline, self._stored.id, self._stored.epoch, backfill.id, planned)
+            files = {extent.oid: extent.file for extent in extents}
+            backfills.planned(self._pipeline, backfill.id, files, by_key, estimate, added)
+
+    def _version(self, oid: int) -> TableVersion | None:
+        made = self._stored.publications
+        names = list(publication_ledger.known(self._stored))
+        found = introspection.present(self._source, oid, self._stored.slot, names, list(made.values()))
+        return found.version if found else None
+
+    def _collect(self) -> None:
+        """Count what has become events, also of backfills that have ended."""
+        for number in ranges.uncollected(self._pipeline, self._stored.id):
+            moved = backfills.count_moved(self._pipeline, number)
+            if number in self._rounds:
+                self._rounds[number].left_out += moved.left_out
+
+    def _follow(self, backfill: Backfill) -> None:
+        """Plan again what has changed, and look what is missing when all is read."""
+        extents = self._extents(backfill.table_oid)
+        changed = [each for each in extents if backfill.files.get(str(each.oid), each.file) != each.file]
+        gone = backfill.files.keys() - {str(each.oid) for each in extents}
+        if changed or gone:
+            self._plan_again(backfill, changed, gone)
+        elif ranges.left(self._pipeline, backfill.id) == 0:
+            self._finish(backfills.find(self._pipeline, backfill.id) or backfill, extents)
+        elif outdated := ranges.drop_outdated(self._pipeline, backfill.id, backfill.files):
+            backfills.more_ranges(self._pipeline, backfill.id, -outdated)
+
+    def _plan_again(self, backfill: Backfill, changed: Sequence[Extent], gone: Collection[str] = ()) -> None:
+        """Relations that were written anew have their rows in other blocks; some are new, some dropped or detached."""
+        planned = _ranges(changed, by_key=bool(backfill.by_key))
+        files = {**backfill.files, **{str(extent.oid): extent.file for extent in changed}}
+        files = {oid: file for oid, file in files.items() if oid not in gone}
+        with self._pipeline.transaction():
+            outdated = ranges.drop_outdated(self._pipeline, backfill.id, files)
+            added = ranges.plan(self._pipeline, self._stored.id, self._stored.epoch, backfill.id, planned)
+            backfills.more_ranges(self._pipeline, backfill.id, added - outdated, files)
+        backfills.wait(self._pipeline, backfill.id, None)
+
+    def _finish(self, backfill: Backfill, extents: Sequence[Extent]) -> None:
+        new = [each for each in extents if str(each.oid) not in backfill.files]
+        if new:
+            self._plan_again(backfill, new)
+        elif not (backfill.by_key and backfill.condition is None and self._read_unresolved(backfill, extents)):
+            self._complete(backfill)
+
+    def _read_unresolved(self, backfill: Backfill, extents: Sequence[Extent]) -> bool:
+        """Plan ranges of the keys that are to be read once more; False when there are none."""
+        versions = [version for each in extents if (version := self._version(each.oid))]
+        if not versions:
+            return False
+        last = self._rounds.setdefault(backfill.id, Round(backfill.since_seqs or {}))
+        _, seqs = self._samples.take()
+        written = events_tables.with_known(self._pipeline, [self._config.events_table])
+        found = unresolved.keys(self._pipeline, backfill, versions[0], last, written)
+        if not found:
+            return False
+        last.begin(seqs)
+        parts = [found[at : at + KEYS_PER_RANGE] for at in range(0, len(found), KEYS_PER_RANGE)]
+        planned = [Planned(each.oid, each.table_oid, each.file, keys=part) for each in extents for part in parts]
+        with self._pipeline.transaction():
+            added = ranges.plan(self._pipeline, self._stored.id, self._stored.epoch, backfill.id, planned)
+            backfills.more_ranges(self._pipeline, backfill.id, added)
+        return True
+
+    def _complete(self, backfill: Backfill) -> None:
+        name = backfill.events_table or self._config.events_table
+        values = {"source": self._stored.id, "name": name}
+        with self._pipeline.transaction():
+            if not backfills.end(self._pipeline, backfill.id, "complete"):
+                return
+            if backfill.condition is None:
+                seq = queries.value(self._pipeline, statement("capture.snapshot", "newest_seq"), values)
+                self._pipeline.execute(
+                    statement("capture.snapshot", "complete_table"),
+                    {
+                        "source": self._stored.id,
+                        "oid": backfill.table_oid,
+                        "seq": seq,
+                        "first_seq": backfill.first_seq,
+                        "events_table": name,
+                    },
+                )
+        self._rounds.pop(backfill.id, None)
+        logger.info(
+            "%s is read: %s rows, of which %s are events; the log had something newer of the others",
+            backfill.table,
+            backfill.rows_read,
+            backfill.rows_added,
+            extra={"action": "snapshot.complete", "table": backfill.table},
+        )
+
+
+def _ranges(extents: Sequence[Extent], *, by_key: bool) -> list[Planned]:
+    return [planned for extent in extents for planned in (plan.by_blocks if by_key else plan.whole)(extent)]

@@ -1,0 +1,276 @@
+"""Reads one range of a table at the source, in a short transaction of its own, and stages its rows.
+
+The order of its steps is what makes the rows exact (docs/decisions/0011-reading-beside-the-stream.md): lock, snapshot,
+rows, marker; then the rows are made durable here; then the transaction, and its marker with it, commits.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from pipeline.capture.replication.staged_relation import StagedRelation
+from pipeline.capture.replication.tagger import RANGE_MARKER
+from pipeline.capture.schema_history import introspection
+from pipeline.capture.schema_history.introspection import Description
+from pipeline.capture.schema_history.versions import TableVersion
+from pipeline.capture.snapshot import copy_text, selection
+from pipeline.errors import PipelineError
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.staging import rows
+from pipeline.staging.range_writer import RangeWriter
+from pipeline.staging.ranges import Read, Taken
+
+LOCK_TIMEOUT = "2s"
+STAGE_BYTES = 1_000_000
+"""Rows are handed to the pipeline database in parts of about so many bytes."""
+SAMPLES = 600
+_BEGIN = (
+    "begin isolation level repeatable read read only; set local synchronous_commit = local;"
+    f" set local lock_timeout = '{LOCK_TIMEOUT}'"
+)
+_HEAD = rows.transaction_head(0)
+_CHANGE = rows.change_head(0, 0, 0, b"read")
+
+
+class Unreadable(PipelineError):
+    """This table cannot be read, for a reason that does not go away by itself."""
+
+
+class Held(PipelineError):
+    """A session keeps the table from being read."""
+
+
+class Changed(PipelineError):
+    """The table is no longer what was planned: it is in another file, has another root, or is not there."""
+
+
+class TooSlow(PipelineError):
+    """A timeout of the role ended the transaction: a shorter range may be read in time."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A relation in the snapshot in which it is read."""
+
+    snapshot: str
+    file: int
+    table_oid: int
+    same_name: bool
+    readable: bool
+    shape: str
+
+    @property
+    def xmin(self) -> int:
+        """Every transaction with a smaller xid is visible, or has aborted."""
+        return int(self.snapshot.partition(":")[0])
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How rows of a relation are read and written, as long as `shape` of its Facts stays what it is.
+
+    `published`: only rows for which this holds are; None: all.
+    """
+
+    shape: str
+    description: Description
+    published: sql.Composable | None
+    relation: StagedRelation
+
+    @property
+    def version(self) -> TableVersion:
+        """The table's version."""
+        return self.description.version
+
+    @property
+    def by_key(self) -> bool:
+        """Whether a row's key identifies it in the log."""
+        return has_key(self.version)
+
+
+def has_key(version: TableVersion) -> bool:
+    """Whether rows of this version have a key that no other row of the table has."""
+    return bool(version.key_columns) and version.unique_in_root is not False
+
+
+class Samples:
+    """Which transactions come after which seq: those with `next_xid` or a later one come after `seqs`.
+
+    The seqs are read first, and the xid is then assigned to a transaction that has not begun to write.
+    """
+
+    def __init__(self, source: Connection, pipeline: Connection, source_id: uuid.UUID) -> None:
+        self._source, self._pipeline = source, pipeline
+        self._source_id = source_id
+        self._taken: deque[tuple[int, Mapping[str, int]]] = deque(maxlen=SAMPLES)
+
+    def take(self) -> tuple[int, Mapping[str, int]]:
+        """A new sample: the next xid and the seqs before."""
+        seqs: Mapping[str, int] = queries.value(
+            self._pipeline, statement("capture.snapshot", "sample"), {"source": self._source_id}
+        )
+        next_xid = int(
+            queries.value(self._source, "select pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text")
+        )
+        self._taken.append((next_xid, seqs))
+        return next_xid, seqs
+
+    def before(self, xmin: int) -> Mapping[str, int] | None:
+        """The newest seqs that come before every transaction that a snapshot with this xmin does not contain."""
+        return next((seqs for next_xid, seqs in reversed(self._taken) if next_xid <= xmin), None)
+
+
+class RangeReader:
+    """Reads ranges over one connection to the source, one at a time."""
+
+    def __init__(
+        self, source: Connection, slot: str, publications: Sequence[str], made: Sequence[int], samples: Samples
+    ) -> None:
+        """`publications`: in use; `made`: oids of those that we made."""
+        self._source = source
+        self._source.execute("set search_path = ''")
+        self._slot, self._publications, self._made = slot, list(publications), list(made)
+        self._samples = samples
+        self._shapes: dict[int, Shape] = {}
+
+    def read(
+        self, taken: Taken, staging: RangeWriter, since: Mapping[str, int], condition: sql.Composable | None = None
+    ) -> bool:
+        """Read the range and stage its rows. `since`: seqs before the backfill began. False when it was taken away.
+
+        Raises Held, Changed, TooSlow or Unreadable; then nothing is staged, and no marker has committed.
+        """
+        self._samples.take()
+        name = self._name(taken)
+        with self._transaction(taken):
+            self._source.execute(sql.SQL("lock table only {} in access share mode").format(selection.trusted(name)))
+            facts = self._facts(taken, name)
+            shape = self._shape(taken, facts)
+            if not shape.by_key and (taken.keys is not None or taken.from_block or taken.until_block is not None):
+                raise Changed(f"{name} has no key any more")
+            self._copy(taken, name, shape, condition, staging)
+            marked = self._source.execute(
+                "select pg_catalog.pg_logical_emit_message(true, %s, %s), pg_catalog.pg_current_xact_id()::text",
+                (RANGE_MARKER, str(taken.token)),
+            ).fetchone()
+            assert marked is not None  # noqa: S101  function calls
+            seqs = self._samples.before(facts.xmin) or since
+            version = shape.description.to_json()
+            if not staging.store(Read(staging.rows, facts.snapshot, seqs, version, shape.by_key, marked[1])):
+                self._source.execute("rollback")
+                return False
+            self._source.execute("commit")
+        return True
+
+    @contextmanager
+    def _transaction(self, taken: Taken) -> Iterator[None]:
+        """The transaction at the source; it is rolled back unless the block has ended it. Explains its errors."""
+        try:
+            self._source.execute(_BEGIN)
+            yield
+        except psycopg.errors.LockNotAvailable as error:
+            self._roll_back()
+            raise Held(self._who_holds(taken)) from error
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
+            raise Changed("the table was renamed or dropped") from error
+        except psycopg.errors.QueryCanceled as error:
+            raise TooSlow(_line(error)) from error
+        except (psycopg.errors.IdleInTransactionSessionTimeout, psycopg.errors.TransactionTimeout) as error:
+            raise TooSlow(_line(error)) from error
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise Unreadable(
+                f"{_line(error)}; grant select on it, or let no policy hide its rows, then start it again"
+            ) from error
+        except psycopg.Error as error:
+            if error.sqlstate is None or error.sqlstate.startswith(("08", "57", "40", "53", "25")):
+                raise
+            raise Unreadable(f"{_line(error)} (SQLSTATE {error.sqlstate})") from error
+        finally:
+            self._roll_back()
+
+    def _roll_back(self) -> None:
+        if not self._source.closed and self._source.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            self._source.execute("rollback")
+
+    def _name(self, taken: Taken) -> str:
+        name: str | None = queries.value(
+            self._source, statement("capture.snapshot", "relation_name"), {"oid": taken.relation_oid}
+        )
+        if name is None:
+            raise Changed("the table was dropped")
+        return name
+
+    def _facts(self, taken: Taken, name: str) -> Facts:
+        values = {"oid": taken.relation_oid, "name": name, "publications": self._publications}
+        facts = queries.one(self._source, Facts, statement("capture.snapshot", "range_facts"), values)
+        if facts is None or not facts.same_name:
+            raise Changed("the table was renamed or dropped")
+        if facts.table_oid != taken.table_oid:
+            raise Changed(f"{name} was attached to another table, or detached")
+        if taken.file is not None and facts.file != taken.file:
+            raise Changed(f"{name} was written anew")
+        if not facts.readable:
+            raise Unreadable(f"this user may not read {name}; grant select on it, then start it again")
+        return facts
+
+    def _shape(self, taken: Taken, facts: Facts) -> Shape:
+        known = self._shapes.get(taken.relation_oid)
+        if known is None or known.shape != facts.shape:
+            known = self._shapes[taken.relation_oid] = self._describe(taken.relation_oid, facts)
+        return known
+
+    def _describe(self, oid: int, facts: Facts) -> Shape:
+        values = {"oid": oid, "publications": self._publications}
+        found = self._source.execute(statement("capture.snapshot", "published_rows"), values).fetchone()
+        if found is None:
+            raise Unreadable("it is not published any more")
+        columns, condition = found
+        described = introspection.present(self._source, oid, self._slot, self._publications, self._made, columns or [])
+        if described is None:
+            raise Changed("the table was dropped")
+        published = None if condition is None else selection.trusted(condition)
+        return Shape(facts.shape, described, published, StagedRelation(0, described.version))
+
+    def _copy(
+        self, taken: Taken, name: str, shape: Shape, condition: sql.Composable | None, staging: RangeWriter
+    ) -> None:
+        query = sql.SQL("copy ({}) to stdout").format(
+            selection.of_range(taken, name, shape.version, [shape.published, condition])
+        )
+        encode, staged, size = shape.relation.encode_texts, [], 0
+        with self._source.cursor() as cursor, cursor.copy(query) as copy:
+            for number, line in enumerate(copy_text.lines(copy)):
+                pk, record, exact, _ = encode(copy_text.values(line, len(shape.version.columns)))
+                rest = None if exact is None else (None, exact, None, None, None, None)
+                row = rows.row(_HEAD, number + 1, number, _CHANGE, pk, record, rest)
+                staged.append(row if len(row) <= rows.LONGEST else rows.without_values(row))
+                size += len(row)
+                if size >= STAGE_BYTES:
+                    staging.add(staged)
+                    staged, size = [], 0
+        if staged:
+            staging.add(staged)
+
+    def _who_holds(self, taken: Taken) -> str:
+        row = self._source.execute(
+            statement("capture.snapshot", "holders_of_table"), {"oid": taken.relation_oid}
+        ).fetchone()
+        if row is None:
+            return "waits for a lock on the table"
+        pid, user, name, state = row
+        return (
+            f"waits for pid {pid} ({user or 'another user'}, {name or 'no name'}, {state or 'unknown'}), which locks it"
+        )
+
+
+def _line(error: psycopg.Error) -> str:
+    return error.diag.message_primary or str(error).strip()

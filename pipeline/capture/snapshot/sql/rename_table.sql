@@ -1,0 +1,3 @@
+-- What a table is called now, and whether it still has its key.
+update pipeline.snapshot_tables set table_schema = %(schema)s, table_name = %(name)s, keyed = %(keyed)s
+where source_id = %(source)s and table_oid = %(oid)s

@@ -1,0 +1,4 @@
+-- A table is not captured any more: the log has it as it was.
+update pipeline.snapshot_tables set captured = false, reason = %(reason)s, complete_seq = null, first_seq = null,
+    backfill_id = null
+where source_id = %(source)s and table_oid = %(oid)s

@@ -1,0 +1,163 @@
+"""Which tables are captured, and which of them the log has whole: a row of `pipeline.snapshot_tables` for each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.capture.snapshot import backfills
+from pipeline.capture.source import captured_tables, own_tables, publication_ledger, publishable_tables, sources
+from pipeline.capture.source.captured_tables import Joined
+from pipeline.capture.source.sources import Source
+from pipeline.config import patterns
+from pipeline.config.settings import Config
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+logger = logging.getLogger(__name__)
+
+EARLIER = "it was captured before rows that tables already had were read; `pipeline backfill start` reads them"
+ANOTHER_EPOCH = "epoch {} began without its rows being read; `pipeline backfill start` reads them"
+NEVER = "PIPELINE_SNAPSHOT was never when it joined; `pipeline backfill start` reads its rows"
+NOT_CHOSEN = "PIPELINE_SNAPSHOT_TABLES did not match it when it joined; `pipeline backfill start` reads its rows"
+NOT_CAPTURED = "it is not captured any more"
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A table that is captured now, of partitions the root. `keyed`: its updates and deletes are captured, too."""
+
+    oid: int
+    schema: str
+    name: str
+    keyed: bool
+
+
+@dataclass(frozen=True)
+class Known:
+    """A row of `pipeline.snapshot_tables`."""
+
+    table_oid: int
+    epoch: int
+    table_schema: str
+    table_name: str
+    joined: int | None
+    keyed: bool
+    captured: bool
+    backfill_id: int | None
+    complete_seq: int | None
+
+    @property
+    def table(self) -> str:
+        """Schema and name."""
+        return f"{self.table_schema}.{self.table_name}"
+
+
+def captured(config: Config, source: Connection, pipeline: Connection, stored: Source) -> dict[int, Captured]:
+    """The tables that the publications in use publish now, by oid."""
+    own = own_tables.read(source, pipeline, config.events_tables)
+    found = [
+        table
+        for table in publishable_tables.read(source, config.publication)
+        if not own.includes(table.schema, table.names)
+    ]
+    by_oid = {table.oid: table for table in found}
+    published = publication_ledger.read(source, list(publication_ledger.known(stored))).values()
+    roots = {table.line[-1] for table in publishable_tables.covered(found, published)} & by_oid.keys()
+    return {oid: Captured(oid, by_oid[oid].schema, by_oid[oid].name, by_oid[oid].keyed) for oid in roots}
+
+
+def known(pipeline: Connection, stored: Source) -> dict[int, Known]:
+    """What is stored, by oid."""
+    found = queries.rows(pipeline, Known, statement("capture.snapshot", "known_tables"), {"source": stored.id})
+    return {each.table_oid: each for each in found}
+
+
+class Register:
+    """Keeps the rows in step with what is captured, and starts a backfill for each table that joins."""
+
+    def __init__(self, config: Config, source: Connection, pipeline: Connection, stored: Source, from_lsn: int) -> None:
+        """`from_lsn`: where the stream of this epoch begins."""
+        self._config = config
+        self._source, self._pipeline = source, pipeline
+        self._stored = stored
+        self._from_lsn = from_lsn
+
+    def update(self) -> None:
+        """Look once at what is captured."""
+        now = captured(self._config, self._source, self._pipeline, self._stored)
+        stored = known(self._pipeline, self._stored)
+        joined = captured_tables.joined(self._pipeline, self._stored.id)
+        with self._pipeline.transaction():
+            reads = sources.reads_tables(self._pipeline, self._stored.id)
+            for oid, table in now.items():
+                self._compare(table, stored.get(oid), joined.get(oid), reads=reads)
+            for oid in stored.keys() - now.keys():
+                self._left(stored[oid])
+            if not reads:
+                sources.read_tables(self._pipeline, self._stored.id)
+
+    def _compare(self, table: Captured, before: Known | None, joined: Joined | None, *, reads: bool) -> None:
+        if before is not None and before.epoch != self._stored.epoch:
+            self._store(table, joined, ANOTHER_EPOCH.format(self._stored.epoch))
+        elif before is None and not reads:
+            self._store(table, joined, EARLIER)
+        elif before is None or _has_joined(table, before, joined):
+            self._join(table, joined)
+        elif (table.schema, table.name, table.keyed) != (before.table_schema, before.table_name, before.keyed):
+            self._execute("rename_table", {"oid": table.oid, **vars(table)})
+
+    def _join(self, table: Captured, joined: Joined | None) -> None:
+        """It joins, or gets its key: from now on its rows are read, unless the settings say otherwise."""
+        if joined is not None and joined.was_empty and joined.joined_lsn >= self._from_lsn:
+            self._store(table, joined, None, complete=True)
+        elif self._config.snapshot == "never":
+            self._store(table, joined, NEVER)
+        elif self._config.snapshot_tables and not patterns.matches(
+            self._config.snapshot_tables, f"{table.schema}.{table.name}"
+        ):
+            self._store(table, joined, NOT_CHOSEN)
+        else:
+            self._store(table, joined, None)
+            self.read(table, "initial")
+
+    def read(self, table: Captured, kind: str) -> int | None:
+        """Start a backfill of the whole table; None when one is under way."""
+        started = backfills.start(
+            self._pipeline, self._stored.id, self._stored.epoch, (table.oid, table.schema, table.name), kind
+        )
+        if started is not None:
+            self._execute("read_by", {"oid": table.oid, "backfill": started})
+            name = f"{table.schema}.{table.name}"
+            logger.info("the rows of %s are read", name, extra={"action": "snapshot.begins", "table": name})
+        return started
+
+    def _left(self, table: Known) -> None:
+        if table.captured:
+            self._execute("table_left", {"oid": table.table_oid, "reason": NOT_CAPTURED})
+            for backfill in backfills.open_of(self._pipeline, self._stored.id):
+                if backfill.table_oid == table.table_oid:
+                    backfills.end(self._pipeline, backfill.id, "failed", NOT_CAPTURED)
+
+    def _store(self, table: Captured, joined: Joined | None, reason: str | None, *, complete: bool = False) -> None:
+        values = {
+            **vars(table),
+            "epoch": self._stored.epoch,
+            "joined": joined.id if joined else None,
+            "reason": reason,
+            "complete": complete,
+            "events_table": self._config.events_table,
+        }
+        self._execute("store_table", values)
+
+    def _execute(self, name: str, values: Mapping[str, object]) -> None:
+        self._pipeline.execute(statement("capture.snapshot", name), {**values, "source": self._stored.id})
+
+
+def _has_joined(table: Captured, before: Known, joined: Joined | None) -> bool:
+    """Whether it has joined again since, or got its key: then the log lacks what happened before."""
+    if not before.captured or (table.keyed and not before.keyed):
+        return True
+    return joined is not None and before.joined is not None and joined.id != before.joined

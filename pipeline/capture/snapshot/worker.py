@@ -1,0 +1,155 @@
+"""A snapshot worker: a process that takes one range after another, reads it and stages its rows."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from dataclasses import dataclass
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+from setproctitle import setproctitle
+
+from pipeline import logs
+from pipeline.capture.snapshot import backfills, pace, selection
+from pipeline.capture.snapshot.backfills import Backfill
+from pipeline.capture.snapshot.reader import Changed, Held, RangeReader, Samples, TooSlow, Unreadable
+from pipeline.capture.source import publication_ledger, sources
+from pipeline.config import settings
+from pipeline.config.settings import Config
+from pipeline.errors import PipelineError, Unavailable
+from pipeline.postgres import connections, session_settings
+from pipeline.postgres.connections import Connection
+from pipeline.process.child import RETRY
+from pipeline.process.signals import Stop, live_with_parent, read_settings
+from pipeline.staging import ranges
+from pipeline.staging.range_writer import RangeWriter
+from pipeline.staging.ranges import Taken
+
+logger = logging.getLogger(__name__)
+
+COMMAND = (sys.executable, "-m", "pipeline.capture.snapshot.worker")
+"""To start it where there is no fork server."""
+IDLE_SECONDS = 0.2
+"""Between two looks for a range, while there is none to read."""
+HELD_SECONDS = 1.0
+"""Before a range that could not be read now is tried again."""
+
+
+def main() -> int:
+    """Read ranges with the settings in the first line of standard input until told to stop; returns the status."""
+    if (given := read_settings()) is None:
+        return RETRY
+    config = settings.from_json(given)
+    setproctitle("pipeline: snapshot worker")
+    logs.setup(config.log_level, config.log_format, "snapshot worker")
+    stop = Stop(ignore_interrupt=True)
+    live_with_parent()
+    try:
+        _run(config, stop)
+    except PipelineError as error:
+        logger.warning("%s", error, extra={"action": "snapshot.failed"})
+        return RETRY if isinstance(error, Unavailable) else error.exit_code
+    except Exception:
+        logger.exception("unexpected error", extra={"action": "snapshot.failed"})
+        return RETRY
+    return 0
+
+
+def _run(config: Config, stop: Stop) -> None:
+    name = "pipeline snapshot worker"
+    with (
+        connections.connect(config.source, "source", name=name, settings=session_settings.SNAPSHOT) as source,
+        connections.connect(config.database, "pipeline database", name=name) as pipeline,
+        connections.connect(config.database, "pipeline database", name=f"{name} staging") as staging,
+    ):
+        try:
+            stored = sources.find(pipeline, config.source_id)
+            if stored is None:
+                return
+            names = list(publication_ledger.known(stored))
+            samples = Samples(source, pipeline, stored.id)
+            found = RangeReader(source, stored.slot, names, list(stored.publications.values()), samples)
+            Worker(config, source, pipeline, staging, stored.id, found).run(stop)
+        except psycopg.Error as error:
+            if connections.is_ours(error):
+                raise
+            raise connections.unavailable_one(source, config.source, config.database, error) from error
+
+
+@dataclass
+class Worker:
+    """Takes ranges until it is stopped. `take` and `staging` are connections to the pipeline database."""
+
+    config: Config
+    source: Connection
+    take: Connection
+    staging: Connection
+    source_id: UUID
+    reader: RangeReader
+
+    def run(self, stop: Stop) -> None:
+        """Read what there is to read; raises psycopg.Error when a database goes away."""
+        rate = pace.Rate(self.config.snapshot_max_rows, self.config.snapshot_workers)
+        most = 2 * self.config.snapshot_workers + 1
+        while not stop:
+            if pace.stream_lags(self.source, self.take, self.source_id):
+                stop.wait(pace.YIELD_SECONDS)
+            taken = ranges.take(self.take, self.source_id, most)
+            if taken is None:
+                stop.wait(IDLE_SECONDS)
+                continue
+            started = time.monotonic()
+            rows = self._read(taken, stop)
+            stop.wait(rate.rest(rows, time.monotonic() - started))
+
+    def _read(self, taken: Taken, stop: Stop) -> int:
+        """Read one range; returns the number of its rows."""
+        backfill = backfills.find(self.take, taken.backfill_id)
+        if backfill is None or backfill.state not in ("reading", "paused"):
+            ranges.drop(self.take, taken.backfill_id, [taken.id])
+            return 0
+        try:
+            with RangeWriter(self.staging, self.source_id, taken) as staging:
+                self.reader.read(taken, staging, backfill.since_seqs or {}, _condition(backfill))
+                return staging.rows
+        except Held as held:
+            ranges.give_back(self.take, taken)
+            backfills.wait(self.take, backfill.id, str(held))
+        except Changed as changed:
+            logger.info("%s is read again: %s", backfill.table, changed, extra={"action": "snapshot.changed"})
+            ranges.give_back(self.take, taken)
+            backfills.wait(self.take, backfill.id, str(changed))
+        except TooSlow as slow:
+            self._split(taken, backfill, slow)
+            if self.source.closed:
+                raise Unavailable(f"the source ended a session: {slow}; it is tried again") from slow
+            return 0
+        except Unreadable as error:
+            self._fail(backfill, str(error))
+            return 0
+        stop.wait(HELD_SECONDS)
+        return 0
+
+    def _split(self, taken: Taken, backfill: Backfill, slow: TooSlow) -> None:
+        """Read it in two halves, or give up where it cannot be any shorter."""
+        if taken.from_block is None or taken.until_block is None or taken.until_block - taken.from_block < 2:
+            self._fail(backfill, f"{slow}, also for the shortest range: raise that timeout for this role")
+            return
+        with self.take.transaction():
+            ranges.split(self.take, taken, (taken.from_block + taken.until_block) // 2)
+            backfills.more_ranges(self.take, backfill.id, 1)
+
+    def _fail(self, backfill: Backfill, reason: str) -> None:
+        if backfills.end(self.take, backfill.id, "failed", reason):
+            logger.error("%s cannot be read: %s", backfill.table, reason, extra={"action": "snapshot.unreadable"})
+
+
+def _condition(backfill: Backfill) -> sql.Composable | None:
+    return None if backfill.condition is None else selection.trusted(backfill.condition)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

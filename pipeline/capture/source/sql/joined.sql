@@ -1,0 +1,2 @@
+-- Since when each table is captured.
+select id, table_oid, joined_lsn, was_empty from pipeline.captured_tables where source_id = %(source)s and left_at is null

@@ -1,0 +1,215 @@
+"""What each role does, once its process holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import psycopg
+
+from pipeline.capture.source import blocked_transactions, sources
+from pipeline.config.settings import Config
+from pipeline.errors import Undecodable
+from pipeline.log.table import EventsTable
+from pipeline.postgres import connections, role_locks
+from pipeline.postgres.connections import Connection
+from pipeline.process.child import RETRY, Launch, program
+from pipeline.process.fork_client import Siblings
+from pipeline.process.signals import Stop, in_loop
+from pipeline.server import older_servers
+
+if TYPE_CHECKING:
+    from pipeline.shuffle.poison import Poison
+
+logger = logging.getLogger(__name__)
+
+STANDBY_SECONDS = 2.0
+"""How often a standby tries to take over a role."""
+
+
+class Report(Protocol):
+    """Stores the state of a role."""
+
+    def __call__(self, state: role_locks.State, reason: str | None = None) -> None: ...
+
+
+@dataclass(frozen=True)
+class Role:
+    """A role that this process holds. `siblings`: None where it was not forked by a fork server."""
+
+    config: Config
+    connection: Connection
+    stop: Stop
+    report: Report
+    siblings: Siblings | None
+
+    def launch(self, helper: str, command: tuple[str, ...]) -> Launch:
+        """How this role starts a helper: a fork where there is a fork server, else a program."""
+        return partial(self.siblings.fork, helper) if self.siblings else program(command)
+
+
+def _run_replication(role: Role) -> None:
+    config, connection, stop = role.config, role.connection, role.stop
+
+    def lost(error: psycopg.Error) -> None:
+        unavailable = connections.unavailable(config.database, "pipeline database", error)
+        logger.error("role lost: %s", unavailable, extra={"action": "replication.role_lost"})
+        os._exit(RETRY)  # as safe as a crash; a clean end might wait long for other answers
+
+    with role_locks.beating(connection, lost):  # the worker itself seldom uses this connection
+        waits = partial(role.report, "waiting")
+        if not older_servers.outlive_shuffler(connection, waits, stop, STANDBY_SECONDS):
+            return
+        try:
+            asyncio.run(_replicate(role))
+        except Undecodable as error:
+            _wait_at_blocked_transaction(role, error)
+            raise
+
+
+def _wait_at_blocked_transaction(role: Role, error: Undecodable) -> None:
+    """The source cannot send a transaction: report it, and wait before the next attempt."""
+    from pipeline.capture.replication import undecodable
+
+    connection, stop = role.connection, role.stop
+    stored = sources.find(connection, role.config.source_id)
+    reason = (stored and blocked_transactions.current(connection, stored.id)) or error
+    role.report("waiting", str(reason))
+    logger.error("stopped: %s", reason, extra={"action": "replication.unsendable"})
+    if stored is not None:
+        undecodable.wait(connection, stored.id, stop)
+
+
+async def _replicate(role: Role) -> None:
+    from pipeline.capture.catchup import helper
+    from pipeline.capture.catchup.coordinator import Coordinator
+    from pipeline.capture.replication import prepare, undecodable
+    from pipeline.capture.replication.stream import ReplicationStream
+    from pipeline.staging.writer import connect_writer
+
+    config, connection, stop = role.config, role.connection, role.stop
+    with connections.connect(config.source, "source", name="pipeline catalog") as source:
+        stored = sources.find(connection, config.source_id)
+        source_id = stored.id if stored else config.source_id or uuid.uuid4()
+        stream = ReplicationStream(config.source, source_id)
+        try:
+            prepared = prepare.prepare(config, source, connection, stream.identify(), source_id)
+            for table, reason in prepared.publications.missing.items():
+                logger.warning("%s is not captured: %s", table, reason, extra={"action": "publication.missing"})
+            async with await connect_writer(config.database) as staging:
+                start = await undecodable.skip_requested(connection, staging, prepared.source)
+                stream.close()
+                names = prepared.publications.names
+                launch = role.launch(CATCH_UP, helper.COMMAND)
+                coordinator = Coordinator(config, source, connection, staging, prepared.source, names, launch)
+                stop.then(in_loop(coordinator.stop))
+                await coordinator.run(start, partial(role.report, "running"))
+        except Undecodable as error:
+            undecodable.record(connection, prepared.source, error)
+            raise
+        except psycopg.Error as error:
+            if connections.is_ours(error):
+                raise
+            raise connections.unavailable_one(source, config.source, config.database, error) from error
+        finally:
+            stream.close()
+
+
+def _run_shuffle(role: Role) -> None:
+    from pipeline.shuffle.worker import Shuffler
+
+    config, connection, stop = role.config, role.connection, role.stop
+    while (source := sources.find(connection, config.source_id)) is None:
+        role.report("waiting", "no source has been replicated from yet")
+        if stop.wait(0.2):
+            return
+    table = EventsTable.parse(config.events_table)
+    shuffler = Shuffler(
+        connection,
+        source.id,
+        table,
+        lambda: bool(stop),
+        config.retention_seconds,
+        config.routes,
+        on_poison=config.on_poison,
+    )
+    role.report("running")
+    logger.info("shuffling", extra={"action": "shuffle.running", "table": config.events_table})
+    reported: str | None = None
+    while True:
+        moved = shuffler.step()
+        reported = _report_poison(role.report, shuffler.poison, reported)
+        if moved < 0:
+            if stop:
+                return
+            shuffler.wait()
+
+
+def _report_poison(report: Report, poison: Poison | None, reported: str | None) -> str | None:
+    """Report once what blocks the shuffler, and once when it no longer does."""
+    now = str(poison) if poison else None
+    if now == reported:
+        return reported
+    report("waiting" if now else "running", now)
+    if now:
+        logger.error("stopped: %s", now, extra={"action": "shuffle.poisoned"})
+    else:
+        logger.info("the change can be written now; continuing", extra={"action": "shuffle.running"})
+    return now
+
+
+def _run_schedule(role: Role) -> None:
+    from pipeline.server import schedule
+
+    role.report("running")
+    schedule.run(role.config, role.connection, role.stop)
+
+
+def _run_snapshot(role: Role) -> None:
+    from pipeline.capture.snapshot import role as snapshot
+    from pipeline.capture.snapshot import worker
+
+    while not role.stop:
+        snapshot.run(role.config, role.connection, role.stop, role.launch(READ_TABLES, worker.COMMAND), role.report)
+
+
+def _help_to_catch_up() -> int:
+    from pipeline.capture.catchup import helper
+
+    return helper.main()
+
+
+def _read_tables() -> int:
+    from pipeline.capture.snapshot import worker
+
+    return worker.main()
+
+
+RUNNERS: dict[str, Callable[[Role], None]] = {
+    "replication": _run_replication,
+    "snapshot": _run_snapshot,
+    "shuffle": _run_shuffle,
+    "schedule": _run_schedule,
+}
+CATCH_UP, READ_TABLES = "catch-up", "snapshot worker"
+HELPERS: dict[str, Callable[[], int]] = {CATCH_UP: _help_to_catch_up, READ_TABLES: _read_tables}
+"""Processes that a role asks the fork server for."""
+
+NEEDS = {
+    "replication": (
+        "concurrent.futures.thread",
+        "pipeline.capture.catchup.coordinator",
+        "pipeline.capture.replication.undecodable",
+    ),
+    "snapshot": ("pipeline.capture.snapshot.role", "pipeline.capture.snapshot.worker"),
+    "shuffle": ("pipeline.shuffle.worker",),
+    "schedule": ("concurrent.futures.thread", "pipeline.server.schedule", "apscheduler.triggers.interval"),
+    "api": ("pipeline.api.app", "uvicorn.lifespan.on", "uvicorn.loops.asyncio", "uvicorn.protocols.http.h11_impl"),
+}
+"""What the roles import, and what libraries import late: imported once before the fork, its memory is shared."""
