@@ -142,7 +142,7 @@ def torn(row: Row) -> Violation:
         if row[name] != row[f"before_{name}"]:
             expected = f"{name} {row[f'before_{name}']}, as seq {row['before_seq']} of its transaction"
             return of_row(row, f"its {name} is {row[name]}", expected)
-    if row["is_read"] != row["before_is_read"]:
+    if "read" in (row["kind"], row["before_kind"]) and row["kind"] != row["before_kind"]:
         return of_row(row, *MIXED)
     wrong = f"its transaction has no row at seq {row['before_seq'] + 1}"
     return of_row(row, wrong, "a transaction's rows without a gap in seq")
