@@ -135,6 +135,10 @@ def test_the_queue_in_psql_keeps_a_copy(
             "select record_pk::int, record ->> 'state' from rows_copied where source_table_name = 'orders' order by 1"
         ).fetchall()
 
+    arrived = "select count(*) from sequin_events where source_table_name = 'orders'"
+    until(lambda: log.execute(arrived).fetchone(), (orders.changes,))
+    as_read = "update sequin_events set action = 'read' where action = 'update' and record_pk::int % 2 = 0"
+    log.execute(f"{as_read} and source_table_name = 'orders'")
     for _ in range(2):
         with running(command("queue.sql"), settings, output):
             until(copied, orders.rows())

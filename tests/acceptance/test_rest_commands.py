@@ -70,7 +70,8 @@ def fold(log: psycopg.Connection) -> None:
 
 def test_from_the_first_to_the_last(command: Command, log: psycopg.Connection) -> None:
     assert command("list").stdout == "there are no consumers; create one: `pipeline consumers create NAME`\n"
-    given = ("--tables", "public.orders, public.x*", "--actions", "insert", "--start", "beginning")
+    given = ("--tables", "public.orders, public.x*", "--actions", "insert, read", "--start", "beginning")
+    log.execute("update sequin_events set action = 'read' where seq = 2")
     assert command("create", "mailer", *given, "--max-deliveries", "1").stdout == 'consumer "mailer" created\n'
     command("create", "audit", "--kind", "cursor", "--start", "1")
     fold(log)
@@ -87,7 +88,8 @@ def test_from_the_first_to_the_last(command: Command, log: psycopg.Connection) -
     assert as_json(command("pause", "mailer", "--json"))["state"] == "paused"
     assert as_json(command("show", "mailer", "--json"))["state"] == "paused"
     assert command("resume", "mailer").stdout == 'consumer "mailer" resumed\n'
-    assert "max deliveries       1" in command("show", "mailer").stdout
+    shown = command("show", "mailer").stdout
+    assert "max deliveries       1" in shown and "insert, read" in shown
     assert as_json(command("reset", "mailer", "--start", "now", "--json"))["pending"] == 0
     assert command("delete", "mailer").stdout == 'consumer "mailer" deleted\n'
     assert [each["name"] for each in as_json(command("list", "--json"))["data"]] == ["audit"]
@@ -118,6 +120,7 @@ def test_dead_letters(command: Command, log: psycopg.Connection) -> None:
         (["create", "a b"], 2, "a consumer cannot be named 'a b'"),
         (["create", "x", "--kind", "queue"], 2, "kind is 'queue': give records or cursor"),
         (["create", "x", "--tables", "orders"], 2, "tables takes patterns like public.orders"),
+        (["create", "x", "--actions", "upsert"], 2, "actions takes insert, update, delete, truncate, read and message"),
         (["create", "x", "--start", "99"], 2, "start 99 is beyond the newest event, which is 3"),
         (["create", "x", "--visibility", "0"], 2, "visibility must be longer than 0"),
         (["create", "x", "--visibility", "long"], 2, "Invalid value"),

@@ -67,6 +67,9 @@ def pipeline(pipelines: Callable[..., AbstractContextManager[Pipeline]]) -> Iter
             "select pg_logical_emit_message(true, 'note', 'hello')",
             "select pg_logical_emit_message(true, 'note', '\\xff00'::bytea)",
         )
+        made.log.execute(
+            "update sequin_events set action = 'read', commit_idx = commit_idx + 1 where action = 'insert'"
+        )
         made.log.execute(OLD_EVENT)
         made.export(rows_per_file=100)
         yield made
@@ -105,6 +108,8 @@ def test_a_table_is_typed_and_equals_its_export(spark: SparkSession, pipeline: P
     found = load(spark, pipeline, table=f"{SCHEMA}.{TABLE}", rows_per_partition=200)
     exported = pipeline.changes(folder.name)
     assert found.orderBy("seq").toArrow().to_pylist() == exported.to_pylist()
+    assert set(exported["action"].to_pylist()) == {"read", "update", "delete"}
+    assert exported["id"].to_pylist()[:300] == list(range(1, 301))
     assert spark.read.parquet(str(folder)).drop("date").orderBy("seq").toArrow().to_pylist() == exported.to_pylist()
 
 

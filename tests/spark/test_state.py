@@ -126,7 +126,8 @@ def leave_values_out(pipeline: Pipeline) -> None:
 @pytest.fixture(scope="module")
 def exported(pipelines: Pipelines, spark: SparkSession) -> Iterator[Pipeline]:
     """Random histories in three exports, each folded and compared: at first, then with a wider column, a new one, and
-    a table made anew, then without anything of that kind. Their log lacks the values that updates leave alone.
+    a table made anew, then without anything of that kind. Their log lacks the values that updates leave alone, and has
+    every other new row, and some that are changed, as a snapshot reads them.
     """
     with pipelines() as pipeline, pytest.MonkeyPatch.context() as patch:
         patch.setattr("lake.states.plan.ROWS_PER_BUCKET", 4)
@@ -149,7 +150,15 @@ def exported(pipelines: Pipelines, spark: SparkSession) -> Iterator[Pipeline]:
         yield pipeline
 
 
+AS_READ = """
+    update sequin_events set action = 'read', commit_idx = commit_idx + 1
+    where action = 'insert' and seq % 2 = 0
+        or action = 'update' and changes is null and unchanged_columns is null and seq % 3 = 0
+"""
+
+
 def fold_and_compare(pipeline: Pipeline, spark: SparkSession) -> None:
+    pipeline.log.execute(AS_READ)
     fold(pipeline, spark)
     for table in KEYS:
         assert_is_replay(latest(pipeline, table), pipeline, table)
@@ -177,7 +186,9 @@ def test_the_log_holds_what_makes_a_fold_hard(exported: Pipeline) -> None:
     for table in KEYS:
         events = exported.events("public", table)
         assert any(event["unchanged_columns"] and event["changes"] for event in events)
-        assert {event["action"] for event in events} == {"insert", "update", "delete", "truncate"}
+        assert {event["action"] for event in events} == {"insert", "update", "delete", "truncate", "read"}
+        were_read = {event["record_pk"] for event in events if event["action"] == "read"}
+        assert any(event["record_pk"] in were_read and event["unchanged_columns"] for event in events)
     assert len({event["source_table_oid"] for event in exported.events("public", "pair")}) == 2
 
 
@@ -299,7 +310,10 @@ def test_a_dead_letter_neither_blanks_a_row_nor_sets_it_back(pipelines: Pipeline
 def check_marks(exported: Pipeline, spark: SparkSession) -> None:
     exported.replicate("insert into public.marked values (1, 'a'), (2, 'b')")
     fold(exported, spark)
-    exported.replicate("update public.marked set v = 'c' where id = 1; insert into public.marked values (3, 'c')")
+    exported.replicate(
+        "update public.marked set v = 'c' where id = 1; insert into public.marked values (3, 'c'), (4, 'c')"
+    )
+    exported.log.execute("update sequin_events set action = 'read' where record_pk = '4'")
     exported.log.execute(
         "update sequin_events set metadata = '{\"parked\": 1}', record = '{}'"
         " where source_table_name = 'marked' and record ->> 'v' = 'c'"
@@ -307,9 +321,11 @@ def check_marks(exported: Pipeline, spark: SparkSession) -> None:
     fold(exported, spark)
     assert {key: row["v"] for key, row in rows_in(latest(exported, "marked")).items()} == {"1": "a", "2": "b"}
     exported.log.execute(COPY_OF, ['{"retried": 1, "outdated": true}', '{"id": 1, "v": "c"}', "1"])
-    exported.log.execute(COPY_OF, ['{"retried": 2}', '{"id": 3, "v": "c"}', "3"])
+    for key in ("3", "4"):
+        exported.log.execute(COPY_OF, ['{"retried": 2}', json.dumps({"id": int(key), "v": "c"}), key])
     exported.replicate()
     fold(exported, spark)
-    assert {key: row["v"] for key, row in rows_in(latest(exported, "marked")).items()} == {"1": "a", "2": "b", "3": "c"}
+    values = {key: row["v"] for key, row in rows_in(latest(exported, "marked")).items()}
+    assert values == {"1": "a", "2": "b", "3": "c", "4": "c"}
     marks = exported.changes("public.marked").column("event_metadata").to_pylist()
-    assert marks[2:] == ['{"parked": 1}', '{"parked": 1}', '{"retried": 1, "outdated": true}', '{"retried": 2}']
+    assert marks[2:] == ['{"parked": 1}'] * 3 + ['{"retried": 1, "outdated": true}'] + ['{"retried": 2}'] * 2

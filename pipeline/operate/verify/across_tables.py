@@ -11,6 +11,7 @@ from psycopg import sql
 
 from pipeline.log.retention import policy
 from pipeline.log.table import EventsTable
+from pipeline.operate.verify import violations
 from pipeline.operate.verify.violations import Check, Row, of_row
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -27,6 +28,7 @@ class _Place(NamedTuple):
     commit_idx: int
     seq: int
     annotated: bool
+    is_read: bool
     table_name: str
     events_table: str
 
@@ -53,7 +55,7 @@ class AcrossTables:
         self._source = source
         self._heads = heads
         self._whole_after = (-1, -1)
-        self.check = Check("all tables", "each commit_idx is in one of them, with gaps only for annotations", "row")
+        self.check = Check("all tables", f"each commit_idx is in one of them, {violations.GAPS}", "row")
 
     def run(self) -> Check:
         """The check for changes that are in two tables, or in none."""
@@ -70,12 +72,20 @@ class AcrossTables:
             there = f"seq {before.seq} of {before.events_table}"
             self.check.add(of_row(place.row(), f"has the position of {there}", "a position that no other row has"))
             return
-        if place.transaction <= self._whole_after or place.annotated or (before and continues and before.annotated):
+        if before and continues and before.is_read != place.is_read:
+            self.check.add(of_row(place.row(), *violations.MIXED))
+            return
+        if place.transaction <= self._whole_after or self._may_follow_a_gap(before if continues else None, place):
             return
         first = before.commit_idx + 1 if before and continues else 0
         if place.commit_idx > first:
             wrong = f"commit_idx {first} to {place.commit_idx - 1} of its transaction are in no events table"
             self.check.add(of_row(place.row(), wrong, f"commit_idx {first} in one of them"))
+
+    @staticmethod
+    def _may_follow_a_gap(before: _Place | None, place: _Place) -> bool:
+        """`before`: the row before it in its transaction. Of rows that were read some are left out."""
+        return place.annotated or place.is_read or (before is not None and before.annotated)
 
     def _places(self, table: EventsTable, head: int) -> Iterator[_Place]:
         query = sql.SQL(queries.statement("operate.verify", "verify_places")).format(events=table.identifier)

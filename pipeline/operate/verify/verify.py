@@ -25,7 +25,7 @@ from pipeline.wal import lsn
 
 OnRange = Callable[[int, int, int], None]
 """Called after each range with the first seq, the seq that was reached, and the last."""
-NO_ROW: Row = dict.fromkeys(("seq", "source_epoch", "commit_lsn", "commit_idx", "xid", "committed_at", "annotated"))
+NO_ROW: Row = dict.fromkeys(("seq", "source_epoch", "commit_lsn", "commit_idx", "xid", "committed_at", "kind"))
 SETTINGS = ("jit = off", "enable_sort = off", "enable_bitmapscan = off", "timezone = 'UTC'")
 """Always the index on seq: statistics of the newest partition may be missing."""
 
@@ -121,8 +121,10 @@ class _Verifier:
         self._rows = self._placed = self._transactions = self._retried = 0
         self._skips: list[Row] = []
         self.order = Check("order", "(source_epoch, commit_lsn, commit_idx) grows with seq", "row")
-        self.places = Check("commit_idx", "counts from 0, with gaps only for annotations", "row")
-        self.whole = Check("transactions", "one xid, one committed_at, rows side by side", "transaction")
+        self.places = Check("commit_idx", f"counts from 0, {violations.GAPS}", "row")
+        self.whole = Check(
+            "transactions", "one xid, one committed_at, rows side by side, all read or none", "transaction"
+        )
         self.watermark = Check("watermark", "is the newest transaction of the log, and no row is beyond", "value")
         self.progress = Check("events", "as many rows as the shuffler has counted", "row")
         self.positions = Check("positions", "staged, sequence and slot agree with the log", "value")

@@ -10,6 +10,9 @@ from pipeline.wal import lsn
 
 SHOWN = 20
 """How many rows a check names; all are counted."""
+GAPS = "with gaps only for annotations and in what was read"
+MIXED = ("its transaction has changes and rows that were read", "one or the other")
+"""What is wrong with a row, and what was expected."""
 Row = dict[str, Any]
 
 
@@ -139,6 +142,8 @@ def torn(row: Row) -> Violation:
         if row[name] != row[f"before_{name}"]:
             expected = f"{name} {row[f'before_{name}']}, as seq {row['before_seq']} of its transaction"
             return of_row(row, f"its {name} is {row[name]}", expected)
+    if "read" in (row["kind"], row["before_kind"]) and row["kind"] != row["before_kind"]:
+        return of_row(row, *MIXED)
     wrong = f"its transaction has no row at seq {row['before_seq'] + 1}"
     return of_row(row, wrong, "a transaction's rows without a gap in seq")
 

@@ -59,7 +59,7 @@ def changes(spark: SparkSession, root: Path, folding: Folding) -> DataFrame:
 def _has_content() -> Column:
     """Whether a change says anything of its row: not the event in place of a dead letter, nor one retried too late."""
     parked, outdated = (F.get_json_object(_MARKS, f"$.{mark}").isNotNull() for mark in ("parked", "outdated"))
-    of_row = F.col("action").isin("insert", "update")
+    of_row = F.col("action").isin("insert", "update", "read")
     return F.col(_MARKS).isNull() | ~((parked & of_row) | outdated)
 
 

@@ -126,6 +126,18 @@ def test_a_cursors_position_and_filters(reading: Api) -> None:
     assert (beyond.status_code, beyond.json()["title"]) == (422, "seq 99 is beyond the newest event, which is 35")
 
 
+def test_rows_that_were_read_by_their_action(reading: Api, log: psycopg.Connection) -> None:
+    log.execute("update public.sequin_events set action = 'read', commit_idx = commit_idx + 1 where seq in (3, 31, 32)")
+    for kind in ("cursor", "records"):
+        created = reading.post("/v1/consumers", name=kind, kind=kind, start="beginning", actions=["read"])
+        assert (created.status_code, created.json()["actions"]) == (201, ["read"])
+    found = reading.get("/v1/events", consumer="cursor").json()["data"]
+    assert [(event["seq"], event["action"], event["changes"]) for event in found] == [
+        (seq, "read", None) for seq in (3, 31, 32)
+    ]
+    assert reading.get("/v1/events", after=2, limit=1).json()["data"] == found[:1]
+
+
 @pytest.mark.parametrize("more", [{}, {"wait": 30}, {"consumer": "c"}])
 def test_after_an_event_that_is_yet_to_come_nothing_is_read(reading: Api, more: dict[str, Any]) -> None:
     reading.post("/v1/consumers", name="c", kind="cursor")

@@ -17,7 +17,19 @@ from pipeline.shuffle.worker import Shuffler
 from pipeline.staging import rows
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move
-from tests.fixtures.staged import Change, Client, Staged, Table, create, delete, insert, staging_of, truncate, update
+from tests.fixtures.staged import (
+    Change,
+    Client,
+    Staged,
+    Table,
+    create,
+    delete,
+    insert,
+    read,
+    staging_of,
+    truncate,
+    update,
+)
 
 NO_BAD = (
     "alter table public.sequin_events add constraint no_bad check (record ->> 'v' is distinct from 'bad') not valid"
@@ -336,6 +348,8 @@ NEWER: dict[str, tuple[Callable[[], Change], bool]] = {
     "a change of its key": (lambda: update("t", {"id": 1}, id=5, v="new"), True),
     "another row": (lambda: insert("t", id=11, v="new"), False),
     "one that is parked too": (lambda: insert("t", id=1, v="bad"), False),
+    "a read": (lambda: read("t", id=1, v="new"), True),
+    "a read that is parked too": (lambda: read("t", id=1, v="bad"), False),
 }
 
 
@@ -375,6 +389,24 @@ def test_a_consumer_is_given_what_was_retried_while_nothing_newer_is_known(stage
     dead_letters.request_retry(staged.connection, None)
     again(staged, shuffler)
     assert [(item.record["v"], item.action) for item in received(client)] == [("bad", "insert")]
+
+
+@pytest.mark.parametrize("later", [[], ["newest"]])
+def test_a_parked_read_changes_no_item_until_it_is_retried(staged: Staged, later: list[str]):
+    client = create(staged.connection)
+    staged.moved(*good(1))
+    staged.commit(read("t", id=1, v="bad"), read("t", id=2, v="good"))
+    shuffler = shuffled(staged)
+    assert [(item.pk, item.record["v"]) for item in received(client)] == [("1", "good"), ("2", "good")]
+    for value in later:
+        staged.commit(update("t", id=1, v=value))
+    staged.connection.execute(NO_CHECK)
+    dead_letters.request_retry(staged.connection, None)
+    again(staged, shuffler)
+    (item,) = received(client)
+    assert (item.action, item.record["v"]) == (("update", "newest") if later else ("read", "bad"))
+    assert [letter.action for letter in dead_letters.find(staged.connection, "retried")] == ["read"]
+    assert broken(staged) == {}
 
 
 def received(client: Client) -> list[Any]:

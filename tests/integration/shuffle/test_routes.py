@@ -29,7 +29,19 @@ from pipeline.postgres import connections
 from pipeline.shuffle import routes as shuffle_routes
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.shuffling import move
-from tests.fixtures.staged import Change, Staged, Table, create, delete, insert, message, staging_of, truncate, update
+from tests.fixtures.staged import (
+    Change,
+    Staged,
+    Table,
+    create,
+    delete,
+    insert,
+    message,
+    read,
+    staging_of,
+    truncate,
+    update,
+)
 from tests.fixtures.waiting import eventually
 
 AUDIT = EventsTable("public", "audit_events")
@@ -263,6 +275,36 @@ def test_verify_reads_every_table_and_all_of_them_together(routed: Routed) -> No
     assert found["order"] == (10, 0)
     assert found[f"events ({GONE})"] == (3, 0)
     assert not any(broken for _, broken in found.values())
+
+
+def test_what_was_read_goes_by_routes_of_its_own_and_verify_accepts_its_places(routed: Routed) -> None:
+    reads = Route(tables=("public.orders",), actions=("read",), events_table=str(AUDIT))
+    routed.staged.commit(read("orders", id=1), read("audit_log", id=2), read("orders", id=3))
+    routed.staged.commit(*mixed(4))
+    routed.shuffle(reads)
+    assert routed.rows(AUDIT) == [(1, "1"), (2, "3")]
+    assert routed.rows(DEFAULT)[:1] == [(1, "2")]
+    routed.log.execute(f"update {AUDIT} set commit_idx = 7 where seq = 2")
+    assert not any(broken for _, broken in verified(routed).values())
+
+
+@pytest.mark.parametrize(
+    ("damage", "broken"),
+    [
+        (f"update {AUDIT} set action = 'insert' where seq = 1", True),
+        (f"update {DEFAULT} set action = 'insert' where seq = 1", True),
+        (f"update {DEFAULT} set action = 'insert', commit_idx = 0 where seq = 1", True),
+        (f"update {AUDIT} set commit_idx = 2 where seq = 2", True),
+        (f"delete from {DEFAULT} where seq = 3", True),
+        (f"update {AUDIT} set commit_idx = 9 where seq = 2", False),
+    ],
+)
+def test_verify_finds_what_is_wrong_beside_what_was_read(routed: Routed, damage: str, broken: bool) -> None:
+    routed.staged.commit(read("orders", id=1), read("audit_log", id=2), read("orders", id=3))
+    routed.staged.commit(insert("audit_log", id=4), insert("audit_log", id=5), insert("audit_log", id=6))
+    routed.shuffle(Route(tables=("public.orders",), events_table=str(AUDIT)))
+    routed.log.execute(damage)
+    assert (verified(routed)["all tables"][1] > 0) is broken
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from tests.fixtures.filling import Filling, big, filling
 from tests.fixtures.postgres import Cluster
+from tests.fixtures.waiting import eventually
 
 
 @pytest.fixture(scope="module", params=[18, 15])
@@ -27,6 +28,35 @@ def jobs(stage: Filling) -> str:
 def test_updates_of_one_row_have_its_unchanged_values(stage: Filling, jobs: str) -> None:
     stage.run(f"update {jobs} set n = 1", f"update {jobs} set n = 2")
     assert stage.left_out(jobs) == [None] * 3
+
+
+def test_an_update_of_a_row_that_was_read_has_its_unchanged_values(stage: Filling, jobs: str) -> None:
+    """The row's insert is staged as what a snapshot had read; once in the segment of its update, once before it."""
+    stage.arrive()
+    for key in (2, 3):
+        stage.run(f"insert into {jobs} values ({big('c')}, {key}, {big('d')}, 0)")
+        if key == 2:
+            stage.run(f"update {jobs} set n = 1 where id = 2")
+        become_reads(stage, jobs, str(key), updated=key == 2)
+        stage.arrive()
+    stage.run(f"update {jobs} set id = 4 where id = 3", f"update {jobs} set a = 'a', n = 2 where id = 4")
+    events = stage.checked(jobs)
+    assert [event["action"] for event in events] == ["insert", "read", "update", "read", "update", "update"]
+    assert [event["unchanged_columns"] for event in events] == [None] * 6
+
+
+def become_reads(stage: Filling, name: str, key: str, *, updated: bool) -> None:
+    """As the staged insert of this key would be, had the row been read. `updated`: wait for its update too."""
+    found = "record_pk = %s and relation_id in (select id from pipeline.relations where table_name = %s)"
+    wanted = ["insert", "update"] if updated else ["insert"]
+
+    def staged() -> bool:
+        rows = stage.log.execute(f"select action from wal_events where {found} order by ordinal", [key, name])
+        return [action for (action,) in rows] == wanted
+
+    eventually(staged)
+    as_read = f"update wal_events set action = 'read', commit_idx = 1 where {found} and action = 'insert'"
+    stage.log.execute(as_read.encode(), [key, name])
 
 
 def test_each_value_is_the_last_one(stage: Filling, jobs: str) -> None:

@@ -59,7 +59,7 @@ def known(stage: Filling, name: str) -> dict[str, list[str]]:
 
 def later(stage: Filling, name: str) -> list[tuple[str, Any]]:
     """Key and unchanged columns of the new rows still in the log, which are compared with what they held."""
-    events = [event for event in stage.settled(name) if event["action"] in ("insert", "update")]
+    events = [event for event in stage.settled(name) if event["action"] in ("insert", "update", "read")]
     found = []
     for event, row in zip(events, stage.held(name)[-len(events) :], strict=True):
         left_out = event["unchanged_columns"] or []
@@ -139,6 +139,34 @@ def test_only_what_can_be_left_out_is_kept(stage: Filling, columns: str, row: st
     begin_another_partition(stage)
     drop(stage)
     assert known(stage, name) == kept
+
+
+def become_reads(stage: Filling, name: str) -> None:
+    """As if the rows that were inserted had been there before, and been read."""
+    stage.arrive()
+    stage.log.execute(
+        "update sequin_events set action = 'read', commit_idx = commit_idx + 1"
+        " where source_table_name = %s and action = 'insert'",
+        [name],
+    )
+
+
+def test_what_was_only_read_is_filled_in_when_its_event_is_dropped(stage: Filling, jobs: str) -> None:
+    become_reads(stage, jobs)
+    begin_another_partition(stage)
+    drop(stage)
+    assert known(stage, jobs) == {str(i): ["a", "b"] for i in (1, 2, 3)}
+    stage.run(f"update {jobs} set n = 1", f"update {jobs} set id = 5, n = 2 where id = 2")
+    assert later(stage, jobs) == [("1", None), ("2", None), ("3", None), ("5", None)]
+
+
+def test_of_a_narrow_row_that_was_read_all_is_kept_that_may_have_been_moved_out_before(stage: Filling) -> None:
+    name = stage.table("id int primary key, note text, v text, at timestamptz")
+    stage.run(f"insert into {name} values (1, 'a note of some length, but in a narrow row', 'v', now())")
+    become_reads(stage, name)
+    begin_another_partition(stage)
+    drop(stage)
+    assert known(stage, name) == {"1": ["note"]}
 
 
 def test_tables_whose_updates_have_all_values_keep_nothing(stage: Filling) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from pipeline.api import models
 from pipeline.config import routes as routing
 from pipeline.config import settings
 from pipeline.config.routes import Route
 from pipeline.errors import ConfigError
+from pipeline.readers.queue import consumers
 
 FILE = """
 [[routes]]
@@ -57,6 +61,14 @@ def test_the_environment_outranks_the_file(file: Path, monkeypatch: pytest.Monke
 def test_a_route_takes_what_its_tables_and_actions_say(schema: str, table: str, action: str, matches: bool) -> None:
     route = Route(tables=("public.audit_*", ".note*"), actions=("insert", "message"), events_table="a.b")
     assert route.matches(schema, table, action) is matches
+
+
+def test_routes_rest_and_sql_know_the_same_actions() -> None:
+    function = (Path(consumers.__file__).parent / "functions" / "check_consumer.sql").read_text()
+    (listed,) = re.findall(r"a not in \((.*?)\)", function)
+    (said,) = re.findall(r"actions takes (.*?)'", function)
+    assert set(re.findall(r"\w+", listed)) == set(routing.ACTIONS) == set(get_args(models.Actions))
+    assert set(re.findall(r"\w+", said)) == {*routing.ACTIONS, "and"}
 
 
 def test_patterns_take_everything_but_the_star_as_it_is() -> None:

@@ -22,5 +22,5 @@ clock as materialized (
             or e.action = 'update' and e.changes is not null and 'delete' = any (%(actions)s))
         -- An event that stands in for a dead letter says nothing of the row; one retried too late says nothing new.
         and (e.metadata is null or not (
-            e.metadata ? 'parked' and e.action in ('insert', 'update') or e.metadata ? 'outdated'))
+            e.metadata ? 'parked' and e.action in ('insert', 'update', 'read') or e.metadata ? 'outdated'))
 )

@@ -277,6 +277,52 @@ def test_a_database_that_was_never_migrated_is_a_plain_error(config: Config):
         verified(config.with_databases(config.source, config.source))
 
 
+READS = [(LAST + 1, 1), (LAST + 2, 2), (LAST + 3, 5), (LAST + 4, 6)]
+"""seq and commit_idx."""
+
+
+def append_reads(log: psycopg.Connection) -> None:
+    """A transaction of rows that were read."""
+    for seq, idx in READS:
+        log.execute(ROW, [seq, SOURCE, 1, 70, idx, 9, "read", None, 9])
+    log.execute(
+        "update pipeline.shuffle_progress p set commit_lsn = 70, last_seq = %s, events = 19, committed_at ="
+        " (select max(committed_at) from sequin_events)",
+        [READS[-1][0]],
+    )
+    log.execute("select setval('sequin_events_seq_seq', %s)", [READS[-1][0]])
+
+
+@pytest.mark.parametrize("range_rows", [1, 2, 1000])
+def test_places_of_rows_that_were_read_begin_at_one_and_have_gaps(
+    log: psycopg.Connection, config: Config, range_rows: int
+):
+    append_reads(log)
+    found = verified(config, range_rows=range_rows)
+    assert (broken(found), found.rows, found.transactions) == ({}, 19, 6)
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        ("update sequin_events set action = 'insert' where commit_lsn = 70", {"commit_idx": [20, 22]}),
+        ("update sequin_events set action = 'insert' where seq = 21", {"transactions": [21, 22]}),
+        ("update sequin_events set action = 'insert', commit_idx = 0 where seq = 20", {"transactions": [21]}),
+        ("update sequin_events set commit_idx = 2 where seq = 22", {"order": [22]}),
+        ("update sequin_events set xid = 8 where seq = 23", {"transactions": [23]}),
+        ("delete from sequin_events where seq = 21", {"transactions": [22], "events": [None, 16]}),
+        ("update sequin_events set commit_idx = 4 where seq = 19", {"commit_idx": [19]}),
+    ],
+)
+@pytest.mark.parametrize("range_rows", [1, 1000])
+def test_damage_in_and_beside_rows_that_were_read_is_found(
+    log: psycopg.Connection, config: Config, damage: str, expected: dict[str, list[int | None]], range_rows: int
+):
+    append_reads(log)
+    log.execute(damage.encode())
+    assert broken(verified(config, range_rows=range_rows)) == expected
+
+
 @pytest.fixture
 def command(tmp_path: Path, config: Config) -> Callable[..., Any]:
     def run(*arguments: str) -> Any:

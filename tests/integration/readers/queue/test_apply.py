@@ -25,6 +25,7 @@ from tests.fixtures.staged import (
     delete,
     insert,
     message,
+    read,
     staging_of,
     truncate,
     update,
@@ -78,6 +79,44 @@ def test_the_last_change_of_a_row_decides(staged: Staged, client: Client, case: 
         for change in changes:
             staged.moved(change)
     assert got(client) == [("1", expected)]
+
+
+READS: dict[str, tuple[list[Change], str]] = {
+    "of a row that is not in the log": ([read("t", id=1, v="read")], "read"),
+    "of a row that is there": ([insert("t", id=1, v="old"), read("t", id=1, v="read")], "read"),
+    "of a row that was deleted before": ([delete("t", id=1), read("t", id=1, v="read")], "read"),
+    "of a row that is read again": ([read("t", id=1, v="old"), read("t", id=1, v="read")], "read"),
+    "then changed": ([read("t", id=1, v="old"), update("t", id=1, v="read")], "update"),
+    "then deleted": ([read("t", id=1, v="old"), delete("t", id=1, v="read")], "delete"),
+}
+
+
+@pytest.mark.parametrize("case", READS)
+def test_a_read_makes_or_replaces_the_item_of_its_row(staged: Staged, client: Client, case: str):
+    changes, expected = READS[case]
+    for change in changes:
+        staged.moved(change)
+    assert [(item.pk, item.action, item.record) for item in client.receive()] == [("1", expected, changes[-1].record)]
+
+
+def test_a_read_of_a_row_that_is_delivered_is_delivered_again(staged: Staged, client: Client):
+    staged.moved(insert("t", id=1, v=1))
+    (held,) = client.receive()
+    staged.moved(read("t", id=1, v=2), read("t", id=2, v=2))
+    assert got(client) == [("2", "read")]
+    assert client.ack(held) == 1
+    assert [(item.action, item.record) for item in client.receive()] == [("read", {"id": 1, "v": 2})]
+
+
+def test_reads_of_one_group_are_delivered_one_by_one(staged: Staged):
+    client = create(staged.connection, group_by=["v"])
+    staged.moved(read("t", id=1, v="a"), read("t", id=2, v="a"), read("t", id=3, v="b"))
+    assert got(client) == [("1", "read"), ("3", "read")]
+
+
+def test_rows_without_a_key_that_were_read_are_items_of_their_own(staged: Staged, client: Client):
+    staged.moved(read("keyless", v=1), read("keyless", v=1))
+    assert got(client) == [("", "read"), ("", "read")]
 
 
 @pytest.fixture
@@ -174,6 +213,8 @@ FILTERS: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     "no wildcard of LIKE": ({"tables": ["public._", "%.t"]}, []),
     "actions": ({"actions": ["insert"]}, [("1", "insert"), ("2", "insert"), ("1", "insert")]),
     "messages": ({"tables": [".note"]}, [("", "message")]),
+    "reads": ({"actions": ["read"]}, [("t", "read"), ("2", "read")]),
+    "reads of a table": ({"actions": ["read", "delete"], "tables": ["public.f*s"]}, [("t", "read"), ("2", "read")]),
 }
 
 
@@ -182,6 +223,7 @@ def test_a_consumer_has_what_it_asked_for(staged: Staged, case: str):
     options, expected = FILTERS[case]
     client = create(staged.connection, **options)
     staged.moved(insert("t", id=1), insert("t", id=2), insert("other", id=1), update("t", id=1), message("hi"))
+    staged.moved(read("flags", x="t"), read("floats", x="2"))
     assert got(client) == expected
 
 
