@@ -1,0 +1,1 @@
+"""Rows that were in a table before its changes were captured, or that are read again."""
