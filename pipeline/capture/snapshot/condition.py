@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from psycopg import sql
 
-from pipeline.capture.snapshot.condition_lexer import LONGEST
+from pipeline.capture.snapshot.condition_lexer import LONGEST, shown
 from pipeline.capture.snapshot.condition_nodes import Node, Piece, Rank, build, column, string
-from pipeline.capture.snapshot.condition_parser import listed, parsed
+from pipeline.capture.snapshot.condition_parser import parsed
+from pipeline.capture.snapshot.condition_rules import listed
 from pipeline.errors import ConditionRefused
 
 Scalar = str | int | float | bool
@@ -88,8 +89,8 @@ def _require_short(text: str, what: str) -> None:
 
 def _checked(node: Node, columns: Collection[str], what: str) -> Condition:
     if unknown := sorted(node.columns - set(columns)):
-        known = ", ".join(list(columns)[:8]) + (", …" if len(columns) > 8 else "")
-        raise ConditionRefused(f"{what}: the table has no column {unknown[0]}: use one of {known}")
+        known = ", ".join([shown(name) for name in list(columns)[:8]]) + (", …" if len(columns) > 8 else "")
+        raise ConditionRefused(f"{what}: the table has no column {shown(unknown[0])}: use one of {known}")
     _require_short(node.text, what)  # it is parsed again, and may be longer than what was given
     return Condition(node.text, node.columns, node.functions, node.types, node.sql)
 
@@ -98,16 +99,16 @@ def _node(term: Term) -> Node:
     operator = " ".join(term.operator.lower().split())
     if operator in _NULLS:
         if term.value is not None:
-            raise ConditionRefused(f"condition: {operator} of {term.column} takes no value: leave it out")
+            raise ConditionRefused(f"condition: {operator} of {shown(term.column)} takes no value: leave it out")
         return build(Rank.IS, (column(term.column), Rank.IS), f" {operator}")
     if operator in _LISTS:
         if isinstance(term.value, str) or not isinstance(term.value, Sequence) or not term.value:
-            raise ConditionRefused(f"condition: {operator} of {term.column} takes a list of at least one value")
+            raise ConditionRefused(f"condition: {operator} of {shown(term.column)} takes a list of at least one value")
         values = build(Rank.ELEMENT, *listed([_literal(term, value) for value in term.value]))
         return build(Rank.RANGED, (column(term.column), Rank.OTHER), f" {operator} (", (values, Rank.OR), ")")
     if operator not in _COMPARISONS and operator not in _PATTERNS:
         known = ", ".join([*_COMPARISONS, *_PATTERNS, *_LISTS, *_NULLS])
-        raise ConditionRefused(f"condition: the operator {operator[:40]} is not allowed: use one of {known}")
+        raise ConditionRefused(f"condition: the operator {shown(operator)} is not allowed: use one of {known}")
     rank, operand = (Rank.RANGED, Rank.OTHER) if operator in _PATTERNS else (Rank.COMPARED, Rank.RANGED)
     written = _COMPARISONS.get(operator, operator)
     return build(rank, (column(term.column), operand), f" {written} ", (_literal(term, term.value), operand))
@@ -115,11 +116,15 @@ def _node(term: Term) -> Node:
 
 def _literal(term: Term, value: object) -> Node:
     if value is None:
-        raise ConditionRefused(f"condition: {term.operator} of {term.column} takes no null: use is null or is not null")
+        raise ConditionRefused(
+            f"condition: {shown(term.operator)} of {shown(term.column)} takes no null: use is null or is not null"
+        )
     if isinstance(value, bool):
         return string(str(value).lower())
     if isinstance(value, int) and abs(value).bit_length() > 3 * _MOST_DIGITS:
-        raise ConditionRefused(f"condition: the number for {term.column} is too long: shorten it")
+        raise ConditionRefused(f"condition: the number for {shown(term.column)} is too long: shorten it")
     if isinstance(value, str | int | float):
         return string(str(value))
-    raise ConditionRefused(f"condition: {term.operator} of {term.column} takes one value: a string, number or boolean")
+    raise ConditionRefused(
+        f"condition: {shown(term.operator)} of {shown(term.column)} takes one value: a string, number or boolean"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.capture.snapshot.condition import Condition
+from pipeline.capture.snapshot.condition_lexer import shown
 from pipeline.errors import ConditionRefused
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -45,8 +46,8 @@ def _require_functions(source: Connection, condition: Condition) -> None:
     query = queries.statement("capture.snapshot", "harmful_functions")
     for function in queries.rows(source, _Function, query, {"functions": sorted(condition.functions)}):
         raise ConditionRefused(
-            f"--where: {function.name}() {function.reason}: only immutable and stable functions of Postgres are, of"
-            " those that look at nothing but their arguments; write it without"
+            f"--where: {shown(function.name)}() {function.reason}: only immutable and stable functions of Postgres are,"
+            " of those that look at nothing but their arguments; write it without"
         )
 
 
@@ -54,7 +55,7 @@ def _require_types(source: Connection, condition: Condition) -> None:
     query = queries.statement("capture.snapshot", "harmful_types")
     for kind in queries.rows(source, _Type, query, {"types": sorted(condition.types)}):
         raise ConditionRefused(
-            f"--where: a cast to {kind.name} is not allowed: only types of Postgres itself for values are;"
+            f"--where: a cast to {shown(kind.name)} is not allowed: only types of Postgres itself for values are;"
             " compare with a string, which takes the column's type"
         )
 
@@ -64,8 +65,8 @@ def _require_columns(source: Connection, condition: Condition, table: int) -> No
     values = {"columns": sorted(condition.columns), "table": table}
     for found in queries.rows(source, _Column, query, values):
         if not found.type:
-            raise ConditionRefused(f"condition: the table has no column {found.name}: correct the name")
+            raise ConditionRefused(f"condition: the table has no column {shown(found.name)}: correct the name")
         raise ConditionRefused(
-            f"condition: {found.name} is not allowed, as its type {found.type} may run functions of its owner:"
-            " use columns of other types"
+            f"condition: {shown(found.name)} is not allowed, as its type {shown(found.type)} may run functions of its"
+            " owner: use columns of other types"
         )

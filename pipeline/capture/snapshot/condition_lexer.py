@@ -1,4 +1,4 @@
-"""The words of a condition, cut as Postgres cuts them (scan.l); what no condition may have is refused here; pure."""
+"""The words of a condition, cut as Postgres cuts them (scan.l); what no condition may have is refused here. Pure."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ def refused(sentence: str) -> ConditionRefused:
 
 
 def shown(part: str) -> str:
-    """A part of a condition on one line, not too long."""
-    line = " ".join(part.split())
-    return line if len(line) <= 40 else f"{line[:39]}…"
+    """A part of a condition on one line, not too long, without what cannot be seen."""
+    line = re.sub(r"\s*\n\s*", " ", part)
+    seen = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line[:40])
+    return seen if len(line) <= 40 else f"{seen[:39]}…"
 
 
 class ConditionLexer(Lexer):
@@ -174,6 +175,8 @@ def _require_own(tokens: list[Token]) -> None:
         if token.type != "DOT" or place == 0 or fold(tokens[place - 1]).strip('"') == "pg_catalog":
             continue
         part = "".join(tokens[place - 1 : place + 2])
+        if place + 1 < len(tokens) and tokens[place + 1].type not in ("NAME", "FUNCTION_NAME", "RESERVED"):
+            continue  # no name: the grammar refuses it
         if tokens[place + 2 : place + 3] and tokens[place + 2].type == "LPAR":
             raise refused(f"{shown(part)}() is not allowed: only functions of Postgres itself are")
         raise refused(f"{shown(part)} is not allowed: write columns and types by their names alone")

@@ -1,4 +1,4 @@
-"""A condition in two writings that are made together, part by part, from what was understood; pure.
+"""A condition in two writings that are made together, part by part, from what was understood. Pure.
 
 `text` is for people, with as few parentheses as it needs. `sql` is for the source: parentheses around every operation,
 so that no order of operators is relied on; functions and types by their schema, which pg_temp or a search path cannot
@@ -24,18 +24,19 @@ class Rank(IntEnum):
     OR = 1
     AND = 2
     NOT = 3
-    IS = 4
-    COMPARED = 5
-    RANGED = 6
-    OTHER = 7
-    SUM = 8
-    PRODUCT = 9
-    POWER = 10
-    ZONED = 11
-    SIGNED = 12
-    CAST = 13
-    SIMPLE = 14
-    ELEMENT = 15
+    DISTINCT = 4
+    IS = 5
+    COMPARED = 6
+    RANGED = 7
+    OTHER = 8
+    SUM = 9
+    PRODUCT = 10
+    POWER = 11
+    ZONED = 12
+    SIGNED = 13
+    CAST = 14
+    SIMPLE = 15
+    ELEMENT = 16
 
 
 @dataclass(frozen=True, slots=True)

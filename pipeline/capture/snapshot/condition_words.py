@@ -1,4 +1,4 @@
-"""Words and operators of Postgres that a condition may or may not have; pure."""
+"""Words and operators of Postgres that a condition may or may not have. Pure."""
 
 from __future__ import annotations
 
