@@ -46,7 +46,7 @@ class Node:
     rank: Rank
     text: str
     sql: str
-    depth: int = 1
+    depth: int
     columns: frozenset[str] = frozenset()
     functions: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
@@ -95,8 +95,11 @@ class Typed:
 Piece = str | tuple[str, str] | tuple[Node, Rank]
 
 
-def build(rank: Rank, *pieces: Piece, columns: str = "", functions: str = "", types: str = "") -> Node:
-    """A node of pieces: what both writings have, what each has, or a part with the lowest rank it may have bare."""
+def build(rank: Rank, *pieces: Piece, levels: int = 1, columns: str = "", functions: str = "", types: str = "") -> Node:
+    """A node of pieces: what both writings have, what each has, or a part with the lowest rank it may have bare.
+
+    `levels`: how much deeper than its deepest part it is; a list of arguments adds nothing to the call.
+    """
     text, sql, parts = [], [], []
     for piece in pieces:
         if isinstance(piece, str):
@@ -109,7 +112,7 @@ def build(rank: Rank, *pieces: Piece, columns: str = "", functions: str = "", ty
         else:
             text.append(str(first))
             sql.append(str(second))
-    depth = 1 + max((part.depth for part in parts), default=0)
+    depth = levels + max((part.depth for part in parts), default=-levels)
     if depth > DEEPEST:
         raise too_deep()
     return Node(

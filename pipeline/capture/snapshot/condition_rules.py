@@ -125,7 +125,9 @@ class Operations(Transformer[Token, Node]):
         return build(Rank.RANGED, *pieces)
 
     def sign(self, children: list[Node]) -> Node:
-        return build(Rank.SIGNED, str(children[0]), (children[1], Rank.CAST))
+        sign, signed = children
+        space = " " if signed.rank == Rank.SIGNED else ""  # two of them side by side begin a comment
+        return build(Rank.SIGNED, f"{sign}{space}", (signed, Rank.SIGNED))
 
 
 class Values(Transformer[Token, Node]):
@@ -155,10 +157,10 @@ class Values(Transformer[Token, Node]):
         return build(Rank.SIMPLE, "array[", (children[0], Rank.OR) if children[0] else "", "]")
 
     def items(self, children: list[Node]) -> Node:
-        return build(Rank.ELEMENT, *listed(children))
+        return build(Rank.ELEMENT, *listed(children), levels=0)
 
     def when(self, children: list[Node]) -> Node:
-        return build(Rank.ELEMENT, " when ", (children[0], Rank.OR), " then ", (children[1], Rank.OR))
+        return build(Rank.ELEMENT, " when ", (children[0], Rank.OR), " then ", (children[1], Rank.OR), levels=0)
 
     def case(self, children: list[Any]) -> Node:
         *whens, otherwise = children
@@ -177,12 +179,12 @@ class Values(Transformer[Token, Node]):
         return call(name, [(arguments, Rank.OR)] if isinstance(arguments, Node) else [])
 
     def arguments(self, children: list[Node]) -> Node:
-        return build(Rank.ELEMENT, *listed(children))
+        return build(Rank.ELEMENT, *listed(children), levels=0)
 
     def named(self, children: list[Any]) -> Node:
         name = name_of(str(children[0]))
         quoted = name.name.replace('"', '""')
-        return build(Rank.ELEMENT, (f"{name.text} => ", f'"{quoted}" => '), (children[1], Rank.OR))
+        return build(Rank.ELEMENT, (f"{name.text} => ", f'"{quoted}" => '), (children[1], Rank.OR), levels=0)
 
     def field(self, children: list[Token]) -> Node:
         return string(str(children[0]) if children[0].type == "STRING" else name_of(children[0]).name)

@@ -50,6 +50,7 @@ def written(text: str) -> str:
         ("a not in (1, -2) and b in ('x')", "a not in (1, -2) and b in ('x')"),
         ("position = 1 and at at time zone 'UTC' < d", "\"position\" = 1 and at at time zone 'UTC' < d"),
         ('"Odd name" = 1 and "q""uote" = 2 and "select" = 3', '"Odd name" = 1 and "q""uote" = 2 and "select" = 3'),
+        ("- - a = -(-1) and (-a)[1] = 2", "- -a = - -1 and (-a)[1] = 2"),
         ("a=-1 and b*-2<.5e3", "a = -1 and b * -2 < .5e3"),
         ("case a when 1 then b else c end is not true", "case a when 1 then b else c end is not true"),
         ("a = any(array[1, 2]) or (a || b)[1] = 2", "a = any (array[1, 2]) or (a || b)[1] = 2"),
@@ -215,7 +216,16 @@ def test_what_is_long_and_flat_is_no_nesting() -> None:
     assert parse(text, COLUMNS).text == text
     text = f"id in ({', '.join(['1'] * 3000)})"
     assert parse(text, COLUMNS).text == text
-    assert parse("(" * 90 + "a" + ")" * 90, COLUMNS).text == "a"
+    assert parse("(" * 100 + "a" + ")" * 100, COLUMNS).text == "a"
+    for text in (
+        "lower(" * 99 + "a" + ")" * 99,
+        "a" + " + 1" * 100,
+        "- " * 99 + "-a",
+        "(a in (1, " * 50 + "a" + "))" * 50,
+    ):
+        assert parse(parse(text, COLUMNS).text, COLUMNS) == parse(text, COLUMNS)
+    text = "- " * 40 + "(a ~ lower(" * 20 + "a" + "))" * 20  # each sign in brackets would be too much
+    assert parse(parse(text, COLUMNS).text, COLUMNS) == parse(text, COLUMNS)
 
 
 def test_what_is_too_long_is_refused_as_given_and_as_stored() -> None:
