@@ -36,6 +36,7 @@ where not exists (
         and called.name not in ('pg_column_size', 'pg_size_bytes', 'pg_size_pretty', 'pg_typeof', 'pg_wal_lsn_diff')
     )
     or called.name ~ '^(current_setting|format_type|getpgusername|inet_(client|server)_.*|lo_.*|row_security_active)$'
-    or called.name ~ '^(has_.*_privilege|to_reg[a-z]+|regclass|txid_.*|satisfies_hash_partition|(sh)?obj_description)$'
+    or called.name ~ '^(to_reg[a-z]+|reg[a-z]+send|regclass)$'
+    or called.name ~ '^(has_.*_privilege|txid_.*|satisfies_hash_partition|(sh)?obj_description)$'
     or called.name ~ '^(col_description|jsonb?_(populate|to)_record.*|.*_to_xml.*)$'
 order by 1

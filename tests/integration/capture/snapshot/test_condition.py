@@ -280,6 +280,7 @@ FUNCTIONS = """
     jsonb_populate_record_valid(p, '{}')
     pg_get_viewdef(1) = '';pg_get_indexdef(1) = '';pg_relation_size('items') = 1;pg_get_expr('x', 1) = ''
     satisfies_hash_partition(1, 2, 3, id);has_table_privilege('items', 'select');to_regclass('x') is null
+    regclasssend('items') is null
     regclass('items') is null;dblink('x', 'y') = '';dblink_exec('x') = '';evil(t) = '';mood_text(m) = ''
     currval('s') = 1;lastval() = 1;inet_server_port() = 1;pg_stat_get_wal_receiver() is null;setseed(1) is null
     pg_replication_origin_create('x') = 1;pg_drop_replication_slot('x') is null;brin_summarize_new_values('x') = 1
