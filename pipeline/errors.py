@@ -2,7 +2,8 @@
 
 PipelineError                    exit 1
 ├── ConfigError                  a setting or argument is wrong; exit 2
-│   └── WrongArgument            a reader of the log gave an argument that is not possible
+│   ├── WrongArgument            a reader of the log gave an argument that is not possible
+│   └── ConditionRefused         a condition on rows has a part that could do more than choose among them
 ├── EmbeddedPostgresError        the Postgres under the data directory cannot be set up, started or stopped
 ├── SchemaError                  the pipeline database is not at this version's revision, or cannot be migrated to it
 ├── NotReady                     `pipeline check` finds what neither waiting nor a running server can cure
@@ -54,6 +55,10 @@ class ConfigError(PipelineError):
 
 class WrongArgument(ConfigError):
     """A reader of the log gave an argument that is not possible."""
+
+
+class ConditionRefused(ConfigError):
+    """A condition on rows has a part that could do more than choose among them; nothing of it was run."""
 
 
 class EmbeddedPostgresError(PipelineError):
