@@ -1742,7 +1742,8 @@ CREATE TABLE pipeline.sources (
     timeline integer,
     published jsonb DEFAULT '{}'::jsonb NOT NULL,
     unmatched text,
-    reads_tables boolean
+    reads_tables boolean,
+    reads_from timestamp with time zone
 );
 
 COMMENT ON TABLE pipeline.sources IS 'One row per database we replicate from.';
@@ -1758,6 +1759,8 @@ COMMENT ON COLUMN pipeline.sources.published IS 'What the publications in use pu
 COMMENT ON COLUMN pipeline.sources.unmatched IS 'Why nothing can be captured: PIPELINE_TABLES matches none of the tables that there are. Null: it matches some.';
 
 COMMENT ON COLUMN pipeline.sources.reads_tables IS 'Whether tables that join are read. False: not those that the next look finds; then it is true.';
+
+COMMENT ON COLUMN pipeline.sources.reads_from IS 'Tables that joined after it are read, also by that next look.';
 
 CREATE TABLE pipeline.wal_written (
     source_id uuid NOT NULL,

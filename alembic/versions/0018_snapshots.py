@@ -11,10 +11,11 @@ depends_on = None
 additive = True
 
 SNAPSHOTS = """
-alter table pipeline.sources add column reads_tables boolean;
+alter table pipeline.sources add column reads_tables boolean, add column reads_from timestamptz;
 comment on column pipeline.sources.reads_tables is
     'Whether tables that join are read. False: not those that the next look finds; then it is true.';
-update pipeline.sources set reads_tables = false;
+comment on column pipeline.sources.reads_from is 'Tables that joined after it are read, also by that next look.';
+update pipeline.sources set reads_tables = false, reads_from = now();
 
 create table pipeline.backfills (
     id bigint generated always as identity primary key,
@@ -163,7 +164,8 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Forget what was read; its events stay."""
     op.execute(
-        "drop view if exists pipeline.snapshots; drop table pipeline.snapshot_tables;"
+        "drop view if exists pipeline.snapshots; drop view if exists pipeline.readers;"
+        " delete from pipeline.installed_functions; drop table pipeline.snapshot_tables;"
         " drop table pipeline.snapshot_ranges; drop table pipeline.backfills;"
-        " alter table pipeline.sources drop column reads_tables"
+        " alter table pipeline.sources drop column reads_tables, drop column reads_from"
     )

@@ -19,6 +19,7 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.shuffle.plan import Run
+from pipeline.shuffle.transfer import Transfer
 from pipeline.staging import ranges, segments
 from pipeline.staging.ranges import Placed
 from pipeline.staging.segments import Segment
@@ -120,10 +121,9 @@ def _known_already(
     return [ordinal for (ordinal,) in connection.execute(query, values).fetchall()]
 
 
-def moved(connection: Connection, run: Run, newest: tuple[str, int]) -> None:
-    """Its rows are events, the last one `newest`. In the transaction that adds them."""
-    if not isinstance(run, PlacedRun):
-        return
+def moved(connection: Connection, run: PlacedRun, transfer: Transfer) -> None:
+    """Its rows are events. In the transaction that adds them."""
+    newest = transfer.newest if transfer.moved else ("", 0)
     for placed, left_out in run.ranges:
         again = _keys_of(connection, placed, left_out) if placed.of_keys else None
         ranges.moved(connection, placed.id, *newest, placed.rows_read - len(left_out), again)

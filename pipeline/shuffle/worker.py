@@ -17,6 +17,7 @@ from pipeline.readers.queue import consumers
 from pipeline.shuffle import batched_transaction, placed_ranges, poison, queue_apply, retrying, routes
 from pipeline.shuffle.batched_transaction import Prepared
 from pipeline.shuffle.large_transactions import LargeTransactionMover
+from pipeline.shuffle.placed_ranges import PlacedRun
 from pipeline.shuffle.plan import Run, next_run
 from pipeline.shuffle.poison import BisectingTransfer, OnPoison, Poison, Stopped
 from pipeline.shuffle.staged import Staged, look
@@ -188,7 +189,8 @@ class Shuffler:
     def _move_all(self, run: Run, transfer: Transfer, mover: Transfer | BisectingTransfer) -> None:
         for segment in run.segments:
             mover.move(segment, self._transfers.next_ordinal(segment, run.after, transfer), run.upto)
-        placed_ranges.moved(self._connection, run, transfer.newest)
+        if isinstance(run, PlacedRun):
+            placed_ranges.moved(self._connection, run, transfer)
         transfer.finish(run.upto, run.drained)
 
     def _is_still_poison(self, known: Poison, staged: Staged) -> bool:

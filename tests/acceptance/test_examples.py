@@ -102,7 +102,7 @@ def orders(shared: Shared) -> Iterator[Orders]:
 
 @pytest.fixture(scope="module")
 def server(orders: Orders, shared: Shared) -> Serving:
-    started = shared.serve(api_token=TOKEN)
+    started = shared.serve(api_token=TOKEN, snapshot="never")
     orders.write()
     return started
 

@@ -33,7 +33,7 @@ def source(shared: Shared) -> Iterator[psycopg.Connection]:
 @pytest.fixture(scope="module")
 def running(source: psycopg.Connection, shared: Shared) -> Serving:
     """It replicates a hundred rows."""
-    started = shared.serve()
+    started = shared.serve(snapshot="never")
     source.execute("insert into t select generate_series(1, 100)")
     return started
 

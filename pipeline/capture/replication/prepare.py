@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pipeline.capture.replication.stream import PROTOCOL_OPTIONS, ReplicationStream, SystemIdentity
-from pipeline.capture.source import own_tables, publication_ledger, slot_mark, slots, sources, timeline
+from pipeline.capture.source import captured_tables, own_tables, publication_ledger, slot_mark, slots, sources, timeline
 from pipeline.capture.source.publications import Publications, Publisher
 from pipeline.capture.source.sources import Epoch, Source
 from pipeline.capture.source.timeline import ADOPT
@@ -269,6 +269,9 @@ def _ensure_slot(config: Config, source: Connection, pipeline: Connection, store
     slot = slots.find(source, config.slot)
     if slot is None:
         start = slots.create(source, config.slot)
+        known = sources.find(pipeline, stored.id) or stored
+        named = publication_ledger.named_tables(publication_ledger.from_json(known.published))
+        captured_tables.begin(source, pipeline, stored.id, named)
     else:
         slots.end_walsender(source, slot)
         require_slot(config, source, pipeline, stored.id)

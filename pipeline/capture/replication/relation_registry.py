@@ -17,7 +17,7 @@ from pipeline.capture.schema_history.versions import Known, TableVersion
 from pipeline.capture.source import own_tables, slots, sources
 from pipeline.capture.source.own_tables import OwnTables
 from pipeline.capture.source.sources import Source
-from pipeline.errors import SlotMissing
+from pipeline.errors import DecodeError, SlotMissing
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -80,15 +80,18 @@ class RelationRegistry:
                 self._known[key] = found
             return self._describe(message, since, xid, changed)
 
-    def place_range(self, token: bytes, begin: Begin) -> bool:
-        """Rows that were read from a table come at this transaction; False when no range has this token.
+    def place_range(self, token: bytes, opened: tuple[Begin, int] | None) -> bool:
+        """Rows that were read from a table come at the open transaction; False when no range has this token.
 
         The version of their table is that of the snapshot in which they were read, with the table locked until now.
         """
+        if opened is None:
+            raise DecodeError("a marker outside of a transaction")
         try:
             known_as = str(uuid.UUID(token.decode()))
         except ValueError:
             return False
+        begin, _ = opened
         stored = ranges.version_of(self._pipeline, known_as)
         if stored is None:
             return False

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from enum import Enum
 
-from pipeline.capture.replication.tagger import ANNOTATION_CLEAR, ANNOTATION_SET, RANGE_MARKER
+from pipeline.capture.replication.range_marker import RANGE_MARKER
+from pipeline.capture.replication.tagger import ANNOTATION_CLEAR, ANNOTATION_SET
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.errors import DecodeError, HistoryDiverged
 from pipeline.staging.progress import Staged

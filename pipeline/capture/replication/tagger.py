@@ -7,6 +7,7 @@ from struct import Struct
 
 from pipeline.capture.replication.batch_builder import BatchBuilder
 from pipeline.capture.replication.confirm_rule import ConfirmRule
+from pipeline.capture.replication.range_marker import RANGE_MARKER
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.errors import DecodeError
 from pipeline.wal import encoding, pgoutput
@@ -31,9 +32,6 @@ _NEW_ROWS = {ord("I"): b"insert", ord("U"): b"update"}
 
 ANNOTATION_SET = frozenset({"pipeline:annotations", "sequin:transaction_annotations.set"})
 ANNOTATION_CLEAR = "sequin:transaction_annotations.clear"
-RANGE_MARKER = "pipeline:snapshot"
-"""Prefix of the message that gives rows which were read from a table their place; its content is the range's token.
-Such a message is the server's own, and never an event."""
 
 
 class Tagger:

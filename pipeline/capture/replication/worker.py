@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeGuard
 
 from pipeline.capture.replication.confirm_rule import ConfirmRule, PartEnded
 from pipeline.capture.replication.feedback import Feedback
 from pipeline.capture.replication.message_reorder import MessageReorder
+from pipeline.capture.replication.range_marker import is_marker
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.replay import Replay
 from pipeline.capture.replication.staging_pump import StagingPump
 from pipeline.capture.replication.stream import ReplicationStream
-from pipeline.capture.replication.tagger import RANGE_MARKER, Tagger
-from pipeline.errors import DecodeError, Undecodable
+from pipeline.capture.replication.tagger import Tagger
+from pipeline.errors import Undecodable
 from pipeline.process.signals import in_thread
 from pipeline.staging.writer import Writer
 from pipeline.wal import pgoutput
@@ -184,25 +184,15 @@ class ReplicationWorker:
             self._tagger.learn(message, learned)
             return
         if is_marker(message):
-            await self._place_range(message)
-            return
+            async with self._database_lock:
+                if await in_thread(self._registry.place_range, message.content, self._tagger.batch.unfinished):
+                    self._tagger.batch.place_range()
+                    return
         if isinstance(message, LogicalMessage) and not self._tagger.knows(message):
             async with self._database_lock:
                 learned = await in_thread(self._registry.describe, message, self._tagger.batch.next_place)
             self._tagger.learn(message, learned)
         self._tagger.feed(message)
-
-    async def _place_range(self, message: LogicalMessage) -> None:
-        """Rows that were read from a table have their place here; a marker that nothing waits for says nothing."""
-        begin, _ = self._tagger.batch.unfinished or (None, 0)
-        if begin is None:
-            raise DecodeError("a marker outside of a transaction")
-        async with self._database_lock:
-            placed = await in_thread(self._registry.place_range, message.content, begin)
-        if placed:
-            self._tagger.batch.place_range()
-        else:
-            self._tagger.feed(message)
 
     def _keepalive(self, data: bytes) -> None:
         keepalive = pgoutput.decode_keepalive(data)
@@ -233,11 +223,6 @@ class ReplicationWorker:
                 place = self._idle.passed, 0
             for oid, learned in (await in_thread(self._registry.rename, place)).items():
                 self._tagger.rename(oid, learned)
-
-
-def is_marker(message: Message) -> TypeGuard[LogicalMessage]:
-    """Whether it is the marker of rows that were read from a table."""
-    return isinstance(message, LogicalMessage) and message.transactional and message.prefix == RANGE_MARKER
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -11,7 +11,8 @@ from pipeline.capture.schema_history.versions import TableVersion
 from pipeline.capture.snapshot import backfills, plan, recovery, tables, truncates, unresolved
 from pipeline.capture.snapshot.backfills import Backfill
 from pipeline.capture.snapshot.plan import Extent
-from pipeline.capture.snapshot.reader import Samples, has_key
+from pipeline.capture.snapshot.reader import has_key
+from pipeline.capture.snapshot.samples import Samples
 from pipeline.capture.snapshot.unresolved import KEYS_PER_RANGE, Round
 from pipeline.capture.source import publication_ledger
 from pipeline.capture.source.sources import Source
@@ -40,7 +41,7 @@ class Coordinator:
         source.execute("set search_path = ''")
         self._config = config
         self._register = tables.Register(config, source, pipeline, stored, from_lsn)
-        self._samples = Samples(source, pipeline, stored.id)
+        self._samples = Samples(source, pipeline, stored)
         self._rounds: dict[int, Round] = {}
         self._truncates = truncates.Watch(pipeline, stored)
         self._tables_at = self._truncates_at = 0.0
@@ -56,7 +57,9 @@ class Coordinator:
             if backfill.epoch != self._stored.epoch:
                 reason = f"epoch {self._stored.epoch} has begun"
                 backfills.end(self._pipeline, backfill.id, "failed", reason, of_ended_epoch=True)
-            elif backfill.state != "paused":
+            elif backfill.state == "paused":
+                ranges.hold(self._pipeline, backfill.id)
+            else:
                 self._advance(backfill)
         recovery.recover(self._source, self._pipeline, self._stored.id)
         if now >= self._truncates_at:

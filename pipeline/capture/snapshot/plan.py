@@ -1,4 +1,4 @@
-"""In which ranges a table is read. Pure.
+"""In which ranges a table is read.
 
 Blocks, not keys: every table has them, no index is read, and how many rows they hold is known beforehand. A row that
 moves from a block that is still to be read into one that was read already does so by an update, which the stream has.

@@ -6,23 +6,25 @@ rows, marker; then the rows are made durable here; then the transaction, and its
 
 from __future__ import annotations
 
-import uuid
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
+from psycopg.rows import TupleRow
 
+from pipeline.capture.replication.range_marker import RANGE_MARKER
 from pipeline.capture.replication.staged_relation import StagedRelation
-from pipeline.capture.replication.tagger import RANGE_MARKER
 from pipeline.capture.schema_history import introspection
 from pipeline.capture.schema_history.introspection import Description
 from pipeline.capture.schema_history.versions import TableVersion
 from pipeline.capture.snapshot import copy_text, selection
+from pipeline.capture.snapshot.samples import Samples
+from pipeline.capture.source import publication_ledger, sources
+from pipeline.capture.source.sources import Source
 from pipeline.errors import PipelineError
-from pipeline.postgres import queries
+from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.staging import rows
@@ -32,11 +34,19 @@ from pipeline.staging.ranges import Read, Taken
 LOCK_TIMEOUT = "2s"
 STAGE_BYTES = 1_000_000
 """Rows are handed to the pipeline database in parts of about so many bytes."""
-SAMPLES = 600
 _BEGIN = (
     "begin isolation level repeatable read read only; set local synchronous_commit = local;"
     f" set local lock_timeout = '{LOCK_TIMEOUT}'"
 )
+_FAILED = (psycopg.pq.TransactionStatus.INERROR, psycopg.pq.TransactionStatus.UNKNOWN)
+"""A statement has failed there, or the connection is gone."""
+_TIMEOUTS = (
+    psycopg.errors.QueryCanceled,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+    psycopg.errors.TransactionTimeout,
+)
+_PASSING = ("08", "40", "53", "55", "57")
+"""SQLSTATE classes of errors that may be gone at the next try."""
 _HEAD = rows.transaction_head(0)
 _CHANGE = rows.change_head(0, 0, 0, b"read")
 
@@ -68,11 +78,6 @@ class Facts:
     readable: bool
     shape: str
 
-    @property
-    def xmin(self) -> int:
-        """Every transaction with a smaller xid is visible, or has aborted."""
-        return int(self.snapshot.partition(":")[0])
-
 
 @dataclass(frozen=True)
 class Shape:
@@ -102,45 +107,20 @@ def has_key(version: TableVersion) -> bool:
     return bool(version.key_columns) and version.unique_in_root is not False
 
 
-class Samples:
-    """Which transactions come after which seq: those with `next_xid` or a later one come after `seqs`.
-
-    The seqs are read first, and the xid is then assigned to a transaction that has not begun to write.
-    """
-
-    def __init__(self, source: Connection, pipeline: Connection, source_id: uuid.UUID) -> None:
-        self._source, self._pipeline = source, pipeline
-        self._source_id = source_id
-        self._taken: deque[tuple[int, Mapping[str, int]]] = deque(maxlen=SAMPLES)
-
-    def take(self) -> tuple[int, Mapping[str, int]]:
-        """A new sample: the next xid and the seqs before."""
-        seqs: Mapping[str, int] = queries.value(
-            self._pipeline, statement("capture.snapshot", "sample"), {"source": self._source_id}
-        )
-        next_xid = int(
-            queries.value(self._source, "select pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text")
-        )
-        self._taken.append((next_xid, seqs))
-        return next_xid, seqs
-
-    def before(self, xmin: int) -> Mapping[str, int] | None:
-        """The newest seqs that come before every transaction that a snapshot with this xmin does not contain."""
-        return next((seqs for next_xid, seqs in reversed(self._taken) if next_xid <= xmin), None)
-
-
 class RangeReader:
     """Reads ranges over one connection to the source, one at a time."""
 
-    def __init__(
-        self, source: Connection, slot: str, publications: Sequence[str], made: Sequence[int], samples: Samples
-    ) -> None:
-        """`publications`: in use; `made`: oids of those that we made."""
-        self._source = source
+    def __init__(self, source: Connection, pipeline: Connection, stored: Source) -> None:
+        """`pipeline`: for looks at the log and at what is stored of the source."""
+        self._source, self._pipeline = source, pipeline
         self._source.execute("set search_path = ''")
-        self._slot, self._publications, self._made = slot, list(publications), list(made)
-        self._samples = samples
+        self._stored = stored
+        self._samples = Samples(source, pipeline, stored)
         self._shapes: dict[int, Shape] = {}
+
+    @property
+    def _publications(self) -> list[str]:
+        return list(publication_ledger.known(self._stored))
 
     def read(
         self, taken: Taken, staging: RangeWriter, since: Mapping[str, int], condition: sql.Composable | None = None
@@ -163,7 +143,7 @@ class RangeReader:
                 (RANGE_MARKER, str(taken.token)),
             ).fetchone()
             assert marked is not None  # noqa: S101  function calls
-            seqs = self._samples.before(facts.xmin) or since
+            seqs = self._samples.before(facts.snapshot, since)
             version = shape.description.to_json()
             if not staging.store(Read(staging.rows, facts.snapshot, seqs, version, shape.by_key, marked[1])):
                 self._source.execute("rollback")
@@ -177,25 +157,28 @@ class RangeReader:
         try:
             self._source.execute(_BEGIN)
             yield
-        except psycopg.errors.LockNotAvailable as error:
-            self._roll_back()
-            raise Held(self._who_holds(taken)) from error
-        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
-            raise Changed("the table was renamed or dropped") from error
-        except psycopg.errors.QueryCanceled as error:
-            raise TooSlow(_line(error)) from error
-        except (psycopg.errors.IdleInTransactionSessionTimeout, psycopg.errors.TransactionTimeout) as error:
-            raise TooSlow(_line(error)) from error
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise Unreadable(
-                f"{_line(error)}; grant select on it, or let no policy hide its rows, then start it again"
-            ) from error
         except psycopg.Error as error:
-            if error.sqlstate is None or error.sqlstate.startswith(("08", "57", "40", "53", "25")):
-                raise
-            raise Unreadable(f"{_line(error)} (SQLSTATE {error.sqlstate})") from error
+            if self._source.info.transaction_status not in _FAILED:
+                raise  # the other database's
+            raise self._explained(taken, error) from error
         finally:
             self._roll_back()
+
+    def _explained(self, taken: Taken, error: psycopg.Error) -> Exception:
+        """What an error of the source says about the range; the error itself where it says nothing."""
+        line = connections.one_line(error)
+        if isinstance(error, psycopg.errors.LockNotAvailable):
+            self._roll_back()
+            return Held(self._who_holds(taken))
+        if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
+            return Changed("the table was renamed or dropped")
+        if isinstance(error, _TIMEOUTS):
+            return TooSlow(line)
+        if isinstance(error, psycopg.errors.InsufficientPrivilege):
+            return Unreadable(f"{line}; grant select on it, or let no policy hide its rows, and start it again")
+        if error.sqlstate is None or error.sqlstate.startswith(_PASSING):
+            return error
+        return Unreadable(f"{line} (SQLSTATE {error.sqlstate})")
 
     def _roll_back(self) -> None:
         if not self._source.closed and self._source.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
@@ -229,16 +212,29 @@ class RangeReader:
         return known
 
     def _describe(self, oid: int, facts: Facts) -> Shape:
-        values = {"oid": oid, "publications": self._publications}
-        found = self._source.execute(statement("capture.snapshot", "published_rows"), values).fetchone()
+        found = self._published(oid)
+        if found is None:  # by a publication that was made since
+            self._stored = sources.find(self._pipeline, self._stored.id) or self._stored
+            found = self._published(oid)
         if found is None:
             raise Unreadable("it is not published any more")
         columns, condition = found
-        described = introspection.present(self._source, oid, self._slot, self._publications, self._made, columns or [])
+        described = introspection.present(
+            self._source,
+            oid,
+            self._stored.slot,
+            self._publications,
+            list(self._stored.publications.values()),
+            columns or [],
+        )
         if described is None:
             raise Changed("the table was dropped")
         published = None if condition is None else selection.trusted(condition)
         return Shape(facts.shape, described, published, StagedRelation(0, described.version))
+
+    def _published(self, oid: int) -> TupleRow | None:
+        values = {"oid": oid, "publications": self._publications}
+        return self._source.execute(statement("capture.snapshot", "published_rows"), values).fetchone()
 
     def _copy(
         self, taken: Taken, name: str, shape: Shape, condition: sql.Composable | None, staging: RangeWriter
@@ -270,7 +266,3 @@ class RangeReader:
         return (
             f"waits for pid {pid} ({user or 'another user'}, {name or 'no name'}, {state or 'unknown'}), which locks it"
         )
-
-
-def _line(error: psycopg.Error) -> str:
-    return error.diag.message_primary or str(error).strip()

@@ -1,4 +1,4 @@
-"""The query for the rows of a range. Pure."""
+"""The query for the rows of a range."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from pipeline.capture.snapshot import backfills
 from pipeline.capture.source import captured_tables, own_tables, publication_ledger, publishable_tables, sources
@@ -91,18 +92,18 @@ class Register:
         stored = known(self._pipeline, self._stored)
         joined = captured_tables.joined(self._pipeline, self._stored.id)
         with self._pipeline.transaction():
-            reads = sources.reads_tables(self._pipeline, self._stored.id)
+            since = sources.reads_from(self._pipeline, self._stored.id)
             for oid, table in now.items():
-                self._compare(table, stored.get(oid), joined.get(oid), reads=reads)
+                self._compare(table, stored.get(oid), joined.get(oid), since)
             for oid in stored.keys() - now.keys():
                 self._left(stored[oid])
-            if not reads:
+            if since is not None:
                 sources.read_tables(self._pipeline, self._stored.id)
 
-    def _compare(self, table: Captured, before: Known | None, joined: Joined | None, *, reads: bool) -> None:
+    def _compare(self, table: Captured, before: Known | None, joined: Joined | None, since: datetime | None) -> None:
         if before is not None and before.epoch != self._stored.epoch:
             self._store(table, joined, ANOTHER_EPOCH.format(self._stored.epoch))
-        elif before is None and not reads:
+        elif before is None and since is not None and (joined is None or joined.joined_at <= since):
             self._store(table, joined, EARLIER)
         elif before is None or _has_joined(table, before, joined):
             self._join(table, joined)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -15,8 +16,8 @@ from setproctitle import setproctitle
 from pipeline import logs
 from pipeline.capture.snapshot import backfills, pace, selection
 from pipeline.capture.snapshot.backfills import Backfill
-from pipeline.capture.snapshot.reader import Changed, Held, RangeReader, Samples, TooSlow, Unreadable
-from pipeline.capture.source import publication_ledger, sources
+from pipeline.capture.snapshot.reader import Changed, Held, RangeReader, TooSlow, Unreadable
+from pipeline.capture.source import sources
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError, Unavailable
@@ -69,9 +70,7 @@ def _run(config: Config, stop: Stop) -> None:
             stored = sources.find(pipeline, config.source_id)
             if stored is None:
                 return
-            names = list(publication_ledger.known(stored))
-            samples = Samples(source, pipeline, stored.id)
-            found = RangeReader(source, stored.slot, names, list(stored.publications.values()), samples)
+            found = RangeReader(source, pipeline, stored)
             Worker(config, source, pipeline, staging, stored.id, found).run(stop)
         except psycopg.Error as error:
             if connections.is_ours(error):
@@ -97,13 +96,17 @@ class Worker:
         while not stop:
             if pace.stream_lags(self.source, self.take, self.source_id):
                 stop.wait(pace.YIELD_SECONDS)
-            taken = ranges.take(self.take, self.source_id, most)
-            if taken is None:
-                stop.wait(IDLE_SECONDS)
-                continue
             started = time.monotonic()
-            rows = self._read(taken, stop)
-            stop.wait(rate.rest(rows, time.monotonic() - started))
+            rows = self.read_next(stop, most)
+            if rows is None:
+                stop.wait(IDLE_SECONDS)
+            else:
+                stop.wait(rate.rest(rows, time.monotonic() - started))
+
+    def read_next(self, stop: Stop, most: int = 1_000) -> int | None:
+        """Read the next range, unless `most` are under way; returns the number of its rows, None when there is none."""
+        taken = ranges.take(self.take, self.source_id, most)
+        return None if taken is None else self._read(taken, stop)
 
     def _read(self, taken: Taken, stop: Stop) -> int:
         """Read one range; returns the number of its rows."""
@@ -114,6 +117,7 @@ class Worker:
         try:
             with RangeWriter(self.staging, self.source_id, taken) as staging:
                 self.reader.read(taken, staging, backfill.since_seqs or {}, _condition(backfill))
+                backfills.wait(self.take, backfill.id, None)
                 return staging.rows
         except Held as held:
             ranges.give_back(self.take, taken)
@@ -130,6 +134,10 @@ class Worker:
         except Unreadable as error:
             self._fail(backfill, str(error))
             return 0
+        except psycopg.Error as error:
+            with suppress(psycopg.Error):  # this database may be what fails
+                backfills.wait(self.take, backfill.id, f"{connections.one_line(error)}; it is tried again")
+            raise
         stop.wait(HELD_SECONDS)
         return 0
 

@@ -67,6 +67,7 @@ class Joined:
     id: int
     table_oid: int
     joined_lsn: int
+    joined_at: datetime
     was_empty: bool | None
 
 
@@ -93,6 +94,21 @@ def look(source: Connection, before: Mapping[int, str], now: Mapping[int, str]) 
         {oid: name for oid, name in left.items() if oid in present},
         left.keys() - present,
     )
+
+
+def begin(source: Connection, connection: Connection, source_id: uuid.UUID, now: Mapping[int, str]) -> None:
+    """The slot of a first start has just been made: changes are captured from here on, whenever a table joined."""
+    changed = look(source, {}, now)
+    for oid in changed.joined if changed else ():
+        assert changed is not None  # noqa: S101  it has joined tables
+        filled = changed.filled.get(oid, False)
+        values = {
+            "source": source_id,
+            "oid": oid,
+            "lsn": changed.at,
+            "was_empty": None if filled is None else not filled,
+        }
+        connection.execute(statement("capture.source", "capture_begins"), values)
 
 
 def record(connection: Connection, source_id: uuid.UUID, epoch: int, changed: Changed) -> None:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -160,12 +161,15 @@ def epoch_begins(connection: Connection, source_id: uuid.UUID, epoch: int) -> in
 
 def read_no_tables(connection: Connection, source_id: uuid.UUID) -> None:
     """Rows of the tables that are captured by now are not read; those of tables that join later are."""
-    connection.execute("update pipeline.sources set reads_tables = false where id = %s", (source_id,))
+    connection.execute(
+        "update pipeline.sources set reads_tables = false, reads_from = now() where id = %s", (source_id,)
+    )
 
 
-def reads_tables(connection: Connection, source_id: uuid.UUID) -> bool:
-    """Whether tables that join are read; False: those that are captured now joined before that."""
-    return bool(queries.value(connection, statement("capture.source", "reads_tables"), {"source": source_id}))
+def reads_from(connection: Connection, source_id: uuid.UUID) -> datetime | None:
+    """None when all tables that join are read; else, of those that are captured now, only those that joined later."""
+    found: datetime | None = queries.value(connection, statement("capture.source", "reads_from"), {"source": source_id})
+    return found
 
 
 def read_tables(connection: Connection, source_id: uuid.UUID) -> None:

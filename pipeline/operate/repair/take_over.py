@@ -63,5 +63,6 @@ def _own_publications(
     if stored is None:
         stored = Source(config.source_id or uuid.uuid4(), 0, "", slot.database, config.slot)
         sources.add(pipeline, stored)
+    sources.read_no_tables(pipeline, stored.id)
     for name, oid in rows if len(rows) == len(names) else ():
         sources.add_publication(pipeline, stored.id, name, oid)
