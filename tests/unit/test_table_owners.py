@@ -27,6 +27,7 @@ PROOF = "verify compares what rooms keep with each other, and does not ask the c
 VERSION = "a row is joined to its table version in the statement that moves or reads it"
 PART = "what a part has staged becomes the slot's own in one transaction"
 SEQS = "what a snapshot does not contain comes after the seqs of before it"
+GAP = "what was read is not missing any more"
 YIELDS = "reading tables waits for the stream"
 JOB = "the Spark job is a program of its own that shares no code with the server"
 
@@ -41,11 +42,14 @@ class Owner(NamedTuple):
 
 OWNERS = {
     "pipeline.advisory_locks": Owner("pipeline"),
-    "pipeline.backfills": Owner("pipeline/capture/snapshot", {"pipeline/log/functions/readers.sql": REGISTRY}),
+    "pipeline.backfills": Owner(
+        "pipeline/capture/snapshot",
+        {"pipeline/log/functions/readers.sql": REGISTRY, "pipeline/capture/source": GAP},
+    ),
     "pipeline.snapshot_ranges": Owner(
         "pipeline/staging", {"pipeline/shuffle": "the shuffler looks once for what is staged and how far"}
     ),
-    "pipeline.snapshot_tables": Owner("pipeline/capture/snapshot"),
+    "pipeline.snapshot_tables": Owner("pipeline/capture/snapshot", {"pipeline/capture/source": GAP}),
     "pipeline.snapshots": Owner("pipeline/capture/snapshot"),
     "pipeline.alembic_version": Owner("pipeline/postgres"),
     "pipeline.carried_transactions": Owner(

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 from pipeline.capture.schema_history import introspection
 from pipeline.capture.schema_history.versions import TableVersion
-from pipeline.capture.snapshot import backfills, plan, recovery, tables, truncates, unresolved
+from pipeline.capture.snapshot import backfills, plan, recovery, register, truncates, unresolved
 from pipeline.capture.snapshot.backfills import Backfill
 from pipeline.capture.snapshot.plan import Extent
 from pipeline.capture.snapshot.reader import has_key
@@ -40,7 +40,7 @@ class Coordinator:
         self._source, self._pipeline, self._stored = source, pipeline, stored
         source.execute("set search_path = ''")
         self._config = config
-        self._register = tables.Register(config, source, pipeline, stored, from_lsn)
+        self._register = register.Register(config, source, pipeline, stored, from_lsn)
         self._samples = Samples(source, pipeline, stored)
         self._rounds: dict[int, Round] = {}
         self._truncates = truncates.Watch(pipeline, stored)

@@ -28,12 +28,16 @@ NOT_CAPTURED = "it is not captured any more"
 
 @dataclass(frozen=True)
 class Captured:
-    """A table that is captured now, of partitions the root. `keyed`: its updates and deletes are captured, too."""
+    """A table that is captured now, of partitions the root. `keyed`: its updates and deletes are captured, too.
+
+    `relations`: itself, or the partitions that hold its rows.
+    """
 
     oid: int
     schema: str
     name: str
     keyed: bool
+    relations: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,14 @@ def captured(config: Config, source: Connection, pipeline: Connection, stored: S
     by_oid = {table.oid: table for table in found}
     published = publication_ledger.read(source, list(publication_ledger.known(stored))).values()
     roots = {table.line[-1] for table in publishable_tables.covered(found, published)} & by_oid.keys()
-    return {oid: Captured(oid, by_oid[oid].schema, by_oid[oid].name, by_oid[oid].keyed) for oid in roots}
+    holding: dict[int, list[int]] = {root: [] for root in roots}
+    for table in found:
+        if not table.partitioned and table.line[-1] in holding:
+            holding[table.line[-1]].append(table.oid)
+    return {
+        oid: Captured(oid, by_oid[oid].schema, by_oid[oid].name, by_oid[oid].keyed, tuple(holding[oid]))
+        for oid in roots
+    }
 
 
 def known(pipeline: Connection, stored: Source) -> dict[int, Known]:
@@ -94,25 +105,33 @@ class Register:
         with self._pipeline.transaction():
             since = sources.reads_from(self._pipeline, self._stored.id)
             for oid, table in now.items():
-                self._compare(table, stored.get(oid), joined.get(oid), since)
+                self._compare(table, stored.get(oid), joined, since)
             for oid in stored.keys() - now.keys():
                 self._left(stored[oid])
             if since is not None:
                 sources.read_tables(self._pipeline, self._stored.id)
 
-    def _compare(self, table: Captured, before: Known | None, joined: Joined | None, since: datetime | None) -> None:
+    def _compare(
+        self, table: Captured, before: Known | None, all_joined: Mapping[int, Joined], since: datetime | None
+    ) -> None:
+        joined = all_joined.get(table.oid)
         if before is not None and before.epoch != self._stored.epoch:
             self._store(table, joined, ANOTHER_EPOCH.format(self._stored.epoch))
         elif before is None and since is not None and (joined is None or joined.joined_at <= since):
             self._store(table, joined, EARLIER)
         elif before is None or _has_joined(table, before, joined):
-            self._join(table, joined)
+            self._join(table, joined, empty=self._was_empty(table, all_joined))
         elif (table.schema, table.name, table.keyed) != (before.table_schema, before.table_name, before.keyed):
             self._execute("rename_table", {"oid": table.oid, **vars(table)})
 
-    def _join(self, table: Captured, joined: Joined | None) -> None:
+    def _was_empty(self, table: Captured, joined: Mapping[int, Joined]) -> bool:
+        """Whether it had no rows when it joined, and all changes since then are in the stream."""
+        found = [joined.get(oid) for oid in table.relations]
+        return all(each is not None and each.was_empty and each.joined_lsn >= self._from_lsn for each in found)
+
+    def _join(self, table: Captured, joined: Joined | None, *, empty: bool) -> None:
         """It joins, or gets its key: from now on its rows are read, unless the settings say otherwise."""
-        if joined is not None and joined.was_empty and joined.joined_lsn >= self._from_lsn:
+        if empty:
             self._store(table, joined, None, complete=True)
         elif self._config.snapshot == "never":
             self._store(table, joined, NEVER)

@@ -1,0 +1,124 @@
+"""Rows from before a table is captured, read by a real server while writers go on and everything is killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+
+from tests.fixtures.server import Serving
+from tests.fixtures.waiting import eventually
+
+KEYS, ROWS = 900, 700
+MAKE = (
+    "create table shop (id int primary key, n int, note text, big text) with (fillfactor = 10)",
+    "alter table shop alter big set storage external",
+    f"""insert into shop select i, 0, repeat('x', 150), repeat(md5(i::text), 100) from generate_series(1, {ROWS}) i""",
+)
+"""Few rows a block, so that there are several ranges."""
+
+
+def write(dsn: str, seed: int, stop: threading.Event) -> None:
+    """Updates that leave the large value alone, key changes, deletes and inserts."""
+    choose = random.Random(seed)
+    with psycopg.connect(dsn) as source:
+        while not stop.wait(0.003):
+            with suppress(psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected), source.transaction():
+                for _ in range(choose.randint(1, 4)):
+                    key, other = choose.randint(1, KEYS), choose.randint(1, KEYS)
+                    statement = choose.choice(STATEMENTS)
+                    source.execute(statement, {"id": key, "other": other})
+                if choose.random() < 0.1:
+                    raise psycopg.Rollback
+
+
+STATEMENTS = (
+    "update shop set n = n + 1 where id = %(id)s",
+    "update shop set n = n + 1, note = repeat('y', 300) where id = %(id)s",
+    "update shop set big = repeat(md5(random()::text), 90) where id = %(id)s",
+    "update shop set id = %(other)s where id = %(id)s",
+    "delete from shop where id = %(id)s",
+    "insert into shop values (%(id)s, 0, 'new', repeat(md5(random()::text), 80)) on conflict do nothing",
+)
+
+
+@contextmanager
+def writers(dsn: str, number: int = 2) -> Iterator[None]:
+    stop = threading.Event()
+    threads = [threading.Thread(target=write, args=(dsn, seed, stop)) for seed in range(number)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def snapshot_of(log: psycopg.Connection[Any]) -> tuple[Any, ...] | None:
+    with suppress(psycopg.errors.UndefinedTable):
+        row: tuple[Any, ...] | None = log.execute(
+            """select state, complete_seq, reason from pipeline.snapshots where "table" = 'public.shop'"""
+        ).fetchone()
+        return row
+    return None
+
+
+def folded(log: psycopg.Connection[Any], upto: int) -> dict[str, tuple[Any, ...]]:
+    """The table as the log has it up to a seq."""
+    rows = log.execute(
+        """select action, record_pk, record, changes, unchanged_columns from sequin_events
+        where source_table_name = 'shop' and seq <= %s order by seq""",
+        (upto,),
+    ).fetchall()
+    found: dict[str, tuple[Any, ...]] = {}
+    for action, key, record, changes, unchanged in rows:
+        if action == "update" and changes and "id" in changes:
+            found.pop(str(changes["id"]), None)
+        if action == "delete":
+            found.pop(key, None)
+        else:
+            found[key] = (record["id"], record["n"], record["note"], record.get("big"), unchanged)
+    return found
+
+
+def kill_one(server: Serving, choose: random.Random) -> None:
+    found = [pid for role, pid in server.children().items() if role not in ("api", "schedule", "fork server")]
+    if found:
+        with suppress(ProcessLookupError):
+            os.kill(choose.choice(found), signal.SIGKILL)
+
+
+def test_a_table_is_whole_while_it_is_written_and_everything_is_killed(
+    serve: Callable[..., Serving], source_dsn: str, database_dsn: str
+):
+    choose = random.Random(1)
+    with (
+        psycopg.connect(source_dsn, autocommit=True) as source,
+        psycopg.connect(database_dsn, autocommit=True) as log,
+    ):
+        for statement in MAKE:
+            source.execute(statement.encode())
+        with writers(source_dsn):
+            server = serve()
+            for _ in range(4):
+                kill_one(server, choose)
+                threading.Event().wait(0.4)
+            eventually(lambda: (snapshot_of(log) or [""])[0] == "complete")
+        whole = source.execute("select id, n, note, big from shop").fetchall()
+        end = source.execute("select pg_logical_emit_message(true, 'test', 'end')").fetchone()
+        assert end is not None
+        eventually(
+            lambda: log.execute("select count(*) from sequin_events where action = 'message'").fetchone() == (1,)
+        )
+        (head,) = log.execute("select max(seq) from sequin_events").fetchone() or (0,)
+        assert folded(log, head) == {str(row[0]): (*row, None) for row in whole}
+        reads = log.execute("select count(*) from sequin_events where action = 'read'").fetchone()
+        assert reads is not None and reads[0] > ROWS / 2

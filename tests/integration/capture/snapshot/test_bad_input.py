@@ -1,0 +1,211 @@
+"""What may happen to a table while it is read: each has its plain line, and nothing is read in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from pipeline.capture.snapshot import backfills
+from pipeline.config import settings
+from pipeline.config.settings import Config
+from tests.fixtures.postgres import unique
+from tests.fixtures.shuffling import stored
+from tests.fixtures.snapshotting import Snapshotting, snapshotting
+
+TABLE = "create table t (id int primary key, note text, big text) with (fillfactor = 10)"
+ROWS = "insert into t select i, repeat('x', 200), 'b' from generate_series(1, 400) i"
+"""Four rows a block: ranges of 67 blocks, as nobody has analyzed the table."""
+
+
+@pytest.fixture
+def config(source_dsn: str, database_dsn: str, slot_name: str) -> Config:
+    return settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
+
+
+def begun(reading: Snapshotting) -> None:
+    """Its first range of two is read."""
+    reading.begin("t")
+    assert reading.read()
+
+
+def require_whole(reading: Snapshotting) -> None:
+    reading.finish("t")
+    reading.wait_for_stream()
+    assert reading.folded("t") == reading.table("t")
+
+
+def reason(reading: Snapshotting) -> str:
+    row = reading.row("t")
+    assert row is not None
+    return str(row[1])
+
+
+@pytest.mark.parametrize(
+    "statement", ["vacuum full t", "cluster t using t_pkey", "alter table t alter note type varchar"]
+)
+def test_a_table_that_is_written_anew_is_read_anew(config: Config, statement: str):
+    with snapshotting(config, TABLE, ROWS) as reading:
+        begun(reading)
+        # What is read later moves to where everything was read.
+        reading.source.execute("delete from t where id < 150")
+        reading.source.execute(statement.encode())
+        require_whole(reading)
+
+
+def test_a_table_that_is_truncated_is_whole_from_there(config: Config):
+    with snapshotting(config, TABLE, ROWS) as reading:
+        begun(reading)
+        reading.source.execute("truncate t")
+        reading.source.execute("insert into t values (1, 'after', 'b')")
+        require_whole(reading)
+
+
+def test_a_table_that_was_never_read_is_whole_from_a_truncate_on(config: Config):
+    never = config.model_copy(update={"snapshot": "never"})
+    with snapshotting(never, TABLE, ROWS) as reading:
+        reading.look()
+        assert reading.state("t") == "not read" and "PIPELINE_SNAPSHOT was never" in reason(reading)
+        reading.source.execute("truncate t")
+        reading.source.execute("insert into t values (1, 'after', 'b')")
+        require_whole(reading)
+        assert reading.events("t") == [("truncate", ""), ("insert", "1")]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["alter table t rename to u", "alter table t add more int default 7", "alter table t drop column big"],
+)
+def test_a_table_that_is_altered_is_read_on(config: Config, statement: str):
+    with snapshotting(config, TABLE, ROWS) as reading:
+        begun(reading)
+        reading.source.execute(statement.encode())
+        name = "u" if "rename" in statement else "t"
+        reading.look()
+        reading.finish(name)
+        reading.wait_for_stream()
+        found = reading.log.execute(
+            "select count(distinct record_pk) from public.sequin_events where record_pk <> ''"
+        ).fetchone()
+        assert found == (400,)
+        last = reading.log.execute(
+            "select record from public.sequin_events where action = 'read' order by seq desc limit 1"
+        ).fetchone()
+        assert last is not None
+        keys = {"id", "note", *({"big"} if "drop" not in statement else ()), *({"more"} if "more" in statement else ())}
+        assert set(last[0]) == keys
+
+
+def test_a_table_that_is_dropped_is_forgotten(config: Config):
+    with snapshotting(config, TABLE, ROWS) as reading:
+        begun(reading)
+        reading.source.execute("drop table t")
+        reading.look()
+        assert reading.read() in (None, 0)
+        reading.look()
+        assert reading.state("t") == "not captured"
+        assert backfills.open_of(reading.log, stored(reading.log).id) == []
+
+
+def test_a_partition_that_is_detached_and_one_that_is_attached(config: Config):
+    made = (
+        "create table t (id int primary key, note text) partition by range (id)",
+        "create table t1 partition of t for values from (0) to (100)",
+        "create table t2 partition of t for values from (100) to (200)",
+        "insert into t select i, 'x' from generate_series(0, 199) i",
+        "create table t3 (id int primary key, note text)",
+        "insert into t3 select i, 'x' from generate_series(200, 299) i",
+    )
+    with snapshotting(config, *made) as reading:
+        reading.begin("t")
+        assert reading.read() == 100
+        reading.source.execute("alter table t detach partition t2")
+        reading.source.execute("alter table t attach partition t3 for values from (200) to (300)")
+        reading.finish("t")
+        reading.wait_for_stream()
+        assert reading.folded("t").keys() >= reading.table("t").keys()
+
+
+def test_a_lock_is_waited_for_and_its_holder_is_named(config: Config, source_dsn: str):
+    with snapshotting(config, TABLE, ROWS) as reading, psycopg.connect(source_dsn, application_name="greedy") as other:
+        reading.begin("t")
+        other.execute("lock table t")
+        assert reading.read() == 0
+        assert (
+            f"waits for pid {other.info.backend_pid} (postgres, greedy, idle in transaction), which locks it"
+            in reason(reading)
+        )
+        other.rollback()
+        require_whole(reading)
+        assert reason(reading) == "None"
+
+
+def test_older_transactions_are_waited_for_and_named(config: Config, source_dsn: str):
+    """What one wrote before the table was published may be in neither the stream nor the snapshot."""
+    with (
+        snapshotting(config, "create table other (id int primary key)") as reading,
+        psycopg.connect(source_dsn, application_name="slow") as writer,
+    ):
+        writer.execute("insert into other values (1)")
+        for statement in (TABLE, ROWS):
+            reading.source.execute(statement.encode())
+        reading.publish()
+        reading.look()
+        reading.look()
+        assert reading.state("t") == "waiting"
+        assert f"pid {writer.info.backend_pid} of postgres (slow)" in reason(reading)
+        writer.commit()
+        require_whole(reading)
+
+
+def test_a_table_without_rights_is_named_and_the_others_go_on(config: Config, source_dsn: str):
+    role = unique("reader")
+    dsn = make_conninfo(source_dsn, user=role)
+    with psycopg.connect(source_dsn, autocommit=True) as owner:
+        owner.execute(f"create role {role} login replication".encode())
+        try:
+            for statement in (TABLE, ROWS, "create table u (id int primary key)", "insert into u values (1)"):
+                owner.execute(statement.encode())
+            owner.execute(f"create publication {role} for table t, u".encode())
+            owner.execute(f"grant select on u to {role}".encode())
+            poor = config.model_copy(update={"source_dsn": type(config.source_dsn)(dsn), "publication": role})  # type: ignore[misc]
+            with snapshotting(poor) as reading:
+                reading.finish("u")
+                reading.finish("t", "failed")
+                assert "permission denied for table t; grant select on it" in reason(reading)
+        finally:
+            owner.execute(f"drop publication {role}; drop owned by {role}; drop role {role}".encode())
+
+
+def test_a_timeout_of_the_role_makes_ranges_shorter(config: Config):
+    with snapshotting(config, TABLE, ROWS) as reading:
+        reading.begin("t")
+        before = reading.row("t")
+        reader = reading.worker.reader
+        copy = reader._copy
+
+        def slow(*arguments: Any) -> None:
+            reader._source.execute("set local statement_timeout = '50ms'")
+            reader._source.execute("select pg_sleep(10)")
+
+        reader._copy = slow  # type: ignore[method-assign,assignment]
+        assert reading.read() == 0
+        reader._copy = copy  # type: ignore[method-assign]
+        now = reading.row("t")
+        assert before is not None and now is not None and now[3] == before[3] + 1
+        require_whole(reading)
+
+
+def test_rows_without_a_key_are_there_as_often_as_in_the_table(config: Config):
+    made = ("create table t (id int, note text)", "insert into t select i % 3, 'x' from generate_series(1, 10) i")
+    with snapshotting(config, *made) as reading:
+        reading.begin("t")
+        reading.source.execute("insert into t values (0, 'x'), (7, 'x')")
+        reading.wait_for_stream()
+        reading.finish("t")
+        reading.source.execute("insert into t values (8, 'x')")
+        reading.wait_for_stream()
+        there = sorted(row["id"] for (row,) in reading.events("t", "record"))
+        assert there == sorted(number for (number,) in reading.source.execute("select id from t").fetchall())
