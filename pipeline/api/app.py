@@ -31,7 +31,7 @@ from pipeline.postgres.role_locks import RoleState
 from pipeline.process.signals import Stop
 from pipeline.readers.wakeups import Wakeups
 
-Role = Literal["replication", "shuffle", "schedule", "api"]
+Role = Literal["snapshot", "replication", "shuffle", "schedule", "api"]
 LOOK_SECONDS = 2.0
 """How long a database has to accept a connection, and then to answer what health asks."""
 _MAX_HEAD = 65_536

@@ -48,6 +48,7 @@ class Role(StrEnum):
 
     REPLICATION = "replication"
     SHUFFLE = "shuffle"
+    SNAPSHOT = "snapshot"
     SCHEDULE = "schedule"
     API = "api"
 

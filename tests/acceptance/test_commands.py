@@ -58,7 +58,7 @@ def test_beside_a_running_server(
     assert now["slot"] == slot_name
     assert (now["staged_changes"], now["staged_transactions"], now["last_seq"]) == (1000, 1, 1000)
     assert {role["role"]: role["state"] for role in now["roles"]} == dict.fromkeys(
-        ("replication", "schedule", "serve", "shuffle"), "running"
+        ("replication", "schedule", "serve", "shuffle", "snapshot"), "running"
     )
     for name in ("source_lsn", "confirmed_lsn", "staged_lsn", "shuffled_lsn"):
         assert lsn.parse(now[name]) > 0
@@ -92,7 +92,7 @@ def test_beside_a_running_server(
     assert now["reasons"] == ["replication is not running", "shuffle is not running"]
     assert (now["lag"]["limited_by"]["part"], now["lag"]["also"][0]["part"]) == ("worker", "shuffle")
     assert now["replicating"] is False
-    assert dict(re.findall(r"^(replication|schedule|serve|shuffle) +(\w+(?: \w+)*?)  ", stopped, re.MULTILINE)) == {
+    assert dict(re.findall(r"^(replication|schedule|serve|shuffle|snapshot) +(\w+(?: \w+)*?)  ", stopped, re.MULTILINE)) == {
         role["role"]: role["state"] for role in now["roles"]
     }
     assert "running" not in {role["state"] for role in now["roles"]}

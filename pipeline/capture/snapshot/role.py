@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import psycopg
 
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
 """Between two looks of the coordinator."""
+LOCK_TIMEOUT = "2s"
+"""Of the coordinator: who locks a table of ours does not keep the role from ending."""
 END_SECONDS = 10.0
 """How long a worker has to finish its range."""
 
@@ -83,6 +86,7 @@ def _lead(
     report: Callable[..., None],
 ) -> None:
     report("running")
+    connection.execute(f"set lock_timeout = '{LOCK_TIMEOUT}'".encode())
     looks = round(LOOK_SECONDS / POLL)
     count, needed = 0, False
     while not stop:
@@ -90,7 +94,8 @@ def _lead(
             now = sources.find(connection, stored.id)
             if now is None or now.epoch != stored.epoch:
                 return
-            needed = coordinator.step()
+            with suppress(psycopg.errors.LockNotAvailable):  # it looks again
+                needed = coordinator.step()
         count += 1
         for child in children:
             _keep(child, needed=needed)
