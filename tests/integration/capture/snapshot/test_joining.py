@@ -1,0 +1,96 @@
+"""Which tables are read: those that join from now on and have rows, as the settings say."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.config import settings
+from pipeline.config.settings import Config
+from tests.fixtures.snapshotting import Snapshotting, snapshotting
+
+TABLE, ROWS = "create table t (id int primary key)", "insert into t select generate_series(1, 5)"
+
+
+@pytest.fixture
+def config(source_dsn: str, database_dsn: str, slot_name: str) -> Config:
+    return settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
+
+
+def make(reading: Snapshotting, *statements: str) -> None:
+    """At the source; what is to be captured is from then on."""
+    for statement in statements:
+        reading.source.execute(statement.encode())
+    reading.publish()
+    reading.look()
+
+
+def state(reading: Snapshotting, table: str) -> tuple[str, str]:
+    row = reading.row(table)
+    assert row is not None
+    return row[0], str(row[1])
+
+
+def test_tables_of_a_version_that_could_not_read_them_are_left_as_they_are(config: Config):
+    with snapshotting(config, TABLE, ROWS) as reading:
+        # As the migration leaves a source that it finds.
+        reading.log.execute("update pipeline.sources set reads_tables = false, reads_from = now()")
+        make(reading, "create table later (id int primary key)", "insert into later values (1)")
+        assert state(reading, "t")[0] == "not read"
+        assert "captured before rows that tables already had were read" in state(reading, "t")[1]
+        reading.finish("later")
+        assert reading.events("t") == []
+        assert reading.events("later") == [("read", "1")]
+
+
+def test_settings_choose_the_tables(config: Config):
+    chosen = config.model_copy(update={"snapshot_tables": ("public.u*",)})
+    with snapshotting(
+        chosen, TABLE, ROWS, "create table ux (id int primary key)", "insert into ux values (1)"
+    ) as reading:
+        reading.finish("ux")
+        assert state(reading, "t")[0] == "not read"
+        assert "PIPELINE_SNAPSHOT_TABLES did not match it" in state(reading, "t")[1]
+
+
+def test_a_table_that_was_empty_is_whole_at_once(config: Config):
+    with snapshotting(config, TABLE) as reading:
+        reading.source.execute("insert into t values (1)")
+        make(reading, "create table u (id int primary key)")
+        assert [reading.row(name) for name in ("t", "u")] == [("complete", None, 0, 0, 0, None, 0)] * 2
+        reading.wait_for_stream()
+        assert reading.events("t") == [("insert", "1")]
+
+
+def test_a_partitioned_table_is_empty_only_when_its_partitions_are(config: Config):
+    made = (
+        "create table p (id int primary key) partition by range (id)",
+        "create table p1 partition of p for values from (0) to (10)",
+        "insert into p values (1)",
+    )
+    with snapshotting(config, *made) as reading:
+        reading.finish("p")
+        assert reading.events("p") == [("read", "1")]
+
+
+def test_a_table_that_gets_its_key_is_read_again(config: Config):
+    with snapshotting(config, "create table t (id int)", ROWS) as reading:
+        reading.finish("t")
+        make(reading, "update t set id = id + 10", "alter table t add primary key (id)")
+        reading.finish("t")
+        reading.wait_for_stream()
+        keyed = [pk for action, pk in reading.events("t") if pk]
+        assert sorted(keyed) == ["11", "12", "13", "14", "15"]
+
+
+def test_a_table_that_left_and_joins_again_is_read_again(config: Config):
+    with snapshotting(config, TABLE, ROWS) as reading:
+        reading.finish("t")
+        reading.config = config.model_copy(update={"tables": ("public.other",)})
+        make(reading, "create table other (id int primary key)")
+        assert reading.state("t") == "not captured"
+        reading.source.execute("insert into t values (6)")
+        reading.config = config
+        make(reading)
+        reading.coordinator = reading.new_coordinator()
+        reading.finish("t")
+        assert [pk for action, pk in reading.events("t") if action == "read"][-6:] == ["1", "2", "3", "4", "5", "6"]
