@@ -234,7 +234,9 @@ class RangeReader:
         if found is None:
             raise Unreadable("it is not published any more")
         columns, condition = found
-        described = introspection.present(self._source, oid, self._slot, self._publications, self._made, columns or [])
+        described = introspection.present(
+            self._source, oid, self._slot, self._publications, self._made, columns or [], joined=True
+        )
         if described is None:
             raise Changed("the table was dropped")
         published = None if condition is None else selection.trusted(condition)

@@ -97,7 +97,14 @@ def make(
     _strew(items, meddler, _faults(seed, meddler, meddling, MEDDLING))
     if old:
         _strew(items, reading := random.Random(f"snapshot {seed}"), _faults(seed, reading, snapshot, SNAPSHOT_FAULTS))
-    return Plan(seed, tuple(items), catchup, draw(seed) if settings is None else settings, old)
+    settings = draw(seed) if settings is None else settings
+    return Plan(seed, tuple(items), catchup, _bearable(settings) if old else settings, old)
+
+
+def _bearable(settings: Settings) -> Settings:
+    """The timeouts of the role at the source hold for those who read tables: too short, and none is read."""
+    source = tuple(name for name in settings.get("source", ()) if not name.endswith("_timeout"))
+    return {**settings, **({"source": source} if "source" in settings else {})}
 
 
 def _strew(items: list[Item], chance: random.Random, faults: Sequence[Fault]) -> None:
