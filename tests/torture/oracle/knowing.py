@@ -32,14 +32,14 @@ class Known:
         self._unknown[table][key] = ()
 
     def _missed_of_old(self, unchanged: Sequence[str], change: Change) -> str | None:
-        """What the event before of the row has must be there."""
+        """What the event before of the row has must be there, but for a transaction in which its table joined."""
         rows = self._unknown[change.table]
         if change.action == "truncate":
             rows.clear()
             return None
         before = rows.pop(change.was or change.key, None)
         if change.action != "delete":
-            rows[change.key] = unchanged
+            rows[change.key] = tuple(change.values) if change.early else unchanged
         missed = [] if before is None else [name for name in unchanged if name not in before]
         return f"the log knows {', '.join(missed)}, and has not filled it in" if missed else None
 

@@ -78,6 +78,7 @@ def _as_they_came(events: Sequence[Event], required: Sequence[bool], there: Sequ
                 continue
             if logged.key == "":
                 change = change._replace(key="")
+            change = change._replace(early=True)
             if logged.key != change.key or columns_differ(logged, change):
                 continue
         yield event._replace(commit_idx=index, change=change)
@@ -154,6 +155,8 @@ class Folding:
         return next((wrong for event in logged if (wrong := self._read_row(event))), None)
 
     def _read_row(self, event: Logged) -> str | None:
+        if not _is_folded(event.table):
+            return None
         there = self._table(event.table).model.get(key(event.table, event.record))
         if there is None:
             return f"a row was read that is not there at that place\n  the log has  {show_logged(event)}"

@@ -56,7 +56,7 @@ class Change(NamedTuple):
 
     `unchanged`: those of them that the WAL may lack. `changes`: old values of changed columns, None: not looked at.
     `also`: other names of the table that do no harm here, and what the key is under each.
-    `was`: the row's key before, where it had another.
+    `was`: the row's key before, where it had another. `early`: its transaction had begun before the table joined.
     """
 
     table: str
@@ -69,6 +69,7 @@ class Change(NamedTuple):
     also: Mapping[str, frozenset[str]] = MappingProxyType({})
     row: Row | None = None
     was: str | None = None
+    early: bool = False
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ def stage(cluster: Cluster) -> Iterator[Stage]:
                 f"alter table {table} alter pad set storage plain, alter big set storage external",
                 f"insert into {table} select g, 0, repeat('p', 1900), '{LONG}' from generate_series(1, {ROWS}) g",
             )
+        stage.arrive()  # the stream has its segment: to make one waits for a range that makes one
         yield stage
 
 
