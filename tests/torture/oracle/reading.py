@@ -216,6 +216,8 @@ class Folding:
 
     def _differs(self, name: str, key: str) -> str | None:
         table = self._tables[name]
+        if table.bag and not table.log:  # it has no key
+            return self._bags_differ(name) if table.whole else None
         event, wanted = table.log.get(key), table.model.get(key)
         if event is None:
             return f"{name} has row {key}, and the log has not" if wanted is not None and table.whole else None
