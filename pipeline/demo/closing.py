@@ -27,13 +27,15 @@ _SHOWN_DIFFERENCES = 5
 class Outcome:
     """The result. `differences`: empty when all is well. `delays`: seconds from commit to this program's reader.
 
-    `in_wal`: whether the WAL was still there, so that the order of commits could be compared with it.
+    `before`: rows that were there before the server. `in_wal`: whether the WAL was still there, so that the order of
+    commits could be compared with it.
     """
 
     differences: list[str]
     commits: int
     changes: int
     rollbacks: int
+    before: int
     savepoints: int
     seconds: float
     delays: list[float]
@@ -51,6 +53,7 @@ def report(console: Console, outcome: Outcome, server: Server, config: Config) -
     console.print(
         f"  {outcome.commits:,} commits of {CLERKS} concurrent writers in {outcome.seconds:g} s, "
         f"{outcome.changes:,} changes: {screen.totals(outcome.counts)}.\n"
+        f"  {outcome.before:,} rows from before were read meanwhile; folding the log gives the tables.\n"
         f"  {outcome.rollbacks:,} transactions rolled back and {outcome.savepoints:,} times back to a savepoint: "
         "no trace of them in the log.\n"
         "  Count, order and every value are as the writers themselves wrote them down"

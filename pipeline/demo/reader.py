@@ -92,11 +92,11 @@ def mark(source: Connection, name: str) -> str:
     return str(queries.value(source, "select pg_logical_emit_message(true, %s, %s)::text", (MARK, name)))
 
 
-def read_events(connection: Connection, after: int, until: int) -> Iterator[Event]:
-    """The log between two positions, without these; read in pieces, since it may be long."""
+def read_events(connection: Connection, after: int, until: int, tables: list[int]) -> Iterator[Event]:
+    """The log between two positions, and before that of these tables; read in pieces, since it may be long."""
     with connection.transaction(), connection.cursor(name="demo_events") as cursor:
         cursor.itersize = 5000
-        cursor.execute(statement("demo", "read_events"), {"after": after, "until": until})
+        cursor.execute(statement("demo", "read_events"), {"after": after, "until": until, "tables": tables})
         for seq, lsn, idx, xid, table, action, key, values, old in cursor:
             yield Event(seq, lsn, idx, xid, Change(table, action, tuple(key), values, old))
 
@@ -110,6 +110,12 @@ def commit_lsns(postgres: Server, start: str, end: str) -> dict[int, int]:
     )
     found = re.findall(r"tx:\s+(\d+), lsn: ([0-9A-F]+)/([0-9A-F]+), .*desc: COMMIT ", done.stdout)
     return {} if done.returncode else {int(xid): int(high, 16) << 32 | int(low, 16) for xid, high, low in found}
+
+
+def rows_read(connection: Connection, tables: list[int]) -> tuple[int, int]:
+    """How many rows from before are events, and how many of these tables the log has whole."""
+    row = connection.execute(statement("demo", "snapshots"), {"tables": tables}).fetchone()
+    return (row[0], row[1]) if row else (0, 0)
 
 
 def latest(connection: Connection, after: int, rows: int) -> list[tuple[Any, ...]]:

@@ -74,6 +74,13 @@ class RecordingSession:
         self._note(table, "insert", row)
         return row
 
+    def fill(self, table: str, query: LiteralString, **values: Any) -> int:
+        """Insert many rows before the server begins; returns how many. They are `before` of the record."""
+        rows = self._run(SQL(query), values)
+        for row in rows:
+            self.record.before[f"shop.{table}", _key(table, row)] = row
+        return len(rows)
+
     def update(self, table: str, assignments: LiteralString, where: LiteralString, **values: Any) -> list[Values]:
         """Update rows, each to its next version; returns them in the order in which they were written."""
         query = SQL("update shop.{} set {}, version = version + 1 where {} returning old.*, new.*").format(
@@ -96,12 +103,15 @@ class RecordingSession:
         """The first column of a read-only query."""
         return [row[0] for row in self._connection.execute(query, values).fetchall()]
 
-    def _run(self, query: Composed, values: dict[str, Any], versions: int = 1) -> list[Values]:
+    def _run(self, query: Composed | SQL, values: dict[str, Any], versions: int = 1) -> list[Values]:
         return list(_texts(self._connection.execute(query, values), versions))
 
     def _note(self, table: str, action: str, row: Values, old: Values | None = None) -> None:
-        key = tuple(row[column] or "" for column in KEYS[table])
-        self._changes.append(Change(f"shop.{table}", action, key, row, old))
+        self._changes.append(Change(f"shop.{table}", action, _key(table, row), row, old))
+
+
+def _key(table: str, row: Values) -> tuple[str, ...]:
+    return tuple(row[column] or "" for column in KEYS[table])
 
 
 def _texts(cursor: Cursor[Any], versions: int) -> Iterator[Values]:

@@ -18,14 +18,17 @@ from rich.text import Text
 
 ROWS = 6
 """How many of the latest events are shown."""
-_COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
+_COLOURS = {"read": "cyan", "insert": "green", "update": "yellow", "delete": "red"}
 _PLAIN_EVERY = 2.0
 _RATE_OVER = 3.0
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is shown at one moment. `latest`: seq, table, action, record_pk, record, changes."""
+    """What is shown at one moment. `latest`: seq, table, action, record_pk, record, changes.
+
+    `read` of `to_read` rows from before have become events, or have been changed since.
+    """
 
     elapsed: float
     seconds: float
@@ -37,6 +40,8 @@ class Snapshot:
     lag_seconds: float | None
     counts: Mapping[tuple[str, str], int]
     latest: Sequence[tuple[Any, ...]]
+    read: int
+    to_read: int
 
 
 class _Rates:
@@ -78,7 +83,7 @@ def _plain(console: Console, rates: _Rates) -> Callable[[Snapshot], None]:
             due = now.elapsed + _PLAIN_EVERY
             console.print(
                 f"{now.elapsed:5.1f} s  {now.commits:6,} commits ({commits:,.0f}/s)  "
-                f"{now.events:7,} events ({events:,.0f}/s)  lag {_lag(now)}"
+                f"{now.events:7,} events ({events:,.0f}/s)  lag {_lag(now)}  {_rows_read(now)}"
             )
 
     return show
@@ -109,7 +114,12 @@ def _figures(now: Snapshot, rates: tuple[float, float]) -> Table:
         Text.assemble("lag ", (_lag(now), "bold")),
         Text.assemble((f"{now.rollbacks:,}", "bold"), " rolled back"),
     )
-    grid.add_row(*(Text(text, style="dim") for text in (f"{now.commits:,} in all", f"{now.events:,} in all", "", "")))
+    grid.add_row(
+        *(
+            Text(text, style="dim")
+            for text in (f"{now.commits:,} in all", f"{now.events:,} in all", _rows_read(now), "")
+        )
+    )
     return grid
 
 
@@ -152,12 +162,18 @@ def _interesting(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield from ((name, record[name]) for name in names if record[name] is not None)
 
 
+def _rows_read(now: Snapshot) -> str:
+    if now.read >= now.to_read:
+        return "all rows from before"
+    return f"{100 * now.read // now.to_read} % of rows from before"
+
+
 def totals(counts: Mapping[tuple[str, str], int]) -> str:
     """How many of each action, as text."""
     by_action: Counter[str] = Counter()
     for (_, action), count in counts.items():
         by_action[action] += count
-    return ", ".join(f"{by_action[action]:,} {action}s" for action in _COLOURS)
+    return ", ".join(f"{by_action[action]:,} {action}s" for action in _COLOURS if action != "read")
 
 
 def _lag(now: Snapshot) -> str:

@@ -26,6 +26,8 @@ PACE = 50.0
 """Transactions a second that each clerk tries to make."""
 REGULARS = 60
 """Customers who exist from the start, are never deleted, and place the orders."""
+OLD_CUSTOMERS, OLD_ORDERS = 20_000, 60_000
+"""Of the 200,000 rows from before; the others are the orders' lines."""
 
 _FIRST = ("Ana", "Bjørn", "Chloë", "Đorđe", "Eilís", "François", "小龙", "Иван", "Łucja", "محمد", "Nuño", "🦊 Finn")
 _LAST = (
@@ -68,6 +70,27 @@ def create(dsn: str) -> None:
         connection.execute(queries.statement("demo", "create_shop"))
 
 
+def fill(session: RecordingSession) -> None:
+    """What the shop has from the years before there was a server: its stock, customers and orders."""
+    session.fill("stock", queries.statement("demo", "fill_stock"), **_stock_columns())
+    session.fill("customers", queries.statement("demo", "fill_customers"), rows=OLD_CUSTOMERS)
+    session.fill("orders", queries.statement("demo", "fill_orders"), rows=OLD_ORDERS, customers=OLD_CUSTOMERS)
+    session.fill("order_lines", queries.statement("demo", "fill_lines"), skus=_SKUS)
+
+
+def _stock_columns() -> dict[str, list[Any]]:
+    items = list(_STOCK.values())
+    titles, prices = [item["title"] for item in items], [item["price"] for item in items]
+    return {"skus": list(_STOCK), "titles": titles, "prices": prices, "teas": [str(item["tags"][1]) for item in items]}
+
+
+def oids(source: Connection) -> list[int]:
+    """Of the shop's tables."""
+    query = "select array_agg(oid::bigint) from pg_class where relnamespace = 'shop'::regnamespace and relkind = 'r'"
+    found: list[int] = queries.value(source, query)
+    return found
+
+
 def wait_until_published(source: Connection) -> None:
     """Raises PipelineError when the server does not publish the shop's tables within some seconds."""
     deadline = time.monotonic() + 20
@@ -79,11 +102,8 @@ def wait_until_published(source: Connection) -> None:
 
 
 def open_shop(session: RecordingSession) -> None:
-    """Insert the stock and the customers, in two transactions."""
+    """Insert some more customers, in one transaction."""
     dice = random.Random(0)  # noqa: S311  a workload, no secret
-    with session.transaction():
-        for sku, item in _STOCK.items():
-            session.insert("stock", sku=sku, on_hand=200, **item)
     with session.transaction():
         for _ in range(REGULARS):
             session.insert("customers", **_person(dice))

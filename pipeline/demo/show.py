@@ -30,6 +30,8 @@ from pipeline.postgres.embedded import Server
 
 ARRIVAL_TIMEOUT = 30.0
 """Seconds that the last commit may take to arrive."""
+READING_TIMEOUT = 120.0
+"""Seconds that rows from before may take to be read, once the clerks have finished."""
 _CLERK_TIMEOUT = 10.0
 _FRAME = 0.25
 
@@ -49,7 +51,11 @@ def run(seconds: float, data_dir: Path) -> int:
         console.print(f"starting a Postgres and the server in {short(folder)}")
         with stage.alone(folder), stage.postgres(console, config) as (server, resolved):
             shop.create(resolved.source)
-            outcome = _Show(console, resolved, server).run(seconds)
+            filler = RecordingSession(resolved.source, "demo filler")
+            shop.fill(filler)
+            filler.close()
+            console.print(f"the shop has {len(filler.record.before):,} rows from before")
+            outcome = _Show(console, resolved, server, filler).run(seconds)
             return report(console, outcome, server, resolved)
     except EmbeddedPostgresError as error:
         raise EmbeddedPostgresError(str(error).replace("PIPELINE_DATA_DIR", "--data-dir")) from error
@@ -63,7 +69,9 @@ def run(seconds: float, data_dir: Path) -> int:
 class _Show:
     """The part of the demo in which the server and the writers run."""
 
-    def __init__(self, console: Console, config: Config, postgres: Server) -> None:
+    def __init__(self, console: Console, config: Config, postgres: Server, filler: RecordingSession) -> None:
+        self._before = filler.record.before
+        self._rows_read = self._whole = 0
         self._console = console
         self._postgres = postgres
         self._config = config
@@ -93,6 +101,7 @@ class _Show:
     def _begin(self) -> None:
         """Once every table is published, mark the place in the log from which on all events are of this run."""
         shop.wait_until_published(self._source)
+        self._tables = shop.oids(self._source)
         self._follower.start()
         self._from_lsn = reader.mark(self._source, self._began)
         if not self._follower.wait_for(self._began, ARRIVAL_TIMEOUT):
@@ -116,6 +125,11 @@ class _Show:
                 self._require_health(clerks)
                 time.sleep(_FRAME)
             _finish(clerks, closing)
+            deadline = time.monotonic() + READING_TIMEOUT
+            while self._whole < len(shop.TABLES) and time.monotonic() < deadline:
+                show(self._snapshot(sessions, start, seconds, "reading the rows from before"))
+                self._require_health(clerks)
+                time.sleep(_FRAME)
             self._require_health(clerks)
             self._to_lsn = reader.mark(self._source, self._ended)
             deadline = time.monotonic() + ARRIVAL_TIMEOUT
@@ -136,6 +150,7 @@ class _Show:
     def _snapshot(self, sessions: list[RecordingSession], start: float, seconds: float, doing: str) -> Snapshot:
         if time.monotonic() - self._asked > 2 * _FRAME:
             self._status = status.read(self._config, self._pipeline)
+            self._rows_read, self._whole = reader.rows_read(self._pipeline, self._tables)
             self._asked = time.monotonic()
         return Snapshot(
             elapsed=time.monotonic() - start,
@@ -148,6 +163,8 @@ class _Show:
             lag_seconds=self._oldest_unseen(sessions),
             counts=dict(self._follower.counts),
             latest=reader.latest(self._pipeline, self._follower.marks[self._began], screen.ROWS),
+            read=len(self._before) if self._whole == len(shop.TABLES) else self._rows_read,
+            to_read=len(self._before),
         )
 
     def _oldest_unseen(self, sessions: list[RecordingSession]) -> float:
@@ -162,15 +179,17 @@ class _Show:
         return now - oldest
 
     def _check(self, sessions: list[RecordingSession], seconds: float) -> Outcome:
-        record = Record()
+        record = Record(before=self._before)
         for session in sessions:
             record.committed += session.record.committed
             record.silent |= session.record.silent
         record.commit_lsns = reader.commit_lsns(self._postgres, self._from_lsn, self._to_lsn)
         marks, seqs = self._follower.marks, self._follower.seqs
-        events = list(reader.read_events(self._pipeline, marks[self._began], marks.get(self._ended, sys.maxsize)))
+        events = list(
+            reader.read_events(self._pipeline, marks[self._began], marks.get(self._ended, sys.maxsize), self._tables)
+        )
         differences = verdict(record, events)
-        if [event.seq for event in events] != list(seqs):
+        if [event.seq for event in events if event.seq > marks[self._began]] != list(seqs):
             differences.append("a reader that followed the log live saw other events than are in it now")
         if self._ended not in marks:
             differences.insert(0, f"the last commit has not arrived within {ARRIVAL_TIMEOUT:.0f} s")
@@ -180,6 +199,7 @@ class _Show:
             commits=len(record.committed),
             changes=sum(len(transaction.changes) for transaction in record.committed),
             rollbacks=len(record.silent),
+            before=len(self._before),
             savepoints=sum(session.savepoints for session in sessions),
             seconds=seconds,
             delays=[max(0.0, arrived[t.xid] - t.ended) for t in record.committed if t.xid in arrived],

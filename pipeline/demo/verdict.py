@@ -5,6 +5,7 @@ What must hold, and is known without the product:
 - each committed transaction is in the log once, complete, its changes in the order of its statements, all values equal;
 - nothing else is there: no rolled back transaction, no part undone by a savepoint, nothing unknown;
 - a transaction that began after another's commit had returned comes after it;
+- a row from before is read, at least once, and each time as it is after all that comes before in the log;
 - each row's events are consistent: inserted at version 1, each update one version later, nothing after its delete;
 - seq, commit_lsn and commit_idx have the same order, and commit_lsn is where the WAL itself has the commit.
 """
@@ -48,12 +49,14 @@ class Transaction:
 class Record:
     """What the writers did. `silent`: xids of transactions that must leave no event, such as those rolled back.
 
-    `commit_lsns`: xid to where the WAL has its commit; those it lacks are not compared.
+    `commit_lsns`: xid to where the WAL has its commit; those it lacks are not compared. `before`: rows that were there
+    before the server, by table and key.
     """
 
     committed: list[Transaction] = field(default_factory=list)
     silent: set[int] = field(default_factory=set)
     commit_lsns: Mapping[int, int] = field(default_factory=dict)
+    before: dict[tuple[str, tuple[str, ...]], Values] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,12 @@ def verdict(record: Record, events: Iterable[Event]) -> list[str]:
     arrived = [list(group) for _, group in groupby(events, key=attrgetter("xid"))]
     known = {transaction.xid: transaction for transaction in record.committed}
     differences = [
-        *_unexpected(arrived, known.keys(), record.silent),
+        *_unexpected((group for group in arrived if not _is_read(group)), known.keys(), record.silent),
         *_missing(arrived, record.committed),
         *_positions(arrived, record.commit_lsns),
         *_disorder([known[group[0].xid] for group in arrived if group[0].xid in known]),
-        *_inconsistent_rows(event for group in arrived for event in group),
+        *_inconsistent_rows((event for group in arrived for event in group), record.before.keys()),
+        *_not_as_read((event for group in arrived for event in group), record.before),
     ]
     for group in arrived:
         if group[0].xid in known:
@@ -84,7 +88,11 @@ def verdict(record: Record, events: Iterable[Event]) -> list[str]:
     return differences
 
 
-def _unexpected(arrived: Sequence[Sequence[Event]], known: Set[int], silent: Set[int]) -> Iterator[str]:
+def _is_read(group: Sequence[Event]) -> bool:
+    return group[0].change.action == "read"
+
+
+def _unexpected(arrived: Iterable[Sequence[Event]], known: Set[int], silent: Set[int]) -> Iterator[str]:
     seen: set[int] = set()
     for group in arrived:
         first = group[0]
@@ -120,7 +128,7 @@ def _positions(arrived: Sequence[Sequence[Event]], commit_lsns: Mapping[int, int
             in_wal = _lsn(commit_lsns[xid])
             yield f"transaction {xid}: its commit_lsn is {_lsn(at)}, and the WAL has its commit at {in_wal}"
         lsn = at
-        for idx, event in enumerate(group):
+        for idx, event in enumerate(group, 1 if _is_read(group) else 0):
             if event.seq <= seq:
                 yield f"seq {event.seq} comes after {seq}"
             if (event.commit_lsn, event.commit_idx) != (at, idx):
@@ -138,10 +146,31 @@ def _disorder(transactions: Iterable[Transaction]) -> Iterator[str]:
             latest = transaction
 
 
-def _inconsistent_rows(events: Iterable[Event]) -> Iterator[str]:
-    versions: dict[tuple[str, tuple[str, ...]], int] = {}
+def _not_as_read(events: Iterable[Event], before: Mapping[tuple[str, tuple[str, ...]], Values]) -> Iterator[str]:
+    rows, known = dict(before), set()
     for event in events:
         change = event.change
+        row = change.table, change.key
+        known.add(row)
+        if change.action == "delete":
+            rows.pop(row, None)
+        elif change.action != "read":
+            rows[row] = change.values
+        elif row not in rows:
+            yield f"seq {event.seq}: {change}, a row that is not there"
+        elif rows[row] != change.values:
+            wanted = Change(change.table, "read", change.key, rows[row])
+            yield f"seq {event.seq}: {_contrast(wanted, change)}"
+    for table, key in rows.keys() - known:
+        yield f"{table} {', '.join(key)} was there before, and the log does not have it"
+
+
+def _inconsistent_rows(events: Iterable[Event], there: Iterable[tuple[str, tuple[str, ...]]]) -> Iterator[str]:
+    versions = dict.fromkeys(there, 1)
+    for event in events:
+        change = event.change
+        if change.action == "read":
+            continue
         row = change.table, change.key
         before = versions.get(row, 0)
         if change.action == "delete":

@@ -47,6 +47,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, help="at most so many; --seed 7 --seeds 1 replays one")
     parser.add_argument("--faults", type=_kinds, default=list(KINDS), help=f"only these, by comma: {', '.join(KINDS)}")
     parser.add_argument("--catchup", action="store_true", help="in every seed more slots are opened; recorded nowhere")
+    parser.add_argument("--old", action="store_true", help="in every seed tables are read; recorded nowhere")
     parser.add_argument("--stop-at-first", action="store_true", help="end at the first failing seed, record nothing")
     parser.add_argument("--shrink", type=int, metavar="SEED", help="look for a small plan that fails as this seed does")
     return parser.parse_args(arguments)
@@ -60,7 +61,8 @@ def _kinds(text: str) -> list[str]:
 
 
 def _plan(options: argparse.Namespace, seed: int) -> Plan:
-    return make(seed, {name: KINDS[name] for name in options.faults}, catchup=True if options.catchup else None)
+    kinds = {name: KINDS[name] for name in options.faults}
+    return make(seed, kinds, catchup=True if options.catchup else None, old=True if options.old else None)
 
 
 def _torture(rig: Rig, options: argparse.Namespace) -> int:
@@ -74,6 +76,7 @@ def _torture(rig: Rig, options: argparse.Namespace) -> int:
     minutes = (time.monotonic() - started) / 60
     _summarize(done, minutes)
     partly = options.stop_at_first or options.seeds is not None or options.faults != list(KINDS) or options.catchup
+    partly |= options.old
     if done.seeds and not partly:
         record.append(done, minutes)
     return 1 if done.failed else 0
@@ -89,7 +92,8 @@ def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
     state = "ok" if outcome.failure is None else "FAILED"
     print(
         f"seed {outcome.seed}: {state} in {outcome.seconds:.1f} s, {outcome.transactions} transactions, "
-        f"{outcome.changes} changes; {record.in_short(outcome.hits)}; DDL {outcome.ddl}{_settings(outcome.seed)}",
+        f"{outcome.changes} changes, {outcome.reads.total()} rows read; {record.in_short(outcome.hits)}; "
+        f"DDL {outcome.ddl}{_settings(outcome.seed)}",
         flush=True,
     )
     if outcome.failure is not None:

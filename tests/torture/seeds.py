@@ -6,7 +6,7 @@ import re
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 from operator import itemgetter
@@ -20,26 +20,29 @@ from tests.fixtures.diagnosis import diagnosis
 from tests.fixtures.waiting import eventually
 from tests.torture.faults.faults import Faults
 from tests.torture.faults.servers import ServerEnded, Servers
-from tests.torture.oracle import comparing, model, order, watching
+from tests.torture.oracle import comparing, model, order, reading, watching
 from tests.torture.oracle.knowing import Known
 from tests.torture.oracle.model import Event, Model
 from tests.torture.oracle.readers import CountingReader, Follower
-from tests.torture.plan import kinds
+from tests.torture.oracle.reading import Rows
+from tests.torture.plan import kinds, old_tables
 from tests.torture.plan.deeds_shapes import OUTSIDE, SHAPE_DEEDS
 from tests.torture.plan.plan import Change, Fault, Plan, Step
-from tests.torture.plan.statements import PUBLISHED, TABLES
+from tests.torture.plan.statements import PUBLISHED, TABLES, back
 from tests.torture.rig import Rig, Scene
 from tests.torture.writers.writers import WorkerPool
 
 STANDS_STILL, ARRIVES_WITHIN = 180.0, 900.0
 """Seconds, all faults over, in which nothing more is staged or moved, and in all, until the last event is there."""
+READ = "public.*"
+"""What is read: of tables that change their form, what a row was cannot be told by a key alone."""
 SLOW_PACE = 0.004
 """Seconds between two steps while a fault has not hit yet: it is to hit a system at work."""
 _SECOND_OPINION = "torture_second"
 
 
 _ODD = re.compile(r"kinds|\.odd$")
-_ODD_LINE = re.compile(r'table "?(kinds|types|private)|message: transactional: 1 prefix: odd,')
+_ODD_LINE = re.compile(r'table "?(kinds|types|private)|message: transactional: 1 prefix: (odd|pipeline:snapshot),')
 
 
 class Broken(Exception):
@@ -63,6 +66,8 @@ class Outcome:
     """What was done to the odd tables, and `deed: sqlstate` what could not be."""
     kinds: Counter[str] = field(default_factory=Counter)
     """Changes of odd tables by kind of table."""
+    reads: Counter[str] = field(default_factory=Counter)
+    """Rows that were read, by table."""
 
     @property
     def ddl(self) -> int:
@@ -77,6 +82,9 @@ class _Counts:
         self.changes: list[Change] = []
         self.deeds: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
+        self.before: Mapping[str, Rows] | None = None
+        """By table and key, what was there before the server; None: nothing that it reads."""
+        self.reads: Counter[str] = Counter()
 
     def occurred(self) -> frozenset[str]:
         kinds = {f"{change.table} {change.action}" for change in self.changes}
@@ -94,21 +102,33 @@ def run(rig: Rig, plan: Plan) -> Outcome:
             expected = isinstance(error, Broken | AssertionError | ServerEnded)
             failure, logs = str(error) if expected else traceback.format_exc(), scene.logs()
     seconds, transactions = time.monotonic() - started, len(counts.model.transactions)
-    sizes = transactions, len(counts.changes)
     return Outcome(
-        plan.seed, seconds, *sizes, counts.hits, failure, logs, counts.occurred(), counts.deeds, counts.kinds
+        plan.seed,
+        seconds,
+        transactions,
+        len(counts.changes),
+        counts.hits,
+        failure,
+        logs,
+        counts.occurred(),
+        counts.deeds,
+        counts.kinds,
+        counts.reads,
     )
 
 
 def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
     with scene.source() as source:
         source.execute(TABLES + watching.WITNESS)
+        if plan.old:
+            source.execute(old_tables.before(plan.seed))
+            counts.before = _rows_before(source)
         if odd := any(step.kind == "deed" for step in plan.steps):
             source.execute(kinds.TABLES + kinds.WATCH_ALL + watching.NOTE)
         start = order.position(source)
         if scene.rig.major == 15:  # the one that has test_decoding
             test_decoding.make_slot(source, scene.slot + _SECOND_OPINION)
-    servers = Servers(scene, PUBLISHED, catchup=plan.catchup)
+    servers = Servers(scene, PUBLISHED, catchup=plan.catchup, read=READ if plan.old else "")
     with (
         Faults(scene, servers, plan.seed) as faults,
         Follower(scene.log_dsn) as follower,
@@ -121,6 +141,8 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
         _arrive(scene, servers)
         if odd:
             _publish(scene, servers)
+        if plan.old:
+            _read(scene, servers)
     _compare(scene, counts, start)
     with scene.log() as log:
         for fault in (follower.fault(), follower.compare(log), counter.fault()):
@@ -201,6 +223,60 @@ def _publish(scene: Scene, servers: Servers) -> None:
         eventually(published, ARRIVES_WITHIN)
 
 
+def _rows_before(source: psycopg.Connection) -> dict[str, Rows]:
+    found: dict[str, Rows] = {}
+    for table, columns in old_tables.COLUMNS.items():
+        rows = source.execute(f"select {back(columns).removeprefix('returning ')} from {table}").fetchall()
+        values = [dict(zip(columns, row, strict=True)) for row in rows]
+        found[table] = {reading.key(table, row): row for row in values}
+    return found
+
+
+def _read(scene: Scene, servers: Servers) -> None:
+    """Until all tables are read, also those that came or got their key."""
+
+    def open_tables() -> list[str]:
+        servers.tend()
+        with scene.source() as source:
+            tables = source.execute(_TABLES).fetchall()
+        with scene.log() as log:
+            found = {name: state for name, *state in log.execute(_STATES)}
+        return [
+            f"{name}: {found.get(name)}, {keyed=}, {published=}"
+            for name, keyed, published in tables
+            if found.get(name, ())[:2] != ["complete", keyed] or published < keyed
+        ]
+
+    try:
+        eventually(lambda: not open_tables(), ARRIVES_WITHIN / 3, (psycopg.OperationalError,))
+    except AssertionError as error:
+        raise Broken(f"not all tables are read: {open_tables()}\n{scene.newest_lines()}") from error
+
+
+_TABLES = """
+    select 'public.' || c.relname, exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary),
+        exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+            where r.prrelid = c.oid and p.pubupdate)
+    from pg_class c where c.relkind = 'r' and c.relnamespace = 'public'::regnamespace"""
+_STATES = """
+    select s."table", s.state, k.keyed, s.reason
+    from pipeline.snapshots s join pipeline.snapshot_tables k on k.table_oid = s.table_oid"""
+
+
+def _joined(source: psycopg.Connection) -> dict[str, int]:
+    """By table, the transaction that published its updates."""
+    rows = source.execute("""
+        select 'public.' || c.relname, r.xmin::text::bigint from pg_publication_rel r
+        join pg_publication p on p.oid = r.prpubid and p.pubupdate and not p.puballtables
+        join pg_class c on c.oid = r.prrelid and c.relnamespace = 'public'::regnamespace""")
+    return dict(rows.fetchall())
+
+
+def _complete(log: psycopg.Connection) -> dict[str, int]:
+    rows = log.execute('select "table", complete_seq from pipeline.snapshots where complete_seq is not null')
+    return dict(rows.fetchall())
+
+
 def _compare(scene: Scene, counts: _Counts, start: order.Position) -> None:
     waldump = scene.rig.source.server.bin_dir / "pg_waldump"
     with scene.source() as source, scene.log() as log:
@@ -208,9 +284,17 @@ def _compare(scene: Scene, counts: _Counts, start: order.Position) -> None:
         seen = watching.read(source)
         counts.kinds = seen.kinds
         expected = list(counts.model.expected(model.read_journal(source), records, seen.changes))
-        counts.changes = [event.change for event in expected]
-        known = Known(seen.changed)
-        difference = comparing.first_difference(comparing.read_log(log), expected, known)
+        if counts.before is None:
+            counts.changes = [event.change for event in expected]
+            difference = comparing.first_difference(comparing.read_log(log), expected, known := Known(seen.changed))
+        else:
+            events = list(comparing.read_log(log))
+            wanted = reading.published(expected, events, counts.model, _joined(source), records)
+            counts.changes = [event.change for event in wanted]
+            difference = comparing.first_difference(events, wanted, known := Known(seen.changed, old=True))
+            folding = reading.Folding(counts.before, _complete(log))
+            difference = difference or folding.fault(events, expected)
+            counts.reads = folding.reads
         counts.kinds += known.counts
         if difference:
             raise Broken(difference)

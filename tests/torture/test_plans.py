@@ -15,7 +15,7 @@ from tests.torture.oracle.model import change_of
 from tests.torture.plan.plan import Effect, Plan
 from tests.torture.plan.shrink import shrink
 from tests.torture.plan.statements import TOASTED
-from tests.torture.plan.workload import CATCHUP_FAULTS, FAULTS, MEDDLING, SLOW_ONE_IN, make
+from tests.torture.plan.workload import CATCHUP_FAULTS, FAULTS, MEDDLING, SLOW_ONE_IN, SNAPSHOT_FAULTS, make
 from tests.torture.record import Run
 from tests.torture.seeds import Outcome
 
@@ -25,11 +25,13 @@ MODEL_SIDE = (
     "plan/statements",
     "plan/lane",
     "plan/workload",
+    "plan/old_tables",
     "writers/writers",
     "oracle/model",
     "oracle/order",
     "oracle/comparing",
     "oracle/watching",
+    "oracle/reading",
 )
 SMALL = 40
 
@@ -73,7 +75,7 @@ def test_a_seed_is_one_plan():
 
 
 def test_every_kind_of_fault_comes_equally_often():
-    kinds = {name: kind for name, kind in KINDS.items() if not kind.catchup and not kind.meddling}
+    kinds = {name: kind for name, kind in KINDS.items() if not (kind.catchup or kind.meddling or kind.snapshot)}
     quick = sum(kind.often for kind in kinds.values() if not kind.slow)
     seen = Counter(f.kind for seed in range(quick * SLOW_ONE_IN) for f in make(seed, KINDS, SMALL).faults)
     assert {seen[name] / kind.often for name, kind in kinds.items() if not kind.slow} == {FAULTS * SLOW_ONE_IN}
@@ -82,15 +84,28 @@ def test_every_kind_of_fault_comes_equally_often():
 
 def test_catch_up_has_faults_of_its_own_and_changes_no_other():
     kinds = {name: kind for name, kind in KINDS.items() if not kind.meddling}
-    with_it, without = make(7, kinds, SMALL, catchup=True), make(7, kinds, SMALL, catchup=False)
+    with_it, without = (make(7, kinds, SMALL, catchup=catchup, old=False) for catchup in (True, False))
     own = [fault for fault in with_it.faults if KINDS[fault.kind].catchup]
     assert len(own) == CATCHUP_FAULTS
     assert with_it.without(own).items == without.items
 
 
+def test_what_is_read_has_faults_of_its_own_and_changes_no_other():
+    kinds = {name: kind for name, kind in KINDS.items() if not kind.snapshot}
+    with_it, without = make(7, KINDS, SMALL, old=True), make(7, kinds, SMALL, old=True)
+    own = [fault for fault in with_it.faults if KINDS[fault.kind].snapshot]
+    assert len(own) == SNAPSHOT_FAULTS
+    assert with_it.without(own).items == without.items
+    assert not any(KINDS[fault.kind].snapshot for fault in make(7, KINDS, SMALL, old=False).faults)
+
+
+def test_half_of_the_seeds_have_tables_that_are_read():
+    assert 80 < sum(make(seed, {}, 2, odd=False).old for seed in range(200)) < 120
+
+
 def test_the_meddler_has_acts_of_his_own_and_changes_no_other():
     kinds = {name: kind for name, kind in KINDS.items() if not kind.meddling}
-    with_it, without = make(7, KINDS, SMALL), make(7, kinds, SMALL)
+    with_it, without = (make(7, chosen, SMALL, old=False) for chosen in (KINDS, kinds))
     own = [fault for fault in with_it.faults if KINDS[fault.kind].meddling]
     assert len(own) == MEDDLING
     assert with_it.without(own).items == without.items

@@ -1,4 +1,4 @@
-"""Random transactions under random faults: what `make torture` goes on with, here three short seeds."""
+"""Random transactions under random faults: what `make torture` goes on with, here four short seeds."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.torture.plan.workload import make
 from tests.torture.rig import Rig
 from tests.torture.seeds import Outcome, run
 
-SEEDS = (75, 29, 31)
-"""One with catch-up, one plain, one with DDL; each kind of fault at its place is in test_fault_points.py."""
+SEEDS = (75, 29, 31, 32)
+"""One with catch-up, two in which tables are read, one with DDL; each fault at its place is in test_fault_points.py."""
 FAULTS = 4
 _INSTALLED = [major for major in MAJORS if bin_dir(major)]
 _PLACES = sorted((_INSTALLED[n % len(_INSTALLED)], seed) for n, seed in enumerate(SEEDS))
@@ -25,6 +25,8 @@ PLACES = [pytest.param(*place, marks=pytest.mark.xdist_group(f"rig {place[0]}"))
 """For --dist loadgroup: one pair of servers of each version."""
 ODD = (31,)
 """Those with tables of every kind and DDL; more of them are for `make torture`."""
+OLD = (29, 32)
+"""Those in which tables have rows from before."""
 HOSTILE_TO = (75,)
 """Those whose server connects as roles that have every hostile setting."""
 SHORT = 12
@@ -64,13 +66,15 @@ def assert_odd_tables_occur(outcome: Outcome) -> None:
 @pytest.mark.parametrize(("major", "seed"), PLACES)
 def test_the_log_equals_what_was_written(rigs: Callable[[int], Rig], major: int, seed: int):
     settings = hostile.ALL if seed in HOSTILE_TO else {}
-    plan = make(seed, KINDS, quick_faults=FAULTS, odd=seed in ODD, catchup=seed in CATCHUP, settings=settings)
+    chosen = {"odd": seed in ODD, "catchup": seed in CATCHUP, "old": seed in OLD}
+    plan = make(seed, KINDS, quick_faults=FAULTS, settings=settings, **chosen)
     outcome = run(rigs(major), plan)
     assert outcome.failure is None, f"{outcome.failure}\n{outcome.logs}"
     assert outcome.transactions >= 200
     assert outcome.changes >= 2_000
     assert outcome.hits.total() >= 3
     assert_everything_occurs(plan, outcome.occurred)
+    assert (outcome.reads.total() > 500) == (seed in OLD)
     if seed in ODD:
         assert_odd_tables_occur(outcome)
 
@@ -83,5 +87,5 @@ def test_each_hostile_setting_alone_and_with_each_other(rigs: Callable[[int], Ri
     name, *others = list(hostile.HOSTILE)[place:]
     for chosen in [(name,), *((name, other) for other in others)]:
         settings = dict.fromkeys(hostile.SIDES, chosen)
-        outcome = run(rigs(18), make(29, {}, SHORT, odd=False, catchup=False, settings=settings))
+        outcome = run(rigs(18), make(29, {}, SHORT, odd=False, catchup=False, old=False, settings=settings))
         assert outcome.failure is None, f"{chosen}: {outcome.failure}\n{outcome.logs}"

@@ -50,16 +50,19 @@ def describe(
     *,
     again: bool,
     made: Sequence[int] = (),
+    joined: bool = False,
 ) -> Description:
     """Completes a Relation message: attnums, partition root, FULL's primary key, domains over json.
 
     `xid`: of the transaction that the change belongs to, None when unknown. `before`: its last known version, preferred
     over a catalog that was changed since. `again`: the message was already sent in this session. `made`: oids of
-    publications that we made, which have no column lists.
+    publications that we made, which have no column lists. `joined`: the change comes after all that publishes it now.
     """
     if xid is not None:
         _wait_until_visible(source, xid)
     table = catalog_table.read(source, relation.oid, slot, publications, xid, made)
+    if joined and table is not None:
+        table = replace(table, memberships=tuple((oid, True) for oid, _ in table.memberships))
     types = catalog_table.type_names(source, [column.type_oid for column in relation.columns])
     version = complete(relation, table, types, before.version if before else None, again=again)
     return Description(version, table.fingerprint([column.attnum for column in version.columns]) if table else None)
@@ -99,8 +102,13 @@ def present(
     publications: Sequence[str],
     made: Sequence[int],
     sent: Collection[str] | None = None,
+    *,
+    joined: bool = False,
 ) -> Description | None:
-    """A table as a change made now would be described; None when it was dropped. `sent`: only these columns are."""
+    """A table as a change made now would be described; None when it was dropped. `sent`: only these columns are.
+
+    `joined`: what publishes it counts, also where the slot may still send changes from before it.
+    """
     with source.transaction():
         source.execute("set local search_path = ''")  # names of types come out qualified
         row = source.execute(statement("capture.schema_history", "describe_sent"), {"oid": oid}).fetchone()
@@ -110,5 +118,5 @@ def present(
         described = [RelationColumn(*column) for column in columns]
         described = [column for column in described if sent is None or column.name in sent]
         relation = Relation(oid, schema, name, identity, tuple(described))
-        found = describe(source, relation, slot, publications, None, None, again=False, made=made)
+        found = describe(source, relation, slot, publications, None, None, again=False, made=made, joined=joined)
     return found if found.fingerprint else None

@@ -226,6 +226,7 @@ class RangeReader:
             self._publications,
             list(self._stored.publications.values()),
             columns or [],
+            joined=True,
         )
         if described is None:
             raise Changed("the table was dropped")

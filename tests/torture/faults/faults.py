@@ -20,7 +20,7 @@ from tests.fixtures.waiting import eventually
 from tests.torture.faults import meddler
 from tests.torture.faults.meddler import Meddler
 from tests.torture.faults.proxy import Proxy
-from tests.torture.faults.servers import FIND_WITHIN, Servers
+from tests.torture.faults.servers import FIND_WITHIN, SNAPSHOT, SNAPSHOT_WORKER, Servers
 from tests.torture.faults.traps import Trap, statement, streamed
 from tests.torture.faults.zombies import Zombies, send, stream_name
 from tests.torture.plan.plan import Fault
@@ -31,6 +31,8 @@ ANSWER_SECONDS = 1.5
 """How long a worker may act on a keepalive, if it does not at once, before the transaction goes on."""
 STATEMENT_WITHIN = 6.0
 """Seconds that a fault waits for its statement; then it comes without."""
+READ_WITHIN = 5.0
+"""Seconds that a fault waits for a process that reads tables."""
 PLAN_WITHIN = 10.0
 """Seconds that a fault of a catch-up waits for one."""
 AT_STATEMENT = 0.8
@@ -69,6 +71,12 @@ KINDS: Mapping[str, FaultKind] = {
     "cut absorber": FaultKind(catchup=True),
     "no free slot": FaultKind((1.0, 4.0), catchup=True),
     "crash in a catch-up": FaultKind(catchup=True, often=2),
+    "kill snapshot": FaultKind(snapshot=True),
+    "kill snapshot worker": FaultKind(snapshot=True, often=2),
+    "freeze snapshot": FaultKind((0.3, 2.0), snapshot=True),
+    "freeze snapshot worker": FaultKind((0.3, 3.0), snapshot=True, often=2),
+    "cut snapshot": FaultKind(snapshot=True),
+    "invisible commits": FaultKind((0.1, 0.6), snapshot=True, often=4),
     "stopped server": FaultKind(slow=True),
     "stopped roles": FaultKind(slow=True),
     **meddler.KINDS,
@@ -162,6 +170,40 @@ class Faults:
             if number == signal.SIGSTOP:
                 time.sleep(fault.seconds)
                 send(signal.SIGCONT, *pids)
+
+    def _signal_snapshot(self, name: str, number: int, fault: Fault, hit: Callable[[], None]) -> None:
+        """A process that reads tables is killed, or stopped for a while."""
+
+        def signal_one() -> list[int]:
+            self._servers.tend()
+            found = self._servers.named(name)
+            return [pid for pid in [self._chance.choice(found)] if send(number, pid)] if found else []
+
+        with suppress(AssertionError):
+            pids = eventually(signal_one, READ_WITHIN)
+            hit()
+            if number == signal.SIGSTOP:
+                time.sleep(fault.seconds)
+                send(signal.SIGCONT, *pids)
+
+    def _cut_snapshot(self, fault: Fault, hit: Callable[[], None]) -> None:
+        """A range is lost between its rows and its marker, or with both: at the statement that stores it, or after."""
+        when: Literal["before", "after"] = self._chance.choice(("before", "after"))
+        trap = Trap("pipeline snapshot worker staging", statement("(?i)^commit"), hit, when=when, then="cut")
+        with suppress(AssertionError):
+            self._scene.rig.log.proxy.arm(trap).wait(READ_WITHIN)
+
+    def _make_commits_invisible(self, fault: Fault, hit: Callable[[], None]) -> None:
+        """What is committed waits for a standby that there is not: it is streamed, and no snapshot contains it."""
+        with self._of_nodes[id(self._scene.rig.source)]:
+            with suppress(psycopg.OperationalError), self._scene.source() as source:
+                source.execute("alter system set synchronous_standby_names = 'nobody'")
+                source.execute("select pg_reload_conf()")
+                hit()
+                time.sleep(fault.seconds)
+            with self._scene.source() as source:
+                source.execute("alter system reset synchronous_standby_names")
+                source.execute("select pg_reload_conf()")
 
     def _hold_first_worker(self, fault: Fault, hit: Callable[[], None]) -> None:
         """The stream of worker 0 stands still: what the helpers stage meanwhile has to wait for it."""
@@ -399,5 +441,11 @@ _ACTIONS: Mapping[str, Callable[[Faults, Fault, Callable[[], None]], None]] = {
     ),
     "cut absorber": lambda faults, _, hit: faults._at_the_plan("pipeline staging", _ABSORBED, lambda: None, hit),
     "no free slot": Faults._no_free_slot,
+    "kill snapshot": lambda faults, *of: faults._signal_snapshot(SNAPSHOT, signal.SIGKILL, *of),
+    "kill snapshot worker": lambda faults, *of: faults._signal_snapshot(SNAPSHOT_WORKER, signal.SIGKILL, *of),
+    "freeze snapshot": lambda faults, *of: faults._signal_snapshot(SNAPSHOT, signal.SIGSTOP, *of),
+    "freeze snapshot worker": lambda faults, *of: faults._signal_snapshot(SNAPSHOT_WORKER, signal.SIGSTOP, *of),
+    "cut snapshot": Faults._cut_snapshot,
+    "invisible commits": Faults._make_commits_invisible,
     "crash in a catch-up": Faults._crash_in_a_catchup,
 }

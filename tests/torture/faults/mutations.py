@@ -31,6 +31,9 @@ SHUFFLER, TRANSFER = "pipeline/shuffle/worker.py", "pipeline/shuffle/transfer.py
 LARGE = "pipeline/shuffle/large_transactions.py"
 STAGING_SQL, SHUFFLE_SQL = "pipeline/staging/sql", "pipeline/shuffle/sql"
 LOOK = f"{SHUFFLE_SQL}/look.sql"
+SNAPSHOT, RANGE_WRITER = "pipeline/capture/snapshot", "pipeline/staging/range_writer.py"
+RACES = "tests/integration/capture/snapshot/test_races.py"
+READING = ("--old",)
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Mutation:
     places: tuple[points.Place, ...]
     arguments: tuple[str, ...] = ()
     """For the random harness."""
+    test: str = ""
+    """What has to notice, where no fault point has to."""
 
 
 MUTATIONS = (
@@ -187,6 +192,88 @@ MUTATIONS = (
         (Edit(f"{SHUFFLE_SQL}/unfilled_rows.sql", "then coalesce(w.previous_pk, w.record_pk)", "then w.record_pk"),),
         (),
     ),
+    Mutation(
+        "read without the visibility check",
+        (
+            Edit(
+                f"{SHUFFLE_SQL}/touched_since.sql",
+                "    where e.seq > %(since)s and",
+                "    where false and e.seq > %(since)s and",
+            ),
+        ),
+        (),
+        READING,
+        f"{RACES}::test_a_row_that_has_changed_since_it_was_read_is_left_out",
+    ),
+    Mutation(
+        "places of ranges taken from an LSN alone",
+        # What had come by when the marker was written counts as contained, visible or not.
+        (Edit(f"{SNAPSHOT}/reader.py", "self._samples.before(facts.xmin) or since", "self._samples.take()[1]"),),
+        (),
+        READING,
+        f"{RACES}::test_what_the_log_has_already_is_looked_for_though_the_snapshot_is_older",
+    ),
+    Mutation(
+        "table not started over after VACUUM FULL",
+        (
+            Edit(
+                f"{SNAPSHOT}/reader.py", "if taken.file is not None and facts.file != taken.file:", "if not facts.file:"
+            ),
+            Edit(
+                f"{SNAPSHOT}/coordinator.py",
+                "if backfill.files.get(str(each.oid), each.file) != each.file]",
+                "if not each.file]",
+            ),
+        ),
+        (),
+        READING,
+        f"{RACES}::test_a_table_that_was_written_anew_is_read_from_its_beginning",
+    ),
+    Mutation(
+        "unresolved TOAST of a moved row not read again",
+        (Edit(f"{SNAPSHOT}/unresolved.py", ".fetchall() if None not in row[0]]", ".fetchall() if not row[0]]"),),
+        (),
+        READING,
+        f"{RACES}::test_a_row_that_moves_to_where_reading_has_been_is_read_by_its_key",
+    ),
+    Mutation(
+        "progress of a range stored before its rows",
+        (
+            Edit(
+                RANGE_WRITER,
+                "        with self._connection.cursor() as cursor, cursor.copy(copy) as target:\n"
+                '            target.write(b"".join((rows.HEADER, *staged, rows.TRAILER)))\n',
+                '        self.late = copy, b"".join((rows.HEADER, *staged, rows.TRAILER))\n',
+            ),
+            Edit(
+                RANGE_WRITER,
+                '            self._connection.execute("rollback")\n',
+                '            self._connection.execute("rollback")\n'
+                "            with self._connection.cursor() as cursor, cursor.copy(self.late[0]) as target:\n"
+                "                target.write(self.late[1])\n",
+            ),
+        ),
+        (),
+        READING,
+        f"{RACES}::test_a_reader_that_dies_once_its_marker_has_committed_loses_nothing",
+    ),
+    Mutation(
+        "rows kept whose marker did not commit",
+        (
+            Edit(f"{SNAPSHOT}/recovery.py", "not each.alive) or each.passed]", "not each.alive)]"),
+            Edit(f"{SNAPSHOT}/recovery.py", 'if state == "aborted":', 'if state == "never":'),
+        ),
+        (),
+        READING,
+        f"{RACES}::test_rows_whose_marker_has_not_committed_are_read_again",
+    ),
+    Mutation(
+        "a row that was read counts as from before its table joined",
+        (Edit(f"{SNAPSHOT}/reader.py", "columns or [], joined=True", "columns or []"),),
+        (),
+        READING,
+        f"{RACES}::test_a_value_that_was_read_is_filled_in_from_then_on",
+    ),
 )
 
 
@@ -218,12 +305,21 @@ def directed(folder: Path, mutation: Mutation, *, every: bool) -> str:
     ordered = [point for point in POINTS if point.place in mutation.places]
     ordered += [point for point in POINTS if every and point not in ordered]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    if mutation.test:
+        return _by_test(folder, mutation, command)
     seconds, status, output = run(folder, [*command, *(f"{TEST}[{point.name}]" for point in ordered)])
     found = re.search(r"^FAILED .*?\[(.*)\]", output, re.MULTILINE)
     if status == 0 or found is None:
         return f"NOT CAUGHT by the directed points in {seconds:.0f} s" + ("" if status == 0 else f":\n{output[-2000:]}")
     reason = next((line for line in output.splitlines() if line.startswith("E  ")), "").removeprefix("E").strip()
     return f"caught in {seconds:.0f} s when {found[1]}: {reason[:300]}"
+
+
+def _by_test(folder: Path, mutation: Mutation, command: Sequence[str]) -> str:
+    seconds, status, output = run(folder, [*command, mutation.test])
+    reason = next((line for line in output.splitlines() if line.startswith("E  ")), "").removeprefix("E").strip()
+    name = mutation.test.rpartition("::")[2]
+    return f"caught in {seconds:.0f} s by {name}: {reason[:300]}" if status == 1 else f"NOT CAUGHT by {name}:\n{output}"
 
 
 def random(folder: Path, mutation: Mutation) -> str:
@@ -264,9 +360,9 @@ def main() -> int:
             copy(folder)
             apply(folder, mutation)
             checks: list[Callable[[Path, Mutation], str]] = []
-            if mutation.places or arguments.all:
+            if mutation.places or mutation.test or arguments.all:
                 checks.append(partial(directed, every=arguments.all))
-            if arguments.random or not mutation.places:
+            if arguments.random or not (mutation.places or mutation.test):
                 checks.append(random)
             for check in checks:
                 said = check(folder, mutation)

@@ -25,6 +25,7 @@ other faults hit meanwhile, and on a machine that is busy a role alone takes 17 
 
 
 HELPER = "pipeline: catch-up"
+SNAPSHOT, SNAPSHOT_WORKER = "pipeline: snapshot", "pipeline: snapshot worker"
 
 
 class ServerEnded(Exception):
@@ -34,10 +35,14 @@ class ServerEnded(Exception):
 class Servers:
     """`current` is the one that is to run. Whoever replaces it holds `replacing`."""
 
-    def __init__(self, scene: Scene, tables: str, *, catchup: bool = False) -> None:
-        """`tables`: PIPELINE_TABLES of each; `catchup`: forced. Returns when the slot keeps what comes."""
+    def __init__(self, scene: Scene, tables: str, *, catchup: bool = False, read: str = "") -> None:
+        """`tables`: PIPELINE_TABLES of each; `catchup`: forced; `read`: PIPELINE_SNAPSHOT_TABLES, or nothing is read.
+
+        Returns when the slot keeps what comes.
+        """
         self._scene = scene
         self._settings = {"tables": tables, **(CATCHUP if catchup else NO_CATCHUP)}
+        self._settings |= {"snapshot_tables": read} if read else {"snapshot": "never"}
         self._tending = threading.Lock()
         self.replacing = threading.Lock()
         self.current = self.start()
@@ -77,6 +82,10 @@ class Servers:
     def helpers(self) -> list[int]:
         """pids of those that stage parts of a backlog: children of the worker of a server, of ours or of a zombie."""
         return [pid for pid in psutil.pids() if title(pid).startswith(HELPER) and group_of(pid) in self._groups()]
+
+    def named(self, name: str) -> list[int]:
+        """pids of processes with just this title, of a server of ours or of a zombie."""
+        return [pid for pid in psutil.pids() if title(pid) == name and group_of(pid) in self._groups()]
 
     def _groups(self) -> set[int]:
         return {server.process.pid for server in self._scene.servers}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 
 from tests.torture.plan.plan import Change, Row
@@ -16,13 +16,32 @@ class Known:
     must not guess: such are counted, and are no fault.
     """
 
-    def __init__(self, changed: Collection[int] = ()) -> None:
-        """`changed`: tables that had more than one form."""
+    def __init__(self, changed: Collection[int] = (), *, old: bool = False) -> None:
+        """`changed`: tables that had more than one form; `old`: tables have rows that the log does not begin with."""
         self._changed = changed
+        self._old = old
+        self._unknown: dict[str, dict[str, Collection[str]]] = defaultdict(dict)
+        """By table and key, which columns the last event of the row left out; of tables that no witness watches."""
         self._rows: dict[int, dict[str, dict[int, int]]] = {}
         """By table and key, by column the era of its last value in the log."""
         self.counts: Counter[str] = Counter()
         """Of long values that were left alone: those that are there, and those that are named."""
+
+    def read(self, table: str, key: str) -> None:
+        """The log has all of the row."""
+        self._unknown[table][key] = ()
+
+    def _missed_of_old(self, unchanged: Sequence[str], change: Change) -> str | None:
+        """What the event before of the row has must be there, but for a transaction in which its table joined."""
+        rows = self._unknown[change.table]
+        if change.action == "truncate":
+            rows.clear()
+            return None
+        before = rows.pop(change.was or change.key, None)
+        if change.action != "delete":
+            rows[change.key] = tuple(change.values) if change.early else unchanged
+        missed = [] if before is None else [name for name in unchanged if name not in before]
+        return f"the log knows {', '.join(missed)}, and has not filled it in" if missed else None
 
     def missed(self, unchanged: Sequence[str], change: Change) -> str | None:
         """Which of the columns that an event leaves out the log has, in words; None when it has none of them."""
@@ -31,6 +50,8 @@ class Known:
             if len(change.values[name] or "") >= TOASTED // 2:
                 self.counts["left alone, named" if name in unchanged else "left alone, there"] += 1
         if row is None:
+            if self._old:
+                return self._missed_of_old(unchanged, change)
             return f"the log knows {', '.join(unchanged)}, and has not filled it in" if unchanged else None
         rows = self._rows.setdefault(row.table, {})
         if change.action == "truncate":

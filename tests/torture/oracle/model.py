@@ -21,6 +21,8 @@ class Transaction:
 
     number: int
     xid: int
+    begun_lsn: int = 0
+    """The end of the source's WAL before its first change."""
     changes: list[Change] = field(default_factory=list)
     fate: Fate = "open"
 
@@ -40,9 +42,9 @@ class Model:
     def __init__(self) -> None:
         self.transactions: dict[int, Transaction] = {}
 
-    def begin(self, number: int, xid: int) -> Transaction:
+    def begin(self, number: int, xid: int, begun_lsn: int = 0) -> Transaction:
         """`number` is in one of the journals if and only if the transaction has committed."""
-        self.transactions[number] = Transaction(number, xid)
+        self.transactions[number] = Transaction(number, xid, begun_lsn)
         return self.transactions[number]
 
     def resolve(self, journal: set[int]) -> list[Transaction]:
@@ -89,4 +91,4 @@ def change_of(effect: Effect, row: Sequence[str | None]) -> Change:
     key = [values[column] for column in effect.key]
     unchanged = tuple(column for column in effect.kept if len(values[column] or "") >= TOASTED)
     text = f"[{','.join(map(str, key))}]" if len(key) > 1 else "".join(map(str, key))
-    return Change(effect.table, effect.action, text, values, unchanged)
+    return Change(effect.table, effect.action, text, values, unchanged, was=effect.was)

@@ -21,6 +21,9 @@ class _Rows:
     items: set[int] = field(default_factory=set)
     lines: set[int] = field(default_factory=set)
     whole: set[int] = field(default_factory=set)
+    own: dict[str, set[int]] = field(default_factory=dict)
+    gone: dict[str, set[int]] = field(default_factory=dict)
+    """Of tables of its own: those that are there, and those that were."""
 
     def take(self, other: _Rows) -> None:
         self.items |= other.items
@@ -65,7 +68,7 @@ class LanePlanner:
         self._say = Statements(self._chance, self._transaction, self.number)
         self._before = deepcopy(self._rows)
         if self._prepares:  # its locks outlive it here: it touches only rows that nobody else will, its own new ones
-            self._rows = _Rows()
+            self._rows = _Rows(own=self._rows.own, gone=self._rows.gone)
         journal = self._chance.choice(("public", "public", "private"))
         return self._step("begin", f"insert into {journal}.journal values ({self._transaction})")
 

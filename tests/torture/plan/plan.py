@@ -23,8 +23,9 @@ Kind = Literal[
     "rollback prepared",
     "deed",
     "outside",
+    "maintain",
 ]
-_NAMED: Mapping[Kind, str] = {"begin": ";", "deed": ":", "outside": ":"}
+_NAMED: Mapping[Kind, str] = {"begin": ";", "deed": ":", "outside": ":", "maintain": ":"}
 SHOWN = 150
 """Characters of a statement that are printed."""
 
@@ -55,6 +56,7 @@ class Change(NamedTuple):
 
     `unchanged`: those of them that the WAL may lack. `changes`: old values of changed columns, None: not looked at.
     `also`: other names of the table that do no harm here, and what the key is under each.
+    `was`: the row's key before, where it had another. `early`: its transaction had begun before the table joined.
     """
 
     table: str
@@ -66,6 +68,8 @@ class Change(NamedTuple):
     kinds: Kinds | None = None
     also: Mapping[str, frozenset[str]] = MappingProxyType({})
     row: Row | None = None
+    was: str | None = None
+    early: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class Effect:
     """How each row that a statement returns, `columns` as text, becomes a change.
 
     `kept`: columns that the statement leaves alone; where such a value is TOASTed it is not in the WAL.
+    `was`: the key that its row had before.
     """
 
     table: str
@@ -80,6 +85,7 @@ class Effect:
     key: tuple[str, ...]
     columns: tuple[str, ...]
     kept: tuple[str, ...] = ()
+    was: str | None = None
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,8 @@ class Plan:
     """Whether a worker that is a little behind opens more slots."""
     settings: Settings = field(default_factory=dict)
     """What the roles have as whom the server connects."""
+    old: bool = False
+    """Whether tables have rows from before, which the server reads."""
 
     @property
     def faults(self) -> list[Fault]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tests.torture.plan.kinds import SCHEMAS
 from tests.torture.plan.plan import Change, Effect, Step
@@ -87,7 +88,8 @@ class Statements:
 
     def move_item(self, old: int, new: int) -> Step:
         return self._step(
-            f"update public.items set id = {new} where id = {old} {back(ITEM)}", items("update", kept=("big",))
+            f"update public.items set id = {new} where id = {old} {back(ITEM)}",
+            replace(items("update", kept=("big",)), was=f"{old}"),
         )
 
     def delete_items(self, keys: Sequence[int]) -> Step:
@@ -128,7 +130,8 @@ class Statements:
 
     def move_line(self, item: int, old: int, new: int) -> Step:
         where = f"item = {item} and no = {old}"
-        return self._step(f"update public.lines set no = {new} where {where} {back(LINE)}", lines("update", LINE))
+        moved = replace(lines("update", LINE), was=f"[{item},{old}]")
+        return self._step(f"update public.lines set no = {new} where {where} {back(LINE)}", moved)
 
     def delete_lines(self, item: int, some: Sequence[int]) -> Step:
         where = f"item = {item} and no in ({listed(some)})"
@@ -170,6 +173,9 @@ class Statements:
         changes = [Change(table, "truncate", "", {}) for table in found if table.startswith("public.")]
         options = " restart identity cascade" if cascade else ""
         return self._step(f"truncate {', '.join(tables)}{options}", None, changes)
+
+    def truncate_own(self, name: str) -> Step:
+        return self._step(f"truncate {name}", None, [Change(name, "truncate", "", {})])
 
     def message(self) -> Step:
         content, prefix = f"{self._chance.random()}", self._chance.choice(("note", "other prefix"))

@@ -12,6 +12,7 @@ from tests.torture.plan.hostile import Settings, draw
 from tests.torture.plan.kinds import ODD_LANES
 from tests.torture.plan.lane import LanePlanner
 from tests.torture.plan.odd_lane import OddLanePlanner
+from tests.torture.plan.old_tables import OldLanePlanner
 from tests.torture.plan.plan import Fault, Item, Plan, Step
 from tests.torture.plan.statements import LANES
 
@@ -31,6 +32,8 @@ CATCHUP_ONE_IN, CATCHUP_FAULTS = 3, 4
 """One seed of so many opens more slots as soon as it is a little behind, and has so many faults of its own for that."""
 MEDDLING = 4
 """How many times somebody meddles in a seed."""
+OLD_SHARE, SNAPSHOT_FAULTS = 0.5, 5
+"""So many seeds begin with rows that are read, and have so many faults of their own for that."""
 OUTSIDE_SHARE = 0.04
 """How often a connection to odd tables does something between two transactions."""
 _FIRST_FAULT, _LAST_FAULT = 0.05, 0.85
@@ -50,6 +53,8 @@ class FaultKind:
     """It needs a catch-up."""
     meddling: bool = False
     """It is what a person does who has all rights."""
+    snapshot: bool = False
+    """It needs tables that are read."""
 
 
 def make(
@@ -61,20 +66,25 @@ def make(
     odd: bool | None = None,
     catchup: bool | None = None,
     settings: Settings | None = None,
+    old: bool | None = None,
 ) -> Plan:
     """At least 200 transactions and 2,000 changes. Equal arguments give equal plans.
 
-    `odd`: whether tables of every kind and DDL take part, `catchup`: whether many slots read what the worker is behind;
-    `settings`: hostile ones; by default the seed decides. What `kinds` has of catch-up comes only then, beside other
-    faults.
+    `odd`: whether tables of every kind and DDL take part, `catchup`: whether many slots read what the worker is behind,
+    `settings`: hostile ones, `old`: whether tables have rows that are read; by default the seed decides. What `kinds`
+    has of catch-up, or of what is read, comes only then, beside other faults.
     """
     if catchup is None:
         catchup = seed % CATCHUP_ONE_IN == 0
     own = {name: kind for name, kind in kinds.items() if kind.catchup}
     meddling = {name: kind for name, kind in kinds.items() if kind.meddling}
-    kinds = {name: kind for name, kind in kinds.items() if not kind.catchup and not kind.meddling}
+    snapshot = {name: kind for name, kind in kinds.items() if kind.snapshot}
+    kinds = {name: kind for name, kind in kinds.items() if not (kind.catchup or kind.meddling or kind.snapshot)}
     chance = random.Random(seed)
-    items: list[Item] = list(_interleaved(chance, transactions, odd=seed % ODD_NOT_IN != 0 if odd is None else odd))
+    if old is None:
+        old = random.Random(f"old {seed}").random() < OLD_SHARE
+    odd = seed % ODD_NOT_IN != 0 if odd is None else odd
+    items: list[Item] = list(_interleaved(chance, transactions, odd=odd, old=old))
     faults = _faults(seed, chance, kinds, quick_faults)
     places = sorted(chance.randint(int(len(items) * _FIRST_FAULT), int(len(items) * _LAST_FAULT)) for _ in faults)
     if len(places) > 1 and chance.random() < 0.5:  # two at once
@@ -85,7 +95,16 @@ def make(
         _strew(items, chance, _faults(seed, random.Random(-seed), own, CATCHUP_FAULTS))
     meddler = random.Random(f"meddler {seed}")
     _strew(items, meddler, _faults(seed, meddler, meddling, MEDDLING))
-    return Plan(seed, tuple(items), catchup, draw(seed) if settings is None else settings)
+    if old:
+        _strew(items, reading := random.Random(f"snapshot {seed}"), _faults(seed, reading, snapshot, SNAPSHOT_FAULTS))
+    settings = draw(seed) if settings is None else settings
+    return Plan(seed, tuple(items), catchup, _bearable(settings) if old else settings, old)
+
+
+def _bearable(settings: Settings) -> Settings:
+    """The timeouts of the role at the source hold for those who read tables: too short, and none is read."""
+    source = tuple(name for name in settings.get("source", ()) if not name.endswith("_timeout"))
+    return {**settings, **({"source": source} if "source" in settings else {})}
 
 
 def _strew(items: list[Item], chance: random.Random, faults: Sequence[Fault]) -> None:
@@ -112,9 +131,10 @@ def _turn(names: list[str], seed: int, how_many: int) -> list[str]:
     return chosen
 
 
-def _interleaved(chance: random.Random, transactions: int, *, odd: bool) -> list[Step]:
+def _interleaved(chance: random.Random, transactions: int, *, odd: bool, old: bool) -> list[Step]:
     numbers = count(1)
-    lanes: list[Lane] = [LanePlanner(number, chance, lambda: next(numbers)) for number in range(1, LANES + 1)]
+    planner = OldLanePlanner if old else LanePlanner
+    lanes: list[Lane] = [planner(number, chance, lambda: next(numbers)) for number in range(1, LANES + 1)]
     if odd:
         lanes += [OddLanePlanner(number, chance, lambda: next(numbers)) for number in ODD_LANES]
     steps: list[Step] = []
@@ -141,6 +161,8 @@ def _between(chance: random.Random, lane: Lane, lanes: Sequence[Lane], *, large:
     waiting = [resolve for other in lanes for resolve in _resolving(other)]
     if waiting and chance.random() < 0.2:
         return [chance.choice(waiting)(lane.number)]
+    if isinstance(lane, OldLanePlanner) and not large and (steps := lane.between()):
+        return steps
     if isinstance(lane, LanePlanner):
         return lane.large() if large else [lane.begin()]
     return [lane.outside() if chance.random() < OUTSIDE_SHARE else lane.begin()]

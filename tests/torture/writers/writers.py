@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 
@@ -21,6 +22,12 @@ BACK_WITHIN = 60.0
 """Seconds that a crashed source gets to come back."""
 _SESSION = "-c TimeZone=UTC -c DateStyle=ISO -c lock_timeout=30s"
 _ASYNCHRONOUS = (LANES, max(ODD_LANES))
+_NOT_NOW = (
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedObject,
+)
 _DEAD = ("57P01", "57P02", "57P03", "08000", "08003", "08006")
 
 
@@ -91,6 +98,8 @@ class _Lane:
             self._resolve(step)
         elif step.kind == "outside":
             self._outside(step)
+        elif step.kind == "maintain":
+            self._maintain(step)
         elif self._open is not None and self._open.number == step.transaction:
             self._continue(step, self._open)
 
@@ -99,9 +108,10 @@ class _Lane:
         try:
             connection = self._connected()
             connection.execute("begin")
+            end = connection.execute("select (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone()
             row = connection.execute(f"{step.sql} returning pg_current_xact_id()::text").fetchone()
-            assert row is not None
-            self._open = self._model.begin(step.transaction, int(row[0]))
+            assert row is not None and end is not None
+            self._open = self._model.begin(step.transaction, int(row[0]), end[0])
             table = step.sql.split()[2]
             if table.startswith("public."):
                 number = str(step.transaction)
@@ -119,6 +129,20 @@ class _Lane:
                 self._odd_tables.deed(self._connected(), step.sql)
             else:
                 self._savepoint(step, transaction)
+        except psycopg.errors.UndefinedTable:  # a crash took the transaction that made it
+            self._connected().execute("rollback")
+            transaction.fate, self._open = "rolled back", None
+        except psycopg.Error as error:
+            self._lost(error)
+
+    def _maintain(self, step: Step) -> None:
+        """Between two transactions, unless somebody has a lock that is in the way."""
+        try:
+            connection = self._connected()
+            connection.execute("set lock_timeout = '200ms'")
+            with suppress(*_NOT_NOW):
+                connection.execute(step.sql)
+            connection.execute("reset lock_timeout")
         except psycopg.Error as error:
             self._lost(error)
 

@@ -155,3 +155,34 @@ def test_commit_lsn_is_where_the_wal_has_the_commit() -> None:
     assert verdict(Record(COMMITTED, commit_lsns=in_wal), written()) == []
     (difference, *_) = verdict(Record(COMMITTED, commit_lsns={**in_wal, 12: 1500}), written())
     assert "transaction 12: its commit_lsn is 0/BB8, and the WAL has its commit at 0/5DC" in difference
+
+
+OLD = ("shop.orders", ("7",))
+OLD_VALUES: Values = {"id": "7", "total": "9.00", "version": "1"}
+
+
+def read(values: Values = OLD_VALUES, idx: int = 1) -> Event:
+    return Event(1, 500, idx, 500, Change("shop.orders", "read", ("7",), values))
+
+
+def judge_read(*events: Event) -> list[str]:
+    log = [replace(event, seq=event.seq + len(events)) for event in written()]
+    return verdict(Record(COMMITTED, {ROLLED_BACK}, before={OLD: OLD_VALUES}), [*events, *log])
+
+
+def test_a_row_from_before_is_read_as_it_was() -> None:
+    assert judge_read(read()) == []
+    assert "total is '8.00', and the writer has '9.00'" in judge_read(read({**OLD_VALUES, "total": "8.00"}))[0]
+
+
+def test_a_row_from_before_that_is_never_read_is_missing() -> None:
+    assert judge_read() == ["shop.orders 7 was there before, and the log does not have it"]
+
+
+def test_places_of_rows_that_are_read_begin_with_one() -> None:
+    assert "0/1F4, 1 was expected" in judge_read(read(idx=0))[0]
+
+
+def test_a_row_that_is_read_must_be_there() -> None:
+    (difference,) = verdict(Record(COMMITTED, {ROLLED_BACK}), [read(), *(replace(e, seq=e.seq + 1) for e in written())])
+    assert "a row that is not there" in difference

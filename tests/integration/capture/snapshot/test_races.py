@@ -1,0 +1,158 @@
+"""Ranges are read while everything else happens at the worst moment: the log must fold to the table all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.capture.snapshot import plan
+from pipeline.capture.snapshot.reader import Changed
+from pipeline.staging.range_writer import RangeWriter
+from pipeline.staging.ranges import Taken
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.reading_tables import ReadingTables
+from tests.fixtures.stage import Stage, databases
+
+TABLES = ("seen", "unseen", "rewritten", "moved", "died", "unmarked", "filled", "waited")
+ROWS = 12
+"""Four of them fill a block, and each block is a range here."""
+LONG = "x" * 3_000
+
+
+class Died(Exception):
+    """The reader is killed."""
+
+
+@pytest.fixture(scope="module")
+def stage(cluster: Cluster) -> Iterator[Stage]:
+    with databases(cluster, cluster, snapshot="never") as config, Stage(config) as stage:
+        for table in TABLES:
+            stage.run(
+                f"create table {table} (id int primary key, n int, pad text, big text)",
+                f"alter table {table} alter pad set storage plain, alter big set storage external",
+                f"insert into {table} select g, 0, repeat('p', 1900), '{LONG}' from generate_series(1, {ROWS}) g",
+            )
+        stage.arrive()  # the stream has its segment: to make one waits for a range that makes one
+        yield stage
+
+
+@pytest.fixture
+def reading(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[ReadingTables]:
+    monkeypatch.setattr(plan, "ROWS", 1)
+    with ReadingTables(stage) as reading:
+        yield reading
+
+
+def meanwhile(act: Callable[[], object]) -> Callable[[Any, Any, Taken], RangeWriter]:
+    """A writer that does something once: after the rows of a range were read, and before its marker is written."""
+
+    class Writer(RangeWriter):
+        def add(self, *of: Any) -> None:
+            super().add(*of)
+            act()
+
+    return Writer
+
+
+def test_a_row_that_has_changed_since_it_was_read_is_left_out(stage: Stage, reading: ReadingTables):
+    number = reading.begin("seen")
+    reading.read(
+        meanwhile(
+            lambda: stage.run(
+                "update seen set n = 1 where id = 1",
+                "delete from seen where id = 2",
+                "update seen set id = 33 where id = 3",
+            )
+        )
+    )
+    reading.finish(number)
+    reading.expect_equal("seen")
+    assert reading.backfill(number).rows_added == ROWS - 3 + 2, "two of them by their key, for their large value"
+
+
+def test_what_the_log_has_already_is_looked_for_though_the_snapshot_is_older(stage: Stage, reading: ReadingTables):
+    def change() -> None:
+        stage.run("update unseen set n = 1 where id = 1", "delete from unseen where id = 2")
+        stage.arrive()
+
+    number = reading.begin("unseen")
+    reading.read(meanwhile(change))
+    reading.finish(number)
+    reading.expect_equal("unseen")
+
+
+def test_a_transaction_that_is_open_when_the_table_joins_is_waited_for(stage: Stage, reading: ReadingTables):
+    with psycopg.connect(stage.config.source) as writer:
+        writer.execute("update waited set n = 1 where id = 1")
+        number = reading.start("waited")
+        for _ in range(3):
+            assert reading.state(number) == "waiting"
+        assert "waits for transactions that had begun before it" in (reading.backfill(number).reason or "")
+    reading.coordinator.step()
+    reading.finish(number)
+    reading.expect_equal("waited")
+
+
+def test_a_table_that_was_written_anew_is_read_from_its_beginning(stage: Stage, reading: ReadingTables):
+    number = reading.begin("rewritten")
+    first = reading.read()
+    assert first is not None and first.until_block == 1
+    stage.run("delete from rewritten where id <= 4", "vacuum full rewritten")
+    with pytest.raises(Changed, match="written anew"):
+        reading.read()
+    assert reading.state(number) == "reading"
+    reading.finish(number)
+    reading.expect_equal("rewritten")
+
+
+def test_a_row_that_moves_to_where_reading_has_been_is_read_by_its_key(stage: Stage, reading: ReadingTables):
+    stage.run("delete from moved where id <= 4", "vacuum (truncate off) moved")
+    number = reading.begin("moved")
+    reading.read()
+    stage.run(f"update moved set n = 1 where id = {ROWS}")
+    assert stage.source.execute(f"select ctid::text from moved where id = {ROWS}").fetchone() == ("(0,1)",)
+    reading.finish(number)
+    reading.expect_equal("moved")
+
+
+def test_a_reader_that_dies_once_its_marker_has_committed_loses_nothing(stage: Stage, reading: ReadingTables):
+    class Writer(RangeWriter):
+        def __exit__(self, *of: object) -> None:
+            self._connection.close()
+            super().__exit__(*of)
+
+    number = reading.begin("died")
+    reading.read(Writer)
+    with ReadingTables(stage) as another:
+        another.finish(number)
+        another.expect_equal("died")
+        assert another.backfill(number).rows_read == ROWS
+
+
+def test_rows_whose_marker_has_not_committed_are_read_again(stage: Stage, reading: ReadingTables):
+    class Writer(RangeWriter):
+        def store(self, *of: Any) -> bool:
+            assert super().store(*of)
+            raise Died
+
+    number = reading.begin("unmarked")
+    with pytest.raises(Died):
+        reading.read(Writer)
+    assert reading.ranges()[0]["state"] == "staged"
+    stage.run("update unmarked set n = 1 where id = 1", "delete from unmarked where id = 2")
+    stage.arrive()
+    reading.coordinator.step()
+    assert reading.ranges()[0]["state"] == "planned"
+    reading.finish(number)
+    reading.expect_equal("unmarked")
+
+
+def test_a_value_that_was_read_is_filled_in_from_then_on(stage: Stage, reading: ReadingTables):
+    number = reading.begin("filled")
+    reading.finish(number)
+    stage.run("update filled set n = 1 where id = 1")
+    stage.arrive()
+    reading.expect_equal("filled")
