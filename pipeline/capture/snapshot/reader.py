@@ -30,6 +30,8 @@ from pipeline.staging.range_writer import RangeWriter
 from pipeline.staging.ranges import Read, Taken
 
 LOCK_TIMEOUT = "2s"
+CONDITION_SECONDS = 60
+"""How long rows of a range with a condition are read: what a user wrote may take any time for each row."""
 STAGE_BYTES = 1_000_000
 """Rows are handed to the pipeline database in parts of about so many bytes."""
 SAMPLES = 600
@@ -37,6 +39,7 @@ _BEGIN = (
     "begin isolation level repeatable read read only; set local synchronous_commit = local;"
     f" set local lock_timeout = '{LOCK_TIMEOUT}'"
 )
+_RAISE = "raise that timeout for this role"
 _HEAD = rows.transaction_head(0)
 _CHANGE = rows.change_head(0, 0, 0, b"read")
 
@@ -54,7 +57,11 @@ class Changed(PipelineError):
 
 
 class TooSlow(PipelineError):
-    """A timeout of the role ended the transaction: a shorter range may be read in time."""
+    """A timeout ended the transaction: a shorter range may be read in time."""
+
+    def __init__(self, sentence: str, remedy: str) -> None:
+        super().__init__(sentence)
+        self.remedy = remedy
 
 
 @dataclass(frozen=True)
@@ -151,7 +158,7 @@ class RangeReader:
         """
         self._samples.take()
         name = self._name(taken)
-        with self._transaction(taken):
+        with self._transaction(taken, condition):
             self._source.execute(sql.SQL("lock table only {} in access share mode").format(selection.trusted(name)))
             facts = self._facts(taken, name)
             shape = self._shape(taken, facts)
@@ -172,10 +179,12 @@ class RangeReader:
         return True
 
     @contextmanager
-    def _transaction(self, taken: Taken) -> Iterator[None]:
+    def _transaction(self, taken: Taken, condition: sql.Composable | None) -> Iterator[None]:
         """The transaction at the source; it is rolled back unless the block has ended it. Explains its errors."""
+        remedy = _RAISE
         try:
             self._source.execute(_BEGIN)
+            remedy = _RAISE if condition is None else self._limit()
             yield
         except psycopg.errors.LockNotAvailable as error:
             self._roll_back()
@@ -183,9 +192,9 @@ class RangeReader:
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
             raise Changed("the table was renamed or dropped") from error
         except psycopg.errors.QueryCanceled as error:
-            raise TooSlow(_line(error)) from error
+            raise TooSlow(_line(error), remedy) from error
         except (psycopg.errors.IdleInTransactionSessionTimeout, psycopg.errors.TransactionTimeout) as error:
-            raise TooSlow(_line(error)) from error
+            raise TooSlow(_line(error), _RAISE) from error
         except psycopg.errors.InsufficientPrivilege as error:
             raise Unreadable(
                 f"{_line(error)}; grant select on it, or let no policy hide its rows, then start it again"
@@ -196,6 +205,12 @@ class RangeReader:
             raise Unreadable(f"{_line(error)} (SQLSTATE {error.sqlstate})") from error
         finally:
             self._roll_back()
+
+    def _limit(self) -> str:
+        """Give a condition its time, unless the role has less; returns the remedy for a range that takes longer."""
+        values = {"most": 1000 * CONDITION_SECONDS}
+        limited = self._source.execute(statement("capture.snapshot", "limit_condition"), values).rowcount
+        return f"its condition has {CONDITION_SECONDS} s; start it with another" if limited else _RAISE
 
     def _roll_back(self) -> None:
         if not self._source.closed and self._source.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
