@@ -51,7 +51,8 @@ def test_beside_a_running_server(
     serve: Callable[..., Serving], command: Command, source: psycopg.Connection, log: psycopg.Connection
 ) -> None:
     source.execute("insert into t select generate_series(1, %s)", [ROWS])
-    serve(snapshot="never")
+    server = serve(snapshot="never")
+    assert "PIPELINE_SNAPSHOT is never: rows that tables have when they join are not read" in server.log()
 
     with source.transaction():
         source.execute("select pg_current_xact_id()")

@@ -208,7 +208,7 @@ class RangeReader:
 
     def _limit(self) -> str:
         """Give a condition its time, unless the role has less; returns the remedy for a range that takes longer."""
-        values = {"most": 1000 * CONDITION_SECONDS}
+        values = {"most": round(1000 * CONDITION_SECONDS)}
         limited = self._source.execute(statement("capture.snapshot", "limit_condition"), values).rowcount
         return f"its condition has {CONDITION_SECONDS} s; start it with another" if limited else _RAISE
 

@@ -35,7 +35,7 @@ def started(found: Shown, *, served: bool) -> str:
 
 def left(found: Shown) -> str:
     """That nobody waits for it any more."""
-    how = f"`pipeline backfill show {found.id}` says how far it is, and `cancel {found.id}` ends it"
+    how = f"`pipeline backfill show {found.id}` says how far it is, `pipeline backfill cancel {found.id}` ends it"
     return f"backfill {found.id} of {found.table} goes on without you; {how}"
 
 
