@@ -3,7 +3,8 @@
 PipelineError                    exit 1
 ├── ConfigError                  a setting or argument is wrong; exit 2
 │   ├── WrongArgument            a reader of the log gave an argument that is not possible
-│   └── ConditionRefused         a condition on rows has a part that could do more than choose among them
+│   ├── ConditionRefused         a condition on rows has a part that could do more than choose among them
+│   └── TableRefused             a table that was named is not there, is not captured, or cannot be read
 ├── EmbeddedPostgresError        the Postgres under the data directory cannot be set up, started or stopped
 ├── SchemaError                  the pipeline database is not at this version's revision, or cannot be migrated to it
 ├── NotReady                     `pipeline check` finds what neither waiting nor a running server can cure
@@ -19,6 +20,8 @@ PipelineError                    exit 1
 │   ├── CursorHeld               another client reads that cursor
 │   ├── ConsumerChanged          it was reset, or another client reads it now; connect again
 │   └── CursorExpired            the log is no longer kept back to that position
+├── BackfillError                a backfill cannot begin, or cannot change, as it is
+│   └── UnknownBackfill          there is no backfill with that id
 ├── ExportFailed                 an export did not run, or not to its end; the next one continues where it ended
 │   ├── ExportBusy               another exporter is running for the same lake
 │   └── ExportStopped            it was asked to stop; exit 130
@@ -59,6 +62,10 @@ class WrongArgument(ConfigError):
 
 class ConditionRefused(ConfigError):
     """A condition on rows has a part that could do more than choose among them; nothing of it was run."""
+
+
+class TableRefused(ConfigError):
+    """A table that was named is not there, is not captured, or cannot be read."""
 
 
 class EmbeddedPostgresError(PipelineError):
@@ -123,6 +130,14 @@ class CursorExpired(ConsumerError):
     def __init__(self, sentence: str, floor: int | None = None) -> None:
         super().__init__(sentence)
         self.floor = floor
+
+
+class BackfillError(PipelineError):
+    """A backfill cannot begin, or cannot change, as it is: the text says in which state it is."""
+
+
+class UnknownBackfill(BackfillError):
+    """There is no backfill with that id."""
 
 
 class ExportFailed(PipelineError):

@@ -22,7 +22,7 @@ from pipeline.api.database import Database
 from pipeline.api.long_poll import ClientGone
 from pipeline.api.models import Ready
 from pipeline.api.request_guard import RequestGuard
-from pipeline.api.routes import consumers, events, metrics, stream
+from pipeline.api.routes import backfills, consumers, events, metrics, stream
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.operate import status
@@ -66,6 +66,7 @@ def create(config: Config, server: str) -> FastAPI:
     docs.install(app)
     _add_health(app, config, server)
     app.include_router(consumers.router)
+    app.include_router(backfills.router)
     app.include_router(events.router)
     app.include_router(stream.router(config, app.state.database, app.state.wakeups, server))
     return app

@@ -17,7 +17,18 @@ from setproctitle import setproctitle
 
 from pipeline import logs
 from pipeline.cli import completion, failures, flags
-from pipeline.cli.commands import consumers, dead_letters, exports, init, retention, routes, slots, sources, status
+from pipeline.cli.commands import (
+    backfills,
+    consumers,
+    dead_letters,
+    exports,
+    init,
+    retention,
+    routes,
+    slots,
+    sources,
+    status,
+)
 from pipeline.cli.commands.context import Json, load, output
 from pipeline.config import settings
 from pipeline.errors import PipelineError
@@ -34,6 +45,7 @@ for name, group in (
     ("sources", sources.app),
     ("routes", routes.app),
     ("consumers", consumers.app),
+    ("backfill", backfills.app),
     ("dead-letters", dead_letters.app),
     ("export", exports.app),
 ):

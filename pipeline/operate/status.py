@@ -20,7 +20,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.log import dead_letters, tables
 from pipeline.log.tables import KnownTable
-from pipeline.operate import export_status, retention
+from pipeline.operate import export_status, retention, snapshot_status
 from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.json_values import as_json
 from pipeline.operate.lag import facts, stages
@@ -28,6 +28,7 @@ from pipeline.operate.lag.facts import Look, Moved
 from pipeline.operate.lag.model import Lag, Limit, is_late
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.retention import Retention
+from pipeline.operate.snapshot_status import SnapshotStatus
 from pipeline.postgres import connections, migrations, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -87,6 +88,7 @@ class Status:
     slots: list[SlotLag] = field(default_factory=list)
     slot_marked: bool | None = None
     catchup: list[Part] = field(default_factory=list)
+    snapshots: SnapshotStatus | None = None
     lag: Lag | None = None
     reasons: list[str] = field(default_factory=list)
 
@@ -117,6 +119,7 @@ def collect(config: Config, patience: float = 60.0) -> Status:
             retention=retention.read(config, connection),
             consumers=consumer_status.find(connection),
             dead_letters=dead_letters.counts(connection),
+            snapshots=_snapshots(config, connection),
         )
         return _explained(config, connection, found, look, moved)
 
@@ -126,6 +129,12 @@ def _exports(config: Config, connection: Connection, now: Status) -> ExportStatu
     found = export_status.read(config, connection)
     scheduled = any(role.role == "schedule" and role.held for role in now.roles)
     return found if scheduled else replace(found, next_run=None)
+
+
+def _snapshots(config: Config, connection: Connection) -> SnapshotStatus | None:
+    """None where no source is known, or the pipeline database is of an older version."""
+    stored = sources.find(connection, config.source_id)
+    return snapshot_status.read(connection, stored) if stored else None
 
 
 def _explained(

@@ -9,12 +9,16 @@ import psycopg
 from psycopg_pool import PoolTimeout, TooManyRequests
 
 from pipeline.errors import (
+    BackfillError,
+    ConditionRefused,
     ConsumerError,
     CursorExpired,
     CursorHeld,
     PipelineError,
     StorageError,
+    TableRefused,
     Unavailable,
+    UnknownBackfill,
     UnknownConsumer,
     WrongArgument,
     WrongKind,
@@ -42,6 +46,10 @@ _TABLE = (
     Meaning(CursorExpired, 410, frames.EXPIRED, "22003"),  # retention has dropped what comes next
     Meaning(ConsumerError, 409, frames.RESTART, "42710"),  # the name is taken
     Meaning(WrongArgument, 422, frames.RESTART, "22023"),
+    Meaning(ConditionRefused, 422, frames.RESTART),
+    Meaning(TableRefused, 422, frames.RESTART),
+    Meaning(UnknownBackfill, 404, frames.RESTART),
+    Meaning(BackfillError, 409, frames.RESTART),
     Meaning(Unavailable, 503, frames.RESTART),
     Meaning(PipelineError, 500, frames.RESTART),
 )

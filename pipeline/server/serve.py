@@ -13,10 +13,11 @@ from setproctitle import setproctitle
 
 from pipeline.api import certificates
 from pipeline.capture.replication import prepare
+from pipeline.capture.source import sources
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import AddressInUse, NotReady, PipelineError
-from pipeline.operate.preflight import check, legacy_log
+from pipeline.operate.preflight import check, legacy_log, snapshots
 from pipeline.operate.preflight.findings import Finding
 from pipeline.postgres import connections, databases, migrations, role_locks
 from pipeline.postgres.connections import Connection
@@ -70,6 +71,8 @@ def boot(config: Config, accepted: Collection[str] = (), *, reads_source: bool =
                 found = check.run(config, accepted)
                 _refuse([finding for finding in found if finding.name == "pooler"])  # behind one, the rest says nothing
                 prepare.refuse_unfit(config, source, pipeline)
+                if sources.find_in_any(pipeline, config.source_id) is None:
+                    _log_snapshot(found)
         _refuse(found if reads_source else check.run(config, accepted, source_too=False))
         migrations.upgrade(config.database, config.events_table)
         legacy_log.ensure(config, pipeline)
@@ -104,6 +107,15 @@ def _refuse(found: Sequence[Finding]) -> None:
     said = ", and ".join(f"{finding.name}: {finding.text} ({finding.remedy or 'see the docs'})" for finding in lasting)
     names = " ".join(f"--accept '{name}'" for name in dict.fromkeys(finding.name for finding in lasting))
     raise NotReady(f"{said}; fix it, or start with {names}")
+
+
+def _log_snapshot(found: Sequence[Finding]) -> None:
+    """Before the first start: what reading the tables will be."""
+    for finding in found:
+        if finding.name in (snapshots.NAME, snapshots.RIGHTS):
+            level = logging.INFO if finding.level == "ok" else logging.WARNING
+            said = f"{finding.text}; {finding.remedy}" if finding.remedy else finding.text
+            logger.log(level, "%s", said, extra={"action": "serve.snapshot"})
 
 
 def _serve_forks(chosen: tuple[str, ...]) -> int:

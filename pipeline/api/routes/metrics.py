@@ -14,6 +14,7 @@ from pipeline.log.tables import KnownTable
 from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.retention import Retention
+from pipeline.operate.snapshot_status import SnapshotStatus
 from pipeline.operate.status import Status
 from pipeline.readers.consumer_status import ConsumerStatus
 
@@ -70,6 +71,8 @@ class _Snapshot(Collector):
             yield from _exports(self._status.exports)
         if self._status.retention:
             yield from _retention(self._status.retention)
+        if self._status.snapshots:
+            yield from _snapshots(self._status.snapshots)
         yield from _slots(self._status.slots)
         yield from _parts(self._status.catchup)
         yield from _tables(self._status.events_tables)
@@ -157,6 +160,27 @@ def _exports(now: ExportStatus) -> Iterator[Metric]:
     ):
         if value is not None:
             yield GaugeMetricFamily(f"pipeline_export_{name}", text, value=value)
+
+
+def _snapshots(now: SnapshotStatus) -> Iterator[Metric]:
+    """Captured tables by state; of each backfill under way how far it is."""
+    tables = GaugeMetricFamily(
+        "pipeline_snapshot_tables", "Captured tables by state; complete: whole in the log.", labels=["state"]
+    )
+    for state, number in now.tables.items():
+        tables.add_metric([state], float(number))
+    if tables.samples:
+        yield tables
+    for name, attribute, text in (
+        ("ranges_done", "ranges_done", "Ranges whose rows are events."),
+        ("ranges", "ranges_all", "Ranges in all; 0 before it is planned."),
+        ("rows", "rows", "Rows that became events."),
+    ):
+        family = GaugeMetricFamily(f"pipeline_backfill_{name}", text, labels=["backfill", "table"])
+        for each in now.backfills:
+            family.add_metric([str(each.id), each.table], float(getattr(each, attribute)))
+        if family.samples:
+            yield family
 
 
 def _retention(now: Retention) -> Iterator[Metric]:

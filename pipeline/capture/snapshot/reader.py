@@ -32,6 +32,8 @@ from pipeline.staging.range_writer import RangeWriter
 from pipeline.staging.ranges import Read, Taken
 
 LOCK_TIMEOUT = "2s"
+CONDITION_SECONDS = 60
+"""How long rows of a range with a condition are read: what a user wrote may take any time for each row."""
 STAGE_BYTES = 1_000_000
 """Rows are handed to the pipeline database in parts of about so many bytes."""
 _BEGIN = (
@@ -47,6 +49,7 @@ _TIMEOUTS = (
 )
 _PASSING = ("08", "40", "53", "55", "57")
 """SQLSTATE classes of errors that may be gone at the next try."""
+_RAISE = "raise that timeout for this role"
 _HEAD = rows.transaction_head(0)
 _CHANGE = rows.change_head(0, 0, 0, b"read")
 
@@ -64,7 +67,11 @@ class Changed(PipelineError):
 
 
 class TooSlow(PipelineError):
-    """A timeout of the role ended the transaction: a shorter range may be read in time."""
+    """A timeout ended the transaction: a shorter range may be read in time."""
+
+    def __init__(self, sentence: str, remedy: str) -> None:
+        super().__init__(sentence)
+        self.remedy = remedy
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,7 @@ class RangeReader:
         """
         self._samples.take()
         name = self._name(taken)
-        with self._transaction(taken):
+        with self._transaction(taken, condition):
             self._source.execute(sql.SQL("lock table only {} in access share mode").format(selection.trusted(name)))
             facts = self._facts(taken, name)
             shape = self._shape(taken, facts)
@@ -152,19 +159,21 @@ class RangeReader:
         return True
 
     @contextmanager
-    def _transaction(self, taken: Taken) -> Iterator[None]:
+    def _transaction(self, taken: Taken, condition: sql.Composable | None) -> Iterator[None]:
         """The transaction at the source; it is rolled back unless the block has ended it. Explains its errors."""
+        remedy = _RAISE
         try:
             self._source.execute(_BEGIN)
+            remedy = _RAISE if condition is None else self._limit()
             yield
         except psycopg.Error as error:
             if self._source.info.transaction_status not in _FAILED:
                 raise  # the other database's
-            raise self._explained(taken, error) from error
+            raise self._explained(taken, error, remedy) from error
         finally:
             self._roll_back()
 
-    def _explained(self, taken: Taken, error: psycopg.Error) -> Exception:
+    def _explained(self, taken: Taken, error: psycopg.Error, remedy: str) -> Exception:
         """What an error of the source says about the range; the error itself where it says nothing."""
         line = connections.one_line(error)
         if isinstance(error, psycopg.errors.LockNotAvailable):
@@ -173,12 +182,18 @@ class RangeReader:
         if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
             return Changed("the table was renamed or dropped")
         if isinstance(error, _TIMEOUTS):
-            return TooSlow(line)
+            return TooSlow(line, remedy if isinstance(error, psycopg.errors.QueryCanceled) else _RAISE)
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             return Unreadable(f"{line}; grant select on it, or let no policy hide its rows, and start it again")
         if error.sqlstate is None or error.sqlstate.startswith(_PASSING):
             return error
         return Unreadable(f"{line} (SQLSTATE {error.sqlstate})")
+
+    def _limit(self) -> str:
+        """Give a condition its time, unless the role has less; returns the remedy for a range that takes longer."""
+        values = {"most": round(1000 * CONDITION_SECONDS)}
+        limited = self._source.execute(statement("capture.snapshot", "limit_condition"), values).rowcount
+        return f"its condition has {CONDITION_SECONDS} s; start it with another" if limited else _RAISE
 
     def _roll_back(self) -> None:
         if not self._source.closed and self._source.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:

@@ -87,6 +87,19 @@ def known(pipeline: Connection, stored: Source) -> dict[int, Known]:
     return {each.table_oid: each for each in found}
 
 
+def read(pipeline: Connection, stored: Source, table: Captured, kind: str) -> int | None:
+    """Start a backfill of the whole table, by which it becomes whole in the log; None when one is under way."""
+    with pipeline.transaction():
+        started = backfills.start(pipeline, stored.id, stored.epoch, (table.oid, table.schema, table.name), kind)
+        if started is None:
+            return None
+        values = {"source": stored.id, "oid": table.oid, "backfill": started}
+        pipeline.execute(statement("capture.snapshot", "read_by"), values)
+    name = f"{table.schema}.{table.name}"
+    logger.info("the rows of %s are read", name, extra={"action": "snapshot.begins", "table": name})
+    return started
+
+
 class Register:
     """Keeps the rows in step with what is captured, and starts a backfill for each table that joins."""
 
@@ -141,18 +154,7 @@ class Register:
             self._store(table, joined, NOT_CHOSEN)
         else:
             self._store(table, joined, None)
-            self.read(table, "initial")
-
-    def read(self, table: Captured, kind: str) -> int | None:
-        """Start a backfill of the whole table; None when one is under way."""
-        started = backfills.start(
-            self._pipeline, self._stored.id, self._stored.epoch, (table.oid, table.schema, table.name), kind
-        )
-        if started is not None:
-            self._execute("read_by", {"oid": table.oid, "backfill": started})
-            name = f"{table.schema}.{table.name}"
-            logger.info("the rows of %s are read", name, extra={"action": "snapshot.begins", "table": name})
-        return started
+            read(self._pipeline, self._stored, table, "initial")
 
     def _left(self, table: Known) -> None:
         if table.captured:

@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 import psycopg
@@ -14,15 +14,16 @@ from psycopg import sql
 from setproctitle import setproctitle
 
 from pipeline import logs
-from pipeline.capture.snapshot import backfills, pace, selection
+from pipeline.capture.snapshot import backfills, condition, condition_check, pace
 from pipeline.capture.snapshot.backfills import Backfill
 from pipeline.capture.snapshot.reader import Changed, Held, RangeReader, TooSlow, Unreadable
 from pipeline.capture.source import sources
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import PipelineError, Unavailable
+from pipeline.errors import ConditionRefused, PipelineError, Unavailable
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 from pipeline.process.child import RETRY
 from pipeline.process.signals import Stop, live_with_parent, read_settings
 from pipeline.staging import ranges
@@ -80,7 +81,10 @@ def _run(config: Config, stop: Stop) -> None:
 
 @dataclass
 class Worker:
-    """Takes ranges until it is stopped. `take` and `staging` are connections to the pipeline database."""
+    """Takes ranges until it is stopped. `take` and `staging` are connections to the pipeline database.
+
+    `conditions`: of backfills, by id, those that were found harmless in this session at the source.
+    """
 
     config: Config
     source: Connection
@@ -88,6 +92,7 @@ class Worker:
     staging: Connection
     source_id: UUID
     reader: RangeReader
+    conditions: dict[int, sql.Composable] = field(default_factory=dict)
 
     def run(self, stop: Stop) -> None:
         """Read what there is to read; raises psycopg.Error when a database goes away."""
@@ -115,8 +120,9 @@ class Worker:
             ranges.drop(self.take, taken.backfill_id, [taken.id])
             return 0
         try:
+            chosen = self._condition(backfill)
             with RangeWriter(self.staging, self.source_id, taken) as staging:
-                self.reader.read(taken, staging, backfill.since_seqs or {}, _condition(backfill))
+                self.reader.read(taken, staging, backfill.since_seqs or {}, chosen)
                 backfills.wait(self.take, backfill.id, None)
                 return staging.rows
         except Held as held:
@@ -131,7 +137,7 @@ class Worker:
             if self.source.closed:
                 raise Unavailable(f"the source ended a session: {slow}; it is tried again") from slow
             return 0
-        except Unreadable as error:
+        except (Unreadable, ConditionRefused) as error:
             self._fail(backfill, str(error))
             return 0
         except psycopg.Error as error:
@@ -141,10 +147,24 @@ class Worker:
         stop.wait(HELD_SECONDS)
         return 0
 
+    def _condition(self, backfill: Backfill) -> sql.Composable | None:
+        """What stands behind `where`, once this session has found it harmless; raises ConditionRefused."""
+        if backfill.condition is None:
+            return None
+        if backfill.id not in self.conditions:
+            query = statement("capture.snapshot", "columns_of_table")
+            columns = [name for (name,) in self.source.execute(query, {"oid": backfill.table_oid}).fetchall()]
+            if not columns:
+                raise Changed("the table was dropped")
+            parsed = condition.parse(backfill.condition, columns)
+            condition_check.require_harmless(self.source, parsed, backfill.table_oid)
+            self.conditions[backfill.id] = parsed.sql()
+        return self.conditions[backfill.id]
+
     def _split(self, taken: Taken, backfill: Backfill, slow: TooSlow) -> None:
         """Read it in two halves, or give up where it cannot be any shorter."""
         if taken.from_block is None or taken.until_block is None or taken.until_block - taken.from_block < 2:
-            self._fail(backfill, f"{slow}, also for the shortest range: raise that timeout for this role")
+            self._fail(backfill, f"{slow}, also for the shortest range: {slow.remedy}")
             return
         with self.take.transaction():
             ranges.split(self.take, taken, (taken.from_block + taken.until_block) // 2)
@@ -153,10 +173,6 @@ class Worker:
     def _fail(self, backfill: Backfill, reason: str) -> None:
         if backfills.end(self.take, backfill.id, "failed", reason):
             logger.error("%s cannot be read: %s", backfill.table, reason, extra={"action": "snapshot.unreadable"})
-
-
-def _condition(backfill: Backfill) -> sql.Composable | None:
-    return None if backfill.condition is None else selection.trusted(backfill.condition)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pipeline.capture.replication.stream import NAME_PREFIX, ReplicationStream
 from pipeline.capture.source import slot_mark, slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
-from pipeline.operate.preflight import catchup, providers, table_checks
+from pipeline.operate.preflight import catchup, providers, snapshots, table_checks
 from pipeline.operate.preflight.findings import Cure, Finding, Findings, guarded
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -42,13 +42,15 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
         "limits": lambda: _limits(config, source),
         catchup.NAME: lambda: catchup.run(config, source),
         "tables": lambda: table_checks.run(config, source, pipeline, stored),
+        snapshots.NAME: lambda: snapshots.run(config, source, pipeline, stored),
     }
     for name, look in parts.items():
         found = list(guarded(name, look))
         yield from found
         if wrong := {finding.name for finding in found if finding.level == "error"} if name == "source" else set():
             if wrong == {"replication right"}:  # so that an administrator learns of all rights at once
-                yield from guarded("tables", parts["tables"])
+                for later in ("tables", snapshots.NAME):
+                    yield from guarded(later, parts[later])
             return
 
 

@@ -97,7 +97,7 @@ def test_a_user_who_owns_no_table(findings: Check, source: psycopg.Connection, s
     source.execute(sql.SQL("grant create on database {} to {}").format(database, role))
     try:
         dsn = make_conninfo(source_dsn, user=name)
-        assert levels(findings(source_dsn=dsn)) == {"table owners": "error"}
+        assert levels(findings(source_dsn=dsn)) == {"table owners": "error", "snapshot rights": "warning"}
         source.execute("create table customers (id int primary key)")
         source.execute(sql.SQL("alter table customers owner to {}").format(role))
         assert levels(findings(source_dsn=dsn)) == {"table owners": "warning"}
@@ -196,7 +196,7 @@ def test_the_sql_that_is_missing_cures(
             assert cures.show([each for each in found if each.name != "tables"], None) == 0
             assert capsys.readouterr().out == ""
     finally:
-        source.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+        source.execute(sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(name)))
 
 
 def test_who_owns_the_tables_needs_a_right_only(findings: Check, source: psycopg.Connection, source_dsn: str) -> None:
@@ -262,19 +262,49 @@ def test_a_user_without_rights(findings: Check, source: psycopg.Connection, sour
     try:
         dsn = make_conninfo(source_dsn, user=name)
         found = findings(source_dsn=dsn)
-        assert levels(found) == dict.fromkeys(("replication right", "tables"), "error")
+        unread = {"snapshot rights": "warning"}
+        assert levels(found) == {**dict.fromkeys(("replication right", "tables"), "error"), **unread}
+        assert found["snapshot rights"].text == "this user may not read public.orders"
+        assert found["snapshot rights"].sql == [f'grant select on public.orders to "{name}"']
         assert found["replication right"].remedy == f'alter role "{name}" with replication'
         source.execute(sql.SQL("alter role {} replication").format(sql.Identifier(name)))
-        assert levels(findings(source_dsn=dsn)) == {"tables": "error"}
+        assert levels(findings(source_dsn=dsn)) == {"tables": "error", **unread}
         source.execute("create publication pipeline for table orders")
+        assert levels(findings(source_dsn=dsn)) == unread
+        source.execute(sql.SQL("grant select on orders to {}").format(sql.Identifier(name)))
         assert levels(findings(source_dsn=dsn)) == {}
+        source.execute("alter table orders enable row level security")
+        assert findings(source_dsn=dsn)["snapshot rights"].text.startswith("row security hides rows of public.orders")
         assert levels(findings(database_dsn=dsn)) == {
             "pipeline schema": "error",
             "events table": "error",
             "same database": "warning",
         }
     finally:
-        source.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+        source.execute(sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(name)))
+
+
+def test_what_the_first_snapshot_will_be(findings: Check, source: psycopg.Connection, source_dsn: str) -> None:
+    assert findings()["snapshot"].text == "no table is to be read"
+    source.execute(
+        "create table orders (id int primary key); create table notes (id int);"
+        "insert into orders select generate_series(1, 150000); insert into notes values (1); analyze orders, notes;"
+        "create table parted (id int primary key) partition by range (id);"
+        "create table part partition of parted for values from (0) to (9)"
+    )
+    said = findings()["snapshot"]
+    assert said.level == "ok"
+    assert re.match(
+        r"3 tables will be read: about 150,001 rows, 5\.\d MB; at a rough 50,000 rows/s that takes 3 s", said.text
+    )
+    assert re.search(
+        r"about 5\d\.\d MB of disk in the pipeline database; public\.notes: without a key, so read in one", said.text
+    )
+    assert findings(snapshot_tables="public.p*")["snapshot"].text == "1 table will be read, without rows so far"
+    assert findings(snapshot="never")["snapshot"].text.startswith("PIPELINE_SNAPSHOT is never: rows that tables have")
+    with psycopg.connect(source_dsn) as other:
+        other.execute("lock table orders in access exclusive mode")
+        assert findings()["snapshot"].level == "warning"
 
 
 def test_one_database_for_both(findings: Check, source_dsn: str) -> None:

@@ -1,0 +1,145 @@
+"""`pipeline backfill`: read rows of a table once more, or for the first time; a running server does the reading."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipeline.cli.commands.context import Json, connected, load, output
+from pipeline.operate import json_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pipeline.config.settings import Config
+    from pipeline.operate.backfills import Shown
+    from pipeline.postgres.connections import Connection
+
+app = typer.Typer(help="Backfills: tables whose rows are read beside the stream.", no_args_is_help=True)
+
+LOOK_SECONDS = 0.5
+"""Between two looks of --wait."""
+Number = Annotated[int, typer.Argument(metavar="ID", min=1, max=2**63 - 1)]
+Table = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table", show_default=False)]
+Where = Annotated[str | None, typer.Option(metavar="CONDITION", help="Only the rows for which this holds.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Show how far it is until it ends. Ctrl-C leaves it running.")]
+
+
+@app.command("start")
+def backfill_start(
+    context: typer.Context, table: Table, where: Where = None, wait: Wait = False, as_json: Json = False
+) -> int:
+    """Read a captured table's rows; each becomes an event with the action read, unless the log has a newer one."""
+    from pipeline.cli.render import backfills as render
+    from pipeline.operate import backfills, start_backfill
+    from pipeline.postgres import connections, databases, migrations
+
+    config = load(context, "backfill")
+    name = "pipeline backfill"
+    with (
+        databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as config,
+        connections.connect(config.database, "pipeline database", name=name) as pipeline,
+    ):
+        migrations.require_head(pipeline)
+        with connections.connect(config.source, "source", name=name) as source:
+            found = start_backfill.start(config, source, pipeline, table, start_backfill.by_text(where))
+        if wait:
+            return _wait(config, pipeline, found, as_json)
+        served = backfills.is_served(pipeline)
+        values = {**json_values.as_json(found), "server_runs": served}
+        output(values, as_json, lambda: print(render.started(found, served=served)))
+    return 0
+
+
+@app.command("list")
+def backfill_list(
+    context: typer.Context,
+    as_json: Json = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = 20,
+) -> int:
+    """The newest backfills, also those of tables that have joined."""
+    from pipeline.cli.render.backfills import show_backfills
+    from pipeline.operate import backfills
+
+    with connected(context, "backfill") as (config, connection):
+        found = backfills.listed(config, connection, limit)
+    output({"data": found}, as_json, lambda: show_backfills(found))
+    return 0
+
+
+@app.command("show")
+def backfill_show(context: typer.Context, number: Number, as_json: Json = False) -> int:
+    """One backfill: how far it is, how fast, how long it still takes."""
+    from pipeline.cli.render.backfills import show_backfill
+    from pipeline.operate import backfills
+
+    with connected(context, "backfill") as (config, connection):
+        found = backfills.show(config, connection, number)
+    output(found, as_json, lambda: show_backfill(found))
+    return 0
+
+
+@app.command("pause")
+def backfill_pause(context: typer.Context, number: Number, as_json: Json = False) -> int:
+    """Read no more of it for now; what is being read is finished."""
+    from pipeline.operate import backfills
+
+    return _change(context, backfills.pause, number, as_json)
+
+
+@app.command("resume")
+def backfill_resume(context: typer.Context, number: Number, as_json: Json = False) -> int:
+    """Go on with one that is paused."""
+    from pipeline.operate import backfills
+
+    return _change(context, backfills.resume, number, as_json)
+
+
+@app.command("cancel")
+def backfill_cancel(context: typer.Context, number: Number, as_json: Json = False) -> int:
+    """End it; the events that it has added stay."""
+    from pipeline.operate import backfills
+
+    return _change(context, backfills.cancel, number, as_json)
+
+
+def _change(
+    context: typer.Context, change: Callable[[Config, Connection, int], Shown], number: int, as_json: bool
+) -> int:
+    from pipeline.cli.render import backfills as render
+
+    with connected(context, "backfill") as (config, connection):
+        found = change(config, connection, number)
+    output(found, as_json, lambda: print(render.line(found)))
+    return 0
+
+
+def _wait(config: Config, pipeline: Connection, found: Shown, as_json: bool) -> int:
+    """Show how far it is until it ends; returns 1 when it has not read its table."""
+    from pipeline.cli.render import backfill_progress
+    from pipeline.cli.render import backfills as render
+    from pipeline.operate import backfills
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` sends it
+    try:
+        with backfill_progress.shown(_print_line if as_json else None) as tell:
+            tell(found, served=backfills.is_served(pipeline))
+            while not found.ended:
+                time.sleep(LOOK_SECONDS)
+                found = backfills.show(config, pipeline, found.id)
+                tell(found, served=backfills.is_served(pipeline))
+    except KeyboardInterrupt:
+        if not as_json:
+            print(render.left(found))
+        return 130
+    if not as_json:
+        print(render.line(found))
+    return 0 if found.state == "complete" else 1
+
+
+def _print_line(value: Any) -> None:
+    print(json.dumps(json_values.as_json(value)), flush=True)

@@ -1,0 +1,110 @@
+"""Prints backfills, and which tables the log has whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.operate import formatting
+from pipeline.operate.backfills import NO_SERVER, Shown
+from pipeline.operate.snapshot_status import SnapshotStatus
+
+_STYLES = {"complete": "green", "reading": "green", "waiting": "yellow", "paused": "yellow", "cancelled": ""}
+
+
+def line(found: Shown) -> str:
+    """What has become of one, in one sentence."""
+    said = f"backfill {found.id} of {found.table} is {found.state}"
+    if found.reason:
+        said += f": {found.reason}"
+    if found.state == "complete":
+        said += f": {formatting.count(found.rows_read, 'row')} read, {formatting.count(found.rows, 'event')}"
+        said += "; the log had something newer of the others" if found.rows < found.rows_read else ""
+    return said
+
+
+def started(found: Shown, *, served: bool) -> str:
+    """That it has begun, and whether anybody reads it."""
+    said = f"backfill {found.id} of {found.table} has begun"
+    if found.condition is not None:
+        said += f", of rows with {found.condition}"
+    return f"{said}; `pipeline backfill show {found.id}` says how far it is" if served else f"{said}; {NO_SERVER}"
+
+
+def left(found: Shown) -> str:
+    """That nobody waits for it any more."""
+    how = f"`pipeline backfill show {found.id}` says how far it is, `pipeline backfill cancel {found.id}` ends it"
+    return f"backfill {found.id} of {found.table} goes on without you; {how}"
+
+
+def summary(found: Sequence[Shown]) -> Table:
+    """For `status` and `list`: one line for each."""
+    columns = ("backfill", "table", "state", "ranges", "rows", "rows/s", "time left", "reason")
+    return formatting.table(columns, map(_line, found))
+
+
+def sections(now: SnapshotStatus | None) -> Iterator[Table]:
+    """For `status`: what is being read, and what the log lacks; nothing where all is complete."""
+    if now is None:
+        return
+    if now.backfills:
+        yield summary(now.backfills)
+    if now.unread:
+        rows: list[tuple[object, ...]] = [(Text(each.table, "yellow"), each.state, each.reason) for each in now.unread]
+        if more := now.unread_count - len(now.unread):
+            rows.append((formatting.dim(f"and {more:,} more"), "", ""))
+        yield formatting.table(("not whole in the log", "state", "why"), rows)
+
+
+def _line(each: Shown) -> list[object]:
+    return [
+        each.id,
+        each.table,
+        Text(each.state, _STYLES.get(each.state, "bold red")),
+        ranges(each),
+        formatting.whole(each.rows),
+        rate(each.rows_per_second),
+        time_left(each),
+        each.reason or "",
+    ]
+
+
+def ranges(each: Shown) -> str:
+    """How many of its ranges are events."""
+    return f"{each.ranges_done:,} of {each.ranges_all:,}" if each.ranges_all else "-"
+
+
+def rate(number: float | None) -> str:
+    """Rows a second."""
+    return "-" if number is None else f"{number:,.0f}"
+
+
+def time_left(each: Shown) -> str:
+    """About how long it still takes."""
+    return "-" if each.seconds_left is None else f"about {formatting.ago(max(each.seconds_left, 1))}"
+
+
+def show_backfills(found: Sequence[Shown]) -> None:
+    """Print them, the newest first."""
+    formatting.show(summary(found) if found else "there are no backfills; begin one: `pipeline backfill start TABLE`")
+
+
+def show_backfill(found: Shown) -> None:
+    """Print one with all that is known of it."""
+    formatting.show(
+        summary([found]),
+        formatting.table(("", ""), ((formatting.dim(label), value) for label, value in _facts(found))),
+    )
+
+
+def _facts(found: Shown) -> Iterator[tuple[str, object]]:
+    yield "rows read", formatting.whole(found.rows_read)
+    yield "of about", None if found.rows_estimated is None else f"{found.rows_estimated:,} rows of the whole table"
+    yield "condition", found.condition or "none: all rows"
+    yield "events", None if found.first_seq is None else f"seq {found.first_seq} to {found.last_seq}"
+    yield "asked for", "when the table joined" if found.kind == "initial" else "by a user"
+    yield "created", found.created_at
+    yield "begun", found.started_at
+    yield "ended", found.finished_at

@@ -1,0 +1,101 @@
+"""The preflight's part on rows that tables have when they join: what reading them will be, and which cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import psycopg
+from psycopg.sql import Identifier
+
+from pipeline.capture.replication import prepare
+from pipeline.capture.snapshot import register, to_read
+from pipeline.capture.snapshot.to_read import Relation
+from pipeline.capture.source import publication_ledger, publishable_tables
+from pipeline.capture.source.publishable_tables import Table
+from pipeline.capture.source.sources import Source
+from pipeline.config import patterns
+from pipeline.config.settings import Config
+from pipeline.operate import formatting
+from pipeline.operate.preflight.findings import Cure, Finding, Findings, first_names, quoted
+from pipeline.postgres import migrations
+from pipeline.postgres.connections import Connection
+
+NAME, RIGHTS = "snapshot", "snapshot rights"
+ROWS_PER_SECOND = 50_000
+"""A rough rate: rows of some hundred bytes, two workers, both databases at hand."""
+EVENT_BYTES, GROWTH = 300, 1.5
+"""What an event takes beside its values, and how much larger these are as JSON; as rough."""
+_PATIENCE = "set local lock_timeout = '1s'"
+
+
+def run(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> Findings:
+    """What the snapshot of the tables that are to join will be. Parameters as in `source_checks.run`."""
+    if config.snapshot == "never":
+        yield Finding("ok", NAME, "PIPELINE_SNAPSHOT is never: rows that tables have when they join are not read")
+        return
+    joining = _joining(config, source, pipeline, stored)
+    if not joining:
+        yield Finding("ok", NAME, "no table is to be read")
+        return
+    try:
+        with source.transaction():
+            source.execute(_PATIENCE)
+            found = to_read.relations(source, [table.oid for table in joining], sized=True)
+    except psycopg.errors.LockNotAvailable:
+        yield Finding("warning", NAME, "a session locks a table: how much there is to read is not known", "check again")
+        return
+    yield Finding("ok", NAME, _said(joining, [each for each in found if each.refused is None]))
+    yield from _refused(source, found)
+
+
+def _joining(config: Config, source: Connection, pipeline: Connection | None, stored: Source | None) -> list[Table]:
+    """The tables that will join, of partitions the roots: those that are published, or that we will publish."""
+    publisher = prepare.publisher(config, source, pipeline)
+    found = publisher.tables()
+    published = publication_ledger.read(source, [config.publication])
+    ours = config.publication not in published or (
+        stored is not None and stored.publications.get(config.publication) == published[config.publication].oid
+    )
+    owned = [each for each in found if each.owned]
+    by_administrator = [each for each in found if each.keyed]  # who publishes them where this user owns none
+    there = owned or by_administrator if ours else publishable_tables.covered(found, published.values())
+    roots = {table.line[-1] for table in there} - _known(pipeline, stored)
+    return [
+        table
+        for table in found
+        if table.oid in roots and patterns.matches(config.snapshot_tables, f"{table.schema}.{table.name}")
+    ]
+
+
+def _known(pipeline: Connection | None, stored: Source | None) -> set[int]:
+    """Tables that have joined already, whether they were read or not."""
+    if pipeline is None or stored is None or migrations.current_revision(pipeline) != migrations.head():
+        return set()
+    return {oid for oid, each in register.known(pipeline, stored).items() if each.captured}
+
+
+def _said(joining: Sequence[Table], found: Sequence[Relation]) -> str:
+    rows, size = sum(each.rows for each in found), sum(each.bytes for each in found)
+    if not rows:
+        return f"{formatting.count(len(joining), 'table')} will be read, without rows so far"
+    disk = formatting.size(round(rows * EVENT_BYTES + size * GROWTH))
+    said = (
+        f"{formatting.count(len(joining), 'table')} will be read: about {formatting.count(rows, 'row')},"
+        f" {formatting.size(size)}; at a rough {ROWS_PER_SECOND:,} rows/s that takes"
+        f" {formatting.ago(max(rows / ROWS_PER_SECOND, 1))}, and about {disk} of disk in the pipeline database"
+    )
+    one = {each.table_oid for each in found if each.blocks and not each.identified}
+    if keyless := [table for table in joining if table.oid in one]:
+        said += (
+            f"; {first_names(keyless)}: without a key, so read in one transaction that holds a snapshot until its end"
+        )
+    return said
+
+
+def _refused(source: Connection, found: Sequence[Relation]) -> Findings:
+    """A warning for each table that cannot be read: the others are."""
+    for each in found:
+        if each.refused:
+            text, _, remedy = each.refused.partition("; ")
+            grant = f"grant select on {each.name} to {quoted(source, '{user}', user=Identifier(source.info.user))}"
+            yield Finding("warning", RIGHTS, text, remedy, cure=None if each.readable else Cure("source", (grant,)))

@@ -1,0 +1,127 @@
+"""Begin a backfill: what is refused at once, rather than when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import NoReturn
+
+import psycopg
+from psycopg import sql
+
+from pipeline.capture.snapshot import backfills, condition, condition_check, register, to_read
+from pipeline.capture.snapshot.condition import Condition, Term
+from pipeline.capture.snapshot.register import Captured
+from pipeline.capture.source import sources
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
+from pipeline.errors import BackfillError, ConditionRefused, TableRefused
+from pipeline.operate import backfills as shown_backfills
+from pipeline.operate.backfills import Shown
+from pipeline.postgres import connections, queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_BOUNDS = "set local statement_timeout = '5s'; set local lock_timeout = '500ms'; set transaction read only"
+_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence"}
+Choose = Callable[[Sequence[str]], Condition]
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a name stands for at the source. `kind`, `persistence`: as in pg_class. `root`: of a partition."""
+
+    oid: int
+    name: str
+    kind: str
+    persistence: str
+    root: str | None
+    columns: list[str]
+
+
+def by_text(where: str | None) -> Choose | None:
+    """The rows for which this expression holds; None: all."""
+    return None if where is None else lambda columns: condition.parse(where, columns)
+
+
+def by_terms(terms: Sequence[Term]) -> Choose | None:
+    """The rows for which all of these hold; all where there are none."""
+    return (lambda columns: condition.of_terms(terms, columns)) if terms else None
+
+
+def start(config: Config, source: Connection, pipeline: Connection, name: str, choose: Choose | None = None) -> Shown:
+    """Begin one of this table: `schema.table`, or a table of the schema public. The source's session is used up.
+
+    Raises TableRefused, ConditionRefused, or BackfillError where one of the table is under way, or no source is known.
+    """
+    stored = sources.find(pipeline, config.source_id)
+    if stored is None:
+        raise BackfillError("no source has been replicated from yet; start `pipeline serve` first")
+    source.execute("set search_path = ''")
+    captured = register.captured(config, source, pipeline, stored)
+    found = _named(source, name, captured.values())
+    table = captured.get(found.oid) or _refuse(found)
+    for relation in to_read.relations(source, [table.oid], sized=False):
+        if relation.refused:
+            raise TableRefused(relation.refused)
+    if choose is None:
+        started = register.read(pipeline, stored, table, "asked")
+    else:
+        chosen = _chosen(source, table, choose(found.columns))
+        each = (table.oid, table.schema, table.name)
+        started = backfills.start(pipeline, stored.id, stored.epoch, each, "asked", chosen.text)
+    if started is None:
+        raise _under_way(pipeline, stored, table)
+    return shown_backfills.show(config, pipeline, started)
+
+
+def _named(source: Connection, name: str, captured: Iterable[Captured]) -> Named:
+    values = {"name": name}
+    found = queries.one(source, Named, statement("operate", "named_relations"), values) if "\0" not in name else None
+    if found is not None:
+        return found
+    known = sorted((each.schema, each.name) for each in captured)
+    whole = "." in name
+    comparable = {(f"{schema}.{table}" if whole else table).lower(): f"{schema}.{table}" for schema, table in known}
+    near = [comparable[each] for each in get_close_matches(name.lower(), comparable, 3, 0.8 if whole else 0.6)]
+    some = near or [*list(comparable.values())[:3], *(["…"] if len(known) > 3 else [])]
+    listed = ", ".join(some)
+    remedy = f"is it one of {listed}?" if listed else "no table is captured yet"
+    raise TableRefused(f"the source has no table {name[:200]}; {remedy}")
+
+
+def _refuse(found: Named) -> NoReturn:
+    """Why a relation is not captured as a table of its own."""
+    if found.root is not None:
+        raise TableRefused(f"{found.name} is a partition; name its root, {found.root}")
+    if found.kind in _KINDS:
+        raise TableRefused(f"{found.name} is {_KINDS[found.kind]}, which Postgres does not replicate; name a table")
+    if found.persistence != "p":
+        raise TableRefused(f"{found.name} is unlogged or temporary, which Postgres does not replicate")
+    raise TableRefused(f"{found.name} is not captured: no publication in use has it; `pipeline status` says why")
+
+
+def _under_way(pipeline: Connection, stored: Source, table: Captured) -> BackfillError:
+    for each in backfills.open_of(pipeline, stored.id):
+        if each.table_oid == table.oid:
+            text = f"backfill {each.id} of {each.table} is {each.state}; wait for its end, or cancel it"
+            return BackfillError(text)
+    return BackfillError(f"a backfill of {table.schema}.{table.name} has just ended; start it again")
+
+
+def _chosen(source: Connection, table: Captured, chosen: Condition) -> Condition:
+    """The condition, once the source takes it; it is planned, which compares the types, and not run."""
+    condition_check.require_harmless(source, chosen, table.oid)
+    query = sql.SQL("explain select from only {} as t where {}").format(
+        sql.Identifier(table.schema, table.name), chosen.sql()
+    )
+    try:
+        with source.transaction():
+            source.execute(_BOUNDS)
+            source.execute(query)
+    except psycopg.errors.LockNotAvailable:  # whoever locks the table: it is found out when it is read
+        return chosen
+    except (psycopg.DataError, psycopg.ProgrammingError, psycopg.errors.QueryCanceled) as error:
+        raise ConditionRefused(f"the source does not take that condition: {connections.one_line(error)}") from error
+    return chosen

@@ -1,0 +1,87 @@
+"""`pipeline backfill` beside a running server: what is read, what is left alone, and what people see of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline import logs
+from pipeline.cli import main as cli
+from tests.fixtures.server import Serving
+from tests.fixtures.waiting import eventually
+
+ROWS = 9_000
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path,
+    source_dsn: str,
+    database_dsn: str,
+    slot_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Command:
+    """`pipeline backfill …` on this test's databases; it must end with `status`. Returns its JSON, or its text."""
+    monkeypatch.chdir(tmp_path)
+    for module, name in ((cli, "setproctitle"), (logs, "setup")):
+        monkeypatch.setattr(module, name, lambda *_: None)
+    for name, value in (("source_dsn", source_dsn), ("database_dsn", database_dsn), ("slot", slot_name)):
+        monkeypatch.setenv(f"PIPELINE_{name.upper()}", value)
+
+    def run(*arguments: str, status: int = 0) -> Any:
+        monkeypatch.setattr(sys, "argv", ["pipeline", "backfill", *arguments])
+        capsys.readouterr()
+        assert cli.main() == status
+        said = capsys.readouterr()
+        assert said.err.count("\n") == (1 if status else 0), said
+        return json.loads(said.out) if "--json" in arguments and "--wait" not in arguments else said.out + said.err
+
+    return run
+
+
+def test_beside_a_running_server(
+    serve: Callable[..., Serving], command: Command, source: psycopg.Connection, log: psycopg.Connection
+) -> None:
+    source.execute("insert into t select generate_series(1, %s)", [ROWS])
+    server = serve(snapshot="never")
+    assert "PIPELINE_SNAPSHOT is never: rows that tables have when they join are not read" in server.log()
+
+    with source.transaction():
+        source.execute("select pg_current_xact_id()")
+        begun = command("start", "t", "--where", "id > 5000", "--json")
+        number = str(begun["id"])
+        assert (begun["table"], begun["condition"], begun["server_runs"]) == ("public.t", "id > 5000", True)
+        assert f"backfill {number} of public.t is " in command("start", "public.t", status=1)
+
+        def held() -> None:
+            now = command("show", number, "--json")
+            assert now["state"] == "waiting" and f"as pid {source.info.backend_pid} of" in (now["reason"] or "")
+
+        eventually(held)
+        assert command("pause", number).startswith(f"backfill {number} of public.t is paused")
+        assert "it cannot be paused" in command("pause", number, status=1)
+    assert command("list", "--json")["data"][0]["state"] == "paused"
+    command("resume", number)
+    eventually(lambda: command("show", number, "--json")["state"] == "complete")
+    rows = "select count(*), count(distinct record_pk), min(record_pk::int) from sequin_events where action = 'read'"
+    assert log.execute(rows).fetchone() == (ROWS - 5000, ROWS - 5000, 5001)
+    assert log.execute("select state from pipeline.snapshots").fetchall() == [("not read",)]
+
+    with source.transaction():
+        source.execute("select pg_current_xact_id()")
+        number = str(command("start", "t", "--json")["id"])
+        assert command("cancel", number) == f"backfill {number} of public.t is cancelled\n"
+        assert "is cancelled; only one that is paused can be resumed" in command("resume", number, status=1)
+
+    said = command("start", "t", "--wait")
+    assert f"public.t is complete: {ROWS:,} rows read" in said.splitlines()[-1]
+    query = "select state, rows, complete_seq is not null from pipeline.snapshots"
+    assert log.execute(query).fetchone() == ("complete", ROWS, True)

@@ -1,0 +1,133 @@
+"""A worker that reads rows with a condition: found harmless in its own session, once, and within a time of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.capture.snapshot import backfills, reader
+from pipeline.capture.snapshot.reader import RangeReader, TooSlow
+from pipeline.capture.snapshot.worker import Worker
+from pipeline.capture.source import sources
+from pipeline.operate import start_backfill
+from pipeline.operate.backfills import Shown
+from pipeline.postgres import connections, session_settings
+from pipeline.staging import ranges
+from pipeline.staging.range_writer import RangeWriter
+from pipeline.staging.ranges import Planned, Taken
+from tests.fixtures.captured import Captured, captured
+
+
+class Reads:
+    """Stands for the reader, and remembers with which conditions it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def read(self, _taken: Taken, _staging: RangeWriter, _since: Any, condition: Any) -> bool:
+        self.asked.append(condition)
+        return True
+
+
+@pytest.fixture
+def known(source_dsn: str, database_dsn: str) -> Iterator[Captured]:
+    with captured(source_dsn, database_dsn) as found:
+        yield found
+
+
+@pytest.fixture
+def worker(known: Captured, source_dsn: str, database_dsn: str) -> Iterator[Worker]:
+    stored = sources.find(known.log, None)
+    assert stored is not None
+    with ExitStack() as stack:
+        source = stack.enter_context(connections.connect(source_dsn, "source", settings=session_settings.SNAPSHOT))
+        source.execute("set search_path = ''")
+        take, staging = (stack.enter_context(connections.connect(database_dsn, "pipeline database")) for _ in "ab")
+        yield Worker(known.config, source, take, staging, stored.id, Reads())  # type: ignore[arg-type]
+
+
+def begun(known: Captured, worker: Worker, where: str) -> Shown:
+    """A backfill with two ranges to read."""
+    found = start_backfill.start(known.config, known.source, known.log, "orders", start_backfill.by_text(where))
+    backfills.begin_wait(known.log, found.id, 1, 1, {})
+    stored = backfills.find(known.log, found.id)
+    assert stored is not None
+    planned = [Planned(stored.table_oid, stored.table_oid, None, first, first + 2) for first in (0, 2)]
+    ranges.plan(known.log, worker.source_id, stored.epoch, found.id, planned)
+    backfills.planned(known.log, found.id, {stored.table_oid: 1}, True, (1, 1), 2)
+    return found
+
+
+def read(worker: Worker) -> int:
+    taken = ranges.take(worker.take, worker.source_id, 9)
+    assert taken is not None
+    return worker._read(taken, lambda: False)  # type: ignore[arg-type]
+
+
+def outcome(known: Captured, found: Shown) -> tuple[str, str | None]:
+    now = backfills.find(known.log, found.id)
+    assert now is not None
+    return now.state, now.reason
+
+
+def test_it_is_parsed_and_found_harmless_once(known: Captured, worker: Worker) -> None:
+    found = begun(known, worker, "id > 5 and state = 'x'")
+    read(worker)
+    with psycopg.connect(known.config.source, autocommit=True) as other:
+        other.execute("alter table orders rename column state to other")
+    read(worker)  # the source says what it thinks of that
+    first, second = worker.reader.asked  # type: ignore[attr-defined]
+    assert first is second
+    assert first.as_string(worker.source).startswith("(")
+    assert outcome(known, found) == ("reading", None)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("alter table orders drop column state", "the table has no column state"),
+        ("create type t as (x int); alter table orders drop state, add state t", "state is not allowed, as its type"),
+    ],
+)
+def test_columns_that_have_changed_since_fail_it(known: Captured, worker: Worker, change: str, said: str) -> None:
+    found = begun(known, worker, "state = 'x'")
+    with psycopg.connect(known.config.source, autocommit=True) as other:
+        other.execute(change.encode())
+    assert read(worker) == 0
+    state, reason = outcome(known, found)
+    assert (state, said in (reason or "")) == ("failed", True), reason
+    assert worker.reader.asked == []  # type: ignore[attr-defined]
+
+
+def test_what_was_stored_by_another_hand_is_not_trusted(known: Captured, worker: Worker) -> None:
+    found = begun(known, worker, "id > 5")
+    known.log.execute("update pipeline.backfills set condition = 'pg_sleep(1) is null'")
+    assert read(worker) == 0
+    state, reason = outcome(known, found)
+    assert (state, "pg_sleep() is not allowed" in (reason or "")) == ("failed", True), reason
+
+
+def test_a_condition_has_a_time_of_its_own(known: Captured, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "CONDITION_SECONDS", 0.2)
+    found = begun(known, worker, "length(repeat(state, 50000000 + id)) > 5")
+    stored = sources.find(known.log, None)
+    assert stored is not None
+    real = RangeReader(worker.source, worker.take, stored)
+    taken = ranges.take(worker.take, worker.source_id, 9)
+    backfill = backfills.find(known.log, found.id)
+    assert taken is not None and backfill is not None
+    condition = worker._condition(backfill)
+    for setting, remedy in (("0", "its condition has 0.2 s; start it with another"), ("100", "raise that timeout")):
+        worker.source.execute(f"set statement_timeout = {setting}".encode())
+        with pytest.raises(TooSlow) as slow, RangeWriter(worker.staging, worker.source_id, taken) as staging:
+            real.read(taken, staging, {}, condition)
+        assert slow.value.remedy.startswith(remedy)
+    worker.reader = real
+    ranges.give_back(worker.take, taken)
+    assert read(worker) == 0
+    now = backfills.find(known.log, found.id)
+    assert now is not None and (now.state, now.ranges_all) == ("reading", 3)
