@@ -34,6 +34,7 @@ class RangeWriter:
         """Rows added so far."""
 
     def __enter__(self) -> RangeWriter:
+        self._make_room()
         self._connection.execute("begin")
         return self
 
@@ -69,6 +70,14 @@ class RangeWriter:
             return False
         self._connection.execute("commit")
         return True
+
+    def _make_room(self) -> None:
+        """Make a segment if none is free, in a transaction of its own: that locks wal_events against other new ones."""
+        if queries.value(self._connection, statement("staging", "has_free_segment")):
+            return
+        with self._connection.transaction():
+            made = int(queries.value(self._connection, statement("staging", "add_free_segment")))
+            self._connection.execute(segments.create(made))
 
     def _take_segment(self) -> int:
         who = {"source": self._source, "worker": WORKER}

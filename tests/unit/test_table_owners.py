@@ -50,7 +50,7 @@ OWNERS = {
         "pipeline/staging", {"pipeline/shuffle": "the shuffler looks once for what is staged and how far"}
     ),
     "pipeline.snapshot_tables": Owner("pipeline/capture/snapshot", {"pipeline/capture/source": GAP}),
-    "pipeline.snapshots": Owner("pipeline/capture/snapshot"),
+    "pipeline.snapshots": Owner("pipeline/capture/snapshot", {"pipeline/demo": "the demo reads it as any reader does"}),
     "pipeline.alembic_version": Owner("pipeline/postgres"),
     "pipeline.carried_transactions": Owner(
         "pipeline/capture/source", {"pipeline/capture/catchup": "a part asks whether it may leave a transaction out"}

@@ -6,6 +6,8 @@ import logging
 import time
 from collections.abc import Collection, Sequence
 
+import psycopg
+
 from pipeline.capture.schema_history import introspection
 from pipeline.capture.schema_history.versions import TableVersion
 from pipeline.capture.snapshot import backfills, plan, recovery, register, truncates, unresolved
@@ -26,6 +28,7 @@ from pipeline.staging.ranges import Planned
 
 logger = logging.getLogger(__name__)
 
+LOCK_TIMEOUT = "2s"
 TABLES_SECONDS = 2.0
 """Between two looks at which tables are captured."""
 TRUNCATES_SECONDS = 5.0
@@ -39,10 +42,13 @@ class Coordinator:
         """`from_lsn`: where the stream of the source's epoch begins."""
         self._source, self._pipeline, self._stored = source, pipeline, stored
         source.execute("set search_path = ''")
+        source.execute(f"set lock_timeout = '{LOCK_TIMEOUT}'".encode())
         self._config = config
         self._register = register.Register(config, source, pipeline, stored, from_lsn)
         self._samples = Samples(source, pipeline, stored)
         self._rounds: dict[int, Round] = {}
+        self._ended: set[int] = set()
+        """Backfills whose last range is planned, an empty one."""
         self._truncates = truncates.Watch(pipeline, stored)
         self._tables_at = self._truncates_at = 0.0
 
@@ -60,12 +66,23 @@ class Coordinator:
             elif backfill.state == "paused":
                 ranges.hold(self._pipeline, backfill.id)
             else:
-                self._advance(backfill)
+                self._try_to_advance(backfill)
         recovery.recover(self._source, self._pipeline, self._stored.id)
         if now >= self._truncates_at:
             self._truncates_at = now + TRUNCATES_SECONDS
             self._truncates.look(lambda oid: [extent.oid for extent in self._extents(oid)])
         return any(each.state == "reading" for each in backfills.open_of(self._pipeline, self._stored.id))
+
+    def _try_to_advance(self, backfill: Backfill) -> None:
+        """`_advance`; a lock on one table does not keep the others."""
+        try:
+            self._advance(backfill)
+        except psycopg.errors.LockNotAvailable:
+            row = self._source.execute(
+                statement("capture.snapshot", "holders_of_table"), {"oid": backfill.table_oid}
+            ).fetchone()
+            reason = "waits for a lock on the table" if row is None else f"waits for pid {row[0]}, which locks it"
+            backfills.wait(self._pipeline, backfill.id, reason)
 
     def _advance(self, backfill: Backfill) -> None:
         if backfill.state == "reading":
@@ -86,7 +103,7 @@ class Coordinator:
 
     def _begin_wait(self, backfill: Backfill) -> None:
         next_xid, seqs = self._samples.take()
-        lsn = int(queries.value(self._source, "select (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::bigint"))
+        lsn = int(queries.value(self._source, statement("capture.snapshot", "end_of_wal")))
         backfills.begin_wait(self._pipeline, backfill.id, next_xid, lsn, seqs)
 
     def _extents(self, table_oid: int) -> list[Extent]:
@@ -136,6 +153,7 @@ class Coordinator:
 
     def _plan_again(self, backfill: Backfill, changed: Sequence[Extent], gone: Collection[str] = ()) -> None:
         """Relations that were written anew have their rows in other blocks; some are new, some dropped or detached."""
+        self._ended.discard(backfill.id)
         planned = _ranges(changed, by_key=bool(backfill.by_key))
         files = {**backfill.files, **{str(extent.oid): extent.file for extent in changed}}
         files = {oid: file for oid, file in files.items() if oid not in gone}
@@ -149,8 +167,26 @@ class Coordinator:
         new = [each for each in extents if str(each.oid) not in backfill.files]
         if new:
             self._plan_again(backfill, new)
-        elif not (backfill.by_key and backfill.condition is None and self._read_unresolved(backfill, extents)):
+        elif not self._ends(backfill, extents) and not (
+            backfill.by_key and backfill.condition is None and self._read_unresolved(backfill, extents)
+        ):
             self._complete(backfill)
+
+    def _ends(self, backfill: Backfill, extents: Sequence[Extent]) -> bool:
+        """Plan an empty range, once; False when it is an event already, or there is nothing to read it of.
+
+        When it has come by, the log has everything that had been done to the table when nothing was left to read. The
+        marker before it does not say so: a relation may have been emptied or dropped since.
+        """
+        if backfill.id in self._ended or not extents:
+            return False
+        self._ended.add(backfill.id)
+        first = extents[0]
+        last = Planned(first.oid, first.table_oid, first.file, 0, 0)
+        with self._pipeline.transaction():
+            added = ranges.plan(self._pipeline, self._stored.id, self._stored.epoch, backfill.id, [last])
+            backfills.more_ranges(self._pipeline, backfill.id, added)
+        return True
 
     def _read_unresolved(self, backfill: Backfill, extents: Sequence[Extent]) -> bool:
         """Plan ranges of the keys that are to be read once more; False when there are none."""
@@ -190,6 +226,7 @@ class Coordinator:
                     },
                 )
         self._rounds.pop(backfill.id, None)
+        self._ended.discard(backfill.id)
         logger.info(
             "%s is read: %s rows, of which %s are events; the log had something newer of the others",
             backfill.table,

@@ -142,7 +142,7 @@ class RangeReader:
             self._source.execute(sql.SQL("lock table only {} in access share mode").format(selection.trusted(name)))
             facts = self._facts(taken, name)
             shape = self._shape(taken, facts)
-            if not shape.by_key and (taken.keys is not None or taken.from_block or taken.until_block is not None):
+            if not shape.by_key and (taken.keys is not None or taken.from_block or taken.until_block):
                 raise Changed(f"{name} has no key any more")
             self._copy(taken, name, shape, condition, staging)
             marked = self._source.execute(

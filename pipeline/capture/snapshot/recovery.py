@@ -13,8 +13,6 @@ from pipeline.staging.ranges import Unfinished
 
 logger = logging.getLogger(__name__)
 
-_LSN = "select (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::bigint"
-
 
 def recover(source: Connection, pipeline: Connection, source_id: UUID) -> None:
     """Look once at all ranges that are under way.
@@ -37,7 +35,7 @@ def _without_marker(source: Connection, pipeline: Connection, staged: list[Unfin
         return []
     rows = source.execute(statement("capture.snapshot", "marker_states"), {"xids": list(unsure)}).fetchall()
     states: dict[str, str | None] = dict(rows)
-    lsn = int(queries.value(source, _LSN))
+    lsn = int(queries.value(source, statement("capture.snapshot", "end_of_wal")))
     lost = []
     for xid, each in unsure.items():
         state = states.get(xid, "aborted")

@@ -53,6 +53,12 @@ class Known:
     captured: bool
     backfill_id: int | None
     complete_seq: int | None
+    reason: str | None
+
+    @property
+    def unread(self) -> bool:
+        """Whether it is to be read and is not: another backfill of it was under way."""
+        return self.backfill_id is None and self.complete_seq is None and self.reason is None
 
     @property
     def table(self) -> str:
@@ -134,6 +140,8 @@ class Register:
             self._store(table, joined, EARLIER)
         elif before is None or _has_joined(table, before, joined):
             self._join(table, joined, empty=self._was_empty(table, all_joined))
+        elif before.unread:
+            read(self._pipeline, self._stored, table, "initial")
         elif (table.schema, table.name, table.keyed) != (before.table_schema, before.table_name, before.keyed):
             self._execute("rename_table", {"oid": table.oid, **vars(table)})
 

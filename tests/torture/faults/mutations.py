@@ -208,7 +208,7 @@ MUTATIONS = (
     Mutation(
         "places of ranges taken from an LSN alone",
         # What had come by when the marker was written counts as contained, visible or not.
-        (Edit(f"{SNAPSHOT}/reader.py", "self._samples.before(facts.xmin) or since", "self._samples.take()[1]"),),
+        (Edit(f"{SNAPSHOT}/reader.py", "self._samples.before(facts.snapshot, since)", "self._samples.take()[1]"),),
         (),
         READING,
         f"{RACES}::test_what_the_log_has_already_is_looked_for_though_the_snapshot_is_older",
@@ -266,13 +266,6 @@ MUTATIONS = (
         (),
         READING,
         f"{RACES}::test_rows_whose_marker_has_not_committed_are_read_again",
-    ),
-    Mutation(
-        "a row that was read counts as from before its table joined",
-        (Edit(f"{SNAPSHOT}/reader.py", "columns or [], joined=True", "columns or []"),),
-        (),
-        READING,
-        f"{RACES}::test_a_value_that_was_read_is_filled_in_from_then_on",
     ),
 )
 

@@ -38,7 +38,7 @@ def test_rows_from_before_are_read_once_and_in_one_place(config: Config):
         places = reading.events("t", "action, commit_idx, record_pk")
         assert places == [("read", number, str(number)) for number in range(1, 10)]
         assert len(set(reading.events("t", "commit_lsn, xid, committed_at"))) == 1
-        assert reading.row("t") == ("complete", None, 1, 1, 9, 1, 9)
+        assert reading.row("t") == ("complete", None, 2, 2, 9, 1, 9)
         require_equal(reading)
 
 

@@ -1,0 +1,2 @@
+-- Whether a segment is free.
+select exists (select from pipeline.segments where state = 'free')
