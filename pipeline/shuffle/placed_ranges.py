@@ -86,7 +86,7 @@ def _left_out(
 ) -> list[int]:
     """Ordinals of rows that are no events: a change that the snapshot does not contain is in the log before them."""
     found: set[int] = set()
-    if placed.segment_id is None:
+    if placed.segment_id is None or not written:
         return []
     if not placed.by_key:
         return _known_already(connection, source, placed, placed.segment_id, written)

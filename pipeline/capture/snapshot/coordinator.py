@@ -102,6 +102,8 @@ class Coordinator:
                 backfills.wait(self._pipeline, backfill.id, reason)
 
     def _begin_wait(self, backfill: Backfill) -> None:
+        self._rounds.pop(backfill.id, None)
+        self._ended.discard(backfill.id)
         next_xid, seqs = self._samples.take()
         lsn = int(queries.value(self._source, statement("capture.snapshot", "end_of_wal")))
         backfills.begin_wait(self._pipeline, backfill.id, next_xid, lsn, seqs)

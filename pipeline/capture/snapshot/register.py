@@ -162,7 +162,15 @@ class Register:
             self._store(table, joined, NOT_CHOSEN)
         else:
             self._store(table, joined, None)
-            read(self._pipeline, self._stored, table, "initial")
+            if read(self._pipeline, self._stored, table, "initial") is None:
+                self._read_from_the_beginning(table)
+
+    def _read_from_the_beginning(self, table: Captured) -> None:
+        """One that is under way has read rows whose changes were not captured then."""
+        for backfill in backfills.open_of(self._pipeline, self._stored.id):
+            if backfill.table_oid == table.oid and backfill.condition is None:
+                backfills.start_over(self._pipeline, backfill.id)
+                self._execute("read_by", {"oid": table.oid, "backfill": backfill.id})
 
     def _left(self, table: Known) -> None:
         if table.captured:

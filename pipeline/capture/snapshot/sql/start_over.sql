@@ -1,4 +1,5 @@
--- A table is read from its beginning once more.
+-- A table is read from its beginning once more; one that pauses goes on pausing.
 update pipeline.backfills
-set state = 'waiting', reason = null, after_xid = null, after_lsn = null, since_seqs = null, files = '{}'
-where id = %(id)s and state in ('waiting', 'reading')
+set state = case when state = 'paused' then 'paused' else 'waiting' end, reason = null, after_xid = null,
+    after_lsn = null, since_seqs = null, files = '{}'
+where id = %(id)s and state in ('waiting', 'reading', 'paused')

@@ -82,6 +82,18 @@ def test_a_table_that_gets_its_key_is_read_again(config: Config):
         assert sorted(keyed) == ["11", "12", "13", "14", "15"]
 
 
+def test_a_table_that_gets_its_key_while_it_is_read_is_read_from_the_beginning(config: Config):
+    """Updates between its range and its key are in neither the stream nor what was read."""
+    with snapshotting(config, "create table t (id int)", ROWS) as reading:
+        reading.begin("t")
+        assert reading.read() == 5
+        make(reading, "update t set id = id + 10", "alter table t add primary key (id)")
+        reading.finish("t")
+        reading.wait_for_stream()
+        keyed = [pk for action, pk in reading.events("t") if pk]
+        assert sorted(keyed) == ["11", "12", "13", "14", "15"]
+
+
 def test_a_table_that_left_and_joins_again_is_read_again(config: Config):
     with snapshotting(config, TABLE, ROWS) as reading:
         reading.finish("t")
