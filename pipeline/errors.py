@@ -140,6 +140,10 @@ class UnknownBackfill(BackfillError):
     """There is no backfill with that id."""
 
 
+class NotComparable(PipelineError):
+    """What the log says of a table cannot be compared with its source: the text says why."""
+
+
 class ExportFailed(PipelineError):
     """An export did not run, or not to its end. The next one exports what it had not finished."""
 

@@ -28,11 +28,11 @@ from pipeline.cli.commands import (
     slots,
     sources,
     status,
+    verify,
 )
 from pipeline.cli.commands.context import Json, load, output
 from pipeline.config import settings
 from pipeline.errors import PipelineError
-from pipeline.operate import json_values
 
 app = typer.Typer(
     name="pipeline",
@@ -53,6 +53,7 @@ for name, group in (
 app.command()(init.init)
 app.command()(retention.retention)
 app.command()(status.status)
+app.command()(verify.verify)
 
 
 class Role(StrEnum):
@@ -166,28 +167,6 @@ def check(
         return cures.show(findings, at.value if at else None)
     output({"data": findings}, as_json, lambda: show_findings(findings))
     return 1 if any(finding.level == "error" for finding in findings) else 0
-
-
-@app.command()
-def verify(
-    context: typer.Context,
-    as_json: Json = False,
-    from_seq: Annotated[int, typer.Option(min=1, help="Read from this seq on.")] = 1,
-    range_rows: Annotated[int, typer.Option("--range", min=1, help="Rows that one statement reads.")] = 500_000,
-) -> int:
-    """Check the log: order, whole transactions, nothing twice or missing. Exit 1 if rows break a rule; names them."""
-    from pipeline.cli.render.verify import progress_bar, show_verification
-    from pipeline.operate.verify import verify
-    from pipeline.postgres import databases
-
-    config = load(context, "verify")
-    with (
-        databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as config,
-        progress_bar() as on_range,
-    ):
-        found = verify.run(config, from_seq, range_rows, on_range)
-    output({"ok": found.ok, **json_values.as_json(found)}, as_json, lambda: show_verification(found))
-    return 0 if found.ok else 1
 
 
 @app.command()

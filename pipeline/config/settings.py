@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from pipeline.config import durations, secret_files, sizes
+from pipeline.config import cron, durations, secret_files, sizes
 from pipeline.config import file as config_file
 from pipeline.config import routes as routing
 from pipeline.config.values import (
@@ -79,6 +79,9 @@ class Config(BaseSettings):
     snapshot_tables: TablePatterns = Field((), description="of these tables, as `tables`; empty means all")
     snapshot_workers: int = Field(2, ge=1, le=16, description="processes that read tables at once")
     snapshot_max_rows: int = Field(0, ge=0, description="the most rows a second that are read; 0: no limit")
+    verify_schedule: Schedule = Field(
+        cron.OFF, description="when the log is compared with the rows of the source: cron in UTC, or off"
+    )
     export_dir: OptionalPath = Field(
         None, description="the lake: a local or mounted folder; default <data_dir>/exports"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NoReturn
@@ -74,6 +74,12 @@ def start(config: Config, source: Connection, pipeline: Connection, name: str, c
     if started is None:
         raise _under_way(pipeline, stored, table)
     return shown_backfills.show(config, pipeline, started)
+
+
+def captured_table(source: Connection, name: str, captured: Mapping[int, Captured]) -> Captured:
+    """The captured table of this name, `schema.table` or one of the schema public. Raises TableRefused."""
+    found = _named(source, name, captured.values())
+    return captured.get(found.oid) or _refuse(found)
 
 
 def _named(source: Connection, name: str, captured: Iterable[Captured]) -> Named:

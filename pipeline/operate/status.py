@@ -29,6 +29,8 @@ from pipeline.operate.lag.model import Lag, Limit, is_late
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.retention import Retention
 from pipeline.operate.snapshot_status import SnapshotStatus
+from pipeline.operate.verify import verifications
+from pipeline.operate.verify.verifications import Verification
 from pipeline.postgres import connections, migrations, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -89,6 +91,7 @@ class Status:
     slot_marked: bool | None = None
     catchup: list[Part] = field(default_factory=list)
     snapshots: SnapshotStatus | None = None
+    verification: Verification | None = None
     lag: Lag | None = None
     reasons: list[str] = field(default_factory=list)
 
@@ -119,8 +122,13 @@ def collect(config: Config, patience: float = 60.0) -> Status:
             retention=retention.read(config, connection),
             consumers=consumer_status.find(connection),
             dead_letters=dead_letters.counts(connection),
-            snapshots=_snapshots(config, connection),
         )
+        if stored := sources.find(connection, config.source_id):
+            found = replace(
+                found,
+                snapshots=snapshot_status.read(connection, stored),
+                verification=verifications.last(connection, stored),
+            )
         return _explained(config, connection, found, look, moved)
 
 
@@ -129,12 +137,6 @@ def _exports(config: Config, connection: Connection, now: Status) -> ExportStatu
     found = export_status.read(config, connection)
     scheduled = any(role.role == "schedule" and role.held for role in now.roles)
     return found if scheduled else replace(found, next_run=None)
-
-
-def _snapshots(config: Config, connection: Connection) -> SnapshotStatus | None:
-    """None where no source is known, or the pipeline database is of an older version."""
-    stored = sources.find(connection, config.source_id)
-    return snapshot_status.read(connection, stored) if stored else None
 
 
 def _explained(

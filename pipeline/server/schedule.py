@@ -22,6 +22,7 @@ from pipeline.log.table import EventsTable
 from pipeline.operate import export_status
 from pipeline.operate import retention as drop_old
 from pipeline.operate.samples import sample
+from pipeline.operate.verify import content, verifications
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.process.signals import Stop
@@ -72,6 +73,8 @@ def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
         logger.info("exports are off: %s", off, extra={"action": "export.off"})
     else:
         scheduler.add_job(export, cron.parse(config.export_schedule), [config, stopped], id="export")
+    if config.verify_schedule != cron.OFF:
+        scheduler.add_job(verify, cron.parse(config.verify_schedule), [config, stopped], id="verify")
     scheduler.add_listener(_log_failure, EVENT_JOB_ERROR)
     return scheduler
 
@@ -150,6 +153,21 @@ def retention(config: Config, stopped: Callable[[], bool]) -> None:
         logger.info("old events dropped", extra={"action": "retention.dropped", **values})
     if found.waiting:
         logger.debug("a reader locks a partition that is to be dropped", extra={"action": "retention.waiting"})
+
+
+def verify(config: Config, stopped: Callable[[], bool]) -> None:
+    """Compare the log with the rows of the source; what differs is in the status."""
+    found = content.run(config, [], stopping=stopped, asked_by=verifications.SCHEDULE)
+    values = {"rows": found.rows, "differing": found.differing, "tables": len(found.compared)}
+    if found.differing:
+        names = ", ".join(table.table for table in found.tables if table.state == "differs")
+        logger.error(
+            "the log differs from the source in %s; `pipeline verify --content` names the rows",
+            names,
+            extra={"action": "verify.differs", **values},
+        )
+    else:
+        logger.info("the log was compared with the source", extra={"action": "verify.done", **values})
 
 
 def _log_failure(event: JobExecutionEvent) -> None:

@@ -16,6 +16,7 @@ from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.retention import Retention
 from pipeline.operate.snapshot_status import SnapshotStatus
 from pipeline.operate.status import Status
+from pipeline.operate.verify.verifications import Verification
 from pipeline.readers.consumer_status import ConsumerStatus
 
 _GAUGES: dict[str, tuple[str, str]] = {
@@ -67,17 +68,24 @@ class _Snapshot(Collector):
             "Tables rewritten without events, unsettled.",
             value=len(self._status.rewritten),
         )
-        if self._status.exports:
-            yield from _exports(self._status.exports)
-        if self._status.retention:
-            yield from _retention(self._status.retention)
-        if self._status.snapshots:
-            yield from _snapshots(self._status.snapshots)
+        yield from _of_jobs(self._status)
         yield from _slots(self._status.slots)
         yield from _parts(self._status.catchup)
         yield from _tables(self._status.events_tables)
         yield from _consumers(self._status.consumers)
         yield from _dead_letters(self._status.dead_letters)
+
+
+def _of_jobs(now: Status) -> Iterator[Metric]:
+    """What there is of exports, retention, reading tables and verifying them."""
+    if now.exports:
+        yield from _exports(now.exports)
+    if now.retention:
+        yield from _retention(now.retention)
+    if now.snapshots:
+        yield from _snapshots(now.snapshots)
+    if now.verification:
+        yield from _verification(now.verification)
 
 
 def _slots(found: Sequence[SlotLag]) -> Iterator[Metric]:
@@ -181,6 +189,20 @@ def _snapshots(now: SnapshotStatus) -> Iterator[Metric]:
             family.add_metric([str(each.id), each.table], float(getattr(each, attribute)))
         if family.samples:
             yield family
+
+
+def _verification(last: Verification) -> Iterator[Metric]:
+    """What the last content verification found."""
+    for name, text, value in (
+        ("finished_timestamp_seconds", "When the log was last compared with the source.", last.finished_at.timestamp()),
+        ("rows", "Rows that were compared then.", last.rows),
+        ("differing_rows", "Rows that differed then.", last.differing),
+        ("unknown_rows", "Rows of which the log cannot say everything.", last.unknown),
+        ("refused_tables", "Tables that could not be compared.", last.tables_refused),
+        ("through_lsn_bytes", "Everything that committed before it was compared.", last.verified_through),
+    ):
+        if value is not None:
+            yield GaugeMetricFamily(f"pipeline_verification_{name}", text, value=value)
 
 
 def _retention(now: Retention) -> Iterator[Metric]:

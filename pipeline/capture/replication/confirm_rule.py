@@ -46,6 +46,7 @@ class ConfirmRule:
         self._whole = False
         self._taken = False
         self._asked = False
+        self._wanted = NEVER
         self._staged = 0
 
     def begin(self, commit_lsn: int) -> None:
@@ -65,6 +66,10 @@ class ConfirmRule:
         if not self._open:
             self.pass_to(wal_end)
             self.require_more()
+
+    def want(self, position: int) -> None:
+        """Somebody waits until the log has everything before it: it is stored as soon as it is passed."""
+        self._wanted = position
 
     def pass_to(self, position: int) -> None:
         """Everything for us that commits before it has arrived."""
@@ -102,10 +107,10 @@ class ConfirmRule:
 
         Storing it makes durable what was staged before.
         """
-        target = self.position if self._open or self._whole else max(self.position, self.passed)
+        target = self._target
         behind, waited = target - self.confirmed, now - self._confirmed_at
         if behind <= 0:
-            self._asked = False
+            self._done(target)
             return None
         has_rows = self.position > self.confirmed
         if (
@@ -113,10 +118,25 @@ class ConfirmRule:
             or behind >= IDLE_BYTES
             or waited >= IDLE_SECONDS
             or (self._asked and waited >= PACE)
+            or target > self._wanted
         ):
-            self._asked = False
+            self._done(target)
             return target
         return None
+
+    def _done(self, target: int) -> None:
+        """Who asked, or waits for something before it, need not be thought of any more."""
+        self._asked = False
+        self._wanted = NEVER if target > self._wanted else self._wanted
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for the position that is `due`."""
+        return self._target > self._wanted
+
+    @property
+    def _target(self) -> int:
+        return self.position if self._open or self._whole else max(self.position, self.passed)
 
     def due_at_end(self) -> int | None:
         """The same at the end, when every complete transaction is staged and no more will be."""

@@ -94,7 +94,7 @@ class StagingPump:
 
     async def _wait_for_work(self) -> None:
         self._work.clear()
-        if self._ready() or self._stopping:
+        if self._ready() or self._stopping or self._idle.is_wanted:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(CONFIRM_EVERY):

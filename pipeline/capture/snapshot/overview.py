@@ -21,6 +21,23 @@ class Incomplete:
     reason: str | None
 
 
+@dataclass(frozen=True)
+class Whole:
+    """A captured table. `from_seqs`: by events table, after which seq the log has its changes without a gap, where it
+    has the table whole, or had it in an earlier epoch; else None, and the `reason`.
+    """
+
+    table_oid: int
+    from_seqs: dict[str, int] | None
+    reason: str | None
+
+
+def whole_tables(connection: Connection, source: uuid.UUID) -> dict[int, Whole]:
+    """Every captured table, by oid."""
+    found = queries.rows(connection, Whole, statement("capture.snapshot", "whole_tables"), {"source": source})
+    return {each.table_oid: each for each in found}
+
+
 def counts(connection: Connection, source: uuid.UUID) -> dict[str, int]:
     """Captured tables by state."""
     return dict(connection.execute(statement("capture.snapshot", "count_tables"), {"source": source}).fetchall())

@@ -10,7 +10,18 @@ from rich.text import Text
 
 from pipeline.capture.schema_history.rewrites import Rewritten
 from pipeline.capture.source.slots import Slot
-from pipeline.cli.render import backfills, catchup, consumers, dead_letters, exports, gaps, lag, retention, routes
+from pipeline.cli.render import (
+    backfills,
+    catchup,
+    consumers,
+    content,
+    dead_letters,
+    exports,
+    gaps,
+    lag,
+    retention,
+    routes,
+)
 from pipeline.operate import formatting
 from pipeline.operate.preflight.findings import Finding
 from pipeline.operate.sources import KnownSource
@@ -40,6 +51,7 @@ def _of_the_log(now: Status) -> Iterator[Table]:
     if now.catchup:
         yield catchup.summary(now.slot or "", now.catchup, now.slots)
     yield from backfills.sections(now.snapshots)
+    yield from content.sections(now.verification)
     if len(now.events_tables) > 1:
         yield routes.summary(now.events_tables)
     yield from _of_readers(now)

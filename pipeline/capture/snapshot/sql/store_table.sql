@@ -12,4 +12,7 @@ on conflict (source_id, table_oid) do update
 set epoch = excluded.epoch, table_schema = excluded.table_schema, table_name = excluded.table_name,
     joined = excluded.joined, keyed = excluded.keyed, captured = true, backfill_id = null, reason = excluded.reason,
     events_table = excluded.events_table, first_seq = null, complete_seq = excluded.complete_seq,
-    since_seqs = excluded.since_seqs
+    since_seqs = excluded.since_seqs,
+    whole_from = case when snapshot_tables.epoch = excluded.epoch then null
+        when snapshot_tables.complete_seq is not null then snapshot_tables.since_seqs
+        else snapshot_tables.whole_from end

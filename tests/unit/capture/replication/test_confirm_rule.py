@@ -51,6 +51,10 @@ def stage(position: int, *, empty: bool = False) -> Step:
     return lambda made: made.stage(position, empty=empty)
 
 
+def want(position: int) -> Step:
+    return lambda made: made.want(position)
+
+
 STAGED = (begin(1_100), commit, take, stage(1_200))
 
 CASES: dict[str, tuple[tuple[Step, ...], float, int | None, int]] = {
@@ -62,6 +66,14 @@ CASES: dict[str, tuple[tuple[Step, ...], float, int | None, int]] = {
     "many bytes for nobody": ((keepalive(FAR),), SOON, FAR, FAR),
     "the source asks, too soon": ((keepalive(1_500, asked=True),), SOON, None, 1_500),
     "the source asks": ((keepalive(1_500, asked=True),), NOW + PACE, 1_500, 1_500),
+    "somebody waits for one without rows": (
+        (begin(1_100), want(1_100), commit, take, stage(1_200, empty=True)),
+        SOON,
+        1_200,
+        1_200,
+    ),
+    "somebody waits for one that is not staged": ((begin(1_100), want(1_100), commit, take), SOON, None, START),
+    "somebody waits for what comes later": ((keepalive(1_500), want(1_600)), SOON, None, 1_500),
     "a keepalive inside of a transaction": ((begin(1_100), keepalive(FAR)), LATER, None, START),
     "one before it, and one inside": ((keepalive(1_050), begin(1_100), keepalive(FAR)), LATER, None, START),
     "a transaction that waits to be staged": ((begin(1_100), commit, keepalive(FAR)), LATER, None, START),

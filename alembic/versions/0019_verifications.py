@@ -1,0 +1,51 @@
+"""What content verifications found, and from where on the log had a table whole before its epoch."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0019"
+down_revision = "0018"
+branch_labels = None
+depends_on = None
+additive = True
+
+VERIFICATIONS = """
+alter table pipeline.snapshot_tables add column whole_from jsonb;
+comment on column pipeline.snapshot_tables.whole_from is
+    'since_seqs of when the log had it whole in an earlier epoch; null: it never had, or has since in this one.';
+
+create table pipeline.verifications (
+    id bigint generated always as identity primary key,
+    source_id uuid not null references pipeline.sources (id),
+    asked_by text not null check (asked_by in ('command', 'schedule')),
+    started_at timestamptz not null,
+    finished_at timestamptz not null default now(),
+    share double precision not null,
+    tables_compared integer not null,
+    tables_refused integer not null,
+    rows bigint not null,
+    differing bigint not null,
+    unknown bigint not null,
+    verified_through bigint,
+    tables jsonb not null
+);
+create index verifications_source_idx on pipeline.verifications (source_id, id);
+comment on table pipeline.verifications is 'Comparisons of the log''s content with the source: the newest ones.';
+comment on column pipeline.verifications.share is 'Of each table only so many of its rows were compared; 1: all.';
+comment on column pipeline.verifications.differing is 'Rows that differ between the source and the log.';
+comment on column pipeline.verifications.unknown is 'Rows of which the log cannot say everything.';
+comment on column pipeline.verifications.verified_through is
+    'Everything that committed before this LSN of the source was compared; null: nothing was.';
+comment on column pipeline.verifications.tables is 'For each table its name, state, reason, and numbers; no values.';
+"""
+
+
+def upgrade() -> None:
+    """Add the table and the column."""
+    op.execute(VERIFICATIONS)
+
+
+def downgrade() -> None:
+    """Forget what was found."""
+    op.execute("drop table pipeline.verifications; alter table pipeline.snapshot_tables drop column whole_from")

@@ -1,0 +1,102 @@
+"""A table that is compared: its columns, where its rows are at the source, and which of its events count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from psycopg import sql
+
+from pipeline.capture.schema_history import introspection, versions
+from pipeline.capture.schema_history.versions import Column, TableVersion
+from pipeline.capture.snapshot import selection
+from pipeline.capture.source import publication_ledger
+from pipeline.capture.source.sources import Source
+from pipeline.errors import NotComparable
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation that holds rows of the table. `name`: quoted. `columns`, `condition`: what is published of it.
+
+    `shape` changes with everything that its description says.
+    """
+
+    oid: int
+    name: str
+    columns: list[str] | None
+    condition: str | None
+    shape: str
+
+
+@dataclass(frozen=True)
+class Compared:
+    """`columns`: the published ones, with the names under which the log has their values; `key`: some of them."""
+
+    oid: int
+    name: str
+    epoch: int
+    columns: tuple[Column, ...]
+    key: tuple[Column, ...]
+    relations: tuple[Relation, ...]
+
+    @property
+    def rows(self) -> sql.Composable:
+        """The query for its published rows."""
+        columns = sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(each.name)) for each in self.columns)
+        return sql.SQL("\nunion all\n").join(
+            sql.SQL("select {} from only {} as t{}").format(
+                columns,
+                selection.trusted(relation.name),
+                sql.SQL("")
+                if relation.condition is None
+                else sql.SQL(" where ({})").format(selection.trusted(relation.condition)),
+            )
+            for relation in self.relations
+        )
+
+
+def read(source: Connection, pipeline: Connection, stored: Source, oid: int) -> Compared:
+    """The table as it is at the source now. Raises NotComparable where its rows have no key, or it is not there."""
+    publications = list(publication_ledger.known(stored))
+    values = {"oid": oid, "publications": publications}
+    relations = tuple(queries.rows(source, Relation, statement("capture.content", "published_relations"), values))
+    columns = next((relation.columns for relation in relations if relation.columns), None)
+    made = list(stored.publications.values())
+    found = introspection.present(source, oid, stored.slot, publications, made, columns or [], joined=True)
+    if found is None or not relations:
+        raise NotComparable("it is not there any more, or is not published")
+    version = found.version
+    if not version.key_columns or version.unique_in_root is False:
+        raise NotComparable("it has no key that tells its rows apart")
+    named = tuple(replace(column, names=_names(column, _last(pipeline, stored, oid))) for column in version.columns)
+    by_name = {column.name: column for column in named}
+    return Compared(
+        oid,
+        f"{version.table_schema}.{version.table_name}",
+        stored.epoch,
+        named,
+        tuple(by_name[name] for name in version.key_columns),
+        relations,
+    )
+
+
+def _last(pipeline: Connection, stored: Source, oid: int) -> TableVersion | None:
+    """The last version that the stream had of it, or of one of its partitions."""
+    found = [
+        known for known in versions.latest(pipeline, stored.id, stored.epoch).values() if known.version.table_oid == oid
+    ]
+    return max(found, key=lambda known: known.id).version if found else None
+
+
+def _names(column: Column, last: TableVersion | None) -> tuple[versions.Name, ...]:
+    """The names under which the log has its values; of a column that the log has not seen yet, none."""
+    for before in last.columns if last else ():
+        same = (
+            before.attnum == column.attnum if None not in (before.attnum, column.attnum) else before.name == column.name
+        )
+        if same:
+            return before.names
+    return ()

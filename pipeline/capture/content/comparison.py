@@ -1,0 +1,130 @@
+"""Compares a table at the source with what the log says of it, while both are written.
+
+Both sides are divided by the table's key into parts. Of each part the source adds up the checksums of its rows in a
+short transaction. Once the log has everything that this transaction's snapshot contains, its own sum is made as of that
+snapshot: of each row the newest event whose transaction is visible in it. Where the sums differ, keys and checksums are
+compared one by one. Keys that are found then *may* differ; `pipeline.capture.content.differences` says which do.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pipeline.capture.content import log_state, source_rows
+from pipeline.capture.content.compared import Compared
+from pipeline.capture.content.log_state import Key, LogState
+from pipeline.capture.content.source_rows import SourceRows
+from pipeline.capture.source.sources import Source
+from pipeline.errors import Unavailable
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+ROWS_PER_PART = 10_000
+"""Rows whose checksums the source adds up in one transaction."""
+PARTS_PER_LOOK = 50
+"""So many parts are read at the source before the log is waited for."""
+STALLED_SECONDS = 60.0
+"""How long the log may stand still while it is waited for."""
+_POLL = 0.02
+"""Seconds between two looks at how far the log is."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Some parts of a table: the `rows` at the source, and the keys of those that may differ.
+
+    `lsn`: all that committed before it was compared.
+    """
+
+    rows: int
+    parts: int
+    parts_of_table: int
+    lsn: int
+    keys: Sequence[Key]
+
+
+class Comparison:
+    """Of one table. Both connections are its own for as long, from one thread."""
+
+    def __init__(
+        self,
+        source: Connection,
+        pipeline: Connection,
+        stored: Source,
+        table: Compared,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`stopping`: once it is true, `run` ends early."""
+        self.table = table
+        self._source, self._pipeline, self._stored = source, pipeline, stored
+        self.rows = SourceRows(source, table)
+        self._stopping = stopping
+
+    def run(self, share: float = 1.0) -> Iterator[tuple[Looked, LogState]]:
+        """Compare; `share`: only so many of the parts, chosen at random.
+
+        Raises NotComparable, psycopg.Error of either database, or Unavailable where the log does not go on.
+        """
+        with log_state.opened(self._pipeline, self._stored, self.table, ROWS_PER_PART) as state:
+            edges = [None, *self.rows.in_order(state.bounds), None]
+            parts = list(enumerate(pairwise(edges)))
+            if share < 1:
+                parts = sorted(random.sample(parts, max(1, round(share * len(parts)))))
+            for at in range(0, len(parts), PARTS_PER_LOOK):
+                if self._stopping():
+                    return
+                yield self._look(state, dict(parts[at : at + PARTS_PER_LOOK]), len(parts)), state
+
+    def _look(self, state: LogState, parts: dict[int, source_rows.Bounds], parts_of_table: int) -> Looked:
+        lsn = source_rows.mark(self._source)
+        there = {part: self.rows.sum(bounds) for part, bounds in parts.items()}
+        self.wait_for_log()
+        state.read_on()
+        logged = state.sums({part: snapshot for part, (snapshot, _) in there.items()})
+        keys = [
+            key
+            for part, (_, found) in there.items()
+            if found != logged[part] and not self._stopping()
+            for key in self._differing(state, part, parts[part])
+        ]
+        return Looked(sum(found.rows for _, found in there.values()), len(parts), parts_of_table, lsn, keys)
+
+    def _differing(self, state: LogState, part: int, bounds: source_rows.Bounds) -> Iterator[Key]:
+        """Keys of rows of a part that are only at one side, or have other checksums there."""
+        logged: dict[Key, log_state.LogRow] | None = None
+        for snapshot, found in self.rows.pages(bounds, ROWS_PER_PART):
+            if logged is None:
+                self.wait_for_log()
+                state.read_on()
+                logged = state.rows(part, snapshot)
+            for key, checksum in found:
+                known = logged.pop(key, None)
+                if known is None or known.checksum != checksum:
+                    yield key
+        yield from logged or ()
+
+    def wait_for_log(self) -> None:
+        """Until the log has everything that a snapshot contains which was taken by now."""
+        wait_for_log(self._pipeline, self._stored, source_rows.mark(self._source))
+
+
+def wait_for_log(pipeline: Connection, stored: Source, lsn: int) -> None:
+    """Until the log has everything before this LSN. Raises Unavailable when it stands still."""
+    query, values = statement("capture.content", "log_reaches"), {"source": stored.id, "lsn": lsn}
+    last, since = None, time.monotonic()
+    while True:
+        reaches, *place = pipeline.execute(query, values).fetchone() or (False,)
+        if reaches:
+            return
+        if place != last:
+            last, since = place, time.monotonic()
+        if time.monotonic() - since > STALLED_SECONDS:
+            raise Unavailable(
+                f"the log has stood still for {STALLED_SECONDS:.0f} s; `pipeline status` says why. Content can be"
+                " compared only while a server replicates"
+            )
+        time.sleep(_POLL)

@@ -1,0 +1,86 @@
+"""Which rows of a table really differ between the source and the log, and in which columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pipeline.capture.content.comparison import Comparison
+from pipeline.capture.content.log_state import Key, LogState, Row
+from pipeline.capture.schema_history.versions import Column
+
+KEYS_PER_LOOK = 500
+"""Rows that are read at once, whole, at both sides."""
+Kind = Literal["not in the log", "not in the source", "differs"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A column whose value differs: its text at the source and in the log, None for null.
+
+    `absent`: the log has no such value, not even null.
+    """
+
+    column: str
+    source: str | None
+    log: str | None
+    absent: bool = False
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row that differs. `key`: texts of its key. `events_table`, `seq`: its newest event, where the log has it."""
+
+    key: Key
+    kind: Kind
+    values: Sequence[Value] = ()
+    events_table: str | None = None
+    seq: int | None = None
+
+
+@dataclass
+class Found:
+    """`unknown`: rows of which the log cannot say everything, so that they were compared in part or not at all."""
+
+    differences: list[Difference] = field(default_factory=list)
+    unknown: int = 0
+
+
+def confirm(comparison: Comparison, state: LogState, keys: Sequence[Key]) -> Iterator[Found]:
+    """Look at these rows one by one, as of a snapshot that both sides have; in several steps."""
+    distinct = list(dict.fromkeys(keys))
+    for at in range(0, len(distinct), KEYS_PER_LOOK):
+        some = distinct[at : at + KEYS_PER_LOOK]
+        snapshot, there = comparison.rows.by_key(some)
+        comparison.wait_for_log()
+        state.read_on()
+        logged = state.newest(some, snapshot)
+        found = Found()
+        for key in some:
+            _compare(comparison.table.columns, key, there.get(key), logged.get(key), found)
+        yield found
+
+
+def _compare(
+    columns: Sequence[Column], key: Key, there: Sequence[str | None] | None, logged: Row | None, found: Found
+) -> None:
+    if logged is not None and logged.parked:
+        found.unknown += 1
+    elif there is None or logged is None:
+        if there is not None:
+            found.differences.append(Difference(key, "not in the log"))
+        elif logged is not None:
+            found.differences.append(Difference(key, "not in the source", (), str(logged.events), logged.seq))
+    else:
+        found.unknown += bool(logged.left_out)
+        if differing := list(_values(columns, there, logged)):
+            found.differences.append(Difference(key, "differs", differing, str(logged.events), logged.seq))
+
+
+def _values(columns: Iterable[Column], there: Sequence[str | None], logged: Row) -> Iterator[Value]:
+    for column, source, log, written in zip(columns, there, logged.texts, logged.written, strict=True):
+        if column.name in logged.left_out:
+            continue
+        if source != log or not written:
+            yield Value(column.name, source, log, absent=not written)

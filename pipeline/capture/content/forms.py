@@ -1,0 +1,125 @@
+"""SQL that writes a row as text, at the source from its columns and in the log from its event: equal rows, equal texts.
+
+The text is what record_out makes of the texts of all columns. Both sessions print values by the same settings
+(`pipeline.wal.encoding.SESSION_SETTINGS`), and the log has the text of a value, or jsonb that prints as it
+(docs/reference/types.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from psycopg import sql
+
+from pipeline.capture.schema_history.versions import Column
+from pipeline.wal.encoding import BOOL, FLOAT4, FLOAT8, JSON, JSONB
+
+_PRINTED_AS = {FLOAT4: "float4", FLOAT8: "float8"}
+"""jsonb has their digits without an exponent."""
+FIRST_OF_OURS = 16_384
+"""Oids of types that every database has are smaller (FirstNormalObjectId in access/transam.h)."""
+_COMMA = sql.SQL(", ")
+
+
+def checksum(row: sql.Composable) -> sql.Composable:
+    """64 bits of a row's text. Equal for equal texts on every server: hash_bytes_extended knows no version."""
+    return sql.SQL('pg_catalog.hashtextextended(({})::text collate "C", 0)').format(row)
+
+
+def source_row(columns: Sequence[Column], alias: str = "t") -> sql.Composable:
+    """The columns of a row of the source, as one value."""
+    return _row([sql.Identifier(alias, column.name) for column in columns])
+
+
+def source_texts(columns: Sequence[Column], alias: str = "t") -> sql.Composable:
+    """An array of the columns' texts."""
+    return texts([sql.Identifier(alias, column.name) for column in columns])
+
+
+def texts(values: Sequence[sql.Composable]) -> sql.Composable:
+    """An array of the texts of values, as their types print them: a cast to text may print others."""
+    printed = (sql.SQL("case when {0} is not null then pg_catalog.concat({0}) end").format(value) for value in values)
+    return sql.SQL("array[{}]::text[]").format(_COMMA.join(printed))
+
+
+def log_row(columns: Sequence[Column], epoch: int) -> sql.Composable:
+    """The texts of the columns in the event `e`, as one value."""
+    return _row([log_text(column, epoch) for column in columns])
+
+
+def log_texts(columns: Sequence[Column], epoch: int) -> sql.Composable:
+    """An array of the columns' texts in the event `e`."""
+    return sql.SQL("array[{}]::text[]").format(_COMMA.join(log_text(column, epoch) for column in columns))
+
+
+def log_text(column: Column, epoch: int) -> sql.Composable:
+    """The text of a value in the event `e`, null where it has none."""
+    name = _name(column, epoch)
+    return sql.SQL("case when e.exact ? {name} then e.exact ->> {name} else {text} end").format(
+        name=name, text=_plain(column, name)
+    )
+
+
+def is_known(columns: Sequence[Column], epoch: int) -> sql.Composable:
+    """Whether the event `e` says what all columns hold. One that it was written before the column was there does."""
+    return sql.SQL("(e.unchanged_columns is null and not coalesce(e.metadata ? 'parked', false) and {})").format(
+        sql.SQL(" and ").join(has_value(column, epoch) for column in columns)
+    )
+
+
+def has_value(column: Column, epoch: int) -> sql.Composable:
+    """Whether the event `e` has a value of the column, or is from before the column was there."""
+    if not column.names:
+        return sql.SQL("true")
+    first = column.names[0]
+    return sql.SQL("(e.record ? {name} or {place} < {since})").format(
+        name=_name(column, epoch), place=_place(), since=_since(epoch, first.lsn, first.idx)
+    )
+
+
+def key_in_log(columns: Sequence[Column], record: sql.Composable, *, typed: bool) -> list[sql.Composable]:
+    """The key's values in a record: of types that sort as at the source, wherever every database has them.
+
+    Not `typed`: texts. So are those of other types; then only the order of rows differs from that at the source.
+    """
+    found: list[sql.Composable] = []
+    for column in columns:
+        text = sql.SQL("({} ->> {})").format(record, sql.Literal(column.name))
+        builtin = typed and column.type_oid < FIRST_OF_OURS
+        found.append(sql.SQL("{}::{}").format(text, sql.SQL(column.type_name)) if builtin else text)
+    return found
+
+
+def _name(column: Column, epoch: int) -> sql.Composable:
+    """Under which name the event `e` has the column: it may have been renamed since."""
+    found: sql.Composable = sql.Literal(column.names[0].name if column.names else column.name)
+    for later in column.names[1:]:
+        since = _since(epoch, later.lsn, later.idx)
+        found = sql.SQL("case when {} >= {} then {} else {} end").format(
+            _place(), since, sql.Literal(later.name), found
+        )
+    return found
+
+
+def _place() -> sql.SQL:
+    return sql.SQL("(e.source_epoch, coalesce(e.commit_lsn, 0), coalesce(e.commit_idx, 0))")
+
+
+def _since(epoch: int, lsn: int, idx: int) -> sql.Composable:
+    return sql.SQL("({}, {}, {})").format(sql.Literal(epoch), sql.Literal(lsn), sql.Literal(idx))
+
+
+def _plain(column: Column, name: sql.Composable) -> sql.Composable:
+    text = sql.SQL("e.record ->> {}").format(name)
+    if column.base_type_oid in (JSON, JSONB):
+        # JSON's null as a value is in `exact`.
+        return sql.SQL("nullif((e.record -> {})::text, 'null')").format(name)
+    if column.base_type_oid == BOOL:
+        return sql.SQL("left({}, 1)").format(text)
+    if column.base_type_oid in _PRINTED_AS:
+        return sql.SQL("({})::{}::text").format(text, sql.SQL(_PRINTED_AS[column.base_type_oid]))
+    return text
+
+
+def _row(values: Sequence[sql.Composable]) -> sql.Composable:
+    return sql.SQL("row({})").format(_COMMA.join(values))

@@ -1,0 +1,255 @@
+"""What the log says of the rows of a table, as of any snapshot that is taken at the source while this exists.
+
+Temporary tables in the session of the pipeline database: `content_state` has every row up to a seq, read once;
+`content_changes` what has come since. A snapshot that is taken after that seq was read contains everything up to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from pipeline.capture.content import forms
+from pipeline.capture.content.compared import Compared
+from pipeline.capture.source.sources import Source
+from pipeline.errors import NotComparable
+from pipeline.log import tables
+from pipeline.log.table import EventsTable
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.wal.encoding import RowEncoder
+from pipeline.wal.messages import Value
+
+Key = tuple[str | None, ...]
+"""Texts of the key's columns."""
+_LIST = sql.SQL(", ")
+_DROP = (
+    "drop table if exists pg_temp.content_state, pg_temp.content_changes, pg_temp.content_bounds, pg_temp.content_keys"
+)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The rows of a part: how many, the sum of their checksums, and whether the log says all of each."""
+
+    rows: int = 0
+    checksum: int = 0
+    known: bool = True
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """A row of a part. `checksum`: None where the log cannot say all of it. `events`, `seq`: its newest event."""
+
+    checksum: int | None
+    events: EventsTable
+    seq: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """What an event says of a row. `texts` of the table's columns; `written`: whether it has the value, or is from
+    before the column was there; `left_out`: columns whose values it left out; `parked`: it says nothing that counts.
+    """
+
+    events: EventsTable
+    seq: int
+    texts: Sequence[str | None]
+    written: Sequence[bool]
+    left_out: Collection[str]
+    parked: bool
+
+
+class Truncated(NotComparable):
+    """The table was truncated while it was compared: what was read of the log is void."""
+
+
+class LogState:
+    """One table's. Use `opened`; one at a time in a session."""
+
+    def __init__(self, connection: Connection, stored: Source, table: Compared, rows_per_part: int) -> None:
+        self._connection, self._stored, self._table = connection, stored, table
+        self._written = tables.with_known(connection, [])
+        self._read_upto = self._heads()
+        self._rows_per_part = rows_per_part
+        self._typed = True
+        names = [column.name for column in table.columns]
+        self._encoder = RowEncoder(
+            [(column.name, column.base_type_oid) for column in table.columns],
+            [names.index(column.name) for column in table.key],
+        )
+        self.bounds: list[Key] = []
+        """The last key of each part but the last, in the order of the parts."""
+        try:
+            self._make()
+        except psycopg.DataError:  # a key in the log is no value of its type: then texts are the order
+            self._typed = False
+            self._make()
+
+    def _heads(self) -> Mapping[str, int]:
+        found: Mapping[str, int] = queries.value(
+            self._connection, statement("capture.snapshot", "sample"), {"source": self._stored.id}
+        )
+        return found
+
+    def _make(self) -> None:
+        nothing = dict.fromkeys(self._read_upto, 0)
+        with self._connection.transaction():
+            self._connection.execute(_DROP)
+            self._connection.execute("set local work_mem = '64MB'; set local jit = off")
+            self._connection.execute(
+                sql.SQL(statement("capture.content", "make_state")).format(
+                    **self._parts_of_statement(nothing, self._read_upto),
+                    rows_per_part=sql.Literal(self._rows_per_part),
+                )
+            )
+            self._connection.execute("create index on content_state (part); analyze content_state")
+            names = self._key_names()
+            self._connection.execute(
+                sql.SQL(
+                    "create temporary table content_bounds as"
+                    " select distinct on (part) part, {names} from content_state order by part, {last};"
+                    " create temporary table content_keys as select {names} from content_bounds limit 0"
+                ).format(names=names, last=self._key_names(" desc"))
+            )
+            self._connection.execute(statement("capture.content", "make_changes"))
+            self._connection.execute("create index on content_changes (part)")
+        found = self._connection.execute(
+            sql.SQL("select {} from content_bounds order by part").format(self._key_texts("content_bounds"))
+        ).fetchall()
+        self.bounds = [tuple(key) for (key,) in found[:-1]]
+        self._connection.execute(
+            "delete from content_bounds where part = (select max(part) from content_bounds); analyze content_bounds"
+        )
+
+    def _parts_of_statement(self, after: Mapping[str, int], upto: Mapping[str, int]) -> dict[str, sql.Composable]:
+        """What stands in the statements that read events."""
+        changes, truncated = [], []
+        record = sql.SQL("(e.record || e.changes)")
+        columns = [{"name": each.name, "base_type_oid": each.base_type_oid} for each in self._table.columns]
+        names = sql.SQL("{}::text[]").format(sql.Literal([column.name for column in self._table.key]))
+        key = sql.SQL(statement("readers.queue", "key_of_record")).format(
+            names=names, record=record, columns=sql.Literal(Jsonb(columns))
+        )
+        for number, events in enumerate(self._written):
+            values = {
+                "source": sql.Literal(number),
+                "events": events.identifier,
+                "source_id": sql.Literal(self._stored.id),
+                "table": sql.Literal(self._table.oid),
+                "after": sql.Literal(after.get(str(events), 0)),
+                "upto": sql.Literal(upto.get(str(events), 0)),
+            }
+            each = sql.SQL(statement("capture.content", "changes_of_table"))
+            changes.append(each.format(**values, key=key, key_columns=names))
+            truncated.append(sql.SQL(statement("capture.content", "truncated")).format(**values))
+        keys = forms.key_in_log(self._table.key, sql.SQL("e.record"), typed=self._typed)
+        return {
+            "changes": sql.SQL("\nunion all\n").join(changes),
+            "truncated": sql.SQL("\nunion all\n").join(truncated),
+            "known": forms.is_known(self._table.columns, self._table.epoch),
+            "checksum": forms.checksum(forms.log_row(self._table.columns, self._table.epoch)),
+            "keys": _LIST.join(keys),
+            "key_names": self._key_names(),
+        }
+
+    def _key_names(self, suffix: str = "", of: str | None = None) -> sql.Composable:
+        names = [f"key_{place}" for place in range(len(self._table.key))]
+        parts = [sql.Identifier(of, name) if of else sql.Identifier(name) for name in names]
+        return _LIST.join(sql.SQL("{}{}").format(part, sql.SQL(suffix)) for part in parts)
+
+    def _key_texts(self, of: str) -> sql.Composable:
+        return forms.texts([sql.Identifier(of, f"key_{place}") for place in range(len(self._table.key))])
+
+    def read_on(self) -> None:
+        """Read what has come since the last time. Raises Truncated."""
+        upto = self._heads()
+        values = self._parts_of_statement(self._read_upto, upto)
+        if self._connection.execute(sql.SQL("{}").format(values["truncated"])).fetchone():
+            raise Truncated("it was truncated meanwhile")
+        self._connection.execute(
+            sql.SQL(statement("capture.content", "add_changes")).format(
+                **values,
+                key_names_of_change=self._key_names(of="k"),
+                key_names_of_bound=self._key_names(of="b"),
+                last_part=sql.Literal(len(self.bounds)),
+            )
+        )
+        self._read_upto = upto
+
+    def sums(self, snapshots: Mapping[int, str]) -> dict[int, Sum]:
+        """Of these parts, each as of its snapshot; `read_on` must have read everything before these."""
+        query = sql.SQL(
+            "{seen} select part, count(*), coalesce(sum(checksum), 0), bool_and(checksum is not null)"
+            " from there group by part"
+        ).format(seen=self._seen(snapshots))
+        found = {
+            part: Sum(rows, int(checksum), known) for part, rows, checksum, known in self._connection.execute(query)
+        }
+        return {part: found.get(part, Sum()) for part in snapshots}
+
+    def rows(self, part: int, snapshot: str) -> dict[Key, LogRow]:
+        """Of one part, by key, as of a snapshot; as `sums`."""
+        query = sql.SQL("{seen} select key, checksum, source, seq from there").format(seen=self._seen({part: snapshot}))
+        return {
+            tuple(key): LogRow(checksum, self._written[number], seq)
+            for key, checksum, number, seq in self._connection.execute(query)
+        }
+
+    def newest(self, keys: Sequence[Key], snapshot: str) -> dict[Key, Row]:
+        """Of these rows what the log says of them as of a snapshot, where it has them; as `sums`."""
+        pks = {self._record_pk(key): key for key in keys}
+        self._connection.execute("create index if not exists content_state_key on pg_temp.content_state (record_pk)")
+        query = sql.SQL(statement("capture.content", "rows_by_key")).format(
+            keys=sql.Literal(list(pks)), snapshot=sql.Literal(snapshot)
+        )
+        by_table: dict[int, dict[int, Key]] = {}
+        for pk, number, seq in self._connection.execute(query):
+            by_table.setdefault(number, {})[seq] = pks[pk]
+        return {key: row for number, seqs in by_table.items() for key, row in self._read(self._written[number], seqs)}
+
+    def _read(self, events: EventsTable, seqs: Mapping[int, Key]) -> Iterator[tuple[Key, Row]]:
+        columns, epoch = self._table.columns, self._table.epoch
+        query = sql.SQL(statement("capture.content", "values_of_events")).format(
+            texts=forms.log_texts(columns, epoch),
+            written=sql.SQL(", ").join(forms.has_value(column, epoch) for column in columns),
+            events=events.identifier,
+            seqs=sql.Literal(list(seqs)),
+        )
+        for seq, texts, written, left_out, parked in self._connection.execute(query):
+            yield seqs[seq], Row(events, seq, texts, written, frozenset(left_out or ()), parked)
+
+    def _record_pk(self, key: Key) -> str:
+        row: list[Value] = [None] * len(self._table.columns)
+        for place, text in zip(self._encoder.key, key, strict=True):
+            row[place] = (text or "").encode()
+        return self._encoder.key_of(row).decode()
+
+    def _seen(self, snapshots: Mapping[int, str]) -> sql.Composable:
+        return sql.SQL(statement("capture.content", "seen_rows")).format(
+            parts=sql.Literal(list(snapshots)),
+            snapshots=sql.Literal(list(snapshots.values())),
+            key_texts_of_change=self._key_texts("c"),
+            key_texts_of_state=self._key_texts("b"),
+        )
+
+    def close(self) -> None:
+        """Drop what was read."""
+        if not self._connection.closed:
+            self._connection.execute(_DROP)
+
+
+@contextmanager
+def opened(connection: Connection, stored: Source, table: Compared, rows_per_part: int) -> Iterator[LogState]:
+    """What the log says of a table, read up to now."""
+    found = LogState(connection, stored, table, rows_per_part)
+    try:
+        yield found
+    finally:
+        found.close()

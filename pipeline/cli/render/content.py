@@ -1,0 +1,115 @@
+"""Prints `verify --content`: its progress, a line for each table, the rows that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.capture.content.differences import Difference, Value
+from pipeline.operate import formatting
+from pipeline.operate.verify.content import Compared, Content
+from pipeline.operate.verify.verifications import Verification
+from pipeline.wal import lsn
+
+_LEVELS = {"equal": "ok", "differs": "error", "refused": "warning"}
+_STATES = {"equal": "equal", "differs": "differs", "refused": "not compared"}
+SHOWN_VALUE = 60
+"""Longer values are cut in text; JSON has them whole."""
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, int, int, int], None]]:
+    """Shows on a terminal how far it is. Standard output stays for the result."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("comparing", total=None)
+
+        def show(table: str, rows: int, parts: int, parts_of_table: int) -> None:
+            bar.update(task, description=f"{table}: {rows:,} rows", total=parts_of_table, completed=parts)
+
+        yield show
+
+
+def show_content(found: Content, *, values: bool) -> None:
+    """A line for each table, the rows that differ below; then the verdict. `values`: also what they hold."""
+    formatting.show(
+        formatting.table(("", "table", "rows", "through", ""), map(_line, found.tables)),
+        *(_differing(table, values=values) for table in found.tables if table.differences),
+        *_verdict(found),
+    )
+
+
+def sections(last: Verification | None) -> Iterator[Table]:
+    """For `status`: what the last verification found; nothing before the first."""
+    if last is None:
+        return
+    found = "no differences" if not last.differing else formatting.count(last.differing, "difference")
+    style = "bold red" if last.differing else ""
+    where = f"{formatting.count(last.rows, 'row')} of {formatting.count(last.tables_compared, 'table')}"
+    through = "" if last.verified_through is None else f", through {lsn.show(last.verified_through)}"
+    when = f"by {last.asked_by}, {formatting.since(last.finished_at)} ago"
+    rows: list[tuple[object, ...]] = [("verified", Text(found, style), f"{where}{through}", when)]
+    if last.differs:
+        rows.append(("", "in", Text(", ".join(last.differs), "bold red"), "`pipeline verify --content` names the rows"))
+    yield formatting.table(("", "", "", ""), rows)
+
+
+def _line(table: Compared) -> tuple[object, ...]:
+    through = None if table.verified_through is None else lsn.show(table.verified_through)
+    return (
+        Text(_STATES[table.state], formatting.LEVEL_STYLES[_LEVELS[table.state]]),
+        table.table,
+        None if table.state == "refused" else f"{table.rows:,}",
+        through,
+        formatting.dim(table.reason or "; ".join(_notes(table))),
+    )
+
+
+def _notes(table: Compared) -> Iterator[str]:
+    if table.differing:
+        yield f"{formatting.count(table.differing, 'row')} {'differs' if table.differing == 1 else 'differ'}"
+    if table.unknown:
+        yield f"of {formatting.count(table.unknown, 'row')} the log cannot say everything"
+
+
+def _differing(table: Compared, *, values: bool) -> Table:
+    columns = (table.table, "what", "event", "column", *(("source", "log") if values else ()))
+    shown = formatting.table(columns, (row for each in table.differences for row in _rows(each, values=values)))
+    if table.differing > len(table.differences):
+        shown.add_row(Text(f"and {table.differing - len(table.differences):,} more", "bold"))
+    return shown
+
+
+def _rows(difference: Difference, *, values: bool) -> Iterator[list[object]]:
+    event = None if difference.seq is None else f"seq {difference.seq}"
+    head: list[object] = [", ".join(text or "" for text in difference.key), Text(difference.kind, "bold red"), event]
+    if not difference.values:
+        yield [*head, None, *((None, None) if values else ())]
+    for number, value in enumerate(difference.values):
+        yield [*(["", "", ""] if number else head), value.column, *(_both(value) if values else ())]
+
+
+def _both(value: Value) -> tuple[object, object]:
+    return _text(value.source), formatting.dim("absent") if value.absent else _text(value.log)
+
+
+def _text(text: str | None) -> object:
+    if text is None:
+        return formatting.dim("null")
+    return repr(text if len(text) <= SHOWN_VALUE else f"{text[:SHOWN_VALUE]}…")
+
+
+def _verdict(found: Content) -> Iterator[Text]:
+    if not found.compared:
+        yield Text("nothing was compared", "bold")
+        return
+    what = "no differences" if not found.differing else formatting.count(found.differing, "difference")
+    of = "" if found.share == 1 else f", a sample of {found.share:.0%}"
+    through = lsn.show(found.verified_through or 0)
+    tables = formatting.count(len(found.compared), "table")
+    yield Text(f"{formatting.count(found.rows, 'row')} of {tables}{of}: {what}, through {through}", "bold")

@@ -1,0 +1,230 @@
+"""`pipeline verify --content`: whether the log says of every row what the source has, table by table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import monotonic
+from typing import ClassVar, Literal
+
+import psycopg
+
+from pipeline.capture.content import compared, differences
+from pipeline.capture.content.comparison import Comparison
+from pipeline.capture.content.differences import Difference
+from pipeline.capture.content.log_state import Truncated
+from pipeline.capture.schema_history import rewrites
+from pipeline.capture.snapshot import overview, register, to_read
+from pipeline.capture.snapshot.overview import Whole
+from pipeline.capture.snapshot.register import Captured
+from pipeline.capture.source import sources
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
+from pipeline.errors import NotComparable, PipelineError
+from pipeline.log import tables
+from pipeline.log.retention import policy
+from pipeline.operate import start_backfill
+from pipeline.operate.verify import verifications
+from pipeline.postgres import connections, migrations, role_locks, session_settings
+from pipeline.postgres.connections import Connection
+from pipeline.wal import lsn
+
+SHOWN = 100
+"""How many differing rows of a table are named; all are counted."""
+TRIES = 3
+"""How often a table is begun again that was truncated meanwhile."""
+State = Literal["equal", "differs", "refused"]
+OnLook = Callable[[str, int, int, int], None]
+"""Called after each look with the table, the rows compared so far, the parts so far, and the parts in all."""
+
+
+@dataclass
+class Compared:
+    """A table. `reason`: why it is refused. `differing`: how many rows; `differences`: the first of them.
+
+    `unknown`: rows of which the log cannot say everything; they were compared as far as it can.
+    """
+
+    table: str
+    state: State
+    reason: str | None = None
+    rows: int = 0
+    differing: int = 0
+    unknown: int = 0
+    verified_through: lsn.Shown | None = None
+    seconds: float = 0.0
+    differences: list[Difference] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Content:
+    """What was found. `share`: of the rows of each table so many were compared, 1: all."""
+
+    started_at: datetime
+    share: float
+    named: bool
+    tables: Sequence[Compared]
+
+    JSON: ClassVar = ("ok", "started_at", "share", "rows", "differing", "unknown", "verified_through", "tables")
+
+    @property
+    def compared(self) -> list[Compared]:
+        """Those that were not refused."""
+        return [table for table in self.tables if table.state != "refused"]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the source that were compared."""
+        return sum(table.rows for table in self.tables)
+
+    @property
+    def differing(self) -> int:
+        """Rows that differ."""
+        return sum(table.differing for table in self.tables)
+
+    @property
+    def unknown(self) -> int:
+        """Rows of which the log cannot say everything."""
+        return sum(table.unknown for table in self.tables)
+
+    @property
+    def verified_through(self) -> lsn.Shown | None:
+        """Everything that committed before it was compared; None where nothing was."""
+        return min(
+            (table.verified_through for table in self.compared if table.verified_through is not None), default=None
+        )
+
+    @property
+    def ok(self) -> bool:
+        """Whether rows were compared and none differs. A refused table counts where it was asked for by name."""
+        return bool(self.compared) and not self.differing and not (self.named and len(self.compared) < len(self.tables))
+
+
+def run(
+    config: Config,
+    names: Sequence[str],
+    share: float = 1.0,
+    on_look: OnLook = lambda *_: None,
+    stopping: Callable[[], bool] = lambda: False,
+    *,
+    asked_by: str,
+) -> Content:
+    """Compare these tables, or all that are captured. `share`: above 0, at most 1. A server must run meanwhile.
+
+    What is found is kept in `pipeline.verifications`; nothing is where `stopping` ended it. Raises PipelineError where
+    no server runs, TableRefused for a name that is no captured table.
+    """
+    started, name = datetime.now(UTC), "pipeline verify"
+    with (
+        connections.connect(config.database, "pipeline database", name=name) as pipeline,
+        connections.connect(config.source, "source", name=name, settings=session_settings.SNAPSHOT) as source,
+    ):
+        migrations.require_head(pipeline)
+        stored = sources.find(pipeline, config.source_id)
+        if stored is None:
+            raise PipelineError("no source has been replicated from yet; start `pipeline serve` first")
+        _require_server(pipeline)
+        source.execute("set search_path = ''")
+        captured = register.captured(config, source, pipeline, stored)
+        chosen = [start_backfill.captured_table(source, each, captured) for each in names] or list(captured.values())
+        run_of = _Run(source, pipeline, stored, share, on_look, stopping)
+        found = [run_of.compare(table) for table in sorted(set(chosen), key=lambda table: (table.schema, table.name))]
+        content = Content(started, share, bool(names), found)
+        if not stopping():
+            verifications.add(pipeline, stored, content, asked_by)
+    return content
+
+
+def _require_server(pipeline: Connection) -> None:
+    states = role_locks.states(pipeline)
+    if missing := [name for name in ("replication", "shuffle") if name not in states or not states[name].held]:
+        raise PipelineError(
+            f"content is compared while a server replicates: {' and '.join(missing)} does not run;"
+            " start `pipeline serve`"
+        )
+
+
+class _Run:
+    def __init__(
+        self,
+        source: Connection,
+        pipeline: Connection,
+        stored: Source,
+        share: float,
+        on_look: OnLook,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._source, self._pipeline, self._stored = source, pipeline, stored
+        self._share, self._on_look, self._stopping = share, on_look, stopping
+        self._whole: Mapping[int, Whole] = overview.whole_tables(pipeline, stored.id)
+        self._rewritten = {each.table: each.why for each in rewrites.unsettled(pipeline)}
+
+    def compare(self, table: Captured) -> Compared:
+        """One table, or why it is refused."""
+        name, began = f"{table.schema}.{table.name}", monotonic()
+        try:
+            self._require_known(table, name)
+            found = self._try(table, name)
+        except NotComparable as error:
+            return Compared(name, "refused", str(error))
+        except psycopg.Error as error:
+            if self._source.closed or self._pipeline.closed:
+                raise
+            return Compared(name, "refused", f"{connections.one_line(error)}; run it again")
+        found.seconds = round(monotonic() - began, 3)
+        return found
+
+    def _try(self, table: Captured, name: str) -> Compared:
+        for left in reversed(range(TRIES)):
+            try:
+                return self._compare(table, name)
+            except Truncated:
+                if not left:
+                    raise
+        raise AssertionError
+
+    def _compare(self, table: Captured, name: str) -> Compared:
+        shape = compared.read(self._source, self._pipeline, self._stored, table.oid)
+        found, parts = Compared(name, "equal"), 0
+        comparison = Comparison(self._source, self._pipeline, self._stored, shape, self._stopping)
+        for looked, state in comparison.run(self._share):
+            parts += looked.parts
+            found.rows += looked.rows
+            found.verified_through = found.verified_through or looked.lsn
+            self._on_look(name, found.rows, parts, round(self._share * looked.parts_of_table))
+            for each in differences.confirm(comparison, state, looked.keys):
+                found.unknown += each.unknown
+                found.differing += len(each.differences)
+                found.differences += each.differences[: SHOWN - len(found.differences)]
+        if (
+            found.differing
+            and compared.read(self._source, self._pipeline, self._stored, table.oid).relations != shape.relations
+        ):
+            raise NotComparable("it was altered while it was compared; run it again")
+        found.state = "differs" if found.differing else "equal"
+        return found
+
+    def _require_known(self, table: Captured, name: str) -> None:
+        """Raises NotComparable where the log cannot say what the table has, or we may not read it."""
+        if not table.keyed:
+            raise NotComparable("it has no key that tells its rows apart")
+        remedy = f"`pipeline backfill start {name}` reads its rows"
+        whole = self._whole.get(table.oid)
+        if whole is None or whole.from_seqs is None:
+            reason = whole.reason if whole else None
+            raise NotComparable(reason or f"the log does not have it whole yet; {remedy}")
+        for events in tables.with_known(self._pipeline, []):
+            below = policy.dropped(self._pipeline, events).below
+            if below > whole.from_seqs.get(str(events), 0) + 1:
+                raise NotComparable(
+                    f"events of {events} below seq {below:,} are dropped, and it may have had some; {remedy}"
+                )
+        if name in self._rewritten:
+            raise NotComparable(
+                f"DDL has changed its values without events ({self._rewritten[name]}); `pipeline backfill start {name}"
+                " --differences` settles it"
+            )
+        for relation in to_read.relations(self._source, [table.oid], sized=False):
+            if relation.refused:
+                raise NotComparable(relation.refused)
