@@ -73,14 +73,20 @@ def _compare(
         elif logged is not None:
             found.differences.append(Difference(key, "not in the source", (), str(logged.events), logged.seq))
     else:
-        found.unknown += bool(logged.left_out)
-        if differing := list(_values(columns, there, logged)):
+        unknown = [
+            column.name in logged.left_out or (older and source is not None)
+            for column, source, older in zip(columns, there, logged.older, strict=True)
+        ]
+        found.unknown += any(unknown)
+        if differing := list(_values(columns, there, logged, unknown)):
             found.differences.append(Difference(key, "differs", differing, str(logged.events), logged.seq))
 
 
-def _values(columns: Iterable[Column], there: Sequence[str | None], logged: Row) -> Iterator[Value]:
-    for column, source, log, written in zip(columns, there, logged.texts, logged.written, strict=True):
-        if column.name in logged.left_out:
-            continue
-        if source != log or not written:
-            yield Value(column.name, source, log, absent=not written)
+def _values(
+    columns: Iterable[Column], there: Sequence[str | None], logged: Row, unknown: Sequence[bool]
+) -> Iterator[Value]:
+    for place, column in enumerate(columns):
+        source, log = there[place], logged.texts[place]
+        absent = not logged.written[place] and not logged.older[place]
+        if not unknown[place] and (source != log or absent):
+            yield Value(column.name, source, log, absent=absent)

@@ -55,25 +55,42 @@ def log_texts(columns: Sequence[Column], epoch: int) -> sql.Composable:
 def log_text(column: Column, epoch: int) -> sql.Composable:
     """The text of a value in the event `e`, null where it has none."""
     name = _name(column, epoch)
-    return sql.SQL("case when e.exact ? {name} then e.exact ->> {name} else {text} end").format(
+    text = sql.SQL("case when e.exact ? {name} then e.exact ->> {name} else {text} end").format(
         name=name, text=_plain(column, name)
     )
+    if not column.names:
+        return text
+    return sql.SQL("case when {} then null else {} end").format(_precedes(column, epoch), text)
 
 
 def is_known(columns: Sequence[Column], epoch: int) -> sql.Composable:
-    """Whether the event `e` says what all columns hold. One that it was written before the column was there does."""
+    """Whether the event `e` says what all columns hold; of those that it is older than, null."""
     return sql.SQL("(e.unchanged_columns is null and not coalesce(e.metadata ? 'parked', false) and {})").format(
-        sql.SQL(" and ").join(has_value(column, epoch) for column in columns)
+        sql.SQL(" and ").join(
+            sql.SQL("({} or {})").format(has_value(column, epoch), is_older(column, epoch)) for column in columns
+        )
     )
 
 
 def has_value(column: Column, epoch: int) -> sql.Composable:
-    """Whether the event `e` has a value of the column, or is from before the column was there."""
+    """Whether the event `e` has a value of the column, if only null."""
+    return sql.SQL("(e.record ? {})").format(_name(column, epoch))
+
+
+def is_older(column: Column, epoch: int) -> sql.Composable:
+    """Whether the event `e` is older than the column, or than its values: what it says of that name says nothing."""
     if not column.names:
         return sql.SQL("true")
+    return sql.SQL("(e.source_epoch < {} and not {} or {})").format(
+        sql.Literal(epoch), has_value(column, epoch), _precedes(column, epoch)
+    )
+
+
+def _precedes(column: Column, epoch: int) -> sql.Composable:
+    """Whether the event `e` comes before the first name of the column. Earlier epochs have no names of their own."""
     first = column.names[0]
-    return sql.SQL("(e.record ? {name} or {place} < {since})").format(
-        name=_name(column, epoch), place=_place(), since=_since(epoch, first.lsn, first.idx)
+    return sql.SQL("(e.source_epoch = {} and (e.commit_lsn, e.commit_idx) < ({}, {}))").format(
+        sql.Literal(epoch), sql.Literal(first.lsn), sql.Literal(first.idx)
     )
 
 
@@ -86,7 +103,7 @@ def key_in_log(columns: Sequence[Column], record: sql.Composable, *, typed: bool
     for column in columns:
         text = sql.SQL("({} ->> {})").format(record, sql.Literal(column.name))
         builtin = typed and column.type_oid < FIRST_OF_OURS
-        found.append(sql.SQL("{}::{}").format(text, sql.SQL(column.type_name)) if builtin else text)
+        found.append(sql.SQL("{}::{}").format(text, sql.SQL(column.cast)) if builtin else text)
     return found
 
 

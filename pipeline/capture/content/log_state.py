@@ -54,14 +54,15 @@ class LogRow:
 
 @dataclass(frozen=True)
 class Row:
-    """What an event says of a row. `texts` of the table's columns; `written`: whether it has the value, or is from
-    before the column was there; `left_out`: columns whose values it left out; `parked`: it says nothing that counts.
+    """What an event says of a row. `texts` of the table's columns, None for null; `written`: which of them it has;
+    `older`: than which of them it is; `left_out`: columns whose values it left out; `parked`: it says nothing.
     """
 
     events: EventsTable
     seq: int
     texts: Sequence[str | None]
     written: Sequence[bool]
+    older: Sequence[bool]
     left_out: Collection[str]
     parked: bool
 
@@ -219,11 +220,12 @@ class LogState:
         query = sql.SQL(statement("capture.content", "values_of_events")).format(
             texts=forms.log_texts(columns, epoch),
             written=sql.SQL(", ").join(forms.has_value(column, epoch) for column in columns),
+            older=sql.SQL(", ").join(forms.is_older(column, epoch) for column in columns),
             events=events.identifier,
             seqs=sql.Literal(list(seqs)),
         )
-        for seq, texts, written, left_out, parked in self._connection.execute(query):
-            yield seqs[seq], Row(events, seq, texts, written, frozenset(left_out or ()), parked)
+        for seq, texts, written, older, left_out, parked in self._connection.execute(query):
+            yield seqs[seq], Row(events, seq, texts, written, older, frozenset(left_out or ()), parked)
 
     def _record_pk(self, key: Key) -> str:
         row: list[Value] = [None] * len(self._table.columns)

@@ -112,7 +112,7 @@ class SourceRows:
 
     def _values(self, key: Key) -> sql.Composable:
         return _LIST.join(
-            sql.SQL("{}::{}").format(sql.Literal(text), sql.SQL(column.type_name))
+            sql.SQL("{}::{}").format(sql.Literal(text), sql.SQL(column.cast))
             for text, column in zip(key, self._table.key, strict=True)
         )
 
@@ -135,7 +135,7 @@ def _typed(keys: Sequence[Key], columns: Sequence[Column]) -> sql.Composable:
     names = [sql.Identifier(f"key_{place}") for place in range(len(columns))]
     lists = [sql.SQL("{}::text[]").format(sql.Literal([key[place] for key in keys])) for place in range(len(columns))]
     typed = [
-        sql.SQL("{0}::{1} as {0}").format(name, sql.SQL(column.type_name))
+        sql.SQL("{0}::{1} as {0}").format(name, sql.SQL(column.cast))
         for name, column in zip(names, columns, strict=True)
     ]
     return sql.SQL("(select {} from unnest({}) as u ({})) as k").format(

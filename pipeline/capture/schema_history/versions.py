@@ -43,6 +43,11 @@ class Column:
     attnum: int | None = None
     names: tuple[Name, ...] = ()
 
+    @property
+    def cast(self) -> str:
+        """The type for a cast that leaves values as they are: `character` and `bit` alone mean a length of one."""
+        return {1042: "pg_catalog.bpchar", 1560: 'pg_catalog."bit"'}.get(self.type_oid, self.type_name)
+
 
 @dataclass(frozen=True)
 class TableVersion:

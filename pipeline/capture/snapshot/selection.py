@@ -31,7 +31,7 @@ def of_range(
 
 def _has_key(version: TableVersion, keys: Sequence[Sequence[str]]) -> sql.Composable:
     """Whether a row has one of these keys."""
-    types = {column.name: column.type_name for column in version.columns}
+    types = {column.name: column.cast for column in version.columns}
     lists = [sql.Literal([key[place] for key in keys]) for place in range(len(version.key_columns))]
     names = [sql.Identifier(f"key_{place}") for place in range(len(lists))]
     return sql.SQL("({}) in (select {} from unnest({}) as k({}))").format(

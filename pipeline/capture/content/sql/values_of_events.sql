@@ -1,3 +1,3 @@
 -- What events say of their rows, column by column.
-select e.seq, {texts}, array[{written}], e.unchanged_columns, coalesce(e.metadata ? 'parked', false)
+select e.seq, {texts}, array[{written}], array[{older}], e.unchanged_columns, coalesce(e.metadata ? 'parked', false)
 from {events} e where e.seq = any({seqs}::bigint[])

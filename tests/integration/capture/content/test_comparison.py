@@ -1,0 +1,228 @@
+"""The log and the source are compared while both are written: every difference is found, and nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from pipeline.capture.content import comparison
+from pipeline.errors import NotComparable
+from pipeline.server.schedule import publish_new_tables
+from tests.fixtures.background import BackgroundThread
+from tests.fixtures.comparing_content import compare, comparing, differing
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.stage import Stage, databases
+from tests.torture.plan import literals
+from tests.torture.plan.statements import literal
+
+TYPES = [name for name in literals._FIXED if "types." not in name and "json" not in name and name != "bit"]
+
+
+@pytest.fixture(scope="module")
+def stage(request: pytest.FixtureRequest, clusters: Callable[[int], Cluster], cluster: Cluster) -> Iterator[Stage]:
+    with (
+        databases(clusters(getattr(request, "param", 18)), cluster, snapshot="never") as config,
+        Stage(config) as stage,
+    ):
+        stage.start()
+        yield stage
+
+
+on_both = pytest.mark.parametrize("stage", [18, 15], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "ROWS_PER_PART", 7)
+    monkeypatch.setattr(comparison, "PARTS_PER_LOOK", 3)
+
+
+def made(stage: Stage, name: str, columns: str, *statements: str) -> None:
+    """A table that is captured before it has rows."""
+    stage.run(f"drop table if exists {name}", f"create table {name} ({columns})")
+    publish_new_tables(stage.config)
+    stage.run(*statements)
+    stage.arrive()
+
+
+@on_both
+def test_values_of_every_type_print_alike_at_both_sides(stage: Stage):
+    columns = ", ".join(f'"c {number}" {name}' for number, name in enumerate(TYPES))
+    most = max(len(literals._FIXED[name]) for name in TYPES)
+    rows = [
+        ", ".join(literal(texts[row % len(texts)]) if (texts := literals._FIXED[name]) else "null" for name in TYPES)
+        for row in range(most)
+    ]
+    made(
+        stage,
+        "typed",
+        f"id int primary key, {columns}",
+        *(f"insert into typed values ({number}, {row})" for number, row in enumerate(rows)),
+        "insert into typed values (-1)",
+    )
+    assert compare(stage, "typed") == (most + 1, [])
+
+
+@on_both
+def test_json_in_every_form(stage: Stage):
+    texts = ["null", "1", '"x"', "[]", "true", "1.50", '"\\"quoted\\""', "1e3", "{}", "-0", '{"b":1, "a":2}', '"NULL"']
+    loose = ['{"a":1, "a":2}', '{ "b" : [ 1 ,2] }', '"\\u0000"', "1e400000"]
+    made(
+        stage,
+        "documents",
+        "id int primary key, j json, b jsonb",
+        *(f"insert into documents values ({n}, '{text}', '{text}')" for n, text in enumerate(texts)),
+        *(f"insert into documents values ({100 + n}, '{text}', null)" for n, text in enumerate(loose)),
+        "insert into documents values (200, null, null)",
+    )
+    assert compare(stage, "documents") == (len(texts) + len(loose) + 1, [])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ('k text collate "C"', "md5(i::text)"),
+        ("k text", "chr(65 + i %% 26) || case when i %% 2 = 0 then ' ' else '_' end || i"),
+        ("k bpchar(12)", "'x' || i"),
+        ("k uuid", "md5(i::text)::uuid"),
+        ("k numeric", "i / 8.0"),
+        ("k timestamptz", "now() + i * interval '1 s'"),
+        ("k boolean, l int", "i %% 2 = 0, i"),
+        ("k text, l date", "'q' || i %% 5, date '2024-01-01' + i"),
+        ('k pg_catalog."char", l float8', "'z', i / 7.0"),
+        ("k mood, l int", "case when i %% 2 = 0 then 'sad'::mood else 'ok' end, i"),
+    ],
+)
+def test_keys_of_every_order(stage: Stage, key: str, value: str):
+    stage.run("do $$ begin create type mood as enum ('sad', 'ok'); exception when duplicate_object then null; end $$")
+    names = ", ".join(part.split()[0] for part in key.split(", "))
+    value = value.replace("%%", "%")
+    made(
+        stage,
+        "keyed",
+        f"{key}, n int, primary key ({names})",
+        f"insert into keyed select {value}, i from generate_series(1, 50) i",
+    )
+    assert compare(stage, "keyed") == (50, [])
+    stage.log.execute(
+        "update sequin_events set record = record || '{\"n\": -1}'"
+        " where source_table_name = 'keyed' and record ->> 'n' = '20'"
+    )
+    stage.log.execute("delete from sequin_events where source_table_name = 'keyed' and record ->> 'n' = '30'")
+    _, found = compare(stage, "keyed")
+    assert sorted(each.kind for each in found) == ["differs", "not in the log"]
+
+
+def test_what_a_table_went_through_is_no_difference(stage: Stage):
+    """Key changes, deletes, truncates, columns that come, go and change their names, partitions."""
+    made(
+        stage,
+        "lived",
+        "id int primary key, a int, b text, big text",
+        "alter table lived alter big set storage external",
+        "insert into lived select i, i, 'gone', '' from generate_series(1, 9) i",
+        "truncate lived",
+        "insert into lived select i, i, i::text, repeat('x', 9000) from generate_series(1, 40) i",
+        "update lived set id = id + 100 where id < 10",
+        "update lived set a = -a where id > 20",
+        "delete from lived where id between 30 and 33",
+        "insert into lived values (30, 0, null, null)",
+        "alter table lived rename a to c",
+        "update lived set c = 7 where id = 25",
+        "alter table lived add d int",
+        "update lived set d = 1 where id = 26",
+        "alter table lived drop b",
+        "alter table lived rename c to b",
+        "update lived set b = 8 where id = 27",
+    )
+    assert compare(stage, "lived") == (37, [])
+    made(
+        stage,
+        "parted",
+        "id int primary key, n int) partition by range (id",
+        "create table parted_1 partition of parted for values from (0) to (20)",
+        "create table parted_2 partition of parted for values from (20) to (100)",
+        "insert into parted select i, 0 from generate_series(0, 39) i",
+        "update parted set id = id + 50 where id < 10",
+    )
+    assert compare(stage, "parted") == (40, [])
+
+
+class Writing(BackgroundThread):
+    """Changes everything about the rows of a table."""
+
+    def __init__(self, dsn: str, table: str, seed: int) -> None:
+        super().__init__()
+        self._dsn, self._table, self._random = dsn, table, random.Random(seed)
+
+    def work(self) -> None:
+        with psycopg.connect(self._dsn) as source:
+            while not self.stopped.is_set():
+                for _ in range(self._random.randint(1, 5)):
+                    self._write(source)
+                source.commit() if self._random.random() < 0.8 else source.rollback()
+
+    def _write(self, source: psycopg.Connection) -> None:
+        one, other, value = (self._random.randrange(200) for _ in range(3))
+        source.execute(
+            self._random.choice(
+                (
+                    f"insert into {self._table} values ({one}, {value}) on conflict (id) do update set n = {value}",
+                    f"update {self._table} set n = {value} where id = {one}",
+                    f"delete from {self._table} where id = {one}",
+                    f"update {self._table} set id = {one} where id = {other}"
+                    f" and not exists (select from {self._table} where id = {one})",
+                )
+            ).encode()
+        )
+
+
+@on_both
+def test_rows_that_are_written_meanwhile_are_no_difference(stage: Stage):
+    made(stage, "busy", "id int primary key, n int", "insert into busy select i, 0 from generate_series(0, 199, 2) i")
+    with Writing(stage.config.source, "busy", 1), comparing(stage, "busy") as made_of_it:
+        for _ in range(5):
+            rows, found = differing(made_of_it)
+            assert found == []
+            assert rows > 20
+    stage.log.execute(
+        "update sequin_events set record = record || '{\"n\": -1}' where seq in ("
+        " select max(seq) from sequin_events where source_table_name = 'busy' and action <> 'delete')"
+    )
+    stage.run("insert into busy values (1000, 1)")
+    _, found = compare(stage, "busy")
+    assert [each.kind for each in found] == ["differs"]
+
+
+def test_a_row_that_the_log_leaves_out_in_part_is_compared_as_far_as_it_goes(stage: Stage):
+    made(
+        stage,
+        "toasted",
+        "id int primary key, n int, big text",
+        "alter table toasted alter big set storage external",
+        "insert into toasted select i, 0, repeat('x', 9000) from generate_series(1, 3) i",
+    )
+    stage.log.execute("delete from sequin_events where source_table_name = 'toasted'")
+    stage.run("update toasted set n = 1", "insert into toasted values (4, 1, 'known')")
+    stage.arrive()
+    assert compare(stage, "toasted") == (4, [])
+    stage.log.execute(
+        "update sequin_events set record = record || '{\"n\": 2}'"
+        " where source_table_name = 'toasted' and record_pk = '2'"
+    )
+    _, found = compare(stage, "toasted")
+    assert [(each.key, [value.column for value in each.values]) for each in found] == [(("2",), ["n"])]
+
+
+def test_a_table_that_is_truncated_meanwhile_is_begun_again(stage: Stage):
+    made(stage, "emptied", "id int primary key", "insert into emptied select generate_series(1, 60)")
+    with comparing(stage, "emptied") as made_of_it:
+        looks = made_of_it.run()
+        next(looks)
+        stage.run("truncate emptied", "insert into emptied values (1)")
+        with pytest.raises(NotComparable, match="truncated meanwhile"):
+            list(looks)
+        assert differing(made_of_it) == (1, [])
