@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.capture.snapshot import backfills
 from pipeline.capture.source import captured_tables, own_tables, publication_ledger, publishable_tables, sources
 from pipeline.capture.source.captured_tables import Joined
+from pipeline.capture.source.publication_ledger import Published
+from pipeline.capture.source.publishable_tables import Table
 from pipeline.capture.source.sources import Source
 from pipeline.config import patterns
 from pipeline.config.settings import Config
@@ -77,14 +79,27 @@ def captured(config: Config, source: Connection, pipeline: Connection, stored: S
     by_oid = {table.oid: table for table in found}
     published = publication_ledger.read(source, list(publication_ledger.known(stored))).values()
     roots = {table.line[-1] for table in publishable_tables.covered(found, published)} & by_oid.keys()
+    updated = _updated(found, published)
     holding: dict[int, list[int]] = {root: [] for root in roots}
     for table in found:
         if not table.partitioned and table.line[-1] in holding:
             holding[table.line[-1]].append(table.oid)
     return {
-        oid: Captured(oid, by_oid[oid].schema, by_oid[oid].name, by_oid[oid].keyed, tuple(holding[oid]))
+        oid: Captured(
+            oid,
+            by_oid[oid].schema,
+            by_oid[oid].name,
+            by_oid[oid].keyed and updated.issuperset(holding[oid] or [oid]),
+            tuple(holding[oid]),
+        )
         for oid in roots
     }
+
+
+def _updated(tables: Sequence[Table], published: Collection[Published]) -> set[int]:
+    """Those whose updates and deletes are published. One that has just got its key is moved to where they are later."""
+    whole = [each for each in published if {"update", "delete"} <= set(each.actions)]
+    return {table.oid for table in publishable_tables.covered(tables, whole)}
 
 
 def known(pipeline: Connection, stored: Source) -> dict[int, Known]:

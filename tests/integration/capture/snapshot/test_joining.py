@@ -94,6 +94,18 @@ def test_a_table_that_gets_its_key_while_it_is_read_is_read_from_the_beginning(c
         assert sorted(keyed) == ["11", "12", "13", "14", "15"]
 
 
+def test_a_key_counts_only_once_updates_are_published(config: Config):
+    """Nothing brings an update between the key and that: what is read before has the row as it was."""
+    with snapshotting(config, "create table t (id int)", ROWS) as reading:
+        reading.source.execute("alter table t add primary key (id)")
+        reading.finish("t")
+        make(reading, "update t set id = id + 10")
+        reading.finish("t")
+        reading.wait_for_stream()
+        assert sorted(reading.folded("t")) == ["1", "11", "12", "13", "14", "15", "2", "3", "4", "5"]
+        assert [pk for action, pk in reading.events("t") if action == "read"][-5:] == ["11", "12", "13", "14", "15"]
+
+
 def test_a_table_that_left_and_joins_again_is_read_again(config: Config):
     with snapshotting(config, TABLE, ROWS) as reading:
         reading.finish("t")
