@@ -118,3 +118,33 @@ def test_a_table_that_left_and_joins_again_is_read_again(config: Config):
         reading.coordinator = reading.new_coordinator()
         reading.finish("t")
         assert [pk for action, pk in reading.events("t") if action == "read"][-6:] == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_a_value_that_was_read_is_filled_in_after_the_table_was_written_anew(config: Config):
+    """The catalog says less of a table that is younger than what the slot may still send; the lock says the rest."""
+    altered = "alter table t alter big set storage external"
+    filled = f"insert into t values (1, 0, '{'x' * 3_000}')"
+    with snapshotting(config) as reading:
+        with reading.source.transaction():
+            for statement in ("create table t (id int primary key, n int, big text)", altered, filled):
+                reading.source.execute(statement.encode())
+        make(reading)
+        reading.finish("t")
+        reading.source.execute("vacuum full t")
+        reading.source.execute("update t set n = 1")
+        reading.wait_for_stream()
+        assert reading.folded("t") == reading.table("t")
+        assert reading.log.execute("select columns from pipeline.rewrites").fetchall() == []
+
+
+def test_a_value_that_was_rewritten_since_it_was_read_is_only_named(config: Config):
+    """The version of the table that a range brings does not hide what came after it."""
+    with snapshotting(config) as reading:
+        big = "select string_agg(md5(g::text), '') from generate_series(1, 300) g"
+        make(reading, "create table t (id int primary key, n int, big text)", f"insert into t values (1, 0, ({big}))")
+        reading.finish("t")
+        reading.source.execute("alter table t alter big type text using upper(big)")
+        reading.source.execute("update t set n = 1")
+        reading.wait_for_stream()
+        assert reading.folded("t") == {"1": {"id": 1, "n": 1, "?": ["big"]}}
+        assert reading.log.execute("select kind, columns from pipeline.rewrites").fetchall() == [("values", ["big"])]
