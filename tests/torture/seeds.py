@@ -291,11 +291,12 @@ def _compare(scene: Scene, counts: _Counts, start: order.Position) -> None:
             difference = comparing.first_difference(comparing.read_log(log), expected, known := Known(seen.changed))
         else:
             events = list(comparing.read_log(log))
-            wanted = reading.published(expected, events, counts.model, _joined(source), records)
+            since = reading.places(_joined(source), records)
+            wanted = reading.published(expected, events, counts.model, since)
             counts.changes = [event.change for event in wanted]
             known = Known(seen.changed, old=True, keyed_later=counts.keyed_later)
             difference = comparing.first_difference(events, wanted, known)
-            folding = reading.Folding(counts.before, _complete(log))
+            folding = reading.Folding(counts.before, _complete(log), since)
             difference = difference or folding.fault(events, expected)
             counts.reads = folding.reads
         counts.kinds += known.counts

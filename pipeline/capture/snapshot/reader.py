@@ -228,7 +228,10 @@ class RangeReader:
     def _shape(self, taken: Taken, facts: Facts) -> Shape:
         known = self._shapes.get(taken.relation_oid)
         if known is None or known.shape != facts.shape:
-            known = self._shapes[taken.relation_oid] = self._describe(taken.relation_oid, facts)
+            try:
+                known = self._shapes[taken.relation_oid] = self._describe(taken.relation_oid, facts)
+            except psycopg.InternalError as error:  # Postgres' views open each published table, which may be gone
+                raise Changed(f"another table was dropped meanwhile ({connections.one_line(error)})") from error
         return known
 
     def _describe(self, oid: int, facts: Facts) -> Shape:
