@@ -84,6 +84,7 @@ class _Counts:
         self.kinds: Counter[str] = Counter()
         self.before: Mapping[str, Rows] | None = None
         """By table and key, what was there before the server; None: nothing that it reads."""
+        self.keyed_later: set[str] = set()
         self.reads: Counter[str] = Counter()
 
     def occurred(self) -> frozenset[str]:
@@ -123,6 +124,7 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
         if plan.old:
             source.execute(old_tables.before(plan.seed))
             counts.before = _rows_before(source)
+            counts.keyed_later = old_tables.keyed_later(plan.steps)
         if odd := any(step.kind == "deed" for step in plan.steps):
             source.execute(kinds.TABLES + kinds.WATCH_ALL + watching.NOTE)
         start = order.position(source)
@@ -289,10 +291,12 @@ def _compare(scene: Scene, counts: _Counts, start: order.Position) -> None:
             difference = comparing.first_difference(comparing.read_log(log), expected, known := Known(seen.changed))
         else:
             events = list(comparing.read_log(log))
-            wanted = reading.published(expected, events, counts.model, _joined(source), records)
+            since = reading.places(_joined(source), records)
+            wanted = reading.published(expected, events, counts.model, since)
             counts.changes = [event.change for event in wanted]
-            difference = comparing.first_difference(events, wanted, known := Known(seen.changed, old=True))
-            folding = reading.Folding(counts.before, _complete(log))
+            known = Known(seen.changed, old=True, keyed_later=counts.keyed_later)
+            difference = comparing.first_difference(events, wanted, known)
+            folding = reading.Folding(counts.before, _complete(log), since)
             difference = difference or folding.fault(events, expected)
             counts.reads = folding.reads
         counts.kinds += known.counts

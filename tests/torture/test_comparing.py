@@ -117,6 +117,24 @@ def test_a_rewrite_forgets_what_the_log_has():
     assert known.missed(("big",), wanted("update", "1", era=2)) is None
 
 
+def of_old(action: str) -> Change:
+    return Change("public.made_1_1", action, "1", {"id": "1", "big": LONG}, ("big",) if action == "update" else ())
+
+
+def test_a_value_from_before_the_table_was_read_is_in_doubt_where_the_key_came_later():
+    known = Known(old=True, keyed_later={"public.made_1_1"})
+    assert known.missed((), of_old("insert")) is None
+    assert known.missed(("big",), of_old("update")) is None
+    assert known.missed((), of_old("insert")) is None
+    known.read("public.made_1_1", "")
+    assert known.missed(("big",), of_old("update")) is None
+    assert known.missed((), of_old("insert")) is None
+    known.read("public.made_1_1", "2")
+    assert known.missed(("big",), of_old("update")) is None, "it was not among what was read"
+    known.read("public.made_1_1", "1")
+    assert "big" in (known.missed(("big",), of_old("update")) or "")
+
+
 def test_an_era_ends_where_the_log_no_longer_says_what_a_row_holds():
     columns = [{"name": "id", "attnum": 1}, {"name": "big", "attnum": 2}]
     one = {"oid": 1, "file": 5, "identity": "d", "key": ["id"], "told": {}, "root": 1, "columns": columns}

@@ -25,8 +25,8 @@ PLACES = [pytest.param(*place, marks=pytest.mark.xdist_group(f"rig {place[0]}"))
 """For --dist loadgroup: one pair of servers of each version."""
 ODD = (31,)
 """Those with tables of every kind and DDL; more of them are for `make torture`."""
-OLD: tuple[int, ...] = ()
-"""Those in which tables have rows from before; for now only half of those of `make torture`, by their number."""
+OLD = (29, 32)
+"""Those in which tables have rows from before, which the server reads."""
 HOSTILE_TO = (75,)
 """Those whose server connects as roles that have every hostile setting."""
 SHORT = 12

@@ -83,7 +83,8 @@ class RelationRegistry:
     def place_range(self, token: bytes, opened: tuple[Begin, int] | None) -> bool:
         """Rows that were read from a table come at the open transaction; False when no range has this token.
 
-        The version of their table is that of the snapshot in which they were read, with the table locked until now.
+        The version of their table is that of the snapshot in which they were read, with the table locked until now: so
+        nothing of its fingerprint is in doubt.
         """
         if opened is None:
             raise DecodeError("a marker outside of a transaction")
@@ -97,6 +98,8 @@ class RelationRegistry:
             return False
         place = begin.final_lsn, 0
         read = Description.from_json(stored, place)
+        if read.fingerprint is not None:
+            read = replace(read, fingerprint=read.fingerprint.settle())
         with self._pipeline.transaction():
             key = versions.identity(read.version)
             found = self._known.get(key) or versions.find(self._pipeline, self._stored.id, self._stored.epoch, key)

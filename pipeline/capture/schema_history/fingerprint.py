@@ -39,7 +39,8 @@ class Fingerprint:
         return self.file_settled and all(column.settled for column in self.columns.values())
 
     def settle(self) -> Fingerprint:
-        """Rows were changed after `read_at` without a new description by the source: so it was the same before, too."""
+        """It was the same for the change: the table was locked from then on until it was read, or the reverse, or rows
+        were changed after `read_at` without a new description by the source."""
         columns = {attnum: replace(column, settled=True) for attnum, column in self.columns.items()}
         return replace(self, file_settled=True, columns=columns)
 

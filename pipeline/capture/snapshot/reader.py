@@ -19,7 +19,7 @@ from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.schema_history import introspection
 from pipeline.capture.schema_history.introspection import Description
 from pipeline.capture.schema_history.versions import TableVersion
-from pipeline.capture.snapshot import copy_text, selection
+from pipeline.capture.snapshot import copy_text, register, selection
 from pipeline.capture.snapshot.samples import Samples
 from pipeline.capture.source import publication_ledger, sources
 from pipeline.capture.source.sources import Source
@@ -144,6 +144,11 @@ class RangeReader:
             shape = self._shape(taken, facts)
             if not shape.by_key and (taken.keys is not None or taken.from_block or taken.until_block):
                 raise Changed(f"{name} has no key any more")
+            # By the keys that such rows have now, nobody would learn what becomes of them until then.
+            if shape.by_key and register.is_about_to_be_keyed(
+                self._source, self._pipeline, self._stored, taken.table_oid, taken.relation_oid
+            ):
+                raise Held("it has got a key: waits until its updates are captured")
             self._copy(taken, name, shape, condition, staging)
             marked = self._source.execute(
                 "select pg_catalog.pg_logical_emit_message(true, %s, %s), pg_catalog.pg_current_xact_id()::text",
@@ -223,7 +228,10 @@ class RangeReader:
     def _shape(self, taken: Taken, facts: Facts) -> Shape:
         known = self._shapes.get(taken.relation_oid)
         if known is None or known.shape != facts.shape:
-            known = self._shapes[taken.relation_oid] = self._describe(taken.relation_oid, facts)
+            try:
+                known = self._shapes[taken.relation_oid] = self._describe(taken.relation_oid, facts)
+            except psycopg.InternalError as error:  # Postgres' views open each published table, which may be gone
+                raise Changed(f"another table was dropped meanwhile ({connections.one_line(error)})") from error
         return known
 
     def _describe(self, oid: int, facts: Facts) -> Shape:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.capture.snapshot import backfills
 from pipeline.capture.source import captured_tables, own_tables, publication_ledger, publishable_tables, sources
 from pipeline.capture.source.captured_tables import Joined
+from pipeline.capture.source.publication_ledger import Published
+from pipeline.capture.source.publishable_tables import Table
 from pipeline.capture.source.sources import Source
 from pipeline.config import patterns
 from pipeline.config.settings import Config
@@ -77,14 +79,40 @@ def captured(config: Config, source: Connection, pipeline: Connection, stored: S
     by_oid = {table.oid: table for table in found}
     published = publication_ledger.read(source, list(publication_ledger.known(stored))).values()
     roots = {table.line[-1] for table in publishable_tables.covered(found, published)} & by_oid.keys()
+    updated = _updated(found, published)
     holding: dict[int, list[int]] = {root: [] for root in roots}
     for table in found:
         if not table.partitioned and table.line[-1] in holding:
             holding[table.line[-1]].append(table.oid)
     return {
-        oid: Captured(oid, by_oid[oid].schema, by_oid[oid].name, by_oid[oid].keyed, tuple(holding[oid]))
+        oid: Captured(
+            oid,
+            by_oid[oid].schema,
+            by_oid[oid].name,
+            updated.issuperset(holding[oid] or [oid]),
+            tuple(holding[oid]),
+        )
         for oid in roots
     }
+
+
+def _updated(tables: Sequence[Table], published: Collection[Published]) -> set[int]:
+    """Those whose updates and deletes are published. One that has just got its key is moved to where they are later."""
+    whole = [each for each in published if {"update", "delete"} <= set(each.actions)]
+    return {table.oid for table in publishable_tables.covered(tables, whole) if table.keyed}
+
+
+def is_about_to_be_keyed(source: Connection, pipeline: Connection, stored: Source, table: int, relation: int) -> bool:
+    """Whether we will publish the updates of a table that has its key already, and is read once more after that.
+
+    `relation`: itself, or the partition in question.
+    """
+    values = {"source": stored.id, "oid": table}
+    row = pipeline.execute(statement("capture.snapshot", "updates_captured"), values).fetchone()
+    if not stored.publications or row is None or row[0]:
+        return False
+    found = publishable_tables.read(source, next(iter(stored.publications)))
+    return any(each.oid == relation and each.keyed and each.owned for each in found)
 
 
 def known(pipeline: Connection, stored: Source) -> dict[int, Known]:
@@ -139,14 +167,15 @@ class Register:
         elif before is None and since is not None and (joined is None or joined.joined_at <= since):
             self._store(table, joined, EARLIER)
         elif before is None or _has_joined(table, before, joined):
-            self._join(table, joined, empty=self._was_empty(table, all_joined))
+            keyed_later = before is not None and table.keyed and not before.keyed
+            self._join(table, joined, empty=not keyed_later and self._was_empty(table, all_joined))
         elif before.unread:
             read(self._pipeline, self._stored, table, "initial")
         elif (table.schema, table.name, table.keyed) != (before.table_schema, before.table_name, before.keyed):
             self._execute("rename_table", {"oid": table.oid, **vars(table)})
 
     def _was_empty(self, table: Captured, joined: Mapping[int, Joined]) -> bool:
-        """Whether it had no rows when it joined, and all changes since then are in the stream."""
+        """Whether it had no rows when it joined, and all inserts since then are in the stream."""
         found = [joined.get(oid) for oid in table.relations]
         return all(each is not None and each.was_empty and each.joined_lsn >= self._from_lsn for each in found)
 

@@ -33,6 +33,7 @@ STAGING_SQL, SHUFFLE_SQL = "pipeline/staging/sql", "pipeline/shuffle/sql"
 LOOK = f"{SHUFFLE_SQL}/look.sql"
 SNAPSHOT, RANGE_WRITER = "pipeline/capture/snapshot", "pipeline/staging/range_writer.py"
 RACES = "tests/integration/capture/snapshot/test_races.py"
+JOINING = "tests/integration/capture/snapshot/test_joining.py"
 READING = ("--old",)
 
 
@@ -266,6 +267,38 @@ MUTATIONS = (
         (),
         READING,
         f"{RACES}::test_rows_whose_marker_has_not_committed_are_read_again",
+    ),
+    Mutation(
+        "a row that was read counts as from before its table joined",
+        (Edit(f"{SNAPSHOT}/reader.py", "            joined=True,\n", ""),),
+        (),
+        READING,
+        f"{JOINING}::test_a_value_that_was_read_is_filled_in_though_the_slot_may_send_changes_from_before_its_table",
+    ),
+    Mutation(
+        "the table of a range is in doubt where its marker is",
+        (
+            Edit(
+                "pipeline/capture/replication/relation_registry.py",
+                "        if read.fingerprint is not None:\n",
+                "        if not read.fingerprint:\n",
+            ),
+            Edit(
+                "pipeline/capture/replication/relation_registry.py",
+                "read = replace(read, fingerprint=read.fingerprint.settle())",
+                "read = replace(read, fingerprint=None)",
+            ),
+        ),
+        (),
+        READING,
+        f"{JOINING}::test_a_value_that_was_read_is_filled_in_after_the_table_was_written_anew",
+    ),
+    Mutation(
+        "a table is read by its key before its updates are captured",
+        (Edit(f"{SNAPSHOT}/reader.py", "if shape.by_key and register", "if not shape.by_key and register"),),
+        (),
+        READING,
+        f"{JOINING}::test_nothing_is_read_between_the_key_and_the_capture_of_updates",
     ),
 )
 

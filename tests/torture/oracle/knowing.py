@@ -16,10 +16,16 @@ class Known:
     must not guess: such are counted, and are no fault.
     """
 
-    def __init__(self, changed: Collection[int] = (), *, old: bool = False) -> None:
-        """`changed`: tables that had more than one form; `old`: tables have rows that the log does not begin with."""
+    def __init__(self, changed: Collection[int] = (), *, old: bool = False, keyed_later: Collection[str] = ()) -> None:
+        """`changed`: tables that had more than one form; `old`: tables have rows that the log does not begin with.
+
+        `keyed_later`: of these, tables that got their key when they had rows. Where the slot may still send changes
+        from before that, and the table was written anew, a change does not say which form of the key it had. What is
+        read says so, since the table is locked: from then on, everything is known.
+        """
         self._changed = changed
         self._old = old
+        self._doubtful = set(keyed_later)
         self._unknown: dict[str, dict[str, Collection[str]]] = defaultdict(dict)
         """By table and key, which columns the last event of the row left out; of tables that no witness watches."""
         self._rows: dict[int, dict[str, dict[int, int]]] = {}
@@ -29,6 +35,9 @@ class Known:
 
     def read(self, table: str, key: str) -> None:
         """The log has all of the row."""
+        if key and table in self._doubtful:
+            self._doubtful.discard(table)
+            self._unknown.pop(table, None)
         self._unknown[table][key] = ()
 
     def _missed_of_old(self, unchanged: Sequence[str], change: Change) -> str | None:
@@ -41,6 +50,9 @@ class Known:
         if change.action != "delete":
             rows[change.key] = tuple(change.values) if change.early else unchanged
         missed = [] if before is None else [name for name in unchanged if name not in before]
+        if change.table in self._doubtful:
+            self.counts["left alone, named though known"] += len(missed)
+            return None
         return f"the log knows {', '.join(missed)}, and has not filled it in" if missed else None
 
     def missed(self, unchanged: Sequence[str], change: Change) -> str | None:

@@ -36,20 +36,18 @@ def key(table: str, row: Mapping[str, str | None]) -> str:
     return f"[{','.join(values)}]" if len(values) > 1 else values[0]
 
 
-def published(
-    expected: Iterable[Event],
-    log: Iterable[Logged],
-    model: Model,
-    joined: Mapping[str, int],
-    records: Sequence[CommitRecord],
-) -> list[Event]:
+def places(joined: Mapping[str, int], records: Sequence[CommitRecord]) -> dict[str, int]:
+    """By table, where its updates were published. `joined`: by which xid."""
+    placed = {record.xid: record.lsn for record in records}
+    return {table: placed.get(xid, _NEVER) for table, xid in joined.items()}
+
+
+def published(expected: Iterable[Event], log: Iterable[Logged], model: Model, since: Mapping[str, int]) -> list[Event]:
     """What of the model must be in the log: of a table that is made while the server runs, what came after it joined.
 
-    `joined`: by table the xid that published its updates. Of a transaction that had begun by then, a change may be
-    there or not, as it comes.
+    `since`: by table, where that was. Of a transaction that had begun by then, a change may be there or not, as it
+    comes.
     """
-    placed = {record.xid: record.lsn for record in records}
-    since = {table: placed.get(xid, _NEVER) for table, xid in joined.items()}
     begun = {transaction.xid: transaction.begun_lsn for transaction in model.transactions.values()}
     there = {lsn: list(group) for lsn, group in groupby(_changes(log), key=lambda event: event.commit_lsn)}
     found = []
@@ -98,10 +96,17 @@ class _Table:
 class Folding:
     """Compares the log with the model at each commit. `reads` counts rows that were read, by table."""
 
-    def __init__(self, before: Mapping[str, Rows], complete: Mapping[str, int]) -> None:
-        """`before`: rows that were there before the server; `complete`: by table, its complete_seq."""
+    def __init__(
+        self, before: Mapping[str, Rows], complete: Mapping[str, int], since: Mapping[str, int] | None = None
+    ) -> None:
+        """`before`: rows that were there before the server; `complete`: by table, its complete_seq.
+
+        `since`: by table, where it joined: one that was empty there is complete from there, and has a complete_seq of
+        0, also where it had rows before.
+        """
         self._tables: dict[str, _Table] = {table: _Table(model=dict(rows)) for table, rows in before.items()}
         self._complete = complete
+        self._since = since or {}
         self.reads: Counter[str] = Counter()
 
     def fault(self, log: Iterable[Logged], expected: Iterable[Event]) -> str | None:
@@ -118,7 +123,7 @@ class Folding:
             if is_read and (wrong := self._read(logged, changes=coming is not None and coming[0] == lsn)):
                 return wrong
             touched |= self._fold(logged)
-            if wrong := self._compare(touched, logged[-1].seq):
+            if wrong := self._compare(touched, logged[-1].seq, lsn):
                 return f"after seq {logged[-1].seq}: {wrong}"
         return next((f"in the end: {wrong}" for name in self._tables if (wrong := self._all(name))), None)
 
@@ -186,9 +191,9 @@ class Folding:
                     table.log[event.key] = event
         return touched
 
-    def _compare(self, touched: Iterable[tuple[str, str]], seq: int) -> str | None:
+    def _compare(self, touched: Iterable[tuple[str, str]], seq: int, lsn: int) -> str | None:
         for name, table in self._tables.items():
-            if not table.whole and self._complete.get(name, _NEVER) <= seq:
+            if not table.whole and self._complete.get(name, _NEVER) <= seq and self._since.get(name, 0) < lsn:
                 table.whole = True
                 if wrong := self._all(name):
                     return wrong
@@ -214,11 +219,17 @@ class Folding:
         has, wanted = table.bag.total(), len(table.model)
         return None if has == wanted else f"{name} has {wanted} rows, and the log {has}"
 
+    def _is_early(self, name: str, event: Logged | None) -> bool:
+        """Whether it is of a table that had a key already, and whose updates and deletes were not captured yet."""
+        return event is not None and event.commit_lsn < self._since.get(name, 0)
+
     def _differs(self, name: str, key: str) -> str | None:
         table = self._tables[name]
         if table.bag and not table.log:  # it has no key
             return self._bags_differ(name) if table.whole else None
         event, wanted = table.log.get(key), table.model.get(key)
+        if self._is_early(name, event) and (wanted is None or not table.whole):
+            return None
         if event is None:
             return f"{name} has row {key}, and the log has not" if wanted is not None and table.whole else None
         if wanted is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 
 from tests.torture.plan.lane import KEY_RANGE, LanePlanner
@@ -61,6 +61,16 @@ def _shared(lane: int) -> list[str]:
         f"insert into public.lines select {lane}, n, 'before' from {numbers}",
         f"insert into public.whole select n, 'before', {big} from {numbers}",
     ]
+
+
+_KEY = "alter table {} add primary key (id)"
+
+
+def keyed_later(steps: Iterable[Step]) -> set[str]:
+    """Tables that get their key when they have rows."""
+    texts = {step.sql.strip() for step in steps}
+    names = (f"public.made_{lane}_{n}" for lane in range(1, LANES + 1) for n in range(1, MADE + 1))
+    return {name for name in names if _KEY.format(name) in texts}
 
 
 COLUMNS = {
@@ -133,7 +143,7 @@ class OldLanePlanner(LanePlanner):
     def _give_key(self) -> Iterator[Step]:
         name = self._keyless.pop(0)
         yield self._begin_alone()
-        yield self._step("change", f"alter table {name} add primary key (id)")
+        yield self._step("change", _KEY.format(name))
         yield self._commit()
 
     def _begin_alone(self) -> Step:

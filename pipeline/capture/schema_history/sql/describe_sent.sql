@@ -1,8 +1,9 @@
--- A table as the stream would describe it now; `key`: in the replica identity, which with FULL is every column.
+-- A table as the stream would describe it now; `key`: in the replica identity, which with FULL is every column. As
+-- RelationGetReplicaIndex: a deferrable primary key identifies nothing.
 select c.relname::text as name, n.nspname::text as schema, c.relreplident::text as identity,
     (select coalesce(jsonb_agg(jsonb_build_array(
             c.relreplident = 'f' or exists (select from pg_catalog.pg_index i
-                where i.indrelid = c.oid and a.attnum = any((i.indkey::int2[])[:i.indnkeyatts - 1])
+                where i.indrelid = c.oid and i.indisvalid and i.indimmediate and a.attnum = any((i.indkey::int2[])[:i.indnkeyatts - 1])
                     and case c.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident else false end),
             a.attname, a.atttypid::bigint, a.atttypmod) order by a.attnum), '[]')
         from pg_catalog.pg_attribute a

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
 
 from pipeline.capture.snapshot import plan
-from pipeline.capture.snapshot.reader import Changed
+from pipeline.capture.snapshot.reader import Changed, RangeReader
 from pipeline.staging.range_writer import RangeWriter
 from pipeline.staging.ranges import Taken
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.reading_tables import ReadingTables
 from tests.fixtures.stage import Stage, databases
+from tests.fixtures.waiting import eventually
 
-TABLES = ("seen", "unseen", "rewritten", "moved", "died", "unmarked", "filled", "waited")
+TABLES = ("seen", "unseen", "rewritten", "moved", "died", "unmarked", "filled", "waited", "beside", "gone")
 ROWS = 12
 """Four of them fill a block, and each block is a range here."""
 LONG = "x" * 3_000
@@ -156,3 +158,32 @@ def test_a_value_that_was_read_is_filled_in_from_then_on(stage: Stage, reading: 
     stage.run("update filled set n = 1 where id = 1")
     stage.arrive()
     reading.expect_equal("filled")
+
+
+def test_another_table_is_dropped_while_a_range_is_read(
+    stage: Stage, reading: ReadingTables, monkeypatch: pytest.MonkeyPatch
+):
+    """Postgres opens every published table to say what is published of one; it fails where it waits for a drop."""
+    facts, pid = RangeReader._facts, reading.source.info.backend_pid
+
+    def drop(dropping: psycopg.Connection) -> None:
+        with psycopg.connect(stage.config.source, autocommit=True) as watching:
+            query = "select %s = any(pg_blocking_pids(%s))"
+            values = (dropping.info.backend_pid, pid)
+            eventually(lambda: watching.execute(query, values).fetchone() == (True,))
+        dropping.commit()
+
+    number = reading.begin("beside")
+    with psycopg.connect(stage.config.source) as dropping, ThreadPoolExecutor(1) as beside:
+
+        def drop_after(*of: Any) -> Any:
+            found = facts(*of)
+            dropping.execute("drop table gone")
+            beside.submit(drop, dropping)
+            return found
+
+        with monkeypatch.context() as patch, pytest.raises(Changed, match="another table was dropped meanwhile"):
+            patch.setattr(RangeReader, "_facts", drop_after)
+            reading.read()
+    reading.finish(number)
+    reading.expect_equal("beside")
