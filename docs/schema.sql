@@ -1659,7 +1659,8 @@ CREATE TABLE pipeline.snapshot_tables (
     since_seqs jsonb DEFAULT '{}'::jsonb NOT NULL,
     events_table text,
     first_seq bigint,
-    complete_seq bigint
+    complete_seq bigint,
+    whole_from jsonb
 );
 
 COMMENT ON TABLE pipeline.snapshot_tables IS 'Every table that is or was captured, and from which seq on the log has it whole.';
@@ -1675,6 +1676,8 @@ COMMENT ON COLUMN pipeline.snapshot_tables.reason IS 'Why it is not read.';
 COMMENT ON COLUMN pipeline.snapshot_tables.since_seqs IS 'By events table: after this seq its changes are in the log without a gap.';
 
 COMMENT ON COLUMN pipeline.snapshot_tables.complete_seq IS 'From here on, folding the log gives the whole table; null: not yet.';
+
+COMMENT ON COLUMN pipeline.snapshot_tables.whole_from IS 'since_seqs of when the log had it whole in an earlier epoch; null: it never had, or has since in this one.';
 
 CREATE VIEW pipeline.snapshots AS
  SELECT t.source_id,
@@ -1761,6 +1764,44 @@ COMMENT ON COLUMN pipeline.sources.unmatched IS 'Why nothing can be captured: PI
 COMMENT ON COLUMN pipeline.sources.reads_tables IS 'Whether tables that join are read. False: not those that the next look finds; then it is true.';
 
 COMMENT ON COLUMN pipeline.sources.reads_from IS 'Tables that joined after it are read, also by that next look.';
+
+CREATE TABLE pipeline.verifications (
+    id bigint NOT NULL,
+    source_id uuid NOT NULL,
+    asked_by text NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone DEFAULT now() NOT NULL,
+    share double precision NOT NULL,
+    tables_compared integer NOT NULL,
+    tables_refused integer NOT NULL,
+    rows bigint NOT NULL,
+    differing bigint NOT NULL,
+    unknown bigint NOT NULL,
+    verified_through bigint,
+    tables jsonb NOT NULL,
+    CONSTRAINT verifications_asked_by_check CHECK ((asked_by = ANY (ARRAY['command'::text, 'schedule'::text])))
+);
+
+COMMENT ON TABLE pipeline.verifications IS 'Comparisons of the log''s content with the source: the newest ones.';
+
+COMMENT ON COLUMN pipeline.verifications.share IS 'Of each table only so many of its rows were compared; 1: all.';
+
+COMMENT ON COLUMN pipeline.verifications.differing IS 'Rows that differ between the source and the log.';
+
+COMMENT ON COLUMN pipeline.verifications.unknown IS 'Rows of which the log cannot say everything.';
+
+COMMENT ON COLUMN pipeline.verifications.verified_through IS 'Everything that committed before this LSN of the source was compared; null: nothing was.';
+
+COMMENT ON COLUMN pipeline.verifications.tables IS 'For each table its name, state, reason, and numbers; no values.';
+
+ALTER TABLE pipeline.verifications ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.verifications_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 CREATE TABLE pipeline.wal_written (
     source_id uuid NOT NULL,
@@ -1936,6 +1977,9 @@ ALTER TABLE ONLY pipeline.source_stops
 ALTER TABLE ONLY pipeline.sources
     ADD CONSTRAINT sources_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY pipeline.verifications
+    ADD CONSTRAINT verifications_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY pipeline.wal_written
     ADD CONSTRAINT wal_written_pkey PRIMARY KEY (source_id, epoch, lsn);
 
@@ -1977,6 +2021,8 @@ CREATE INDEX snapshot_ranges_placed_idx ON pipeline.snapshot_ranges USING btree 
 CREATE INDEX snapshot_ranges_state_idx ON pipeline.snapshot_ranges USING btree (source_id, state, id);
 
 CREATE UNIQUE INDEX snapshot_ranges_token_idx ON pipeline.snapshot_ranges USING btree (token);
+
+CREATE INDEX verifications_source_idx ON pipeline.verifications USING btree (source_id, id);
 
 CREATE INDEX consumer_records_ack_idx ON public.consumer_records USING btree (ack_id) WHERE (ack_id IS NOT NULL);
 
@@ -2056,6 +2102,9 @@ ALTER TABLE ONLY pipeline.snapshot_tables
 
 ALTER TABLE ONLY pipeline.source_stops
     ADD CONSTRAINT source_stops_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.verifications
+    ADD CONSTRAINT verifications_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
 
 REVOKE ALL ON FUNCTION pipeline.ack(consumer text, ack_ids uuid[]) FROM PUBLIC;
 

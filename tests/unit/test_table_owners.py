@@ -127,6 +127,7 @@ OWNERS = {
     ),
     "pipeline.rewrites": Owner("pipeline/capture/schema_history"),
     "pipeline.roles": Owner("pipeline/postgres", {"pipeline/operate": REPORT}),
+    "pipeline.verifications": Owner("pipeline/operate"),
     "pipeline.routes": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
     "pipeline.segments": Owner(
         "pipeline/staging",
@@ -140,6 +141,7 @@ OWNERS = {
         "pipeline/shuffle",
         {
             "pipeline/capture/snapshot": YIELDS,
+            "pipeline/capture/content": "the log is compared once it has all that was read at the source",
             "pipeline/staging": "a range whose place the log has passed without its rows is read again",
             "pipeline/capture/replication": "what was moved is what the lag of the worker is measured against",
             "pipeline/log/retention": VERSION,

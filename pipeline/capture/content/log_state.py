@@ -14,13 +14,12 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from pipeline.capture.content import forms
+from pipeline.capture.content import row_text
 from pipeline.capture.content.compared import Compared
 from pipeline.capture.source.sources import Source
 from pipeline.errors import NotComparable
 from pipeline.log import tables
-from pipeline.log.table import EventsTable
-from pipeline.postgres import queries
+from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.wal.encoding import RowEncoder
@@ -76,7 +75,7 @@ class LogState:
 
     def __init__(self, connection: Connection, stored: Source, table: Compared, rows_per_part: int) -> None:
         self._connection, self._stored, self._table = connection, stored, table
-        self._written = tables.with_known(connection, [])
+        self._written = tables.with_known(connection, []) or [DEFAULT]
         self._read_upto = self._heads()
         self._rows_per_part = rows_per_part
         self._typed = True
@@ -94,10 +93,11 @@ class LogState:
             self._make()
 
     def _heads(self) -> Mapping[str, int]:
-        found: Mapping[str, int] = queries.value(
-            self._connection, statement("capture.snapshot", "sample"), {"source": self._stored.id}
-        )
-        return found
+        """The newest seq of each events table; an event that commits later has a larger one."""
+        newest = sql.SQL("coalesce((select max(seq) from {}), 0)")
+        query = sql.SQL("select {}").format(_LIST.join(newest.format(each.identifier) for each in self._written))
+        found = self._connection.execute(query).fetchone() or ()
+        return {str(events): seq for events, seq in zip(self._written, found, strict=True)}
 
     def _make(self) -> None:
         nothing = dict.fromkeys(self._read_upto, 0)
@@ -150,12 +150,12 @@ class LogState:
             each = sql.SQL(statement("capture.content", "changes_of_table"))
             changes.append(each.format(**values, key=key, key_columns=names))
             truncated.append(sql.SQL(statement("capture.content", "truncated")).format(**values))
-        keys = forms.key_in_log(self._table.key, sql.SQL("e.record"), typed=self._typed)
+        keys = row_text.key_in_log(self._table.key, sql.SQL("e.record"), typed=self._typed)
         return {
             "changes": sql.SQL("\nunion all\n").join(changes),
             "truncated": sql.SQL("\nunion all\n").join(truncated),
-            "known": forms.is_known(self._table.columns, self._table.epoch),
-            "checksum": forms.checksum(forms.log_row(self._table.columns, self._table.epoch)),
+            "known": row_text.is_known(self._table.columns, self._table.epoch),
+            "checksum": row_text.checksum(row_text.log_row(self._table.columns, self._table.epoch)),
             "keys": _LIST.join(keys),
             "key_names": self._key_names(),
         }
@@ -166,7 +166,7 @@ class LogState:
         return _LIST.join(sql.SQL("{}{}").format(part, sql.SQL(suffix)) for part in parts)
 
     def _key_texts(self, of: str) -> sql.Composable:
-        return forms.texts([sql.Identifier(of, f"key_{place}") for place in range(len(self._table.key))])
+        return row_text.texts([sql.Identifier(of, f"key_{place}") for place in range(len(self._table.key))])
 
     def read_on(self) -> None:
         """Read what has come since the last time. Raises Truncated."""
@@ -218,9 +218,9 @@ class LogState:
     def _read(self, events: EventsTable, seqs: Mapping[int, Key]) -> Iterator[tuple[Key, Row]]:
         columns, epoch = self._table.columns, self._table.epoch
         query = sql.SQL(statement("capture.content", "values_of_events")).format(
-            texts=forms.log_texts(columns, epoch),
-            written=sql.SQL(", ").join(forms.has_value(column, epoch) for column in columns),
-            older=sql.SQL(", ").join(forms.is_older(column, epoch) for column in columns),
+            texts=row_text.log_texts(columns, epoch),
+            written=sql.SQL(", ").join(row_text.has_value(column, epoch) for column in columns),
+            older=sql.SQL(", ").join(row_text.is_older(column, epoch) for column in columns),
             events=events.identifier,
             seqs=sql.Literal(list(seqs)),
         )

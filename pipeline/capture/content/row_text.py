@@ -80,7 +80,7 @@ def has_value(column: Column, epoch: int) -> sql.Composable:
 def is_older(column: Column, epoch: int) -> sql.Composable:
     """Whether the event `e` is older than the column, or than its values: what it says of that name says nothing."""
     if not column.names:
-        return sql.SQL("true")
+        return sql.SQL("(not {})").format(has_value(column, epoch))
     return sql.SQL("(e.source_epoch < {} and not {} or {})").format(
         sql.Literal(epoch), has_value(column, epoch), _precedes(column, epoch)
     )
