@@ -154,8 +154,7 @@ class LogState:
         return {
             "changes": sql.SQL("\nunion all\n").join(changes),
             "truncated": sql.SQL("\nunion all\n").join(truncated),
-            "known": row_text.is_known(self._table.columns, self._table.epoch),
-            "checksum": row_text.checksum(row_text.log_row(self._table.columns, self._table.epoch)),
+            "checksum": row_text.log_checksum(self._table.columns, self._table.epoch),
             "keys": _LIST.join(keys),
             "key_names": self._key_names(),
         }

@@ -9,9 +9,12 @@ with change as (
     select distinct on (record_pk) * from change
     order by record_pk, source_epoch desc, commit_lsn desc nulls last, commit_idx desc nulls last, given_up, seq desc
 )
-select e.record_pk, e.source, e.seq, k.*, case when {known} then {checksum} end as checksum,
-    ((row_number() over (order by {key_names}) - 1) / {rows_per_part})::integer as part
-from newest e cross join lateral (select {keys}) k ({key_names})
-where e.live and not exists (
-    select from truncated t where (t.source_epoch, t.commit_lsn, t.commit_idx)
-        > (e.source_epoch, coalesce(e.commit_lsn, 0), coalesce(e.commit_idx, 0)))
+select r.*, ((row_number() over (order by {key_names}) - 1) / {rows_per_part})::integer as part
+from (
+    select e.record_pk, e.source, e.seq, k.*, {checksum} as checksum
+    from newest e cross join lateral (select {keys}) k ({key_names})
+    where e.live and not exists (
+        select from truncated t where (t.source_epoch, t.commit_lsn, t.commit_idx)
+            > (e.source_epoch, coalesce(e.commit_lsn, 0), coalesce(e.commit_idx, 0)))
+    offset 0  -- what is sorted below is short
+) r
