@@ -43,7 +43,9 @@ _SECOND_OPINION = "torture_second"
 
 
 _ODD = re.compile(r"kinds|\.odd$")
-_ODD_LINE = re.compile(r'table "?(kinds|types|private)|message: transactional: 1 prefix: (odd|pipeline:snapshot),')
+_ODD_LINE = re.compile(
+    r'table "?(kinds|types|private)|message: transactional: 1 prefix: (odd|pipeline:(snapshot|position)),'
+)
 
 
 class Broken(Exception):

@@ -141,8 +141,7 @@ OWNERS = {
         "pipeline/shuffle",
         {
             "pipeline/capture/snapshot": YIELDS,
-            "pipeline/capture/content": "the log is compared once it has all that was read at the source",
-            "pipeline/staging": "a range whose place the log has passed without its rows is read again",
+            "pipeline/staging": "what is staged waits until it is moved, and is looked for once it is",
             "pipeline/capture/replication": "what was moved is what the lag of the worker is measured against",
             "pipeline/log/retention": VERSION,
             "pipeline/operate": REPORT,

@@ -5,7 +5,6 @@ Each is one short transaction, whose snapshot comes with the answer.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -14,7 +13,7 @@ from psycopg import sql
 from pipeline.capture.content import row_text
 from pipeline.capture.content.compared import Compared
 from pipeline.capture.content.log_state import Key, Sum
-from pipeline.capture.replication.range_marker import RANGE_MARKER
+from pipeline.capture.replication.range_marker import POSITION_MARKER
 from pipeline.capture.schema_history.versions import Column
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -127,7 +126,7 @@ def mark(source: Connection) -> int:
     with source.transaction():
         source.execute("set local synchronous_commit = local")
         query = "select (pg_catalog.pg_logical_emit_message(true, %s, %s) - '0/0')::bigint"
-        return int(queries.value(source, query, (RANGE_MARKER, str(uuid.uuid4()))))
+        return int(queries.value(source, query, (POSITION_MARKER, "")))
 
 
 def _typed(keys: Sequence[Key], columns: Sequence[Column]) -> sql.Composable:
