@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pipeline.capture.snapshot import plan
-from pipeline.capture.snapshot.reader import Changed
+from pipeline.capture.snapshot.shapes import Changed
 from pipeline.staging.range_writer import RangeWriter
 from pipeline.staging.ranges import Taken
 from tests.fixtures.postgres import Cluster
