@@ -82,7 +82,7 @@ def test_metrics_have_them(served: Api) -> None:
     number = served.post("/v1/backfills", table="orders").json()["id"]
     text = served.get("/metrics").text
     for name in ("ranges_done", "ranges", "rows"):
-        assert f'pipeline_backfill_{name}{{backfill="{number}",table="public.orders"}} 0.0\n' in text
+        assert f'pipeline_backfill_{name}{{backfill="{number}",table="public.orders",kind="asked"}} 0.0\n' in text
     assert 'pipeline_snapshot_tables{state="not read"} 2.0\n' in text
     assert 'pipeline_snapshot_tables{state="waiting"} 1.0\n' in text
     served.post(f"/v1/backfills/{number}/cancel")
