@@ -22,6 +22,7 @@ UNKNOWN = (
     "the log did not say which rows the table had: rows that it lacked have the action read, and that rows were deleted"
     " is known only of those that it had"
 )
+NOTHING = "it has no partitions, so nothing says what its rows were like"
 KEYS_PER_RANGE = 1_000
 LOOK_SECONDS = 1.0
 """Between two looks whether a comparison is to go on."""

@@ -114,6 +114,9 @@ class Coordinator:
 
     def _plan(self, backfill: Backfill) -> None:
         extents = self._extents(backfill.table_oid)
+        if backfill.compares and not extents:
+            backfills.end(self._pipeline, backfill.id, "failed", comparing.NOTHING)
+            return
         versions = [self._version(extent.oid) for extent in extents]
         by_key = all(version is not None and has_key(version) for version in versions)
         if not by_key:

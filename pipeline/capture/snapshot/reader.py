@@ -15,6 +15,7 @@ from psycopg import sql
 
 from pipeline.capture.replication.range_marker import RANGE_MARKER
 from pipeline.capture.snapshot import copy_text, selection
+from pipeline.capture.snapshot.comparing import NOTHING
 from pipeline.capture.snapshot.departures import Departures
 from pipeline.capture.snapshot.samples import Samples
 from pipeline.capture.snapshot.shapes import Changed, Facts, Shape, Shapes, Unreadable
@@ -142,7 +143,7 @@ class RangeReader:
         leaves = self._shapes.leaves(taken.table_oid)
         if not leaves:
             name = self._shapes.name(taken.table_oid)
-            raise Unreadable(f"{name} has no partitions, so nothing says what its rows were like")
+            raise Unreadable(f"{name}: {NOTHING}")
         oid, name = leaves[0]
         version = self._shapes.shape(oid, self._shapes.facts(oid, taken.table_oid, name)).version
         self._source.execute("rollback")
