@@ -1,4 +1,4 @@
-select e.source_table_oid = %(table)s as whole, array[e.source_epoch, e.commit_lsn, e.commit_idx]::bigint[] as place
+select e.source_table_oid as oid, array[e.source_epoch, e.commit_lsn, e.commit_idx]::bigint[] as place
     from {events} e
     where e.source_database_id = %(source)s and e.record_pk = '' and e.action = 'truncate' and e.commit_lsn is not null
         and e.source_table_oid = any(array(
