@@ -274,7 +274,8 @@ class _Adoption:
             progress.restart(self._pipeline, stored.id, stored.epoch, start)
             watermark.restart(self._pipeline, stored.id, stored.epoch)
             sources.read_no_tables(self._pipeline, stored.id)
-            sources.reread(self._pipeline, stored.id, stored.epoch if self._reread else None)
+            if self._reread or sources.rereads(self._pipeline, stored.id) is not None:  # asked before, and not done yet
+                sources.reread(self._pipeline, stored.id, stored.epoch)
 
 
 def _cause(reason: ReplicationError) -> str:
