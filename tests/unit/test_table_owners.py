@@ -49,7 +49,13 @@ OWNERS = {
     "pipeline.snapshot_ranges": Owner(
         "pipeline/staging", {"pipeline/shuffle": "the shuffler looks once for what is staged and how far"}
     ),
-    "pipeline.snapshot_tables": Owner("pipeline/capture/snapshot", {"pipeline/capture/source": GAP}),
+    "pipeline.snapshot_tables": Owner(
+        "pipeline/capture/snapshot",
+        {
+            "pipeline/capture/source": GAP,
+            "pipeline/shuffle": "an update may leave out what only the epoch before its table was compared has",
+        },
+    ),
     "pipeline.snapshots": Owner("pipeline/capture/snapshot", {"pipeline/demo": "the demo reads it as any reader does"}),
     "pipeline.alembic_version": Owner("pipeline/postgres"),
     "pipeline.carried_transactions": Owner(

@@ -105,7 +105,7 @@ class Comparison:
                 known = logged.pop(key, None)
                 if known is None or known.checksum != checksum:
                     yield key
-        yield from logged or ()
+        yield from (key for key in logged or () if key)
 
     def wait_for_log(self) -> None:
         """Until the log has everything that a snapshot contains which was taken by now."""

@@ -22,10 +22,11 @@ from pipeline.log import tables
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.wal import record_key
 from pipeline.wal.encoding import RowEncoder
 from pipeline.wal.messages import Value
 
-Key = tuple[str | None, ...]
+Key = tuple[str, ...]
 """Texts of the key's columns."""
 _LIST = sql.SQL(", ")
 _DROP = (
@@ -138,12 +139,14 @@ class LogState:
         key = sql.SQL(statement("readers.queue", "key_of_record")).format(
             names=names, record=record, columns=sql.Literal(Jsonb(columns))
         )
+        leaves = [relation.oid for relation in self._table.relations]
         for number, events in enumerate(self._written):
             values = {
                 "source": sql.Literal(number),
                 "events": events.identifier,
                 "source_id": sql.Literal(self._stored.id),
                 "table": sql.Literal(self._table.oid),
+                "relations": sql.Literal([self._table.oid, *leaves]),
                 "after": sql.Literal(after.get(str(events), 0)),
                 "upto": sql.Literal(upto.get(str(events), 0)),
             }
@@ -157,6 +160,8 @@ class LogState:
             "checksum": row_text.log_checksum(self._table.columns, self._table.epoch),
             "keys": _LIST.join(keys),
             "key_names": self._key_names(),
+            "table": sql.Literal(self._table.oid),
+            "leaves": sql.Literal(len(leaves)),
         }
 
     def _key_names(self, suffix: str = "", of: str | None = None) -> sql.Composable:
@@ -196,11 +201,18 @@ class LogState:
 
     def rows(self, part: int, snapshot: str) -> dict[Key, LogRow]:
         """Of one part, by key, as of a snapshot; as `sums`."""
-        query = sql.SQL("{seen} select key, checksum, source, seq from there").format(seen=self._seen({part: snapshot}))
+        query = sql.SQL("{seen} select key, record_pk, checksum, source, seq from there").format(
+            seen=self._seen({part: snapshot})
+        )
         return {
-            tuple(key): LogRow(checksum, self._written[number], seq)
-            for key, checksum, number, seq in self._connection.execute(query)
+            self._key(key, pk): LogRow(checksum, self._written[number], seq)
+            for key, pk, checksum, number, seq in self._connection.execute(query)
         }
+
+    def _key(self, texts: Sequence[str | None], record_pk: str) -> Key:
+        """A parked event has its key in record_pk alone."""
+        known = tuple(text for text in texts if text is not None)
+        return known if len(known) == len(texts) else record_key.parts(record_pk, len(texts))
 
     def newest(self, keys: Sequence[Key], snapshot: str) -> dict[Key, Row]:
         """Of these rows what the log says of them as of a snapshot, where it has them; as `sums`."""
@@ -229,7 +241,7 @@ class LogState:
     def _record_pk(self, key: Key) -> str:
         row: list[Value] = [None] * len(self._table.columns)
         for place, text in zip(self._encoder.key, key, strict=True):
-            row[place] = (text or "").encode()
+            row[place] = text.encode()
         return self._encoder.key_of(row).decode()
 
     def _seen(self, snapshots: Mapping[int, str]) -> sql.Composable:

@@ -9,4 +9,4 @@ where id = (
             where u.source_id = %(source)s and u.state in ('reading', 'staged', 'placed')) < %(most)s
     order by r.id limit 1 for update skip locked
 )
-returning id, token, epoch, backfill_id, relation_oid, table_oid, file, from_block, until_block, keys
+returning id, token, epoch, backfill_id, relation_oid, table_oid, file, from_block, until_block, keys, compares, differences

@@ -4,7 +4,12 @@ create temporary table content_state as
 with change as (
 {changes}
 ), truncated as (
+    -- All partitions in one transaction are the table.
+    select t.source_epoch, t.commit_lsn, max(t.commit_idx) as commit_idx from (
 {truncated}
+    ) t
+    group by t.source_epoch, t.commit_lsn
+    having bool_or(t.source_table_oid = {table}) or count(distinct t.source_table_oid) >= {leaves}
 ), newest as (
     select distinct on (record_pk) * from change
     order by record_pk, source_epoch desc, commit_lsn desc nulls last, commit_idx desc nulls last, given_up, seq desc
