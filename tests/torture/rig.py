@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -189,17 +190,20 @@ class Scene:
         """A reader's connection, in autocommit mode."""
         return psycopg.connect(self.log_dsn, autocommit=True)
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """What a server or a command is told of the databases, which it reaches through the proxies."""
+        return {
+            "source_dsn": self.rig.source.proxied(self.source_name, self.user),
+            "database_dsn": self.rig.log.proxied(self.log_name, self.user),
+            "slot": self.slot,
+        }
+
     def start_server(
         self, *, wait: bool = True, arguments: tuple[str, ...] = ("serve",), **settings: object
     ) -> Serving:
         """`pipeline serve` behind the proxies, any number of them; `settings` as in tests.fixtures.server."""
-        defaults: dict[str, object] = {
-            "source_dsn": self.rig.source.proxied(self.source_name, self.user),
-            "database_dsn": self.rig.log.proxied(self.log_name, self.user),
-            "slot": self.slot,
-            "http_port": free_port(),
-        }
-        server = Serving(self.folder, {**defaults, **settings}, arguments)
+        server = Serving(self.folder, {**self.given, "http_port": free_port(), **settings}, arguments)
         self.servers.append(server)
         if wait:
             server.wait_ready()

@@ -20,7 +20,7 @@ from tests.fixtures.diagnosis import diagnosis
 from tests.fixtures.waiting import eventually
 from tests.torture.faults.faults import Faults
 from tests.torture.faults.servers import ServerEnded, Servers
-from tests.torture.oracle import comparing, model, order, reading, watching
+from tests.torture.oracle import comparing, model, order, reading, rereading, watching
 from tests.torture.oracle.contents import Verifier
 from tests.torture.oracle.knowing import Known
 from tests.torture.oracle.model import Event, Model
@@ -158,6 +158,8 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
             if fault:
                 raise Broken(fault)
     _verify(config)
+    if plan.old and (fault := rereading.fault(scene, servers, plan.seed, Verifier(config))):
+        raise Broken(f"after a gap: {fault}")
 
 
 def _work(plan: Plan, worker_pool: WorkerPool, faults: Faults) -> None:

@@ -48,6 +48,11 @@ class Servers:
         self.current = self.start()
         eventually(self._streams, TAKEN_OVER_WITHIN, (AssertionError, psycopg.OperationalError))
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Those of each server, for another command."""
+        return self._scene.given | self._settings
+
     def start(self) -> Serving:
         """One more."""
         return self._scene.start_server(wait=False, **self._settings)
