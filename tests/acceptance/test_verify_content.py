@@ -76,7 +76,7 @@ def test_planted_differences_are_found_and_nothing_else(
         source.execute("update out set n = -1 where id = 4")
         source.execute("alter publication pipeline add table out")
         assert command("sources", "adopt", "--yes")[0] == 0
-        serve()
+        server = serve()
         source.execute("set session_replication_role = replica")
         source.execute("update plain set n = 7 where id = 12")
         source.execute("update odd set t = null where id = 8")
@@ -111,6 +111,7 @@ def test_planted_differences_are_found_and_nothing_else(
         assert "'x '" in text and "absent" in text and "8 rows differ" in text
         code, text = command("status")
         assert "8 differences" in text and "public.odd" in text
+        assert "pipeline_verification_differing_rows 8.0" in server.get("/metrics").text
         assert command("verify", "--content", "keyless")[0] == 1
         assert "is it one of public.plain" in command("verify", "--content", "plane")[1]
         assert "only with --content" in command("verify", "odd")[1]
