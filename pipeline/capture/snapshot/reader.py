@@ -7,7 +7,7 @@ rows, marker; then the rows are made durable here; then the transaction, and its
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import psycopg
@@ -266,17 +266,20 @@ class RangeReader:
         query = sql.SQL("copy ({}) to stdout").format(
             selection.of_range(taken, name, shape.version, [shape.published, condition])
         )
-        encode, staged, size = shape.relation.encode_texts, [], 0
-        with self._source.cursor() as cursor, cursor.copy(query) as copy:
-            for number, line in enumerate(copy_text.lines(copy)):
-                pk, record, exact, _ = encode(copy_text.values(line, len(shape.version.columns)))
-                rest = None if exact is None else (None, exact, None, None, None, None)
-                row = rows.row(_HEAD, number + 1, number, _CHANGE, pk, record, rest)
-                staged.append(row if len(row) <= rows.LONGEST else rows.without_values(row))
-                size += len(row)
-                if size >= STAGE_BYTES:
-                    staging.add(staged)
-                    staged, size = [], 0
+        encode, staged, size = shape.relation.encode_texts, list[bytes](), 0
+        width, number = len(shape.version.columns), 0
+        with closing(copy_text.lines(self._source, query)) as arriving:
+            for lines in arriving:
+                for line in lines:
+                    pk, record, exact, _ = encode(copy_text.values(line, width), len(line))
+                    rest = None if exact is None else (None, exact, None, None, None, None)
+                    row = rows.row(_HEAD, number + 1, number, _CHANGE, pk, record, rest)
+                    staged.append(row if len(row) <= rows.LONGEST else rows.without_values(row))
+                    size += len(row)
+                    number += 1
+                    if size >= STAGE_BYTES:
+                        staging.add(staged)
+                        staged, size = [], 0
         if staged:
             staging.add(staged)
 
