@@ -22,7 +22,7 @@ LIVELY_SECONDS = 1.0
 """So long after a change the stream counts as lively: then commits are to be seen soon, and ranges are short."""
 LIVELY_ROWS, LIVELY_RANGES = 2_000, 1
 """About so many rows are one range then, and so many are under way: a change waits until those before it are moved."""
-LIVELY_SHARE = 0.25
+LIVELY_SHARE = 0.4
 """All workers together read for such a share of the time then, so that most changes find no range before them."""
 _LOOK_SECONDS = 0.1
 
