@@ -770,13 +770,19 @@ CREATE TABLE pipeline.backfills (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     started_at timestamp with time zone,
     finished_at timestamp with time zone,
-    CONSTRAINT backfills_kind_check CHECK ((kind = ANY (ARRAY['initial'::text, 'asked'::text]))),
+    gap_after bigint,
+    gap_until bigint,
+    told_seqs jsonb,
+    floor_seqs jsonb,
+    CONSTRAINT backfills_kind_check CHECK ((kind = ANY (ARRAY['initial'::text, 'asked'::text, 'differences'::text]))),
     CONSTRAINT backfills_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'reading'::text, 'paused'::text, 'complete'::text, 'failed'::text, 'cancelled'::text])))
 );
 
 COMMENT ON TABLE pipeline.backfills IS 'Every reading of the rows of a table: when it joined, or because somebody asked.';
 
 COMMENT ON COLUMN pipeline.backfills.table_oid IS 'The table; of partitions their root.';
+
+COMMENT ON COLUMN pipeline.backfills.kind IS 'initial: its table has joined. asked: somebody asked. differences: only what differs from the log is appended.';
 
 COMMENT ON COLUMN pipeline.backfills.condition IS 'Only rows for which this holds; null: all.';
 
@@ -795,6 +801,12 @@ COMMENT ON COLUMN pipeline.backfills.by_key IS 'Whether rows have keys that iden
 COMMENT ON COLUMN pipeline.backfills.rows_added IS 'Rows that became events; the log had something newer of the others.';
 
 COMMENT ON COLUMN pipeline.backfills.last_seq IS 'Seq of its last event in events_table.';
+
+COMMENT ON COLUMN pipeline.backfills.gap_after IS 'The log lacks changes that were made between here and gap_until, of the source''s WAL; null: no gap is known.';
+
+COMMENT ON COLUMN pipeline.backfills.told_seqs IS 'See snapshot_tables, as it was when this began; null: the log did not say which rows the table had.';
+
+COMMENT ON COLUMN pipeline.backfills.floor_seqs IS 'By events table, up to which seq retention had dropped events when the comparison was planned.';
 
 ALTER TABLE pipeline.backfills ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.backfills_id_seq
@@ -1609,6 +1621,9 @@ CREATE TABLE pipeline.snapshot_ranges (
     last_seq bigint,
     rows_added integer DEFAULT 0 NOT NULL,
     left_out text[],
+    compares boolean DEFAULT false NOT NULL,
+    differences jsonb,
+    departed jsonb,
     CONSTRAINT snapshot_ranges_state_check CHECK ((state = ANY (ARRAY['planned'::text, 'held'::text, 'reading'::text, 'staged'::text, 'placed'::text, 'moved'::text])))
 );
 
@@ -1636,6 +1651,12 @@ COMMENT ON COLUMN pipeline.snapshot_ranges.seen_lsn IS 'The marker had committed
 
 COMMENT ON COLUMN pipeline.snapshot_ranges.left_out IS 'Of a range of keys: those that the log had something newer of.';
 
+COMMENT ON COLUMN pipeline.snapshot_ranges.compares IS 'Nothing is read: the table is compared with the log, and ranges of keys that may differ are planned.';
+
+COMMENT ON COLUMN pipeline.snapshot_ranges.differences IS 'Of its rows only those become events that the log does not have so: metadata of those events, and told_seqs of the backfill; null: all rows do.';
+
+COMMENT ON COLUMN pipeline.snapshot_ranges.departed IS 'Where rows have left the keys of this range by an update that is in the log up to these seqs, by events table.';
+
 ALTER TABLE pipeline.snapshot_ranges ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.snapshot_ranges_id_seq
     START WITH 1
@@ -1659,7 +1680,10 @@ CREATE TABLE pipeline.snapshot_tables (
     since_seqs jsonb DEFAULT '{}'::jsonb NOT NULL,
     events_table text,
     first_seq bigint,
-    complete_seq bigint
+    complete_seq bigint,
+    told_seqs jsonb,
+    reread text,
+    settled_lsn bigint
 );
 
 COMMENT ON TABLE pipeline.snapshot_tables IS 'Every table that is or was captured, and from which seq on the log has it whole.';
@@ -1675,6 +1699,12 @@ COMMENT ON COLUMN pipeline.snapshot_tables.reason IS 'Why it is not read.';
 COMMENT ON COLUMN pipeline.snapshot_tables.since_seqs IS 'By events table: after this seq its changes are in the log without a gap.';
 
 COMMENT ON COLUMN pipeline.snapshot_tables.complete_seq IS 'From here on, folding the log gives the whole table; null: not yet.';
+
+COMMENT ON COLUMN pipeline.snapshot_tables.told_seqs IS 'By events table: after this seq the log has all rows that the table ever had, but for what happened in gaps; null: it never had all.';
+
+COMMENT ON COLUMN pipeline.snapshot_tables.reread IS 'Kind of the backfill that is to be started once none of the table is under way.';
+
+COMMENT ON COLUMN pipeline.snapshot_tables.settled_lsn IS 'Rows that this epoch has no event of were at this LSN of the source as the epochs before have them; null: not known.';
 
 CREATE VIEW pipeline.snapshots AS
  SELECT t.source_id,
@@ -1693,7 +1723,8 @@ CREATE VIEW pipeline.snapshots AS
     b.rows_estimated,
     COALESCE(t.events_table, b.events_table) AS events_table,
     COALESCE(t.first_seq, b.first_seq) AS first_seq,
-    t.complete_seq
+    t.complete_seq,
+    b.kind
    FROM (pipeline.snapshot_tables t
      LEFT JOIN pipeline.backfills b ON ((b.id = t.backfill_id)))
   WHERE t.captured;
@@ -1702,13 +1733,15 @@ COMMENT ON VIEW pipeline.snapshots IS 'Every captured table, and from which seq 
 
 COMMENT ON COLUMN pipeline.snapshots.state IS 'complete, waiting (for older transactions), reading, paused, failed, cancelled, or not read.';
 
-COMMENT ON COLUMN pipeline.snapshots.reason IS 'What it waits for, why it failed, or why it is not read.';
+COMMENT ON COLUMN pipeline.snapshots.reason IS 'What it waits for, why it failed, why it is not read, or what could not be known.';
 
-COMMENT ON COLUMN pipeline.snapshots.rows IS 'Rows that became events with action read.';
+COMMENT ON COLUMN pipeline.snapshots.rows IS 'Rows that became events: all with action read, or in a comparison only what differed.';
 
-COMMENT ON COLUMN pipeline.snapshots.first_seq IS 'Seq of its first event with action read; null: it has none.';
+COMMENT ON COLUMN pipeline.snapshots.first_seq IS 'Seq of the first of those events; null: there is none.';
 
 COMMENT ON COLUMN pipeline.snapshots.complete_seq IS 'From here on, folding the log gives the whole table; null: not yet, and the log has only the rows that it names.';
+
+COMMENT ON COLUMN pipeline.snapshots.kind IS 'Of the backfill: initial, asked, or differences, which appends only what differs from the log.';
 
 CREATE TABLE pipeline.source_stops (
     source_id uuid NOT NULL,
@@ -1743,7 +1776,8 @@ CREATE TABLE pipeline.sources (
     published jsonb DEFAULT '{}'::jsonb NOT NULL,
     unmatched text,
     reads_tables boolean,
-    reads_from timestamp with time zone
+    reads_from timestamp with time zone,
+    rereads_epoch integer
 );
 
 COMMENT ON TABLE pipeline.sources IS 'One row per database we replicate from.';
@@ -1761,6 +1795,46 @@ COMMENT ON COLUMN pipeline.sources.unmatched IS 'Why nothing can be captured: PI
 COMMENT ON COLUMN pipeline.sources.reads_tables IS 'Whether tables that join are read. False: not those that the next look finds; then it is true.';
 
 COMMENT ON COLUMN pipeline.sources.reads_from IS 'Tables that joined after it are read, also by that next look.';
+
+COMMENT ON COLUMN pipeline.sources.rereads_epoch IS 'The tables that are captured when this epoch begins are compared with the log; null: they are, or need not be.';
+
+CREATE TABLE pipeline.verifications (
+    id bigint NOT NULL,
+    source_id uuid NOT NULL,
+    asked_by text NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone DEFAULT now() NOT NULL,
+    share double precision NOT NULL,
+    tables_compared integer NOT NULL,
+    tables_refused integer NOT NULL,
+    rows bigint NOT NULL,
+    differing bigint NOT NULL,
+    unknown bigint NOT NULL,
+    verified_through bigint,
+    tables jsonb NOT NULL,
+    CONSTRAINT verifications_asked_by_check CHECK ((asked_by = ANY (ARRAY['command'::text, 'schedule'::text])))
+);
+
+COMMENT ON TABLE pipeline.verifications IS 'Comparisons of the log''s content with the source: the newest ones.';
+
+COMMENT ON COLUMN pipeline.verifications.share IS 'Of each table only so many of its rows were compared; 1: all.';
+
+COMMENT ON COLUMN pipeline.verifications.differing IS 'Rows that differ between the source and the log.';
+
+COMMENT ON COLUMN pipeline.verifications.unknown IS 'Rows of which the log cannot say everything.';
+
+COMMENT ON COLUMN pipeline.verifications.verified_through IS 'Everything that committed before this LSN of the source was compared; null: nothing was.';
+
+COMMENT ON COLUMN pipeline.verifications.tables IS 'For each table its name, state, reason, and numbers; no values.';
+
+ALTER TABLE pipeline.verifications ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.verifications_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 CREATE TABLE pipeline.wal_written (
     source_id uuid NOT NULL,
@@ -1936,6 +2010,9 @@ ALTER TABLE ONLY pipeline.source_stops
 ALTER TABLE ONLY pipeline.sources
     ADD CONSTRAINT sources_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY pipeline.verifications
+    ADD CONSTRAINT verifications_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY pipeline.wal_written
     ADD CONSTRAINT wal_written_pkey PRIMARY KEY (source_id, epoch, lsn);
 
@@ -1977,6 +2054,8 @@ CREATE INDEX snapshot_ranges_placed_idx ON pipeline.snapshot_ranges USING btree 
 CREATE INDEX snapshot_ranges_state_idx ON pipeline.snapshot_ranges USING btree (source_id, state, id);
 
 CREATE UNIQUE INDEX snapshot_ranges_token_idx ON pipeline.snapshot_ranges USING btree (token);
+
+CREATE INDEX verifications_source_idx ON pipeline.verifications USING btree (source_id, id);
 
 CREATE INDEX consumer_records_ack_idx ON public.consumer_records USING btree (ack_id) WHERE (ack_id IS NOT NULL);
 
@@ -2056,6 +2135,9 @@ ALTER TABLE ONLY pipeline.snapshot_tables
 
 ALTER TABLE ONLY pipeline.source_stops
     ADD CONSTRAINT source_stops_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.verifications
+    ADD CONSTRAINT verifications_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
 
 REVOKE ALL ON FUNCTION pipeline.ack(consumer text, ack_ids uuid[]) FROM PUBLIC;
 

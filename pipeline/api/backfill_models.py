@@ -46,6 +46,9 @@ class NewBackfill(BaseModel):
     where: list[Term] = Field(
         default_factory=list, max_length=100, description="only rows for which all of these hold; empty: all rows"
     )
+    differences: bool = Field(
+        default=False, strict=True, description="compare the whole table with the log, and append only what differs"
+    )
 
 
 class Backfill(BaseModel):
@@ -53,14 +56,16 @@ class Backfill(BaseModel):
 
     id: int
     table: str
-    kind: Literal["initial", "asked"] = Field(description="initial: its table had joined; asked: somebody asked for it")
+    kind: Literal["initial", "asked", "differences"] = Field(
+        description="initial: its table had joined; asked: somebody asked for it; differences: it compares"
+    )
     condition: str | None = Field(description="only rows for which this holds; null: all")
     state: Literal["waiting", "reading", "paused", "complete", "failed", "cancelled"]
-    reason: str | None = Field(description="what it waits for, or why it has failed")
+    reason: str | None = Field(description="what it waits for or does, why it has failed, or what it could not know")
     ranges_done: int
     ranges_all: int
     rows_read: int
-    rows: int = Field(description="rows that became events; the log had something newer of the rest of `rows_read`")
+    rows: int = Field(description="events added; the log had the same or something newer of the rest of `rows_read`")
     rows_estimated: int | None = Field(description="of the whole table, whatever the condition")
     rows_per_second: float | None = Field(description="since it began; null unless it is reading")
     seconds_left: float | None = Field(description="at the rate so far")

@@ -22,7 +22,7 @@ NO_SERVER = "no server runs that would read it: start `pipeline serve`"
 
 @dataclass(frozen=True)
 class Shown:
-    """A backfill. `rows`: those that became events; the log had something newer of the rest of `rows_read`.
+    """A backfill. `rows`: events added; the log had the same, or something newer, of the rest of `rows_read`.
 
     `rows_per_second` since it began, and `seconds_left` at that rate: only while it is reading, and where known.
     `rows_estimated`: of the whole table, whatever the condition.

@@ -50,9 +50,18 @@ def by_terms(terms: Sequence[Term]) -> Choose | None:
     return (lambda columns: condition.of_terms(terms, columns)) if terms else None
 
 
-def start(config: Config, source: Connection, pipeline: Connection, name: str, choose: Choose | None = None) -> Shown:
+def start(
+    config: Config,
+    source: Connection,
+    pipeline: Connection,
+    name: str,
+    choose: Choose | None = None,
+    *,
+    differences: bool = False,
+) -> Shown:
     """Begin one of this table: `schema.table`, or a table of the schema public. The source's session is used up.
 
+    `differences`: it compares the whole table with the log, and only what differs becomes events.
     Raises TableRefused, ConditionRefused, or BackfillError where one of the table is under way, or no source is known.
     """
     stored = sources.find(pipeline, config.source_id)
@@ -62,11 +71,14 @@ def start(config: Config, source: Connection, pipeline: Connection, name: str, c
     captured = register.captured(config, source, pipeline, stored)
     found = _named(source, name, captured.values())
     table = captured.get(found.oid) or _refuse(found)
-    for relation in to_read.relations(source, [table.oid], sized=False):
+    relations = to_read.relations(source, [table.oid], sized=False)
+    for relation in relations:
         if relation.refused:
             raise TableRefused(relation.refused)
+    if differences:
+        _require_comparable(table, relations, choose)
     if choose is None:
-        started = register.read(pipeline, stored, table, "asked")
+        started = register.read(pipeline, stored, table, backfills.DIFFERENCES if differences else "asked")
     else:
         chosen = _chosen(source, table, choose(found.columns))
         each = (table.oid, table.schema, table.name)
@@ -80,6 +92,18 @@ def captured_table(source: Connection, name: str, captured: Mapping[int, Capture
     """The captured table of this name, `schema.table` or one of the schema public. Raises TableRefused."""
     found = _named(source, name, captured.values())
     return captured.get(found.oid) or _refuse(found)
+
+
+def _require_comparable(table: Captured, relations: Iterable[to_read.Relation], choose: Choose | None) -> None:
+    if choose is not None:
+        raise ConditionRefused(
+            "a whole table is compared; leave the condition out, or read the rows without differences"
+        )
+    if not table.keyed or not all(relation.identified for relation in relations):
+        name = f"{table.schema}.{table.name}"
+        raise TableRefused(
+            f"{name} has no key by which rows could be compared; `pipeline backfill start {name}` reads it"
+        )
 
 
 def _named(source: Connection, name: str, captured: Iterable[Captured]) -> Named:

@@ -18,6 +18,7 @@ from pipeline.log import tables
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.shuffle import settled_ranges
 from pipeline.shuffle.last_changes import LastChanges
 from pipeline.shuffle.plan import Run
 from pipeline.shuffle.transfer import Transfer
@@ -60,9 +61,16 @@ class PlacedSegment(Segment):
 
 @dataclass(frozen=True)
 class PlacedRun(Run):
-    """The run of the ranges with one place, each with the ordinals of rows that are left out."""
+    """The run of the ranges with one place, each with the ordinals of rows that the log has newer, and of all that are
+    left out.
+    """
 
-    ranges: tuple[tuple[Placed, Sequence[int]], ...]
+    ranges: tuple[tuple[Placed, Sequence[int], Sequence[int]], ...]
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether none of its rows becomes a change: those of a comparison may."""
+        return all(placed.differences is None for placed, *_ in self.ranges)
 
 
 def run_of(
@@ -71,15 +79,18 @@ def run_of(
     """The run that moves the ranges with this place; everything before it must be in the log."""
     written = tables.with_known(connection, [])
     upto = changes.look(connection, written)
-    found = [
-        (placed, _left_out(connection, source, epoch, placed, written, upto))
-        for placed in ranges.placed(connection, source, commit_lsn)
-    ]
+    found = []
+    for placed in ranges.placed(connection, source, commit_lsn):
+        newer = _left_out(connection, source, epoch, placed, written, upto)
+        left_out = newer
+        if placed.differences is not None:
+            left_out = sorted({*newer, *settled_ranges.settle(connection, source, placed, newer, written)})
+        found.append((placed, newer, left_out))
     moving = [
         PlacedSegment(
             placed.segment_id, True, commit_lsn, commit_lsn, 0, placed.rows_read - len(left_out), placed, left_out
         )
-        for placed, left_out in found
+        for placed, _, left_out in found
         if placed.segment_id is not None
     ]
     return PlacedRun(tuple(moving), after, commit_lsn, tuple(segment.id for segment in moving), tuple(found))
@@ -140,8 +151,8 @@ def _known_already(
 def moved(connection: Connection, run: PlacedRun, transfer: Transfer) -> None:
     """Its rows are events. In the transaction that adds them."""
     newest = transfer.newest if transfer.moved else ("", 0)
-    for placed, left_out in run.ranges:
-        again = _keys_of(connection, placed, left_out) if placed.of_keys else None
+    for placed, newer, left_out in run.ranges:
+        again = _keys_of(connection, placed, newer) if placed.of_keys else None
         ranges.moved(connection, placed.id, *newest, placed.rows_read - len(left_out), again)
 
 

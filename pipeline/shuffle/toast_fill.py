@@ -57,6 +57,7 @@ class Filler:
         self._source = source
         self._origins: dict[int, dict[str, Any]] = {}
         self._relations: dict[int, int] = {}
+        self._tables: dict[int, int] = {}
 
     def fill(self, pieces: Sequence[Piece]) -> int:
         """Write those rows of one segment that lack values, in their order; returns how many were written."""
@@ -68,13 +69,19 @@ class Filler:
             return 0
         self._learn({row.relation_id for row, _ in found}, pieces[0].values["epoch"])
         tables = self._searched()
+        settled = self._settled(pieces[0].values["epoch"], tables)
         queries = [self._query(piece, tables) for piece in pieces]
         owners = {row.ordinal: number for row, number in found}
         written = 0
         for batch in toast_batches.batches((row for row, _ in found), self._relations):
             # Where one table cannot be searched, the last event may be in it: nothing is known.
             origins = (
-                [self._origins[relation_id] for relation_id in {row.relation_id for row in batch}] if tables else []
+                [
+                    {**self._origins[relation_id], "settled": settled.get(self._tables[relation_id])}
+                    for relation_id in {row.relation_id for row in batch}
+                ]
+                if tables
+                else []
             )
             for number in {owners[row.ordinal] for row in batch}:
                 ordinals = [row.ordinal for row in batch if owners[row.ordinal] == number]
@@ -90,6 +97,15 @@ class Filler:
         """Every events table that may have events of the rows; none when one lacks the index for it."""
         found = self._connection.execute(statement("shuffle", "searched_tables"), {"source": self._source}).fetchall()
         return [EventsTable.parse(name) for name, _ in found] if all(indexed for _, indexed in found) else []
+
+    def _settled(self, epoch: int, tables: Sequence[EventsTable]) -> dict[int, int]:
+        """By table, from which LSN on values of before this epoch hold. With several events tables there is no telling
+        which of them retention has emptied first.
+        """
+        if not epoch or len(tables) != 1:
+            return {}
+        values = {"source": self._source, "epoch": epoch}
+        return dict(self._connection.execute(statement("shuffle", "settled_tables"), values).fetchall())
 
     def _query(self, piece: Piece, tables: Sequence[EventsTable]) -> sql.Composed:
         """The query for the rows' last events; seqs compare only within one table."""
@@ -116,4 +132,5 @@ class Filler:
             for at, form in enumerate(history):
                 if form.id in new:
                     self._relations[form.id] = oid
+                    self._tables[form.id] = form.table_oid
                     self._origins[form.id] = toast_batches.origin(history[: at + 1])

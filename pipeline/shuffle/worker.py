@@ -178,7 +178,7 @@ class Shuffler:
         with batched_transaction.transaction(self._connection, prepared) as statements:
             transfer = self._transfers.begin(place, statements)
             self._move_all(run, transfer, transfer)
-        if isinstance(run, PlacedRun) and transfer.moved:
+        if isinstance(run, PlacedRun) and run.only_reads and transfer.moved:
             self._changes.range_moved(*transfer.newest)
         return self._transfers.committed(transfer, len(run.drained))
 

@@ -25,6 +25,12 @@ def staged(connection: Connection, source: uuid.UUID, worker: int = 0) -> Staged
     return queries.one(connection, Staged, statement("staging", "last_staged"), {"source": source, "worker": worker})
 
 
+def log_reaches(connection: Connection, source: uuid.UUID, lsn: int) -> tuple[bool, tuple[int | None, int | None]]:
+    """Whether the log has everything before `lsn`; and up to where it is staged and moved."""
+    row = connection.execute(statement("staging", "log_reaches"), {"source": source, "lsn": lsn}).fetchone()
+    return (row[0], (row[1], row[2])) if row else (False, (None, None))
+
+
 def restart(connection: Connection, source: uuid.UUID, epoch: int, position: int, worker: int = 0) -> None:
     """Continue in a new epoch, from `position`. All staged changes must have been moved to the log before."""
     values = {"source": source, "worker": worker, "epoch": epoch, "position": position}

@@ -65,6 +65,7 @@ class RangeWriter:
             "version": Jsonb(dict(read.version)),
             "by_key": read.by_key,
             "marker_xid": read.marker_xid,
+            "departed": None if read.departed is None else Jsonb(dict(read.departed)),
         }
         if not queries.value(self._connection, statement("staging", "store_range"), values):
             return False

@@ -24,7 +24,8 @@ from pipeline.postgres.queries import statement
 class Planned:
     """What to read: blocks of a relation, the last one excluded (None: to its end), or rows with these keys.
 
-    `file`: its pg_relation_filenode then. `keys`: texts of the key's columns, in the order of the key.
+    `file`: its pg_relation_filenode then; None where its rows are found wherever they are. `keys`: texts of the key's
+    columns, in the order of the key. `compares`, `differences`: see the table's comments.
     """
 
     relation_oid: int
@@ -33,6 +34,8 @@ class Planned:
     from_block: int | None = None
     until_block: int | None = None
     keys: Sequence[Sequence[str]] | None = None
+    compares: bool = False
+    differences: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,13 @@ class Taken:
     from_block: int | None
     until_block: int | None
     keys: list[list[str]] | None
+    compares: bool = False
+    differences: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Read:
-    """How it was read. `snapshot`: as pg_snapshot prints it. `since_seqs`: by events table, see the table's comment.
+    """How it was read. `snapshot`: as pg_snapshot prints it. `since_seqs`, `departed`: see the table's comments.
 
     `version`: the table's form then. `by_key`: its rows have keys that identify them. `marker_xid`: of the transaction.
     """
@@ -64,6 +69,7 @@ class Read:
     version: Mapping[str, Any]
     by_key: bool
     marker_xid: str
+    departed: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,8 @@ class Placed:
     committed_at: Any
     xid: int
     relation_id: int
+    differences: dict[str, Any] | None
+    departed: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -102,6 +110,7 @@ def plan(connection: Connection, source: uuid.UUID, epoch: int, backfill: int, p
         {
             **vars(each),
             "keys": None if each.keys is None else Jsonb([list(key) for key in each.keys]),
+            "differences": None if each.differences is None else Jsonb(dict(each.differences)),
             "source": source,
             "epoch": epoch,
             "backfill": backfill,
@@ -121,6 +130,18 @@ def take(connection: Connection, source: uuid.UUID, most: int) -> Taken | None:
 def give_back(connection: Connection, taken: Taken) -> None:
     """It is to be read again, by whoever takes it next."""
     connection.execute(statement("staging", "give_range_back"), {"id": taken.id, "token": taken.token})
+
+
+def compared(connection: Connection, taken: Taken) -> bool:
+    """It was to compare, and all that it has found is planned; False when it is no longer this session's."""
+    values = {"id": taken.id, "token": taken.token}
+    return connection.execute(statement("staging", "range_compared"), values).rowcount == 1
+
+
+def compares(connection: Connection, backfill: int) -> bool:
+    """Whether a comparison is to be made, or is under way."""
+    query = "select exists (select from pipeline.snapshot_ranges where backfill_id = %s and compares)"
+    return bool(queries.value(connection, query, (backfill,)))
 
 
 def split(connection: Connection, taken: Taken, at: int) -> None:

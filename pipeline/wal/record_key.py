@@ -5,6 +5,7 @@ tuples.py writes the key of one short column itself, in the same way.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 
@@ -26,6 +27,19 @@ def key_writer(key: Sequence[int], as_json: Callable[[int, Value], bytes]) -> Ca
     if key:
         return lambda row: _bounded(b"[" + b",".join([as_json(i, row[i]) for i in key]) + b"]")
     return lambda row: b""
+
+
+def parts(record_pk: str, columns: int) -> tuple[str, ...]:
+    """The texts of the key's columns; none where record_pk is a digest. A boolean alone is `t`, in several `true`."""
+    if record_pk.startswith("sha256:"):
+        return ()
+    if columns == 1:
+        return (record_pk,)
+    try:
+        found = json.loads(record_pk, parse_int=str, parse_float=str)
+    except ValueError:  # somebody has edited it
+        return ()
+    return tuple(value if isinstance(value, str) else json.dumps(value) for value in found)
 
 
 def _bounded(text: bytes) -> bytes:

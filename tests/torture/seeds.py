@@ -13,7 +13,7 @@ from operator import itemgetter
 
 import psycopg
 
-from pipeline.config.settings import load
+from pipeline.config.settings import Config, load
 from pipeline.operate.verify import verify
 from tests.fixtures import test_decoding
 from tests.fixtures.diagnosis import diagnosis
@@ -21,6 +21,7 @@ from tests.fixtures.waiting import eventually
 from tests.torture.faults.faults import Faults
 from tests.torture.faults.servers import ServerEnded, Servers
 from tests.torture.oracle import comparing, model, order, reading, watching
+from tests.torture.oracle.contents import Verifier
 from tests.torture.oracle.knowing import Known
 from tests.torture.oracle.model import Event, Model
 from tests.torture.oracle.readers import CountingReader, Follower
@@ -42,7 +43,9 @@ _SECOND_OPINION = "torture_second"
 
 
 _ODD = re.compile(r"kinds|\.odd$")
-_ODD_LINE = re.compile(r'table "?(kinds|types|private)|message: transactional: 1 prefix: (odd|pipeline:snapshot),')
+_ODD_LINE = re.compile(
+    r'table "?(kinds|types|private)|message: transactional: 1 prefix: (odd|pipeline:(snapshot|position)),'
+)
 
 
 class Broken(Exception):
@@ -68,6 +71,8 @@ class Outcome:
     """Changes of odd tables by kind of table."""
     reads: Counter[str] = field(default_factory=Counter)
     """Rows that were read, by table."""
+    compared: Counter[str] = field(default_factory=Counter)
+    """Rows that `verify --content` compared, by table."""
 
     @property
     def ddl(self) -> int:
@@ -86,6 +91,7 @@ class _Counts:
         """By table and key, what was there before the server; None: nothing that it reads."""
         self.keyed_later: set[str] = set()
         self.reads: Counter[str] = Counter()
+        self.compared: Counter[str] = Counter()
 
     def occurred(self) -> frozenset[str]:
         kinds = {f"{change.table} {change.action}" for change in self.changes}
@@ -115,6 +121,7 @@ def run(rig: Rig, plan: Plan) -> Outcome:
         counts.deeds,
         counts.kinds,
         counts.reads,
+        counts.compared,
     )
 
 
@@ -131,8 +138,10 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
         if scene.rig.major == 15:  # the one that has test_decoding
             test_decoding.make_slot(source, scene.slot + _SECOND_OPINION)
     servers = Servers(scene, PUBLISHED, catchup=plan.catchup, read=READ if plan.old else "")
+    config = load(source_dsn=scene.source_dsn, database_dsn=scene.log_dsn, slot=scene.slot)
     with (
         Faults(scene, servers, plan.seed) as faults,
+        Verifier(config) as verifier,
         Follower(scene.log_dsn) as follower,
         CountingReader(scene.log_dsn) as counter,
         WorkerPool(scene.source_dsn, counts.model, counts.deeds) as worker_pool,
@@ -141,16 +150,14 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
         _work(plan, worker_pool, faults)
         _mark_end(worker_pool, plan, counts.model)
         _arrive(scene, servers)
-        if odd:
-            _publish(scene, servers)
-        if plan.old:
-            _read(scene, servers)
+        _settle(scene, servers, odd=odd, old=plan.old)
+        counts.compared = verifier.at_rest()
     _compare(scene, counts, start)
     with scene.log() as log:
-        for fault in (follower.fault(), follower.compare(log), counter.fault()):
+        for fault in (follower.fault(), follower.compare(log), counter.fault(), verifier.fault):
             if fault:
                 raise Broken(fault)
-    _verify(scene)
+    _verify(config)
 
 
 def _work(plan: Plan, worker_pool: WorkerPool, faults: Faults) -> None:
@@ -212,6 +219,14 @@ def _progress(log: psycopg.Connection) -> tuple[int, int]:
     """).fetchone()
     assert row is not None
     return row[0], row[1]
+
+
+def _settle(scene: Scene, servers: Servers, *, odd: bool, old: bool) -> None:
+    """Until nothing is left to be published or read."""
+    if odd:
+        _publish(scene, servers)
+    if old:
+        _read(scene, servers)
 
 
 def _publish(scene: Scene, servers: Servers) -> None:
@@ -337,9 +352,8 @@ def _is_published(change: test_decoding.Change) -> bool:
     return not change.table.startswith("private.") and not (keyless and change.action == "update")
 
 
-def _verify(scene: Scene) -> None:
+def _verify(config: Config) -> None:
     """What `pipeline verify` says, without the second that a process takes to start."""
-    config = load(source_dsn=scene.source_dsn, database_dsn=scene.log_dsn, slot=scene.slot)
     found = verify.run(config, from_seq=1, range_rows=1_000, on_range=lambda *_: None)
     if not found.ok:
         raise Broken(f"pipeline verify finds faults: {found}")

@@ -75,6 +75,7 @@ def test_the_log_equals_what_was_written(rigs: Callable[[int], Rig], major: int,
     assert outcome.hits.total() >= 3
     assert_everything_occurs(plan, outcome.occurred)
     assert (outcome.reads.total() > 500) == (seed in OLD)
+    assert outcome.compared.total() > 500
     if seed in ODD:
         assert_odd_tables_occur(outcome)
 

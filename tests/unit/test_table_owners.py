@@ -49,7 +49,13 @@ OWNERS = {
     "pipeline.snapshot_ranges": Owner(
         "pipeline/staging", {"pipeline/shuffle": "the shuffler looks once for what is staged and how far"}
     ),
-    "pipeline.snapshot_tables": Owner("pipeline/capture/snapshot", {"pipeline/capture/source": GAP}),
+    "pipeline.snapshot_tables": Owner(
+        "pipeline/capture/snapshot",
+        {
+            "pipeline/capture/source": GAP,
+            "pipeline/shuffle": "an update may leave out what only the epoch before its table was compared has",
+        },
+    ),
     "pipeline.snapshots": Owner("pipeline/capture/snapshot", {"pipeline/demo": "the demo reads it as any reader does"}),
     "pipeline.alembic_version": Owner("pipeline/postgres"),
     "pipeline.carried_transactions": Owner(
@@ -127,6 +133,7 @@ OWNERS = {
     ),
     "pipeline.rewrites": Owner("pipeline/capture/schema_history"),
     "pipeline.roles": Owner("pipeline/postgres", {"pipeline/operate": REPORT}),
+    "pipeline.verifications": Owner("pipeline/operate"),
     "pipeline.routes": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
     "pipeline.segments": Owner(
         "pipeline/staging",
@@ -140,7 +147,7 @@ OWNERS = {
         "pipeline/shuffle",
         {
             "pipeline/capture/snapshot": YIELDS,
-            "pipeline/staging": "a range whose place the log has passed without its rows is read again",
+            "pipeline/staging": "what is staged waits until it is moved, and is looked for once it is",
             "pipeline/capture/replication": "what was moved is what the lag of the worker is measured against",
             "pipeline/log/retention": VERSION,
             "pipeline/operate": REPORT,

@@ -34,14 +34,18 @@ _NUMBERED = documented(404)
 
 @router.post("", status_code=201, response_model=Backfill, summary="Begin a backfill", responses=documented(409))
 def start(body: NewBackfill, request: Request, response: Response) -> Shown:
-    """The rows that the table has become events with the action `read`, unless the log has a newer one of their key."""
+    """The rows that the table has become events with the action `read`, unless the log has a newer one of their key.
+
+    With `differences` only what differs from the log becomes events: inserts, updates and deletes.
+    """
     config = _config(request)
     terms = [Term(each.column, each.operator, each.value) for each in body.where]
     with (
         _connected(config) as pipeline,
         connections.answering(config.source, "source", SECONDS, name="pipeline api") as source,
     ):
-        found = start_backfill.start(config, source, pipeline, body.table, start_backfill.by_terms(terms))
+        chosen = start_backfill.by_terms(terms)
+        found = start_backfill.start(config, source, pipeline, body.table, chosen, differences=body.differences)
     response.headers["Location"] = f"/v1/backfills/{found.id}"
     return found
 

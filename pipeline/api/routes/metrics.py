@@ -184,9 +184,9 @@ def _snapshots(now: SnapshotStatus) -> Iterator[Metric]:
         ("ranges", "ranges_all", "Ranges in all; 0 before it is planned."),
         ("rows", "rows", "Rows that became events."),
     ):
-        family = GaugeMetricFamily(f"pipeline_backfill_{name}", text, labels=["backfill", "table"])
+        family = GaugeMetricFamily(f"pipeline_backfill_{name}", text, labels=["backfill", "table", "kind"])
         for each in now.backfills:
-            family.add_metric([str(each.id), each.table], float(getattr(each, attribute)))
+            family.add_metric([str(each.id), each.table, each.kind], float(getattr(each, attribute)))
         if family.samples:
             yield family
 

@@ -21,7 +21,7 @@ from pipeline.capture.content.source_rows import SourceRows
 from pipeline.capture.source.sources import Source
 from pipeline.errors import Unavailable
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
+from pipeline.staging import progress
 
 ROWS_PER_PART = 10_000
 """Rows whose checksums the source adds up in one transaction."""
@@ -105,7 +105,7 @@ class Comparison:
                 known = logged.pop(key, None)
                 if known is None or known.checksum != checksum:
                     yield key
-        yield from logged or ()
+        yield from (key for key in logged or () if key)
 
     def wait_for_log(self) -> None:
         """Until the log has everything that a snapshot contains which was taken by now."""
@@ -114,10 +114,9 @@ class Comparison:
 
 def wait_for_log(pipeline: Connection, stored: Source, lsn: int) -> None:
     """Until the log has everything before this LSN. Raises Unavailable when it stands still."""
-    query, values = statement("capture.content", "log_reaches"), {"source": stored.id, "lsn": lsn}
     last, since = None, time.monotonic()
     while True:
-        reaches, *place = pipeline.execute(query, values).fetchone() or (False,)
+        reaches, place = progress.log_reaches(pipeline, stored.id, lsn)
         if reaches:
             return
         if place != last:

@@ -14,19 +14,19 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from pipeline.capture.content import forms
+from pipeline.capture.content import row_text
 from pipeline.capture.content.compared import Compared
 from pipeline.capture.source.sources import Source
 from pipeline.errors import NotComparable
 from pipeline.log import tables
-from pipeline.log.table import EventsTable
-from pipeline.postgres import queries
+from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.wal import record_key
 from pipeline.wal.encoding import RowEncoder
 from pipeline.wal.messages import Value
 
-Key = tuple[str | None, ...]
+Key = tuple[str, ...]
 """Texts of the key's columns."""
 _LIST = sql.SQL(", ")
 _DROP = (
@@ -76,7 +76,7 @@ class LogState:
 
     def __init__(self, connection: Connection, stored: Source, table: Compared, rows_per_part: int) -> None:
         self._connection, self._stored, self._table = connection, stored, table
-        self._written = tables.with_known(connection, [])
+        self._written = tables.with_known(connection, []) or [DEFAULT]
         self._read_upto = self._heads()
         self._rows_per_part = rows_per_part
         self._typed = True
@@ -94,10 +94,11 @@ class LogState:
             self._make()
 
     def _heads(self) -> Mapping[str, int]:
-        found: Mapping[str, int] = queries.value(
-            self._connection, statement("capture.snapshot", "sample"), {"source": self._stored.id}
-        )
-        return found
+        """The newest seq of each events table; an event that commits later has a larger one."""
+        newest = sql.SQL("coalesce((select max(seq) from {}), 0)")
+        query = sql.SQL("select {}").format(_LIST.join(newest.format(each.identifier) for each in self._written))
+        found = self._connection.execute(query).fetchone() or ()
+        return {str(events): seq for events, seq in zip(self._written, found, strict=True)}
 
     def _make(self) -> None:
         nothing = dict.fromkeys(self._read_upto, 0)
@@ -138,26 +139,29 @@ class LogState:
         key = sql.SQL(statement("readers.queue", "key_of_record")).format(
             names=names, record=record, columns=sql.Literal(Jsonb(columns))
         )
+        leaves = [relation.oid for relation in self._table.relations]
         for number, events in enumerate(self._written):
             values = {
                 "source": sql.Literal(number),
                 "events": events.identifier,
                 "source_id": sql.Literal(self._stored.id),
                 "table": sql.Literal(self._table.oid),
+                "relations": sql.Literal([self._table.oid, *leaves]),
                 "after": sql.Literal(after.get(str(events), 0)),
                 "upto": sql.Literal(upto.get(str(events), 0)),
             }
             each = sql.SQL(statement("capture.content", "changes_of_table"))
             changes.append(each.format(**values, key=key, key_columns=names))
             truncated.append(sql.SQL(statement("capture.content", "truncated")).format(**values))
-        keys = forms.key_in_log(self._table.key, sql.SQL("e.record"), typed=self._typed)
+        keys = row_text.key_in_log(self._table.key, sql.SQL("e.record"), typed=self._typed)
         return {
             "changes": sql.SQL("\nunion all\n").join(changes),
             "truncated": sql.SQL("\nunion all\n").join(truncated),
-            "known": forms.is_known(self._table.columns, self._table.epoch),
-            "checksum": forms.checksum(forms.log_row(self._table.columns, self._table.epoch)),
+            "checksum": row_text.log_checksum(self._table.columns, self._table.epoch),
             "keys": _LIST.join(keys),
             "key_names": self._key_names(),
+            "table": sql.Literal(self._table.oid),
+            "leaves": sql.Literal(len(leaves)),
         }
 
     def _key_names(self, suffix: str = "", of: str | None = None) -> sql.Composable:
@@ -166,7 +170,7 @@ class LogState:
         return _LIST.join(sql.SQL("{}{}").format(part, sql.SQL(suffix)) for part in parts)
 
     def _key_texts(self, of: str) -> sql.Composable:
-        return forms.texts([sql.Identifier(of, f"key_{place}") for place in range(len(self._table.key))])
+        return row_text.texts([sql.Identifier(of, f"key_{place}") for place in range(len(self._table.key))])
 
     def read_on(self) -> None:
         """Read what has come since the last time. Raises Truncated."""
@@ -197,11 +201,18 @@ class LogState:
 
     def rows(self, part: int, snapshot: str) -> dict[Key, LogRow]:
         """Of one part, by key, as of a snapshot; as `sums`."""
-        query = sql.SQL("{seen} select key, checksum, source, seq from there").format(seen=self._seen({part: snapshot}))
+        query = sql.SQL("{seen} select key, record_pk, checksum, source, seq from there").format(
+            seen=self._seen({part: snapshot})
+        )
         return {
-            tuple(key): LogRow(checksum, self._written[number], seq)
-            for key, checksum, number, seq in self._connection.execute(query)
+            self._key(key, pk): LogRow(checksum, self._written[number], seq)
+            for key, pk, checksum, number, seq in self._connection.execute(query)
         }
+
+    def _key(self, texts: Sequence[str | None], record_pk: str) -> Key:
+        """A parked event has its key in record_pk alone."""
+        known = tuple(text for text in texts if text is not None)
+        return known if len(known) == len(texts) else record_key.parts(record_pk, len(texts))
 
     def newest(self, keys: Sequence[Key], snapshot: str) -> dict[Key, Row]:
         """Of these rows what the log says of them as of a snapshot, where it has them; as `sums`."""
@@ -218,9 +229,9 @@ class LogState:
     def _read(self, events: EventsTable, seqs: Mapping[int, Key]) -> Iterator[tuple[Key, Row]]:
         columns, epoch = self._table.columns, self._table.epoch
         query = sql.SQL(statement("capture.content", "values_of_events")).format(
-            texts=forms.log_texts(columns, epoch),
-            written=sql.SQL(", ").join(forms.has_value(column, epoch) for column in columns),
-            older=sql.SQL(", ").join(forms.is_older(column, epoch) for column in columns),
+            texts=row_text.log_texts(columns, epoch),
+            written=sql.SQL(", ").join(row_text.has_value(column, epoch) for column in columns),
+            older=sql.SQL(", ").join(row_text.is_older(column, epoch) for column in columns),
             events=events.identifier,
             seqs=sql.Literal(list(seqs)),
         )
@@ -230,7 +241,7 @@ class LogState:
     def _record_pk(self, key: Key) -> str:
         row: list[Value] = [None] * len(self._table.columns)
         for place, text in zip(self._encoder.key, key, strict=True):
-            row[place] = (text or "").encode()
+            row[place] = text.encode()
         return self._encoder.key_of(row).decode()
 
     def _seen(self, snapshots: Mapping[int, str]) -> sql.Composable:

@@ -5,16 +5,15 @@ Each is one short transaction, whose snapshot comes with the answer.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from psycopg import sql
 
-from pipeline.capture.content import forms
+from pipeline.capture.content import row_text
 from pipeline.capture.content.compared import Compared
 from pipeline.capture.content.log_state import Key, Sum
-from pipeline.capture.replication.range_marker import RANGE_MARKER
+from pipeline.capture.replication.range_marker import POSITION_MARKER
 from pipeline.capture.schema_history.versions import Column
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -36,7 +35,7 @@ class SourceRows:
         self._source, self._table = source, table
         self._rows = sql.SQL("({}) as t").format(table.rows)
         self._key = _LIST.join(sql.Identifier("t", column.name) for column in table.key)
-        self._checksum = forms.checksum(forms.source_row(table.columns))
+        self._checksum = row_text.checksum(row_text.source_row(table.columns))
 
     def in_order(self, keys: Sequence[Key]) -> list[Key]:
         """These keys in the order of the source, which may sort texts by other rules."""
@@ -44,7 +43,7 @@ class SourceRows:
             return []
         names = [sql.Identifier("k", f"key_{place}") for place in range(len(self._table.key))]
         query = sql.SQL("select {} from {} order by {}").format(
-            forms.texts(names), _typed(keys, self._table.key), _LIST.join(names)
+            row_text.texts(names), _typed(keys, self._table.key), _LIST.join(names)
         )
         found = self._source.execute(query)
         return [tuple(key) for (key,) in found.fetchall()]
@@ -63,7 +62,7 @@ class SourceRows:
         after, upto = bounds
         while True:
             query = sql.SQL("select {}, {} from {}{} order by {} limit {}").format(
-                forms.source_texts(self._table.key),
+                row_text.source_texts(self._table.key),
                 self._checksum,
                 self._rows,
                 self._where((after, upto)),
@@ -80,8 +79,8 @@ class SourceRows:
     def by_key(self, keys: Sequence[Key]) -> tuple[str, dict[Key, list[str | None]]]:
         """The texts of the columns of those of these rows that are there, by key; with the snapshot."""
         query = sql.SQL("select {}, {} from {} where ({}) in (select {} from {})").format(
-            forms.source_texts(self._table.key),
-            forms.source_texts(self._table.columns),
+            row_text.source_texts(self._table.key),
+            row_text.source_texts(self._table.columns),
             self._rows,
             self._key,
             _LIST.join(sql.Identifier(f"key_{place}") for place in range(len(self._table.key))),
@@ -127,7 +126,7 @@ def mark(source: Connection) -> int:
     with source.transaction():
         source.execute("set local synchronous_commit = local")
         query = "select (pg_catalog.pg_logical_emit_message(true, %s, %s) - '0/0')::bigint"
-        return int(queries.value(source, query, (RANGE_MARKER, str(uuid.uuid4()))))
+        return int(queries.value(source, query, (POSITION_MARKER, "")))
 
 
 def _typed(keys: Sequence[Key], columns: Sequence[Column]) -> sql.Composable:

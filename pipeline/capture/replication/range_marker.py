@@ -1,4 +1,4 @@
-"""The marker of rows that were read from a table: a logical message that gives them their place in the stream."""
+"""Logical messages of our own, which are never events: the marker of rows that were read, and one to be waited for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from pipeline.wal.messages import LogicalMessage, Message
 
 RANGE_MARKER = "pipeline:snapshot"
 """Its prefix; its content is the range's token. Such a message is the server's own, and never an event."""
+
+POSITION_MARKER = "pipeline:position"
+"""Prefix of a message that moves the stored position: whoever wrote it waits until the log has all before it."""
+OURS = (RANGE_MARKER, POSITION_MARKER)
 
 
 def is_marker(message: Message) -> TypeGuard[LogicalMessage]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from enum import Enum
 
-from pipeline.capture.replication.range_marker import RANGE_MARKER
+from pipeline.capture.replication.range_marker import OURS
 from pipeline.capture.replication.tagger import ANNOTATION_CLEAR, ANNOTATION_SET
 from pipeline.capture.source.timeline import ADOPT
 from pipeline.errors import DecodeError, HistoryDiverged
@@ -165,7 +165,7 @@ class Replay:
         message = pgoutput.decode(data, _HEADER)
         if not isinstance(message, LogicalMessage) or not message.transactional:
             return False
-        if message.prefix not in ANNOTATION_SET and message.prefix not in (ANNOTATION_CLEAR, RANGE_MARKER):
+        if message.prefix not in ANNOTATION_SET and message.prefix not in (ANNOTATION_CLEAR, *OURS):
             return True
         if self._open is _Open.UNDECIDED:
             self._held.append(data)

@@ -7,7 +7,7 @@ from struct import Struct
 
 from pipeline.capture.replication.batch_builder import BatchBuilder
 from pipeline.capture.replication.confirm_rule import ConfirmRule
-from pipeline.capture.replication.range_marker import RANGE_MARKER
+from pipeline.capture.replication.range_marker import OURS, POSITION_MARKER
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.errors import DecodeError
 from pipeline.wal import encoding, pgoutput
@@ -38,7 +38,7 @@ class Tagger:
     """Turns each change that pgoutput sends into a staging row of its `batch`.
 
     The worker looks Relation messages up, and the first logical message, and then calls `learn`; `feed` takes all
-    others. `idle` is told where transactions begin and end.
+    others. `idle` is told where transactions begin and end, and what is waited for.
     """
 
     def __init__(self, idle: ConfirmRule | None = None, encoding: str = "UTF8") -> None:
@@ -47,7 +47,8 @@ class Tagger:
         self._relations: dict[int, StagedRelation] = {}
         self._messages: StagedRelation | None = None
         self._ignored: set[int] = set()
-        self.batch = BatchBuilder(idle or ConfirmRule())
+        self._idle = idle or ConfirmRule()
+        self.batch = BatchBuilder(self._idle)
         """The rows collected so far, and the open transaction."""
         self._begin, self._add, self._commit = self.batch.begin, self.batch.add, self.batch.commit
         self._handlers: dict[type, Callable[..., None]] = {
@@ -125,7 +126,7 @@ class Tagger:
             not message.transactional
             or self._messages is not None
             or message.prefix in ANNOTATION_SET
-            or message.prefix == ANNOTATION_CLEAR
+            or message.prefix in (ANNOTATION_CLEAR, POSITION_MARKER)
         )
 
     def _insert(self, message: Insert) -> None:
@@ -158,8 +159,10 @@ class Tagger:
     def _message(self, message: LogicalMessage) -> None:
         if not message.transactional:
             return
-        if message.prefix == RANGE_MARKER:
+        if message.prefix in OURS:
             self.batch.skip()
+            if message.prefix == POSITION_MARKER:
+                self._idle.want(self.batch.commit_lsn)
         elif message.prefix in ANNOTATION_SET:
             self.batch.annotate(encoding.transaction_annotations(message.content, self._encoding))
         elif message.prefix == ANNOTATION_CLEAR:

@@ -188,7 +188,6 @@ class ReplicationWorker:
                 if await in_thread(self._registry.place_range, message.content, self._tagger.batch.unfinished):
                     self._tagger.batch.place_range()
                     return
-            self._idle.want(self._tagger.batch.commit_lsn)
         if isinstance(message, LogicalMessage) and not self._tagger.knows(message):
             async with self._database_lock:
                 learned = await in_thread(self._registry.describe, message, self._tagger.batch.next_place)

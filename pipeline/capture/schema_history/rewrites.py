@@ -48,7 +48,10 @@ class Rewritten:
     @property
     def remedy(self) -> str:
         """How to fix it."""
-        return f"write each row once, then run `pipeline sources rewrites --settle {self.table}`"
+        return (
+            f"run `pipeline backfill start {self.table} --differences`; or write each row once, then run"
+            f" `pipeline sources rewrites --settle {self.table}`"
+        )
 
 
 def unsettled(connection: Connection) -> list[Rewritten]:
@@ -56,9 +59,13 @@ def unsettled(connection: Connection) -> list[Rewritten]:
     return queries.rows(connection, Rewritten, statement("capture.schema_history", "unsettled_rewrites"))
 
 
-def settle(connection: Connection, table: str) -> int:
-    """Its rows have been written again, or it does not matter; returns how many rewrites are settled by that."""
-    return connection.execute(statement("capture.schema_history", "settle_rewrites"), {"table": table}).rowcount
+def settle(connection: Connection, table: str, found_before: datetime | None = None) -> int:
+    """Its rows have been written again, or it does not matter; returns how many rewrites are settled by that.
+
+    `found_before`: only those that were known by then.
+    """
+    values = {"table": table, "found_before": found_before}
+    return connection.execute(statement("capture.schema_history", "settle_rewrites"), values).rowcount
 
 
 def is_empty(source: Connection, relation_oid: int) -> bool:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from psycopg.types.json import Jsonb
 
@@ -14,13 +15,20 @@ from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.staging import ranges
 from pipeline.staging.ranges import Moved
+from pipeline.wal import lsn
 
+DIFFERENCES = "differences"
+"""The kind of those that compare a table with the log, and append what differs."""
+ENDED_EPOCH = "epoch {} has begun"
 OPEN = ("waiting", "reading", "paused")
 
 
 @dataclass(frozen=True)
 class Backfill:
-    """A row of `pipeline.backfills`. `after_xid` is an xid8; None until the wait for older transactions has begun."""
+    """A row of `pipeline.backfills`. `after_xid` is an xid8; None until the wait for older transactions has begun.
+
+    `gap_after`, `gap_until`: LSNs; `gap_*`, `told_seqs`, `floor_seqs`: see the table's comments.
+    """
 
     id: int
     source_id: uuid.UUID
@@ -46,6 +54,10 @@ class Backfill:
     events_table: str | None
     first_seq: int | None
     last_seq: int | None
+    gap_after: int | None
+    gap_until: int | None
+    told_seqs: dict[str, int] | None
+    floor_seqs: dict[str, int] | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -54,6 +66,21 @@ class Backfill:
     def table(self) -> str:
         """Schema and name."""
         return f"{self.table_schema}.{self.table_name}"
+
+    @property
+    def compares(self) -> bool:
+        """Whether only what differs from the log becomes events."""
+        return self.kind == DIFFERENCES
+
+    @property
+    def differences(self) -> dict[str, Any] | None:
+        """What its ranges carry for the shuffler: what marks its events, and how far back the log says all."""
+        if not self.compares:
+            return None
+        recovered: dict[str, Any] = {"backfill": self.id}
+        if self.gap_after is not None and self.gap_until is not None:
+            recovered |= {"after": lsn.show(self.gap_after), "until": lsn.show(self.gap_until)}
+        return {"metadata": {"recovered": recovered}, "told_seqs": self.told_seqs}
 
 
 def open_of(connection: Connection, source: uuid.UUID) -> list[Backfill]:
@@ -79,8 +106,12 @@ def start(
     table: tuple[int, str, str],
     kind: str,
     condition: str | None = None,
+    gap: tuple[int, int] | None = None,
 ) -> int | None:
-    """A new one of this table (oid, schema, name); None when one of it is under way."""
+    """A new one of this table (oid, schema, name); None when one of it is under way.
+
+    `gap`: of one that compares, between which LSNs changes are missing.
+    """
     values = {
         "source": source,
         "epoch": epoch,
@@ -89,6 +120,8 @@ def start(
         "name": table[2],
         "kind": kind,
         "condition": condition,
+        "gap_after": gap[0] if gap else None,
+        "gap_until": gap[1] if gap else None,
     }
     found: int | None = queries.value(connection, statement("capture.snapshot", "start_backfill"), values)
     return found
@@ -109,11 +142,23 @@ def wait(connection: Connection, backfill: int, reason: str | None) -> None:
 
 
 def planned(
-    connection: Connection, backfill: int, files: Mapping[int, int], by_key: bool, estimate: tuple[int, int], added: int
+    connection: Connection,
+    backfill: Backfill,
+    files: Mapping[int, int],
+    by_key: bool,
+    estimate: tuple[int, int],
+    added: int,
+    floor_seqs: Mapping[str, int] | None = None,
 ) -> None:
-    """Its ranges are planned. `files`: see the table's comment. `estimate`: rows and bytes; `added`: ranges."""
+    """Its ranges are planned. `files`: see the table's comment. `estimate`: rows and bytes; `added`: ranges.
+
+    `floor_seqs`: of one that compares; without, it reads all rows, whatever it was to do.
+    """
+    compares = floor_seqs is not None
     values = {
-        "id": backfill,
+        "id": backfill.id,
+        "kind": "asked" if backfill.compares and not compares else backfill.kind,
+        "floor_seqs": None if floor_seqs is None else Jsonb(dict(floor_seqs)),
         "files": Jsonb({str(oid): file for oid, file in files.items()}),
         "by_key": by_key,
         "rows": estimate[0],

@@ -7,14 +7,15 @@ import time
 from collections.abc import Collection, Sequence
 
 import psycopg
+from psycopg.types.json import Jsonb
 
-from pipeline.capture.schema_history import introspection
+from pipeline.capture.schema_history import introspection, rewrites
 from pipeline.capture.schema_history.versions import TableVersion
-from pipeline.capture.snapshot import backfills, plan, recovery, register, truncates, unresolved
+from pipeline.capture.snapshot import backfills, comparing, plan, recovery, register, truncates, unresolved
 from pipeline.capture.snapshot.backfills import Backfill
 from pipeline.capture.snapshot.plan import Extent
-from pipeline.capture.snapshot.reader import has_key
 from pipeline.capture.snapshot.samples import Samples
+from pipeline.capture.snapshot.shapes import has_key
 from pipeline.capture.snapshot.unresolved import KEYS_PER_RANGE, Round
 from pipeline.capture.source import publication_ledger
 from pipeline.capture.source.sources import Source
@@ -61,7 +62,7 @@ class Coordinator:
         self._collect()
         for backfill in backfills.open_of(self._pipeline, self._stored.id):
             if backfill.epoch != self._stored.epoch:
-                reason = f"epoch {self._stored.epoch} has begun"
+                reason = backfills.ENDED_EPOCH.format(self._stored.epoch)
                 backfills.end(self._pipeline, backfill.id, "failed", reason, of_ended_epoch=True)
             elif backfill.state == "paused":
                 ranges.hold(self._pipeline, backfill.id)
@@ -113,6 +114,9 @@ class Coordinator:
 
     def _plan(self, backfill: Backfill) -> None:
         extents = self._extents(backfill.table_oid)
+        if backfill.compares and not extents:
+            backfills.end(self._pipeline, backfill.id, "failed", comparing.NOTHING)
+            return
         versions = [self._version(extent.oid) for extent in extents]
         by_key = all(version is not None and has_key(version) for version in versions)
         if not by_key:
@@ -121,12 +125,14 @@ class Coordinator:
                 backfill.table,
                 extra={"action": "snapshot.keyless", "table": backfill.table},
             )
-        planned = _ranges(extents, by_key=by_key)
+        compares = backfill.compares and by_key
+        planned = [comparing.comparison(backfill)] if compares else _ranges(extents, by_key=by_key)
+        floor_seqs = comparing.floor_seqs(self._pipeline) if compares else None
         estimate = sum(extent.rows for extent in extents), sum(extent.bytes for extent in extents)
         with self._pipeline.transaction():
             added = ranges.plan(self._pipeline, self._stored.id, self._stored.epoch, backfill.id, planned)
             files = {extent.oid: extent.file for extent in extents}
-            backfills.planned(self._pipeline, backfill.id, files, by_key, estimate, added)
+            backfills.planned(self._pipeline, backfill, files, by_key, estimate, added, floor_seqs)
 
     def _version(self, oid: int) -> TableVersion | None:
         made = self._stored.publications
@@ -144,6 +150,10 @@ class Coordinator:
     def _follow(self, backfill: Backfill) -> None:
         """Plan again what has changed, and look what is missing when all is read."""
         extents = self._extents(backfill.table_oid)
+        if backfill.compares:
+            if ranges.left(self._pipeline, backfill.id) == 0:
+                self._finish(backfills.find(self._pipeline, backfill.id) or backfill, extents)
+            return
         changed = [each for each in extents if backfill.files.get(str(each.oid), each.file) != each.file]
         gone = backfill.files.keys() - {str(each.oid) for each in extents}
         if changed or gone:
@@ -167,7 +177,7 @@ class Coordinator:
 
     def _finish(self, backfill: Backfill, extents: Sequence[Extent]) -> None:
         new = [each for each in extents if str(each.oid) not in backfill.files]
-        if new:
+        if new and not backfill.compares:
             self._plan_again(backfill, new)
         elif not self._ends(backfill, extents) and not (
             backfill.by_key and backfill.condition is None and self._read_unresolved(backfill, extents)
@@ -183,12 +193,25 @@ class Coordinator:
         if backfill.id in self._ended or not extents:
             return False
         self._ended.add(backfill.id)
+        if backfill.compares:
+            self._settle(backfill)
         first = extents[0]
         last = Planned(first.oid, first.table_oid, first.file, 0, 0)
-        with self._pipeline.transaction():
-            added = ranges.plan(self._pipeline, self._stored.id, self._stored.epoch, backfill.id, [last])
-            backfills.more_ranges(self._pipeline, backfill.id, added)
+        self._add(backfill, comparing.of_keys(backfill, []) if backfill.compares else [last])
         return True
+
+    def _settle(self, backfill: Backfill) -> None:
+        """From here on an update may leave out values that only the epochs before have. Before the last look for such
+        updates, which reads those that came too early.
+        """
+        lsn = int(queries.value(self._source, statement("capture.snapshot", "end_of_wal")))
+        values = {"source": self._stored.id, "oid": backfill.table_oid, "epoch": backfill.epoch, "lsn": lsn}
+        self._pipeline.execute(statement("capture.snapshot", "settle_table"), values)
+
+    def _add(self, backfill: Backfill, planned: Sequence[Planned]) -> None:
+        with self._pipeline.transaction():
+            added = ranges.plan(self._pipeline, self._stored.id, self._stored.epoch, backfill.id, planned)
+            backfills.more_ranges(self._pipeline, backfill.id, added)
 
     def _read_unresolved(self, backfill: Backfill, extents: Sequence[Extent]) -> bool:
         """Plan ranges of the keys that are to be read once more; False when there are none."""
@@ -204,38 +227,45 @@ class Coordinator:
         last.begin(seqs)
         parts = [found[at : at + KEYS_PER_RANGE] for at in range(0, len(found), KEYS_PER_RANGE)]
         planned = [Planned(each.oid, each.table_oid, each.file, keys=part) for each in extents for part in parts]
-        with self._pipeline.transaction():
-            added = ranges.plan(self._pipeline, self._stored.id, self._stored.epoch, backfill.id, planned)
-            backfills.more_ranges(self._pipeline, backfill.id, added)
+        self._add(backfill, comparing.of_keys(backfill, found) if backfill.compares else planned)
         return True
 
     def _complete(self, backfill: Backfill) -> None:
-        name = backfill.events_table or self._config.events_table
-        values = {"source": self._stored.id, "name": name}
+        unknown = backfill.compares and not comparing.is_told(self._pipeline, backfill)
         with self._pipeline.transaction():
-            if not backfills.end(self._pipeline, backfill.id, "complete"):
+            if not backfills.end(self._pipeline, backfill.id, "complete", comparing.UNKNOWN if unknown else None):
                 return
             if backfill.condition is None:
-                seq = queries.value(self._pipeline, statement("capture.snapshot", "newest_seq"), values)
-                self._pipeline.execute(
-                    statement("capture.snapshot", "complete_table"),
-                    {
-                        "source": self._stored.id,
-                        "oid": backfill.table_oid,
-                        "seq": seq,
-                        "first_seq": backfill.first_seq,
-                        "events_table": name,
-                    },
-                )
+                self._complete_table(backfill)
+            if backfill.compares and backfill.started_at is not None:
+                rewrites.settle(self._pipeline, backfill.table, backfill.started_at)
         self._rounds.pop(backfill.id, None)
         self._ended.discard(backfill.id)
+        said = "they differed from the log" if backfill.compares else "the log had something newer of the others"
         logger.info(
-            "%s is read: %s rows, of which %s are events; the log had something newer of the others",
+            "%s is read: %s rows, of which %s are events; %s",
             backfill.table,
             backfill.rows_read,
             backfill.rows_added,
+            said,
             extra={"action": "snapshot.complete", "table": backfill.table},
         )
+
+    def _complete_table(self, backfill: Backfill) -> None:
+        name = backfill.events_table or self._config.events_table
+        seq = queries.value(
+            self._pipeline, statement("capture.snapshot", "newest_seq"), {"source": self._stored.id, "name": name}
+        )
+        told = (backfill.told_seqs or backfill.floor_seqs) if backfill.compares else backfill.since_seqs
+        values = {
+            "source": self._stored.id,
+            "oid": backfill.table_oid,
+            "seq": seq,
+            "first_seq": None if backfill.compares else backfill.first_seq,
+            "events_table": name,
+            "told_seqs": None if told is None else Jsonb(told),
+        }
+        self._pipeline.execute(statement("capture.snapshot", "complete_table"), values)
 
 
 def _ranges(extents: Sequence[Extent], *, by_key: bool) -> list[Planned]:

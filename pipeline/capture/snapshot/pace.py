@@ -49,7 +49,7 @@ class Stream:
 
 def lively_rest(took: float, workers: int) -> float:
     """Seconds that one of so many workers waits after a range that took so long, while the stream is lively."""
-    return took * (workers / LIVELY_SHARE - 1)
+    return min(YIELD_SECONDS, took * (workers / LIVELY_SHARE - 1))
 
 
 class Rate:

@@ -6,30 +6,29 @@ rows, marker; then the rows are made durable here; then the transaction, and its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import TupleRow
 
 from pipeline.capture.replication.range_marker import RANGE_MARKER
-from pipeline.capture.replication.staged_relation import StagedRelation
-from pipeline.capture.schema_history import introspection
-from pipeline.capture.schema_history.introspection import Description
-from pipeline.capture.schema_history.versions import TableVersion
 from pipeline.capture.snapshot import copy_text, register, selection
+from pipeline.capture.snapshot.comparing import NOTHING
+from pipeline.capture.snapshot.departures import Departures
 from pipeline.capture.snapshot.samples import Samples
-from pipeline.capture.source import publication_ledger, sources
+from pipeline.capture.snapshot.shapes import Changed, Facts, Shape, Shapes, Unreadable
 from pipeline.capture.source.sources import Source
 from pipeline.errors import PipelineError
-from pipeline.postgres import connections, queries
+from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.staging import rows
 from pipeline.staging.range_writer import RangeWriter
 from pipeline.staging.ranges import Read, Taken
+from pipeline.wal.messages import UNCHANGED, Row
 
 LOCK_TIMEOUT = "2s"
 CONDITION_SECONDS = 60
@@ -52,18 +51,11 @@ _PASSING = ("08", "40", "53", "55", "57")
 _RAISE = "raise that timeout for this role"
 _HEAD = rows.transaction_head(0)
 _CHANGE = rows.change_head(0, 0, 0, b"read")
-
-
-class Unreadable(PipelineError):
-    """This table cannot be read, for a reason that does not go away by itself."""
+_DELETE = rows.change_head(0, 0, 0, b"delete")
 
 
 class Held(PipelineError):
     """A session keeps the table from being read."""
-
-
-class Changed(PipelineError):
-    """The table is no longer what was planned: it is in another file, has another root, or is not there."""
 
 
 class TooSlow(PipelineError):
@@ -74,60 +66,17 @@ class TooSlow(PipelineError):
         self.remedy = remedy
 
 
-@dataclass(frozen=True)
-class Facts:
-    """A relation in the snapshot in which it is read."""
-
-    snapshot: str
-    file: int
-    table_oid: int
-    same_name: bool
-    readable: bool
-    shape: str
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How rows of a relation are read and written, as long as `shape` of its Facts stays what it is.
-
-    `published`: only rows for which this holds are; None: all.
-    """
-
-    shape: str
-    description: Description
-    published: sql.Composable | None
-    relation: StagedRelation
-
-    @property
-    def version(self) -> TableVersion:
-        """The table's version."""
-        return self.description.version
-
-    @property
-    def by_key(self) -> bool:
-        """Whether a row's key identifies it in the log."""
-        return has_key(self.version)
-
-
-def has_key(version: TableVersion) -> bool:
-    """Whether rows of this version have a key that no other row of the table has."""
-    return bool(version.key_columns) and version.unique_in_root is not False
-
-
 class RangeReader:
     """Reads ranges over one connection to the source, one at a time."""
 
     def __init__(self, source: Connection, pipeline: Connection, stored: Source) -> None:
         """`pipeline`: for looks at the log and at what is stored of the source."""
         self._source, self._pipeline = source, pipeline
-        self._source.execute("set search_path = ''")
         self._stored = stored
+        self._source.execute("set search_path = ''")
         self._samples = Samples(source, pipeline, stored)
-        self._shapes: dict[int, Shape] = {}
-
-    @property
-    def _publications(self) -> list[str]:
-        return list(publication_ledger.known(self._stored))
+        self._shapes = Shapes(source, pipeline, stored)
+        self._departures = Departures(pipeline, stored)
 
     def read(
         self, taken: Taken, staging: RangeWriter, since: Mapping[str, int], condition: sql.Composable | None = None
@@ -137,19 +86,13 @@ class RangeReader:
         Raises Held, Changed, TooSlow or Unreadable; then nothing is staged, and no marker has committed.
         """
         self._samples.take()
-        name = self._name(taken)
+        name = self._shapes.name(taken.relation_oid)
         with self._transaction(taken, condition):
-            self._source.execute(sql.SQL("lock table only {} in access share mode").format(selection.trusted(name)))
-            facts = self._facts(taken, name)
-            shape = self._shape(taken, facts)
-            if not shape.by_key and (taken.keys is not None or taken.from_block or taken.until_block):
-                raise Changed(f"{name} has no key any more")
-            # By the keys that such rows have now, nobody would learn what becomes of them until then.
-            if shape.by_key and register.is_about_to_be_keyed(
-                self._source, self._pipeline, self._stored, taken.table_oid, taken.relation_oid
-            ):
-                raise Held("it has got a key: waits until its updates are captured")
-            self._copy(taken, name, shape, condition, staging)
+            departed = None
+            if taken.differences is None:
+                facts, shape = self._read_rows(taken, name, staging, condition)
+            else:
+                facts, shape, departed = self._read_keys(taken, staging)
             marked = self._source.execute(
                 "select pg_catalog.pg_logical_emit_message(true, %s, %s), pg_catalog.pg_current_xact_id()::text",
                 (RANGE_MARKER, str(taken.token)),
@@ -157,11 +100,88 @@ class RangeReader:
             assert marked is not None  # noqa: S101  function calls
             seqs = self._samples.before(facts.snapshot, since)
             version = shape.description.to_json()
-            if not staging.store(Read(staging.rows, facts.snapshot, seqs, version, shape.by_key, marked[1])):
+            if not staging.store(Read(staging.rows, facts.snapshot, seqs, version, shape.by_key, marked[1], departed)):
                 self._source.execute("rollback")
                 return False
             self._source.execute("commit")
         return True
+
+    def _read_rows(
+        self, taken: Taken, name: str, staging: RangeWriter, condition: sql.Composable | None
+    ) -> tuple[Facts, Shape]:
+        """Rows of one relation, as they are."""
+        self._lock(name)
+        facts = self._shapes.facts(taken.relation_oid, taken.table_oid, name, taken.file)
+        shape = self._shapes.shape(taken.relation_oid, facts)
+        if not shape.by_key and (taken.keys is not None or taken.from_block or taken.until_block):
+            raise Changed(f"{name} has no key any more")
+        # By the keys that such rows have now, nobody would learn what becomes of them until then.
+        if shape.by_key and register.is_about_to_be_keyed(
+            self._source, self._pipeline, self._stored, taken.table_oid, taken.relation_oid
+        ):
+            raise Held("it has got a key: waits until its updates are captured")
+        self._copy(taken, name, shape, condition, staging)
+        return facts, shape
+
+    def _read_keys(self, taken: Taken, staging: RangeWriter) -> tuple[Facts, Shape, dict[str, Any]]:
+        """Rows of a whole table with these keys, in whatever partition, and of each key without a row a delete."""
+        leaves = self._look_before(taken)
+        for _, name in leaves:
+            self._lock(name)
+        found: set[str] = set()
+        read = []
+        for oid, name in leaves:
+            facts = self._shapes.facts(oid, taken.table_oid, name)
+            shape = self._shapes.shape(oid, facts)
+            if not shape.by_key or any(len(key) != len(shape.version.key_columns) for key in taken.keys or ()):
+                raise Unreadable(f"{name} has another key than when it was compared; start it again")
+            self._copy(taken, name, shape, None, staging, found)
+            read.append((facts, shape))
+        if self._shapes.leaves(taken.table_oid) != leaves:
+            raise Changed("its partitions are others now")
+        facts, shape = read[0]
+        found |= self._stage_missing(taken, shape, staging, found)
+        return facts, shape, self._departures.of(taken.table_oid, shape.version, found)
+
+    def _look_before(self, taken: Taken) -> list[tuple[int, str]]:
+        """The relations to read. No query comes before the locks in the transaction that reads, nor one of the log that
+        may take long.
+        """
+        leaves = self._shapes.leaves(taken.table_oid)
+        if not leaves:
+            name = self._shapes.name(taken.table_oid)
+            raise Unreadable(f"{name}: {NOTHING}")
+        oid, name = leaves[0]
+        version = self._shapes.shape(oid, self._shapes.facts(oid, taken.table_oid, name)).version
+        self._source.execute("rollback")
+        self._departures.look(taken.table_oid, version)
+        self._source.execute(_BEGIN)
+        return leaves
+
+    def _stage_missing(self, taken: Taken, shape: Shape, staging: RangeWriter, found: Collection[str]) -> set[str]:
+        """Deletes of the keys that have no row; returns them as the log has keys."""
+        if not taken.keys:
+            return set()
+        version, names = shape.version, [column.name for column in shape.version.columns]
+        places = [names.index(column) for column in version.key_columns]
+        query = sql.SQL("copy ({}) to stdout").format(selection.as_printed(version, taken.keys))
+        staged: dict[str, bytes] = {}
+        with closing(copy_text.lines(self._source, query)) as arriving:
+            for line in chain.from_iterable(arriving):
+                row: Row = [UNCHANGED] * len(names)
+                for place, value in zip(places, copy_text.values(line, len(places)), strict=True):
+                    row[place] = value
+                pk, record, exact, _ = shape.relation.encoder.encode_present(row)
+                if (key := pk.decode()) not in found and key not in staged:
+                    number = staging.rows + len(staged)
+                    rest = None if exact is None else (None, exact, None, None, None, None)
+                    staged[key] = rows.row(_HEAD, number + 1, number, _DELETE, pk, record, rest)
+        if staged:
+            staging.add(list(staged.values()))
+        return staged.keys() | set()
+
+    def _lock(self, name: str) -> None:
+        self._source.execute(sql.SQL("lock table only {} in access share mode").format(selection.trusted(name)))
 
     @contextmanager
     def _transaction(self, taken: Taken, condition: sql.Composable | None) -> Iterator[None]:
@@ -204,82 +224,33 @@ class RangeReader:
         if not self._source.closed and self._source.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             self._source.execute("rollback")
 
-    def _name(self, taken: Taken) -> str:
-        name: str | None = queries.value(
-            self._source, statement("capture.snapshot", "relation_name"), {"oid": taken.relation_oid}
-        )
-        if name is None:
-            raise Changed("the table was dropped")
-        return name
-
-    def _facts(self, taken: Taken, name: str) -> Facts:
-        values = {"oid": taken.relation_oid, "name": name, "publications": self._publications}
-        facts = queries.one(self._source, Facts, statement("capture.snapshot", "range_facts"), values)
-        if facts is None or not facts.same_name:
-            raise Changed("the table was renamed or dropped")
-        if facts.table_oid != taken.table_oid:
-            raise Changed(f"{name} was attached to another table, or detached")
-        if taken.file is not None and facts.file != taken.file:
-            raise Changed(f"{name} was written anew")
-        if not facts.readable:
-            raise Unreadable(f"this user may not read {name}; grant select on it, then start it again")
-        return facts
-
-    def _shape(self, taken: Taken, facts: Facts) -> Shape:
-        known = self._shapes.get(taken.relation_oid)
-        if known is None or known.shape != facts.shape:
-            try:
-                known = self._shapes[taken.relation_oid] = self._describe(taken.relation_oid, facts)
-            except psycopg.InternalError as error:  # Postgres' views open each published table, which may be gone
-                raise Changed(f"another table was dropped meanwhile ({connections.one_line(error)})") from error
-        return known
-
-    def _describe(self, oid: int, facts: Facts) -> Shape:
-        found = self._published(oid)
-        if found is None:  # by a publication that was made since
-            self._stored = sources.find(self._pipeline, self._stored.id) or self._stored
-            found = self._published(oid)
-        if found is None:
-            raise Unreadable("it is not published any more")
-        columns, condition = found
-        described = introspection.present(
-            self._source,
-            oid,
-            self._stored.slot,
-            self._publications,
-            list(self._stored.publications.values()),
-            columns or [],
-            joined=True,
-        )
-        if described is None:
-            raise Changed("the table was dropped")
-        published = None if condition is None else selection.trusted(condition)
-        return Shape(facts.shape, described, published, StagedRelation(0, described.version))
-
-    def _published(self, oid: int) -> TupleRow | None:
-        values = {"oid": oid, "publications": self._publications}
-        return self._source.execute(statement("capture.snapshot", "published_rows"), values).fetchone()
-
     def _copy(
-        self, taken: Taken, name: str, shape: Shape, condition: sql.Composable | None, staging: RangeWriter
+        self,
+        taken: Taken,
+        name: str,
+        shape: Shape,
+        condition: sql.Composable | None,
+        staging: RangeWriter,
+        found: set[str] | None = None,
     ) -> None:
+        """`found`: is given the keys of the rows."""
         query = sql.SQL("copy ({}) to stdout").format(
             selection.of_range(taken, name, shape.version, [shape.published, condition])
         )
         encode, staged, size = shape.relation.encode_texts, list[bytes](), 0
-        width, number = len(shape.version.columns), 0
+        width = len(shape.version.columns)
         with closing(copy_text.lines(self._source, query)) as arriving:
-            for lines in arriving:
-                for line in lines:
-                    pk, record, exact, _ = encode(copy_text.values(line, width), len(line))
-                    rest = None if exact is None else (None, exact, None, None, None, None)
-                    row = rows.row(_HEAD, number + 1, number, _CHANGE, pk, record, rest)
-                    staged.append(row if len(row) <= rows.LONGEST else rows.without_values(row))
-                    size += len(row)
-                    number += 1
-                    if size >= STAGE_BYTES:
-                        staging.add(staged)
-                        staged, size = [], 0
+            for number, line in enumerate(chain.from_iterable(arriving), staging.rows):
+                pk, record, exact, _ = encode(copy_text.values(line, width), len(line))
+                rest = None if exact is None else (None, exact, None, None, None, None)
+                row = rows.row(_HEAD, number + 1, number, _CHANGE, pk, record, rest)
+                if found is not None:
+                    found.add(pk.decode())
+                staged.append(row if len(row) <= rows.LONGEST else rows.without_values(row))
+                size += len(row)
+                if size >= STAGE_BYTES:
+                    staging.add(staged)
+                    staged, size = [], 0
         if staged:
             staging.add(staged)
 

@@ -56,6 +56,7 @@ class Known:
     backfill_id: int | None
     complete_seq: int | None
     reason: str | None
+    reread: str | None
 
     @property
     def unread(self) -> bool:
@@ -121,10 +122,21 @@ def known(pipeline: Connection, stored: Source) -> dict[int, Known]:
     return {each.table_oid: each for each in found}
 
 
-def read(pipeline: Connection, stored: Source, table: Captured, kind: str) -> int | None:
-    """Start a backfill of the whole table, by which it becomes whole in the log; None when one is under way."""
+def keyless(pipeline: Connection, stored: Source) -> list[str]:
+    """Names of the captured tables whose updates and deletes are not."""
+    return sorted(each.table for each in known(pipeline, stored).values() if each.captured and not each.keyed)
+
+
+def read(
+    pipeline: Connection, stored: Source, table: Captured, kind: str, gap: tuple[int, int] | None = None
+) -> int | None:
+    """Start a backfill of the whole table, by which it becomes whole in the log; None when one is under way.
+
+    `gap`: between which LSNs changes of it are missing.
+    """
     with pipeline.transaction():
-        started = backfills.start(pipeline, stored.id, stored.epoch, (table.oid, table.schema, table.name), kind)
+        each = table.oid, table.schema, table.name
+        started = backfills.start(pipeline, stored.id, stored.epoch, each, kind, gap=gap)
         if started is None:
             return None
         values = {"source": stored.id, "oid": table.oid, "backfill": started}
@@ -143,6 +155,8 @@ class Register:
         self._source, self._pipeline = source, pipeline
         self._stored = stored
         self._from_lsn = from_lsn
+        self._rereads = False
+        """Whether this is the first look at an epoch whose tables are compared with the log."""
 
     def update(self) -> None:
         """Look once at what is captured."""
@@ -151,28 +165,72 @@ class Register:
         joined = captured_tables.joined(self._pipeline, self._stored.id)
         with self._pipeline.transaction():
             since = sources.reads_from(self._pipeline, self._stored.id)
+            self._rereads = sources.rereads(self._pipeline, self._stored.id) == self._stored.epoch
             for oid, table in now.items():
                 self._compare(table, stored.get(oid), joined, since)
             for oid in stored.keys() - now.keys():
                 self._left(stored[oid])
             if since is not None:
                 sources.read_tables(self._pipeline, self._stored.id)
+            if self._rereads:
+                sources.reread(self._pipeline, self._stored.id, None)
 
     def _compare(
         self, table: Captured, before: Known | None, all_joined: Mapping[int, Joined], since: datetime | None
     ) -> None:
         joined = all_joined.get(table.oid)
         if before is not None and before.epoch != self._stored.epoch:
-            self._store(table, joined, ANOTHER_EPOCH.format(self._stored.epoch))
+            self._begin_epoch(table, before, joined)
         elif before is None and since is not None and (joined is None or joined.joined_at <= since):
-            self._store(table, joined, EARLIER)
+            self._store(table, joined, None if self._rereads else EARLIER, reread="asked" if self._rereads else None)
+            if self._rereads:
+                self._reread(table, "asked")
         elif before is None or _has_joined(table, before, joined):
             keyed_later = before is not None and table.keyed and not before.keyed
             self._join(table, joined, empty=not keyed_later and self._was_empty(table, all_joined))
+        elif before.reread is not None:
+            self._reread(table, before.reread)
         elif before.unread:
             read(self._pipeline, self._stored, table, "initial")
         elif (table.schema, table.name, table.keyed) != (before.table_schema, before.table_name, before.keyed):
             self._execute("rename_table", {"oid": table.oid, **vars(table)})
+
+    def _begin_epoch(self, table: Captured, before: Known, joined: Joined | None) -> None:
+        """Nothing is known of what happened between the epochs."""
+        same = self._is_same(table, before)
+        kind = backfills.DIFFERENCES if same and table.keyed else "asked"
+        reason = None if self._rereads else ANOTHER_EPOCH.format(self._stored.epoch)
+        self._store(table, joined, reason, reread=kind if self._rereads else None, keeps=same)
+        if self._rereads:
+            self._end_before(table)
+            self._reread(table, kind)
+        if self._rereads and not same:
+            logger.info(
+                "%s.%s has another oid than before epoch %s: all its rows are read",
+                table.schema,
+                table.name,
+                self._stored.epoch,
+                extra={"action": "snapshot.another_oid", "table": f"{table.schema}.{table.name}"},
+            )
+
+    def _end_before(self, table: Captured) -> None:
+        """A backfill of the epoch that has ended never ends by itself."""
+        for backfill in backfills.open_of(self._pipeline, self._stored.id):
+            if backfill.table_oid == table.oid and backfill.epoch != self._stored.epoch:
+                reason = backfills.ENDED_EPOCH.format(self._stored.epoch)
+                backfills.end(self._pipeline, backfill.id, "failed", reason, of_ended_epoch=True)
+
+    def _reread(self, table: Captured, kind: str) -> None:
+        """Unless another backfill of it is under way; then at a later look."""
+        gap = sources.gap(self._pipeline, self._stored.id, self._stored.epoch)
+        read(self._pipeline, self._stored, table, kind, gap)
+
+    def _is_same(self, table: Captured, before: Known) -> bool:
+        """Whether this oid was the same table in the epoch before: in another cluster it may be any other's."""
+        clusters = sources.clusters(self._pipeline, self._stored.id)
+        return (table.schema, table.name) == (before.table_schema, before.table_name) or (
+            clusters.get(before.epoch) == clusters.get(self._stored.epoch)
+        )
 
     def _was_empty(self, table: Captured, joined: Mapping[int, Joined]) -> bool:
         """Whether it had no rows when it joined, and all inserts since then are in the stream."""
@@ -208,13 +266,25 @@ class Register:
                 if backfill.table_oid == table.table_oid:
                     backfills.end(self._pipeline, backfill.id, "failed", NOT_CAPTURED)
 
-    def _store(self, table: Captured, joined: Joined | None, reason: str | None, *, complete: bool = False) -> None:
+    def _store(
+        self,
+        table: Captured,
+        joined: Joined | None,
+        reason: str | None,
+        *,
+        complete: bool = False,
+        reread: str | None = None,
+        keeps: bool = False,
+    ) -> None:
+        """`reread`: kind of the backfill that is to begin; `keeps`: the log has the rows from before under this oid."""
         values = {
             **vars(table),
             "epoch": self._stored.epoch,
             "joined": joined.id if joined else None,
             "reason": reason,
             "complete": complete,
+            "reread": reread,
+            "keeps": keeps,
             "events_table": self._config.events_table,
         }
         self._execute("store_table", values)

@@ -29,20 +29,35 @@ def of_range(
     return sql.SQL("select {} from {}{}").format(columns, source, where)
 
 
+def as_printed(version: TableVersion, keys: Sequence[Sequence[str]]) -> sql.Composable:
+    """The keys once more, as the source prints them: the log may have them in another form, as numbers of JSON."""
+    values, listed = _keys(version, keys)
+    return sql.SQL("select {} from {}").format(values, listed)
+
+
 def _has_key(version: TableVersion, keys: Sequence[Sequence[str]]) -> sql.Composable:
     """Whether a row has one of these keys."""
+    values, listed = _keys(version, keys)
+    return sql.SQL("({}) in (select {} from {})").format(
+        sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(column)) for column in version.key_columns),
+        values,
+        listed,
+    )
+
+
+def _keys(version: TableVersion, keys: Sequence[Sequence[str]]) -> tuple[sql.Composable, sql.Composable]:
+    """Their values, typed, and what to select these from."""
     types = {column.name: column.cast for column in version.columns}
     lists = [sql.Literal([key[place] for key in keys]) for place in range(len(version.key_columns))]
     names = [sql.Identifier(f"key_{place}") for place in range(len(lists))]
-    return sql.SQL("({}) in (select {} from unnest({}) as k({}))").format(
-        sql.SQL(", ").join(sql.SQL("t.{}").format(sql.Identifier(column)) for column in version.key_columns),
-        sql.SQL(", ").join(
-            sql.SQL("k.{}::{}").format(key, trusted(types[column]))
-            for column, key in zip(version.key_columns, names, strict=True)
-        ),
-        sql.SQL(", ").join(sql.SQL("{}::text[]").format(each) for each in lists),
-        sql.SQL(", ").join(names),
+    values = sql.SQL(", ").join(
+        sql.SQL("k.{}::{}").format(key, trusted(types[column]))
+        for column, key in zip(version.key_columns, names, strict=True)
     )
+    listed = sql.SQL("unnest({}) as k({})").format(
+        sql.SQL(", ").join(sql.SQL("{}::text[]").format(each) for each in lists), sql.SQL(", ").join(names)
+    )
+    return values, listed
 
 
 def trusted(text: str) -> sql.SQL:

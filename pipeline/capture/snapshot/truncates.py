@@ -32,7 +32,14 @@ class Watch:
             found = {oid: (name, seq) for oid, (name, seq) in found.items() if seq > since.get(name, 0)}
             if found and (holding := leaves(table)) and found.keys() >= set(holding):
                 name, seq = max((found[oid] for oid in holding), key=lambda place: place[1])
-                values = {**source, "oid": table, "seq": seq, "events_table": name, "first_seq": None}
+                values = {
+                    **source,
+                    "oid": table,
+                    "seq": seq,
+                    "events_table": name,
+                    "first_seq": None,
+                    "told_seqs": None,
+                }
                 self._pipeline.execute(statement("capture.snapshot", "complete_table"), values)
 
     def _find(self, oids: list[int]) -> None:

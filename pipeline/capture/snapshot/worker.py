@@ -14,13 +14,15 @@ from psycopg import sql
 from setproctitle import setproctitle
 
 from pipeline import logs
-from pipeline.capture.snapshot import backfills, condition, condition_check, pace, plan
+from pipeline.capture.content.log_state import Truncated
+from pipeline.capture.snapshot import backfills, comparing, condition, condition_check, pace, plan
 from pipeline.capture.snapshot.backfills import Backfill
-from pipeline.capture.snapshot.reader import Changed, Held, RangeReader, TooSlow, Unreadable
+from pipeline.capture.snapshot.reader import Held, RangeReader, TooSlow
+from pipeline.capture.snapshot.shapes import Changed, Unreadable
 from pipeline.capture.source import sources
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import ConditionRefused, PipelineError, Unavailable
+from pipeline.errors import ConditionRefused, NotComparable, PipelineError, Unavailable
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -129,7 +131,7 @@ class Worker:
         return self._read(taken if about is None else self._shortened(taken, about), stop)
 
     def _shortened(self, taken: Taken, rows: int) -> Taken:
-        if taken.from_block is None or taken.until_block is None:
+        if taken.compares or taken.from_block is None or taken.until_block is None:
             return taken
         at = taken.from_block + max(1, round(rows / self.density.get(taken.relation_oid, plan.ROWS_PER_BLOCK)))
         if at >= taken.until_block:
@@ -147,10 +149,7 @@ class Worker:
             ranges.drop(self.take, taken.backfill_id, [taken.id])
             return 0
         try:
-            chosen = self._condition(backfill)
-            with RangeWriter(self.staging, self.source_id, taken) as staging:
-                self.reader.read(taken, staging, backfill.since_seqs or {}, chosen)
-                return self._was_read(taken, backfill, staging.rows)
+            return self._compare(taken, backfill, stop) if taken.compares else self._stage(taken, backfill)
         except Held as held:
             ranges.give_back(self.take, taken)
             backfills.wait(self.take, backfill.id, str(held))
@@ -163,7 +162,7 @@ class Worker:
             if self.source.closed:
                 raise Unavailable(f"the source ended a session: {slow}; it is tried again") from slow
             return 0
-        except (Unreadable, ConditionRefused) as error:
+        except (Unreadable, ConditionRefused, NotComparable) as error:
             self._fail(backfill, str(error))
             return 0
         except psycopg.Error as error:
@@ -173,12 +172,28 @@ class Worker:
         stop.wait(HELD_SECONDS)
         return 0
 
-    def _was_read(self, taken: Taken, backfill: Backfill, rows: int) -> int:
-        if backfill.reason is not None:
-            backfills.wait(self.take, backfill.id, None)
-        if taken.until_block and rows:
-            self.density[taken.relation_oid] = rows / (taken.until_block - (taken.from_block or 0))
-        return rows
+    def _stage(self, taken: Taken, backfill: Backfill) -> int:
+        chosen = self._condition(backfill)
+        with RangeWriter(self.staging, self.source_id, taken) as staging:
+            self.reader.read(taken, staging, backfill.since_seqs or {}, chosen)
+            under_way = backfill.compares and ranges.compares(self.take, backfill.id)
+            if (reason := comparing.REASON if under_way else None) != backfill.reason:
+                backfills.wait(self.take, backfill.id, reason)
+            if taken.until_block and staging.rows:
+                self.density[taken.relation_oid] = staging.rows / (taken.until_block - (taken.from_block or 0))
+            return staging.rows
+
+    def _compare(self, taken: Taken, backfill: Backfill, stop: Stop) -> int:
+        """Plan ranges of the keys that may differ."""
+        stored = sources.find(self.take, self.source_id)
+        assert stored is not None  # noqa: S101  a worker is of a source
+        made = comparing.Comparison(self.source, self.take, self.staging, stored)
+        try:
+            if not made.run(taken, backfill, lambda: bool(stop)):
+                ranges.give_back(self.take, taken)
+        except Truncated as error:
+            raise Changed(str(error)) from error
+        return 0
 
     def _condition(self, backfill: Backfill) -> sql.Composable | None:
         """What stands behind `where`, once this session has found it harmless; raises ConditionRefused."""

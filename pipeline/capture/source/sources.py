@@ -177,6 +177,29 @@ def read_tables(connection: Connection, source_id: uuid.UUID) -> None:
     connection.execute(statement("capture.source", "begin_reading"), {"source": source_id})
 
 
+def reread(connection: Connection, source_id: uuid.UUID, epoch: int | None) -> None:
+    """What is captured when this epoch begins is compared with the log; None: it is taken care of."""
+    connection.execute("update pipeline.sources set rereads_epoch = %s where id = %s", (epoch, source_id))
+
+
+def rereads(connection: Connection, source_id: uuid.UUID) -> int | None:
+    """The epoch given to `reread` that is still to be taken care of."""
+    query = "select rereads_epoch from pipeline.sources where id = %s"
+    found: int | None = queries.value(connection, query, (source_id,))
+    return found
+
+
+def gap(connection: Connection, source_id: uuid.UUID, epoch: int) -> tuple[int, int] | None:
+    """Where the epoch before this one ended and where it begins, LSNs; None where nothing came before it."""
+    values = {"source": source_id, "epoch": epoch}
+    return connection.execute(statement("capture.source", "epoch_gap"), values).fetchone()
+
+
+def clusters(connection: Connection, source_id: uuid.UUID) -> dict[int, str]:
+    """The system identifier of the source in each epoch."""
+    return dict(connection.execute(statement("capture.source", "epoch_clusters"), {"source": source_id}).fetchall())
+
+
 def carry(connection: Connection, source_id: uuid.UUID, transactions: Iterable[tuple[int, int]]) -> None:
     """Store transactions of earlier epochs that are in the log: commit_lsn and commit time in µs since 2000."""
     connection.execute("delete from pipeline.carried_transactions where source_id = %s", (source_id,))

@@ -26,14 +26,23 @@ LOOK_SECONDS = 0.5
 Number = Annotated[int, typer.Argument(metavar="ID", min=1, max=2**63 - 1)]
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="schema.table", show_default=False)]
 Where = Annotated[str | None, typer.Option(metavar="CONDITION", help="Only the rows for which this holds.")]
+Differences = Annotated[bool, typer.Option("--differences", help="Append only what differs from the log.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Show how far it is until it ends. Ctrl-C leaves it running.")]
 
 
 @app.command("start")
 def backfill_start(
-    context: typer.Context, table: Table, where: Where = None, wait: Wait = False, as_json: Json = False
+    context: typer.Context,
+    table: Table,
+    where: Where = None,
+    differences: Differences = False,
+    wait: Wait = False,
+    as_json: Json = False,
 ) -> int:
-    """Read a captured table's rows; each becomes an event with the action read, unless the log has a newer one."""
+    """Read a captured table's rows; each becomes an event with the action read, unless the log has a newer one.
+
+    With --differences the table is compared with the log: only what differs becomes inserts, updates and deletes.
+    """
     from pipeline.cli.render import backfills as render
     from pipeline.operate import backfills, start_backfill
     from pipeline.postgres import connections, databases, migrations
@@ -46,7 +55,8 @@ def backfill_start(
     ):
         migrations.require_head(pipeline)
         with connections.connect(config.source, "source", name=name) as source:
-            found = start_backfill.start(config, source, pipeline, table, start_backfill.by_text(where))
+            chosen = start_backfill.by_text(where)
+            found = start_backfill.start(config, source, pipeline, table, chosen, differences=differences)
         if wait:
             return _wait(config, pipeline, found, as_json)
         served = backfills.is_served(pipeline)

@@ -27,10 +27,15 @@ def sources_list(context: typer.Context, as_json: Json = False) -> int:
 
 
 @app.command("adopt")
-def sources_adopt(context: typer.Context, yes: Yes = False) -> int:
+def sources_adopt(
+    context: typer.Context,
+    reread: Annotated[bool, typer.Option("--reread", help="Compare all tables with the log then.")] = False,
+    yes: Yes = False,
+) -> int:
     """Begin a new epoch at the source as it is now, if our positions are not valid there. Stop the server first.
 
-    Says what the log will lack, and asks for the name of the source's database to be typed.
+    Says what the log will lack, and asks for the name of the source's database to be typed. With --reread the next
+    server compares all captured tables with the log, and appends what differs.
     """
     from pipeline.cli.render import losses
     from pipeline.operate.repair.adopt import adopt
@@ -38,8 +43,13 @@ def sources_adopt(context: typer.Context, yes: Yes = False) -> int:
 
     config = load(context, "sources")
     with databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as resolved:
-        adopted = adopt(resolved, lambda gap: confirm.loss(losses.gap(gap), gap.database, yes))
-    print("\n".join(adopted.lines()) if adopted else "the source is the known one; nothing was changed")
+        adopted = adopt(
+            resolved, lambda gap: confirm.loss(losses.gap(gap, reread=reread), gap.database, yes), reread=reread
+        )
+    unchanged = "the source is the known one; nothing was changed"
+    if reread:
+        unchanged += ", and nothing is read; `pipeline backfill start TABLE --differences` compares a table"
+    print("\n".join(adopted.lines()) if adopted else unchanged)
     return 0
 
 

@@ -13,6 +13,12 @@ from pipeline.operate.snapshot_status import SnapshotStatus
 
 _STYLES = {"complete": "green", "reading": "green", "waiting": "yellow", "paused": "yellow", "cancelled": ""}
 
+_KINDS = {
+    "initial": "initial: the table had joined",
+    "asked": "asked: somebody asked for all rows",
+    "differences": "differences: only what differs from the log is appended",
+}
+
 
 def line(found: Shown) -> str:
     """What has become of one, in one sentence."""
@@ -21,13 +27,18 @@ def line(found: Shown) -> str:
         said += f": {found.reason}"
     if found.state == "complete":
         said += f": {formatting.count(found.rows_read, 'row')} read, {formatting.count(found.rows, 'event')}"
-        said += "; the log had something newer of the others" if found.rows < found.rows_read else ""
+        newer = (
+            "the log had the others so" if found.kind == "differences" else "the log had something newer of the others"
+        )
+        said += f"; {newer}" if found.rows < found.rows_read else ""
     return said
 
 
 def started(found: Shown, *, served: bool) -> str:
     """That it has begun, and whether anybody reads it."""
     said = f"backfill {found.id} of {found.table} has begun"
+    if found.kind == "differences":
+        said += "; it compares the table with the log"
     if found.condition is not None:
         said += f", of rows with {found.condition}"
     return f"{said}; `pipeline backfill show {found.id}` says how far it is" if served else f"{said}; {NO_SERVER}"
@@ -41,7 +52,7 @@ def left(found: Shown) -> str:
 
 def summary(found: Sequence[Shown]) -> Table:
     """For `status` and `list`: one line for each."""
-    columns = ("backfill", "table", "state", "ranges", "rows", "rows/s", "time left", "reason")
+    columns = ("backfill", "table", "kind", "state", "ranges", "rows", "rows/s", "time left", "reason")
     return formatting.table(columns, map(_line, found))
 
 
@@ -62,6 +73,7 @@ def _line(each: Shown) -> list[object]:
     return [
         each.id,
         each.table,
+        each.kind,
         Text(each.state, _STYLES.get(each.state, "bold red")),
         ranges(each),
         formatting.whole(each.rows),
@@ -104,7 +116,7 @@ def _facts(found: Shown) -> Iterator[tuple[str, object]]:
     yield "of about", None if found.rows_estimated is None else f"{found.rows_estimated:,} rows of the whole table"
     yield "condition", found.condition or "none: all rows"
     yield "events", None if found.first_seq is None else f"seq {found.first_seq} to {found.last_seq}"
-    yield "asked for", "when the table joined" if found.kind == "initial" else "by a user"
+    yield "kind", _KINDS[found.kind]
     yield "created", found.created_at
     yield "begun", found.started_at
     yield "ended", found.finished_at

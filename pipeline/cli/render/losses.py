@@ -10,6 +10,9 @@ from pipeline.log.readers import LaggingReader
 from pipeline.operate import formatting
 from pipeline.operate.repair.gap import Gap
 
+_SOME = 5
+"""How many tables a line names."""
+
 
 def slot(found: Slot, ours: bool) -> Iterator[str]:
     """By deleting a slot; `ours`: the one that the server reads."""
@@ -36,12 +39,14 @@ def lake(found: LaggingReader) -> str:
     )
 
 
-def gap(found: Gap) -> Iterator[str]:
-    """By going on at the source as it is now."""
+def gap(found: Gap, *, reread: bool = False) -> Iterator[str]:
+    """By going on at the source as it is now. `reread`: its tables are compared with the log then."""
     yield from found.reasons
     if found.begins:
         yield f"this log begins at {formatting.position(found.staged)}: what the slot sent before never comes again"
         yield "the other pipeline database, if there is one, gets no change any more that this one receives"
+        if reread:
+            yield "there is no log to compare tables with: nothing is reread, `pipeline backfill start` reads a table"
         return
     newest = f", and its newest event was committed {formatting.moment(found.newest)}" if found.newest else ""
     yield f"the log has what was staged up to {formatting.position(found.staged)}{newest}"
@@ -49,3 +54,17 @@ def gap(found: Gap) -> Iterator[str]:
         yield f"{found.database} has another history: what the log lacks of the one before never comes"
     else:
         yield f"of {formatting.size(found.bytes)} of WAL that was written since, what the slot cannot send never comes"
+    if reread:
+        yield from _reread(found)
+
+
+def _reread(found: Gap) -> Iterator[str]:
+    yield (
+        "all captured tables are compared with the log, and only what differs is appended: of each row the state that"
+        " it has now, not the changes that led to it"
+    )
+    if found.keyless:
+        some = ", ".join(found.keyless[:_SOME]) + (", …" if len(found.keyless) > _SOME else "")
+        yield f"tables without a key are read as they are now; which of their rows were deleted is never known: {some}"
+    if found.elsewhere:
+        yield "tables that have another oid there than the log knows are read whole, and deletes in them are not known"

@@ -14,6 +14,7 @@ from pipeline.capture.catchup import plan_reader, store
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream, SystemIdentity
+from pipeline.capture.snapshot import register
 from pipeline.capture.source import captured_tables, own_tables, publication_ledger, slot_mark, slots, sources
 from pipeline.capture.source.publications import KEYLESS_SUFFIX, Publications
 from pipeline.capture.source.slots import Slot
@@ -38,8 +39,10 @@ ROLES = ("serve", "replication", "snapshot", "shuffle")
 """The roles that a running server holds; all must be free."""
 
 
-def adopt(config: Config, agree: Callable[[Gap], None] = lambda _: None) -> Adopted | None:
+def adopt(config: Config, agree: Callable[[Gap], None] = lambda _: None, *, reread: bool = False) -> Adopted | None:
     """Begin a new epoch at the source as it is now; None, with nothing changed, when our positions are still valid.
+
+    `reread`: the next server compares the tables with the log, and appends what differs.
 
     Without positions, a slot that is marked as another's is taken over. `agree` is called before anything is changed,
     and prevents that by raising. Raises PipelineError when a server runs, or when the source cannot be replicated from.
@@ -54,7 +57,7 @@ def adopt(config: Config, agree: Callable[[Gap], None] = lambda _: None) -> Adop
         with _alone(pipeline):
             if stored is None or staged is None:
                 return take_over(config, source, pipeline, stored, agree)
-            return _Adoption(config, source, pipeline, stored, staged).run(agree)
+            return _Adoption(config, source, pipeline, stored, staged, reread).run(agree)
 
 
 @contextmanager
@@ -71,13 +74,14 @@ def _alone(pipeline: Connection) -> Iterator[None]:
 
 class _Adoption:
     def __init__(
-        self, config: Config, source: Connection, pipeline: Connection, stored: Source, staged: Staged
+        self, config: Config, source: Connection, pipeline: Connection, stored: Source, staged: Staged, reread: bool
     ) -> None:
         self._config = config
         self._source = source
         self._pipeline = pipeline
         self._stored = stored
         self._staged = staged
+        self._reread = reread
         self._table = EventsTable.parse(config.events_table)
 
     def run(self, agree: Callable[[Gap], None]) -> Adopted | None:
@@ -94,7 +98,17 @@ class _Adoption:
         if not reasons:
             return None
         causes = [_cause(reason) for reason in reasons]
-        agree(gap.look(self._pipeline, self._table, self._stored, self._staged.position, identity, causes))
+        agree(
+            gap.look(
+                self._pipeline,
+                self._table,
+                self._stored,
+                self._staged.position,
+                identity,
+                causes,
+                register.keyless(self._pipeline, self._stored),
+            )
+        )
         asyncio.run(self._drain_staging())
         return self._begin(identity, reasons)
 
@@ -170,6 +184,7 @@ class _Adoption:
             starts_at=start,
             kept_slot=keep,
             known=len(known),
+            rereads=self._reread,
         )
 
     def _names(self) -> list[str]:
@@ -259,6 +274,8 @@ class _Adoption:
             progress.restart(self._pipeline, stored.id, stored.epoch, start)
             watermark.restart(self._pipeline, stored.id, stored.epoch)
             sources.read_no_tables(self._pipeline, stored.id)
+            if self._reread or sources.rereads(self._pipeline, stored.id) is not None:  # asked before, and not done yet
+                sources.reread(self._pipeline, stored.id, stored.epoch)
 
 
 def _cause(reason: ReplicationError) -> str:

@@ -13,7 +13,7 @@ class Adopted:
 
     The new epoch begins at `starts_at`. `kept_slot`: the slot is the one that was there; `known`: how many
     transactions that it may send again are known to be in the log. `begins`: there was no epoch before it; `marked`:
-    the slot carries our mark.
+    the slot carries our mark. `rereads`: tables are compared with the log once a server runs.
     """
 
     epoch: int
@@ -24,6 +24,7 @@ class Adopted:
     known: int
     begins: bool = False
     marked: bool = True
+    rereads: bool = False
 
     def lines(self) -> list[str]:
         """The report for people: what was done, and what is not in the log."""
@@ -43,4 +44,9 @@ class Adopted:
             shown.append(f"the slot was kept; changes from {lsn.show(self.left_at)} to {at} are not in the log")
         else:
             shown.append(f"a new slot was created; changes from before {at} that the log lacks stay missing")
+        if self.rereads:
+            shown.append(
+                "the next `pipeline serve` compares all tables with the log, and appends what differs;"
+                " `pipeline backfill list` shows how far it is"
+            )
         return shown

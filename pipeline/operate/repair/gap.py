@@ -18,7 +18,8 @@ class Gap:
     """Changes of `database` after `staged`, an LSN, that a new epoch may be without, and the `reasons` for one.
 
     `bytes`: WAL written since, None where the source has another history. `newest`: when the log's newest event was
-    committed, None when it has none. `begins`: the log begins at `staged`, and has nothing from before.
+    committed, None when it has none. `begins`: the log begins at `staged`, and has nothing from before. `keyless`:
+    captured tables whose rows have no key; `elsewhere`: it is another cluster, where oids may be others.
     """
 
     database: str
@@ -27,6 +28,8 @@ class Gap:
     bytes: int | None
     newest: datetime | None
     begins: bool = False
+    keyless: Sequence[str] = ()
+    elsewhere: bool = False
 
 
 def look(
@@ -36,8 +39,11 @@ def look(
     staged: int,
     identity: SystemIdentity,
     reasons: Sequence[str],
+    keyless: Sequence[str],
 ) -> Gap:
     """The gap at the source as it is now. Changes nothing."""
     same = (identity.system_identifier, identity.timeline) == (stored.system_identifier, stored.timeline)
     missing = max(0, identity.flushed - staged) if same else None
-    return Gap(identity.database, reasons, staged, missing, recent_transactions.newest(connection, table))
+    elsewhere = identity.system_identifier != stored.system_identifier
+    newest = recent_transactions.newest(connection, table)
+    return Gap(identity.database, reasons, staged, missing, newest, keyless=keyless, elsewhere=elsewhere)

@@ -16,24 +16,30 @@ select
     w.action, found.missing, w.transaction_annotations::jsonb, w.committed_at
 from {rows} w
 join pipeline.relations r on r.id = w.relation_id
-left join jsonb_to_recordset(%(forms)s) form (id integer, places jsonb, names jsonb) on form.id = w.relation_id
+left join jsonb_to_recordset(%(forms)s) form (id integer, places jsonb, names jsonb, settled bigint) on form.id = w.relation_id
 left join lateral (
-    select newest.* from (
+    select newest.record, newest.exact, holds.lsn as commit_lsn, holds.idx as commit_idx from (
         select e.* from jsonb_to_recordset(form.places) place (oid bigint, lsn bigint, idx integer)
         cross join lateral (
 {sources}
         ) e
-        where (e.commit_lsn, e.commit_idx) < (w.commit_lsn, w.commit_idx) and e.source_epoch = %(epoch)s
-        order by e.commit_lsn desc, e.commit_idx desc
+        -- A row that this epoch has no event of was as the one before has it when its table had been compared.
+        where e.source_epoch = %(epoch)s and (e.commit_lsn, e.commit_idx) < (w.commit_lsn, w.commit_idx)
+            or e.source_epoch < %(epoch)s and form.settled < w.commit_lsn
+        order by e.source_epoch desc, e.commit_lsn desc, e.commit_idx desc
         limit 1
     ) newest
+    cross join lateral (
+        select case when newest.source_epoch = %(epoch)s then newest.commit_lsn else form.settled end as lsn,
+            case when newest.source_epoch = %(epoch)s then newest.commit_idx else 0 end as idx
+    ) holds
     -- What a truncate, a delete or a parked change has left is no value, and neither is what came before.
-    where newest.is_row and (newest.commit_lsn, newest.commit_idx) >= (newest.since_lsn, newest.since_idx)
+    where newest.is_row and (holds.lsn, holds.idx) >= (newest.since_lsn, newest.since_idx)
         -- What a transaction has changed that the source could not send is not known.
         and not exists (
             select from pipeline.source_stops s
             where s.source_id = %(source)s and s.epoch = %(epoch)s and s.skipped_at is not null
-                and s.commit_lsn between newest.commit_lsn and w.commit_lsn)
+                and s.commit_lsn between holds.lsn and w.commit_lsn)
 ) known on true
 cross join lateral (
     select jsonb_object_agg(v.name, v.value) filter (where v.value <> 'null') as record,

@@ -2,7 +2,7 @@
 with reset as (
     update pipeline.snapshot_ranges r
     set state = 'planned', token = null, reader_pid = null, reader_start = null, segment_id = null, snapshot = null,
-        since_seqs = null, marker_xid = null, version = null, by_key = null, rows_read = 0, seen_lsn = null,
+        since_seqs = null, marker_xid = null, version = null, by_key = null, rows_read = 0, departed = null, seen_lsn = null,
         commit_lsn = null, committed_at = null, xid = null, relation_id = null
     from pipeline.snapshot_ranges was
     where r.id = any(%(ids)s) and was.id = r.id and r.state in ('reading', 'staged', 'placed')

@@ -2,7 +2,8 @@
 with stored as (
     update pipeline.snapshot_ranges
     set state = 'staged', segment_id = %(segment)s, rows_read = %(rows)s, snapshot = %(snapshot)s::pg_snapshot,
-        since_seqs = %(since_seqs)s, version = %(version)s, by_key = %(by_key)s, marker_xid = %(marker_xid)s::text::xid8
+        since_seqs = %(since_seqs)s, version = %(version)s, by_key = %(by_key)s, marker_xid = %(marker_xid)s::text::xid8,
+        departed = %(departed)s
     where id = %(id)s and token = %(token)s and state = 'reading'
     returning 1
 ), filled as (

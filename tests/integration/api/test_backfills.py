@@ -82,8 +82,16 @@ def test_metrics_have_them(served: Api) -> None:
     number = served.post("/v1/backfills", table="orders").json()["id"]
     text = served.get("/metrics").text
     for name in ("ranges_done", "ranges", "rows"):
-        assert f'pipeline_backfill_{name}{{backfill="{number}",table="public.orders"}} 0.0\n' in text
+        assert f'pipeline_backfill_{name}{{backfill="{number}",kind="asked",table="public.orders"}} 0.0\n' in text
     assert 'pipeline_snapshot_tables{state="not read"} 2.0\n' in text
     assert 'pipeline_snapshot_tables{state="waiting"} 1.0\n' in text
     served.post(f"/v1/backfills/{number}/cancel")
     assert "pipeline_backfill_" not in served.get("/metrics").text
+
+
+def test_differences_are_of_a_whole_table_with_a_key(served: Api) -> None:
+    terms = [{"column": "id", "operator": ">", "value": 1}]
+    refused = served.post("/v1/backfills", table="orders", differences=True, where=terms)
+    assert (refused.status_code, "leave the condition out" in refused.json()["title"]) == (422, True)
+    found = served.post("/v1/backfills", table="orders", differences=True).json()
+    assert (found["kind"], found["state"]) == ("differences", "waiting")

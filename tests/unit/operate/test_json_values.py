@@ -73,7 +73,8 @@ def test_every_sort_of_value(value: Any, shown: str) -> None:
             Rewritten("public.a", ["x"], ["type"], None, AT),
             f'{{"table": "public.a", "columns": ["x"], "kinds": ["type"], "from_lsn": null, '
             f'"from_lsn_bytes": null, "found_at": {ISO}, '
-            '"remedy": "write each row once, then run `pipeline sources rewrites --settle public.a`"}',
+            '"remedy": "run `pipeline backfill start public.a --differences`; '
+            'or write each row once, then run `pipeline sources rewrites --settle public.a`"}',
         ),
         (
             KnownSource("id", 2, "db", "7", 1, "s", ["p"], LSN, AT),

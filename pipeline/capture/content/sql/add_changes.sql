@@ -1,7 +1,7 @@
 -- Add what has come since the last look.
 insert into content_changes
 select e.source, e.seq, e.source_epoch, e.commit_lsn, e.commit_idx, e.record_pk, e.given_up, e.xid, e.live,
-    case when e.live and {known} then {checksum} end,
+    case when e.live then {checksum} end,
     coalesce((select b.part from content_bounds b where ({key_names_of_change}) <= ({key_names_of_bound})
         order by {key_names_of_bound} limit 1), {last_part}),
     k.*

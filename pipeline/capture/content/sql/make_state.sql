@@ -4,14 +4,22 @@ create temporary table content_state as
 with change as (
 {changes}
 ), truncated as (
+    -- All partitions in one transaction are the table.
+    select t.source_epoch, t.commit_lsn, max(t.commit_idx) as commit_idx from (
 {truncated}
+    ) t
+    group by t.source_epoch, t.commit_lsn
+    having bool_or(t.source_table_oid = {table}) or count(distinct t.source_table_oid) >= {leaves}
 ), newest as (
     select distinct on (record_pk) * from change
     order by record_pk, source_epoch desc, commit_lsn desc nulls last, commit_idx desc nulls last, given_up, seq desc
 )
-select e.record_pk, e.source, e.seq, k.*, case when {known} then {checksum} end as checksum,
-    ((row_number() over (order by {key_names}) - 1) / {rows_per_part})::integer as part
-from newest e cross join lateral (select {keys}) k ({key_names})
-where e.live and not exists (
-    select from truncated t where (t.source_epoch, t.commit_lsn, t.commit_idx)
-        > (e.source_epoch, coalesce(e.commit_lsn, 0), coalesce(e.commit_idx, 0)))
+select r.*, ((row_number() over (order by {key_names}) - 1) / {rows_per_part})::integer as part
+from (
+    select e.record_pk, e.source, e.seq, k.*, {checksum} as checksum
+    from newest e cross join lateral (select {keys}) k ({key_names})
+    where e.live and not exists (
+        select from truncated t where (t.source_epoch, t.commit_lsn, t.commit_idx)
+            > (e.source_epoch, coalesce(e.commit_lsn, 0), coalesce(e.commit_idx, 0)))
+    offset 0  -- what is sorted below is short
+) r

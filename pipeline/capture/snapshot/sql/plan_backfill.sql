@@ -1,5 +1,6 @@
--- The ranges of a backfill are planned.
+-- The ranges of a backfill are planned, or its comparison is.
 update pipeline.backfills
-set state = 'reading', reason = null, files = %(files)s, by_key = %(by_key)s, rows_estimated = %(rows)s,
-    bytes_estimated = %(bytes)s, ranges_all = ranges_done + %(added)s
+set state = 'reading', reason = null, kind = %(kind)s, files = %(files)s, by_key = %(by_key)s,
+    rows_estimated = %(rows)s, bytes_estimated = %(bytes)s, ranges_all = ranges_done + %(added)s,
+    floor_seqs = %(floor_seqs)s
 where id = %(id)s and state = 'waiting'

@@ -28,7 +28,7 @@ from (
         from (
             -- A retried dead letter is where it was retried, not where it belongs.
             select seq, source_epoch, commit_lsn, commit_idx, xid, committed_at,
-                case when action = 'read' then 'read' when transaction_annotations is not null then 'annotated'
+                case when action = 'read' or metadata ? 'recovered' then 'read' when transaction_annotations is not null then 'annotated'
                     else 'plain' end as kind
             from {events}
             where source_database_id = %(source)s and seq > %(after)s and seq <= %(head)s

@@ -58,7 +58,7 @@ def begun(known: Captured, worker: Worker, where: str) -> Shown:
     assert stored is not None
     planned = [Planned(stored.table_oid, stored.table_oid, None, first, first + 2) for first in (0, 2)]
     ranges.plan(known.log, worker.source_id, stored.epoch, found.id, planned)
-    backfills.planned(known.log, found.id, {stored.table_oid: 1}, True, (1, 1), 2)
+    backfills.planned(known.log, stored, {stored.table_oid: 1}, True, (1, 1), 2)
     return found
 
 

@@ -54,9 +54,10 @@ def test_the_stream_is_lively_after_a_change_of_its_own(config: Config, monkeypa
 
 
 def test_rests_leave_the_workers_their_share_together():
-    took, workers = 0.1, 4
+    took, workers = 0.01, 4
     whole = took + pace.lively_rest(took, workers)
     assert workers * took / whole == pytest.approx(pace.LIVELY_SHARE)
+    assert pace.lively_rest(3600.0, workers) == pace.YIELD_SECONDS
 
 
 def test_rows_come_as_the_server_has_them(config: Config):

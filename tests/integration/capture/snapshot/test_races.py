@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pipeline.capture.snapshot import plan
-from pipeline.capture.snapshot.reader import Changed, RangeReader
+from pipeline.capture.snapshot.shapes import Changed, Shapes
 from pipeline.staging.range_writer import RangeWriter
 from pipeline.staging.ranges import Taken
 from tests.fixtures.postgres import Cluster
@@ -164,7 +164,7 @@ def test_another_table_is_dropped_while_a_range_is_read(
     stage: Stage, reading: ReadingTables, monkeypatch: pytest.MonkeyPatch
 ):
     """Postgres opens every published table to say what is published of one; it fails where it waits for a drop."""
-    facts, pid = RangeReader._facts, reading.source.info.backend_pid
+    facts, pid = Shapes.facts, reading.source.info.backend_pid
 
     def drop(dropping: psycopg.Connection) -> None:
         with psycopg.connect(stage.config.source, autocommit=True) as watching:
@@ -183,7 +183,7 @@ def test_another_table_is_dropped_while_a_range_is_read(
             return found
 
         with monkeypatch.context() as patch, pytest.raises(Changed, match="another table was dropped meanwhile"):
-            patch.setattr(RangeReader, "_facts", drop_after)
+            patch.setattr(Shapes, "facts", drop_after)
             reading.read()
     reading.finish(number)
     reading.expect_equal("beside")

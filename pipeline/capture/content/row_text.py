@@ -42,9 +42,31 @@ def texts(values: Sequence[sql.Composable]) -> sql.Composable:
     return sql.SQL("array[{}]::text[]").format(_COMMA.join(printed))
 
 
-def log_row(columns: Sequence[Column], epoch: int) -> sql.Composable:
-    """The texts of the columns in the event `e`, as one value."""
-    return _row([log_text(column, epoch) for column in columns])
+def log_checksum(columns: Sequence[Column], epoch: int) -> sql.Composable:
+    """The checksum of the row that the event `e` says; null where it does not say all of it.
+
+    Most events are from after all columns had their names: of these nothing has to be asked column by column.
+    """
+    named = [_COMMA.join(map(sql.Literal, _last_place(columns))), sql.Literal([column.name for column in columns])]
+    return sql.SQL(
+        "case when e.unchanged_columns is not null or coalesce(e.metadata ? 'parked', false) then null"
+        " when e.source_epoch = {epoch} and (e.commit_lsn, e.commit_idx) >= ({since}) and e.record ?& {names}::text[]"
+        " then {plain} when {known} then {checksum} end"
+    ).format(
+        epoch=sql.Literal(epoch),
+        since=named[0],
+        names=named[1],
+        plain=checksum(_row([_text(column, sql.Literal(column.name)) for column in columns])),
+        known=sql.SQL(" and ").join(
+            sql.SQL("({} or {})").format(has_value(column, epoch), is_older(column, epoch)) for column in columns
+        ),
+        checksum=checksum(_row([log_text(column, epoch) for column in columns])),
+    )
+
+
+def _last_place(columns: Sequence[Column]) -> tuple[int, int]:
+    """From here on every column has the name that it has now."""
+    return max(((name.lsn, name.idx) for column in columns for name in column.names[-1:]), default=(0, 0))
 
 
 def log_texts(columns: Sequence[Column], epoch: int) -> sql.Composable:
@@ -55,21 +77,11 @@ def log_texts(columns: Sequence[Column], epoch: int) -> sql.Composable:
 def log_text(column: Column, epoch: int) -> sql.Composable:
     """The text of a value in the event `e`, null where it has none."""
     name = _name(column, epoch)
-    text = sql.SQL("case when e.exact ? {name} then e.exact ->> {name} else {text} end").format(
-        name=name, text=_plain(column, name)
-    )
+    # Before its type was changed it may have been json.
+    text = sql.SQL("case when e.exact ? {0} then e.exact ->> {0} else {1} end").format(name, _text(column, name))
     if not column.names:
         return text
     return sql.SQL("case when {} then null else {} end").format(_precedes(column, epoch), text)
-
-
-def is_known(columns: Sequence[Column], epoch: int) -> sql.Composable:
-    """Whether the event `e` says what all columns hold; of those that it is older than, null."""
-    return sql.SQL("(e.unchanged_columns is null and not coalesce(e.metadata ? 'parked', false) and {})").format(
-        sql.SQL(" and ").join(
-            sql.SQL("({} or {})").format(has_value(column, epoch), is_older(column, epoch)) for column in columns
-        )
-    )
 
 
 def has_value(column: Column, epoch: int) -> sql.Composable:
@@ -80,7 +92,7 @@ def has_value(column: Column, epoch: int) -> sql.Composable:
 def is_older(column: Column, epoch: int) -> sql.Composable:
     """Whether the event `e` is older than the column, or than its values: what it says of that name says nothing."""
     if not column.names:
-        return sql.SQL("true")
+        return sql.SQL("(not {})").format(has_value(column, epoch))
     return sql.SQL("(e.source_epoch < {} and not {} or {})").format(
         sql.Literal(epoch), has_value(column, epoch), _precedes(column, epoch)
     )
@@ -126,11 +138,13 @@ def _since(epoch: int, lsn: int, idx: int) -> sql.Composable:
     return sql.SQL("({}, {}, {})").format(sql.Literal(epoch), sql.Literal(lsn), sql.Literal(idx))
 
 
-def _plain(column: Column, name: sql.Composable) -> sql.Composable:
+def _text(column: Column, name: sql.Composable) -> sql.Composable:
+    """The text of a value of the column's type, under this name in the event `e`."""
     text = sql.SQL("e.record ->> {}").format(name)
-    if column.base_type_oid in (JSON, JSONB):
-        # JSON's null as a value is in `exact`.
-        return sql.SQL("nullif((e.record -> {})::text, 'null')").format(name)
+    if column.base_type_oid in (JSON, JSONB):  # whose null as a value is in `exact`
+        return sql.SQL(
+            "case when e.exact ? {0} then e.exact ->> {0} else nullif((e.record -> {0})::text, 'null') end"
+        ).format(name)
     if column.base_type_oid == BOOL:
         return sql.SQL("left({}, 1)").format(text)
     if column.base_type_oid in _PRINTED_AS:

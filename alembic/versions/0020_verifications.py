@@ -1,20 +1,16 @@
-"""What content verifications found, and from where on the log had a table whole before its epoch."""
+"""What content verifications found."""
 
 from __future__ import annotations
 
 from alembic import op
 
-revision = "0019"
-down_revision = "0018"
+revision = "0020"
+down_revision = "0019"
 branch_labels = None
 depends_on = None
 additive = True
 
 VERIFICATIONS = """
-alter table pipeline.snapshot_tables add column whole_from jsonb;
-comment on column pipeline.snapshot_tables.whole_from is
-    'since_seqs of when the log had it whole in an earlier epoch; null: it never had, or has since in this one.';
-
 create table pipeline.verifications (
     id bigint generated always as identity primary key,
     source_id uuid not null references pipeline.sources (id),
@@ -42,10 +38,10 @@ comment on column pipeline.verifications.tables is 'For each table its name, sta
 
 
 def upgrade() -> None:
-    """Add the table and the column."""
+    """Add the table."""
     op.execute(VERIFICATIONS)
 
 
 def downgrade() -> None:
     """Forget what was found."""
-    op.execute("drop table pipeline.verifications; alter table pipeline.snapshot_tables drop column whole_from")
+    op.execute("drop table pipeline.verifications")

@@ -1,0 +1,89 @@
+"""An epoch that begins after a gap: which tables are read again, how, and that none is forgotten or read twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from pipeline.capture.snapshot import backfills, register
+from pipeline.capture.source import sources
+from pipeline.capture.source.sources import Epoch, Source
+from pipeline.errors import TableRefused
+from pipeline.operate import start_backfill
+from tests.fixtures.captured import Captured, captured
+from tests.fixtures.shuffling import stored
+
+
+@pytest.fixture
+def known(source_dsn: str, database_dsn: str) -> Iterator[Captured]:
+    with captured(source_dsn, database_dsn) as found:
+        found.source.execute("create table bare (id int); alter publication pipeline add table bare")
+        update(found, stored(found.log))
+        yield found
+
+
+def update(known: Captured, source: Source) -> None:
+    register.Register(known.config, known.source, known.log, source, 0).update()
+
+
+def begin(known: Captured, cluster: str = "1") -> Source:
+    """A new epoch that is to be reread, as `adopt` records it."""
+    before = stored(known.log)
+    now = replace(before, epoch=1, system_identifier=cluster)
+    sources.begin_epoch(known.log, Epoch(before.id, 0, "1", 1, 0, None, 0, ""))
+    sources.begin_epoch(known.log, Epoch(before.id, 1, cluster, 1, 0x20, 0x10, 0, "the slot was lost"))
+    sources.change(known.log, now)
+    sources.reread(known.log, now.id, 1)
+    return now
+
+
+def begun(known: Captured) -> list[tuple[str, str, str, int | None]]:
+    found = backfills.listed(known.log, stored(known.log).id)
+    return sorted((each.table_name, each.kind, each.state, each.gap_after) for each in found)
+
+
+ALL = [
+    ("Odd name", "differences", "waiting", 0x10),
+    ("bare", "asked", "waiting", 0x10),
+    ("orders", "differences", "waiting", 0x10),
+    ("parted", "differences", "waiting", 0x10),
+]
+
+
+def test_each_table_is_read_again_once(known: Captured) -> None:
+    start_backfill.start(known.config, known.source, known.log, "orders")
+    now = begin(known)
+    update(known, now)
+    update(known, now)
+    assert begun(known) == sorted([*ALL, ("orders", "asked", "failed", None)])
+    assert sources.rereads(known.log, now.id) is None
+
+
+def test_one_of_which_another_backfill_is_under_way_is_read_again_after_it(known: Captured) -> None:
+    now = begin(known)
+    asked = start_backfill.start(known.config, known.source, known.log, "orders")
+    update(known, now)
+    update(known, now)
+    assert ("orders", "differences", "waiting", 0x10) not in begun(known)
+    backfills.end(known.log, asked.id, "cancelled")
+    update(known, now)
+    update(known, now)
+    assert begun(known) == sorted([*ALL, ("orders", "asked", "cancelled", None)])
+
+
+def test_in_another_cluster_an_oid_may_be_any_other_tables(known: Captured) -> None:
+    known.log.execute("update pipeline.snapshot_tables set table_name = 'customers' where table_name = 'orders'")
+    known.log.execute("delete from pipeline.snapshot_tables where table_name = 'parted'")
+    sources.read_no_tables(known.log, stored(known.log).id)
+    update(known, begin(known, cluster="2"))
+    kinds = {name: kind for name, kind, _, _ in begun(known)}
+    assert kinds == {"Odd name": "differences", "bare": "asked", "orders": "asked", "parted": "asked"}
+
+
+def test_a_table_without_a_key_cannot_be_compared(known: Captured) -> None:
+    with pytest.raises(
+        TableRefused, match=r"public.bare has no key .*; `pipeline backfill start public.bare` reads it"
+    ):
+        start_backfill.start(known.config, known.source, known.log, "bare", differences=True)
