@@ -9,7 +9,7 @@ before the marker, too; a row whose key they touch is left out, since the log ha
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from psycopg import sql
@@ -19,6 +19,7 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import settled_ranges
+from pipeline.shuffle.last_changes import LastChanges
 from pipeline.shuffle.plan import Run
 from pipeline.shuffle.transfer import Transfer
 from pipeline.staging import ranges, segments
@@ -66,13 +67,21 @@ class PlacedRun(Run):
 
     ranges: tuple[tuple[Placed, Sequence[int], Sequence[int]], ...]
 
+    @property
+    def only_reads(self) -> bool:
+        """Whether none of its rows becomes a change: those of a comparison may."""
+        return all(placed.differences is None for placed, *_ in self.ranges)
 
-def run_of(connection: Connection, source: uuid.UUID, epoch: int, after: int, commit_lsn: int) -> PlacedRun:
+
+def run_of(
+    connection: Connection, source: uuid.UUID, epoch: int, after: int, commit_lsn: int, changes: LastChanges
+) -> PlacedRun:
     """The run that moves the ranges with this place; everything before it must be in the log."""
     written = tables.with_known(connection, [])
+    upto = changes.look(connection, written)
     found = []
     for placed in ranges.placed(connection, source, commit_lsn):
-        newer = _left_out(connection, source, epoch, placed, written)
+        newer = _left_out(connection, source, epoch, placed, written, upto)
         left_out = newer
         if placed.differences is not None:
             left_out = sorted({*newer, *settled_ranges.settle(connection, source, placed, newer, written)})
@@ -88,15 +97,26 @@ def run_of(connection: Connection, source: uuid.UUID, epoch: int, after: int, co
 
 
 def _left_out(
-    connection: Connection, source: uuid.UUID, epoch: int, placed: Placed, written: Sequence[EventsTable]
+    connection: Connection,
+    source: uuid.UUID,
+    epoch: int,
+    placed: Placed,
+    written: Sequence[EventsTable],
+    upto: Mapping[str, int],
 ) -> list[int]:
-    """Ordinals of rows that are no events: a change that the snapshot does not contain is in the log before them."""
+    """Ordinals of rows that are no events: a change that the snapshot does not contain is in the log before them.
+
+    `upto`: by events table the last seq that a change may have.
+    """
     found: set[int] = set()
     if placed.segment_id is None or not written:
         return []
     if not placed.by_key:
         return _known_already(connection, source, placed, placed.segment_id, written)
     for table in written:
+        since = placed.since_seqs.get(str(table), 0)
+        if upto[str(table)] <= since:
+            continue
         query = sql.SQL(statement("shuffle", "touched_since")).format(
             segment=segments.table(placed.segment_id),
             events=table.identifier,
@@ -108,7 +128,8 @@ def _left_out(
             "source": source,
             "epoch": epoch,
             "table": placed.table_oid,
-            "since": placed.since_seqs.get(str(table), 0),
+            "since": since,
+            "upto": upto[str(table)],
             "snapshot": placed.snapshot,
             "relation": placed.relation_id,
         }

@@ -17,6 +17,7 @@ from pipeline.readers.queue import consumers
 from pipeline.shuffle import batched_transaction, placed_ranges, poison, queue_apply, retrying, routes
 from pipeline.shuffle.batched_transaction import Prepared
 from pipeline.shuffle.large_transactions import LargeTransactionMover
+from pipeline.shuffle.last_changes import LastChanges
 from pipeline.shuffle.placed_ranges import PlacedRun
 from pipeline.shuffle.plan import Run, next_run
 from pipeline.shuffle.poison import BisectingTransfer, OnPoison, Poison, Stopped
@@ -70,6 +71,7 @@ class Shuffler:
         self._table, self._routes, self._retention = table, tuple(routes), retention
         self._opened: Targets | None = None
         self._prepared = Prepared(connection)
+        self._changes = LastChanges()
         self._transfers = Transfers(connection, source, lambda: self._targets)
         self._large = LargeTransactionMover(connection, self._transfers, lambda: self._look(), stopping)
         self._look_at = 0.0
@@ -119,7 +121,9 @@ class Shuffler:
         place = staged.next_range
         if place is None or place > staged.complete:
             return None
-        return placed_ranges.run_of(self._connection, self._source, staged.epoch, staged.watermark, place)
+        return placed_ranges.run_of(
+            self._connection, self._source, staged.epoch, staged.watermark, place, self._changes
+        )
 
     def wait(self) -> None:
         """Wait until something is staged, at most WAKE_AFTER; empty drained segments before."""
@@ -174,6 +178,8 @@ class Shuffler:
         with batched_transaction.transaction(self._connection, prepared) as statements:
             transfer = self._transfers.begin(place, statements)
             self._move_all(run, transfer, transfer)
+        if isinstance(run, PlacedRun) and run.only_reads and transfer.moved:
+            self._changes.range_moved(*transfer.newest)
         return self._transfers.committed(transfer, len(run.drained))
 
     def _move_bisecting(self, run: Run, place: Place) -> int:

@@ -35,3 +35,8 @@ def restart(connection: Connection, source: uuid.UUID, epoch: int, position: int
     """Continue in a new epoch, from `position`. All staged changes must have been moved to the log before."""
     values = {"source": source, "worker": worker, "epoch": epoch, "position": position}
     connection.execute(statement("staging", "restart_progress"), values)
+
+
+def changes(connection: Connection, source: uuid.UUID) -> int:
+    """How many changes the stream has brought; rows that were read from tables do not count."""
+    return int(queries.value(connection, statement("staging", "count_changes"), {"source": source}))

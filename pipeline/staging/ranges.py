@@ -149,6 +149,12 @@ def split(connection: Connection, taken: Taken, at: int) -> None:
     connection.execute(statement("staging", "split_range"), {"id": taken.id, "token": taken.token, "at": at})
 
 
+def shorten(connection: Connection, taken: Taken, at: int) -> bool:
+    """It ends before block `at`, and another one begins there; False when it is no longer this session's."""
+    values = {"id": taken.id, "token": taken.token, "at": at}
+    return connection.execute(statement("staging", "shorten_range"), values).rowcount == 1
+
+
 def version_of(connection: Connection, token: str) -> dict[str, Any] | None:
     """The form of the table that a range with this token was read of; None when nothing waits for this marker."""
     found: dict[str, Any] | None = queries.value(connection, statement("staging", "range_version"), {"token": token})

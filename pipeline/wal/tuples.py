@@ -78,11 +78,14 @@ class TupleEncoder:
         except (IndexError, StructError, UnicodeDecodeError):
             return None
 
-    def encode_texts(self, row: Row) -> Written:
-        """A row of texts and NULLs. Raises DecodeError for one of another width, or that is not UTF-8."""
+    def encode_texts(self, row: Row, size: int) -> Written:
+        """A row of texts and NULLs, all together of at most so many bytes.
+
+        Raises DecodeError for one of another width, or that is not UTF-8.
+        """
         if len(row) != self._width:
             raise DecodeError(f"a row of {len(row)} columns for a relation of {self._width}")
-        if self._encoder.deep(row):
+        if size > DEEP_SIZE and self._encoder.deep(row):
             return self._encoder.encode(row)
         nulls = tuple([i for i, value in enumerate(row) if value is None]) if None in row else ()
         try:

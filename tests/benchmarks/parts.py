@@ -10,12 +10,15 @@ from tests.benchmarks import (
     burst,
     catchup,
     clients,
+    content,
     drains,
     exports,
     fold,
     held,
     latency,
     records,
+    snapshot,
+    snapshot_latency,
     steady,
     stream_latency,
     stream_throughput,
@@ -61,10 +64,16 @@ PARTS: dict[str, Part] = {
     records.NAME: lambda b: records.report(b.cluster, b.figures, b.scale, b.runs),
     clients.NAME: lambda b: clients.report(b.cluster, b.figures, b.scale),
     fold.NAME: lambda b: fold.report(b.cluster, b.figures, b.scale, b.runs),
+    snapshot.NAME: lambda b: snapshot.report(b.cluster, b.figures, b.scale, b.runs, b.only, b.classes),
+    snapshot_latency.NAME: lambda b: snapshot_latency.report(b.cluster, b.figures, b.scale, b.runs),
+    content.NAME: lambda b: content.report(b.cluster, b.figures, b.scale, b.runs),
 }
 DEFAULT = [*BACKLOGS, catchup.NAME, burst.NAME, latency.NAME]
 """What fits into 25 minutes together."""
-GROUPS = {"consumers": [stream_latency.NAME, stream_throughput.NAME, records.NAME, clients.NAME, fold.NAME]}
+GROUPS = {
+    "consumers": [stream_latency.NAME, stream_throughput.NAME, records.NAME, clients.NAME, fold.NAME],
+    "snapshot": [snapshot.NAME, snapshot_latency.NAME, content.NAME],
+}
 
 
 def named(asked: Sequence[str] | None) -> list[str]:

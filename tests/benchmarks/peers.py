@@ -6,7 +6,8 @@ import re
 import subprocess
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.postgres.embedded import wheel_bin_dir
@@ -21,6 +22,8 @@ from tests.fixtures.processes import peak_megabytes
 
 _LOOK = 0.2
 """Seconds between two looks at a peer's memory."""
+SNAPSHOT = {"snapshot.mode": "initial", "snapshot.max.threads": 2}
+"""One more than by default: as many as there are cores, and as our server has."""
 
 
 class Decoding:
@@ -75,23 +78,41 @@ class Debezium:
         self.name = f"{self._java.name}, thrown away"
 
     def drain(self, cluster: Cluster, backlog: Backlog, slot: str) -> Drain:
-        command = self._java.command("Drain", (backlog.changes, int(LIMIT)), cluster, slot, {})
         log = self._classes / "stderr"
-        with (
-            cluster.connect(SOURCE_DATABASE) as source,
-            log.open("w") as stderr,
-            processes.running(command, stdout=subprocess.PIPE, stderr=stderr) as process,
-        ):
+        with cluster.connect(SOURCE_DATABASE) as source, self._running(cluster, slot, backlog.changes, {}) as process:
             wait_active(source, slot, lambda: _require_running(process, log))
             started = time.monotonic()
             megabytes = _wait(process, log)
             from_active = time.monotonic() - started
-            assert process.stdout is not None
-            said = process.stdout.read()
-        result = re.search(r"changes=(\d+) bytes=(\d+) seconds=([\d.]+) warm=(\d+)", said)
-        if result is None or int(result[1]) != backlog.changes:
-            raise BenchmarkFailed(f"Debezium handed over {said.strip() or 'nothing'}; {backlog.changes} were expected")
+            result = self._said(process, backlog.changes)
         return Drain(float(result[3]), from_active, float(result[4]), {"Debezium's JVM": megabytes})
+
+    def snapshot(self, cluster: Cluster, rows: int, slot: str) -> Drain:
+        """So many rows that were there before, by its initial snapshot; the slot, which it makes, is left behind."""
+        with self._running(cluster, slot, rows, SNAPSHOT) as process:
+            megabytes = _wait(process, self._classes / "stderr")
+            result = self._said(process, rows)
+        return Drain(float(result[3]), None, float(result[4]), {"Debezium's JVM": megabytes})
+
+    @contextmanager
+    def _running(
+        self, cluster: Cluster, slot: str, changes: int, settings: Mapping[str, object]
+    ) -> Iterator[subprocess.Popen[str]]:
+        command = self._java.command("Drain", (changes, int(LIMIT)), cluster, slot, settings)
+        with (
+            (self._classes / "stderr").open("w") as stderr,
+            processes.running(command, stdout=subprocess.PIPE, stderr=stderr) as process,
+        ):
+            yield process
+
+    @staticmethod
+    def _said(process: subprocess.Popen[str], changes: int) -> re.Match[str]:
+        assert process.stdout is not None
+        said = process.stdout.read()
+        result = re.search(r"changes=(\d+) bytes=(\d+) seconds=([\d.]+) warm=(\d+)", said)
+        if result is None or int(result[1]) != changes:
+            raise BenchmarkFailed(f"Debezium handed over {said.strip() or 'nothing'}; {changes} were expected")
+        return result
 
 
 def _wait(process: subprocess.Popen[str], log: Path) -> float:

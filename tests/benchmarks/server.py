@@ -22,6 +22,7 @@ from tests.fixtures.postgres import Cluster, free_port
 from tests.fixtures.processes import children, title
 
 DATABASE = "pipeline"
+COMMAND = (sys.executable, "-m", "pipeline")
 REPOSITORY = Path(__file__).resolve().parents[2]
 START_TIMEOUT = 60.0
 STOP_GRACE = 40.0
@@ -31,7 +32,14 @@ class PipelineServer:
     """A running server and what can be seen of it from outside."""
 
     def __init__(
-        self, cluster: Cluster, databases: Cluster, slot: str, process: subprocess.Popen[str], log: Path, http_port: int
+        self,
+        cluster: Cluster,
+        databases: Cluster,
+        slot: str,
+        process: subprocess.Popen[str],
+        log: Path,
+        http_port: int,
+        environment: Mapping[str, str],
     ) -> None:
         self.cluster = cluster
         self.databases = databases
@@ -39,6 +47,17 @@ class PipelineServer:
         self.process = process
         self.log = log
         self.http_port = http_port
+        self.environment = environment
+        """With which it was started: what a command beside it needs."""
+
+    def run(self, *arguments: str) -> None:
+        """`pipeline` with these arguments beside it, to its end. Raises BenchmarkFailed when it fails."""
+        command = [*COMMAND, *arguments]
+        done = subprocess.run(command, env=dict(self.environment), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BenchmarkFailed(
+                f"`pipeline {' '.join(arguments)}` ended with {done.returncode}: {done.stderr[-300:]}"
+            )
 
     def wait_active(self, source: Connection) -> int:
         """The pid of the walsender, as soon as the slot is read."""
@@ -101,13 +120,12 @@ def serve(
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="wal-bench-serve-") as folder:
         log = Path(folder) / "serve.log"
-        command = [sys.executable, "-m", "pipeline", "serve"]
         environment = _environment(cluster, databases, slot, port) | dict(settings or {})
         try:
             with (
                 log.open("w") as output,
                 processes.running(
-                    command,
+                    [*COMMAND, "serve"],
                     grace=STOP_GRACE,
                     cwd=folder,
                     env=environment,
@@ -115,7 +133,7 @@ def serve(
                     stderr=output,
                 ) as process,
             ):
-                yield PipelineServer(cluster, databases, slot, process, log, port)
+                yield PipelineServer(cluster, databases, slot, process, log, port, environment)
         finally:
             databases.drop(DATABASE)
 

@@ -41,6 +41,7 @@ class Table:
         pattern: str = "{:,.0f}",
         *,
         least: float | None = None,
+        most: float | None = None,
         below: float | None = None,
     ) -> None:
         """The median of `values`, shown by `pattern`, with a goal for it if there is one."""
@@ -49,6 +50,8 @@ class Table:
         goal, reached = "", None
         if least is not None:
             goal, reached = f"≥ {least:g}", middle >= least
+        elif most is not None:
+            goal, reached = f"≤ {most:g}", middle <= most
         elif below is not None:  # a limit holds for every run
             goal, reached = f"< {below:g}", max(values) < below
         self._rows.append(Row(part, figure, pattern.format(middle), spread, goal, reached))

@@ -12,16 +12,23 @@ from tests.fixtures.postgres import Cluster
 from tests.fixtures.processes import own_megabytes, peak_megabytes, title
 
 WORKER, HELPERS, SHUFFLER, WALSENDER = "worker", "helpers", "shuffler", "walsender"
+READERS, READING, RANGES = "snapshot workers", "reading backends", "range backends"
+"""Who reads tables, their sessions at the source, and those that take and stage ranges."""
 INTERVAL = 0.2
 """Seconds between two looks; what a process used after the last look at it is lost."""
-_ROLES = {"pipeline: replication": WORKER, "pipeline: shuffle": SHUFFLER}
+_ROLES = {"pipeline: replication": WORKER, "pipeline: shuffle": SHUFFLER, "pipeline: snapshot worker": READERS}
 _REST = "rest of the server"
-_OURS, _THEIRS = (WORKER, HELPERS, SHUFFLER, _REST), (WALSENDER, "staging backend", "shuffler backend")
-_BACKENDS = """
+OF_SERVER = (WORKER, HELPERS, READERS, SHUFFLER, _REST)
+_THEIRS = (WALSENDER, READING, "staging backend", RANGES, "shuffler backend")
+_BACKENDS = f"""
     select pid, case when backend_type = 'walsender' then 'walsender'
-        when application_name = 'pipeline staging' then 'staging backend' else 'shuffler backend' end
+        when application_name = 'pipeline staging' then 'staging backend'
+        when application_name = 'pipeline shuffle' then 'shuffler backend'
+        when application_name = 'pipeline snapshot worker' and datname = '{SOURCE_DATABASE}' then '{READING}'
+        else '{RANGES}' end
     from pg_stat_activity
     where backend_type = 'walsender' or application_name in ('pipeline staging', 'pipeline shuffle')
+        or application_name like 'pipeline snapshot worker%'
 """
 
 
@@ -76,11 +83,13 @@ class Usage(threading.Thread):
         theirs = sum(used[name] for name in _THEIRS)
         rest = sum(map(processes.tree_cpu_seconds, self._postmasters)) - self._trees_before - theirs
         # A clock tick is 10 ms, so that a small rest may come out below 0.
-        return {name: used[name] for name in (*_OURS, *_THEIRS) if used[name]} | {"rest of Postgres": max(0.0, rest)}
+        return {name: used[name] for name in (*OF_SERVER, *_THEIRS) if used[name]} | {
+            "rest of Postgres": max(0.0, rest)
+        }
 
     def megabytes(self) -> dict[str, float]:
         """Peak memory of one process of each name: resident; without what is shared for those of Postgres."""
-        return {name: self._megabytes[name] for name in (*_OURS, *_THEIRS) if name in self._megabytes}
+        return {name: self._megabytes[name] for name in (*OF_SERVER, *_THEIRS) if name in self._megabytes}
 
     def most(self, name: str) -> int:
         """How many processes of that name there were at once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from psycopg import Connection
@@ -19,6 +20,7 @@ PATIENCE = 30.0
 """Seconds for the last event to come."""
 WARM_UP = 0
 """The key of the row that comes first."""
+_INSERT = f"insert into bench_rows select {ROW.format('%(id)s::int')}".replace("% ", "%% ")
 
 
 class Reader(threading.Thread):
@@ -82,14 +84,42 @@ def reader(server: PipelineServer, source: Connection) -> Iterator[Reader]:
 def write(cluster: Cluster, after: int, commits: int, pace: float) -> dict[int, float]:
     """Insert rows from number `after` + 1 on at fixed times, late or not; when each COMMIT returned."""
     committed: dict[int, float] = {}
-    statement = f"insert into bench_rows select {ROW.format('%(id)s::int')}".replace("% ", "%% ")
     with cluster.connect(SOURCE_DATABASE) as writer:
         begin = time.monotonic()
         for number in range(1, commits + 1):
             time.sleep(max(0.0, begin + number / pace - time.monotonic()))
-            writer.execute(statement, {"id": after + number}, prepare=True)
+            writer.execute(_INSERT, {"id": after + number}, prepare=True)
             committed[after + number] = time.monotonic()
     return committed
+
+
+@contextmanager
+def writing(cluster: Cluster, after: int, writers: int, pace: float) -> Iterator[dict[int, float]]:
+    """The same by so many writers, `pace` rows a second together, for as long as the block."""
+    ended, committed = threading.Event(), dict[int, float]()
+    with ThreadPoolExecutor(writers) as pool:
+        running = [
+            pool.submit(_write_on, cluster, range(after + number, 2**31 - 1, writers), pace / writers, ended, committed)
+            for number in range(1, writers + 1)
+        ]
+        try:
+            yield committed
+        finally:
+            ended.set()
+        for each in running:
+            each.result()
+
+
+def _write_on(
+    cluster: Cluster, numbers: range, pace: float, ended: threading.Event, committed: dict[int, float]
+) -> None:
+    with cluster.connect(SOURCE_DATABASE) as writer:
+        begin = time.monotonic()
+        for count, number in enumerate(numbers, 1):
+            if ended.wait(max(0.0, begin + count / pace - time.monotonic())):
+                return
+            writer.execute(_INSERT, {"id": number}, prepare=True)
+            committed[number] = time.monotonic()
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

@@ -14,6 +14,8 @@ CONFIRM_EVERY = 1.0
 """So many seconds after the last confirmation, what was staged is made durable and confirmed."""
 IDLE_BYTES, IDLE_SECONDS = 65_536, 10.0
 """In WAL without changes for us, the position moves after so many bytes or seconds: storing it writes WAL too."""
+IDLE_PACE = 0.1
+"""And at most so often: where our own database is on the same server, its writes are such WAL, megabytes a second."""
 NEVER = 2**63
 """No LSN is as large."""
 
@@ -115,7 +117,7 @@ class ConfirmRule:
         has_rows = self.position > self.confirmed
         if (
             (has_rows and waited >= CONFIRM_EVERY)
-            or behind >= IDLE_BYTES
+            or (behind >= IDLE_BYTES and waited >= IDLE_PACE)
             or waited >= IDLE_SECONDS
             or (self._asked and waited >= PACE)
             or target > self._wanted

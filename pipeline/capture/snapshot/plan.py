@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from pipeline.staging.ranges import Planned
 
-ROWS, BYTES = 4_000, 16_000_000
-"""About so many rows, and at most so many bytes, are one range: what is lost when its reading is broken off."""
+ROWS, BYTES = 16_000, 16_000_000
+"""About so many rows, and at most so many bytes, are one range: what is lost when its reading is broken off. Less is
+taken of it while the stream has changes (pipeline.capture.snapshot.pace)."""
 BLOCK = 8_192
-_ROWS_PER_BLOCK = 60
+ROWS_PER_BLOCK = 60
 """Where the table was never analyzed."""
 
 
@@ -41,7 +42,7 @@ class Extent:
 
     @property
     def _density(self) -> float:
-        return self.tuples / self.pages if self.tuples >= 0 and self.pages > 0 else _ROWS_PER_BLOCK
+        return self.tuples / self.pages if self.tuples >= 0 and self.pages > 0 else ROWS_PER_BLOCK
 
 
 def by_blocks(relation: Extent) -> Iterator[Planned]:

@@ -7,7 +7,8 @@ rows, marker; then the rows are made durable here; then the transaction, and its
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from itertools import chain
 from typing import Any
 
 import psycopg
@@ -165,8 +166,8 @@ class RangeReader:
         places = [names.index(column) for column in version.key_columns]
         query = sql.SQL("copy ({}) to stdout").format(selection.as_printed(version, taken.keys))
         staged: dict[str, bytes] = {}
-        with self._source.cursor() as cursor, cursor.copy(query) as copy:
-            for line in copy_text.lines(copy):
+        with closing(copy_text.lines(self._source, query)) as arriving:
+            for line in chain.from_iterable(arriving):
                 row: Row = [UNCHANGED] * len(names)
                 for place, value in zip(places, copy_text.values(line, len(places)), strict=True):
                     row[place] = value
@@ -236,10 +237,11 @@ class RangeReader:
         query = sql.SQL("copy ({}) to stdout").format(
             selection.of_range(taken, name, shape.version, [shape.published, condition])
         )
-        encode, staged, size = shape.relation.encode_texts, [], 0
-        with self._source.cursor() as cursor, cursor.copy(query) as copy:
-            for number, line in enumerate(copy_text.lines(copy), staging.rows):
-                pk, record, exact, _ = encode(copy_text.values(line, len(shape.version.columns)))
+        encode, staged, size = shape.relation.encode_texts, list[bytes](), 0
+        width = len(shape.version.columns)
+        with closing(copy_text.lines(self._source, query)) as arriving:
+            for number, line in enumerate(chain.from_iterable(arriving), staging.rows):
+                pk, record, exact, _ = encode(copy_text.values(line, width), len(line))
                 rest = None if exact is None else (None, exact, None, None, None, None)
                 row = rows.row(_HEAD, number + 1, number, _CHANGE, pk, record, rest)
                 if found is not None:

@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import psycopg
@@ -15,7 +15,7 @@ from setproctitle import setproctitle
 
 from pipeline import logs
 from pipeline.capture.content.log_state import Truncated
-from pipeline.capture.snapshot import backfills, comparing, condition, condition_check, pace
+from pipeline.capture.snapshot import backfills, comparing, condition, condition_check, pace, plan
 from pipeline.capture.snapshot.backfills import Backfill
 from pipeline.capture.snapshot.reader import Held, RangeReader, TooSlow
 from pipeline.capture.snapshot.shapes import Changed, Unreadable
@@ -38,6 +38,8 @@ COMMAND = (sys.executable, "-m", "pipeline.capture.snapshot.worker")
 """To start it where there is no fork server."""
 IDLE_SECONDS = 0.2
 """Between two looks for a range, while there is none to read."""
+SOON_SECONDS = 0.01
+"""The same, right after one was read: those under way are moved in a moment."""
 HELD_SECONDS = 1.0
 """Before a range that could not be read now is tried again."""
 
@@ -85,7 +87,8 @@ def _run(config: Config, stop: Stop) -> None:
 class Worker:
     """Takes ranges until it is stopped. `take` and `staging` are connections to the pipeline database.
 
-    `conditions`: of backfills, by id, those that were found harmless in this session at the source.
+    `conditions`: of backfills, by id, those that were found harmless in this session at the source. `density`: of
+    relations, by oid, how many rows a block had when one was last read.
     """
 
     config: Config
@@ -95,25 +98,49 @@ class Worker:
     source_id: UUID
     reader: RangeReader
     conditions: dict[int, sql.Composable] = field(default_factory=dict)
+    density: dict[int, float] = field(default_factory=dict)
 
     def run(self, stop: Stop) -> None:
         """Read what there is to read; raises psycopg.Error when a database goes away."""
         rate = pace.Rate(self.config.snapshot_max_rows, self.config.snapshot_workers)
-        most = 2 * self.config.snapshot_workers + 1
+        stream, read_at = pace.Stream(self.take, self.source_id), 0.0
         while not stop:
             if pace.stream_lags(self.source, self.take, self.source_id):
                 stop.wait(pace.YIELD_SECONDS)
             started = time.monotonic()
-            rows = self.read_next(stop, most)
-            if rows is None:
-                stop.wait(IDLE_SECONDS)
+            if lively := stream.is_lively():
+                rows = self.read_next(stop, pace.LIVELY_RANGES, pace.LIVELY_ROWS)
             else:
-                stop.wait(rate.rest(rows, time.monotonic() - started))
+                rows = self.read_next(stop, 2 * self.config.snapshot_workers + 1)
+            if rows is None:
+                stop.wait(SOON_SECONDS if started < read_at + IDLE_SECONDS else IDLE_SECONDS)
+            else:
+                read_at = time.monotonic()
+                took = read_at - started
+                rest = pace.lively_rest(took, self.config.snapshot_workers) if lively else 0.0
+                stop.wait(max(rest, rate.rest(rows, took)))
 
-    def read_next(self, stop: Stop, most: int = 1_000) -> int | None:
-        """Read the next range, unless `most` are under way; returns the number of its rows, None when there is none."""
+    def read_next(self, stop: Stop, most: int = 1_000, about: int | None = None) -> int | None:
+        """Read the next range, unless `most` are under way; returns the number of its rows, None when there is none.
+
+        `about`: only so many rows of it; the rest is another range then.
+        """
         taken = ranges.take(self.take, self.source_id, most)
-        return None if taken is None else self._read(taken, stop)
+        if taken is None:
+            return None
+        return self._read(taken if about is None else self._shortened(taken, about), stop)
+
+    def _shortened(self, taken: Taken, rows: int) -> Taken:
+        if taken.compares or taken.from_block is None or taken.until_block is None:
+            return taken
+        at = taken.from_block + max(1, round(rows / self.density.get(taken.relation_oid, plan.ROWS_PER_BLOCK)))
+        if at >= taken.until_block:
+            return taken
+        with self.take.transaction():
+            if not ranges.shorten(self.take, taken, at):
+                return taken
+            backfills.more_ranges(self.take, taken.backfill_id, 1)
+        return replace(taken, until_block=at)
 
     def _read(self, taken: Taken, stop: Stop) -> int:
         """Read one range; returns the number of its rows."""
@@ -150,7 +177,10 @@ class Worker:
         with RangeWriter(self.staging, self.source_id, taken) as staging:
             self.reader.read(taken, staging, backfill.since_seqs or {}, chosen)
             under_way = backfill.compares and ranges.compares(self.take, backfill.id)
-            backfills.wait(self.take, backfill.id, comparing.REASON if under_way else None)
+            if (reason := comparing.REASON if under_way else None) != backfill.reason:
+                backfills.wait(self.take, backfill.id, reason)
+            if taken.until_block and staging.rows:
+                self.density[taken.relation_oid] = staging.rows / (taken.until_block - (taken.from_block or 0))
             return staging.rows
 
     def _compare(self, taken: Taken, backfill: Backfill, stop: Stop) -> int:

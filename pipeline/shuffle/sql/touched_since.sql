@@ -4,7 +4,7 @@ with newer as materialized (
     select e.record_pk, e.action, e.changes, e.record || e.changes as was
     from {events} e
     cross join (select pg_snapshot_xmax(%(snapshot)s::pg_snapshot)::text::bigint as next) x
-    where e.seq > %(since)s and e.source_database_id = %(source)s and e.source_epoch = %(epoch)s
+    where e.seq > %(since)s and e.seq <= %(upto)s and e.source_database_id = %(source)s and e.source_epoch = %(epoch)s
         and e.source_table_oid = %(table)s and e.action in ('insert', 'update', 'delete')
         and not pg_visible_in_snapshot(
             (x.next - (mod(x.next - e.xid + 2147483648, 4294967296) - 2147483648))::text::xid8, %(snapshot)s::pg_snapshot)

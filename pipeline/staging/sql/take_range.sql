@@ -1,4 +1,5 @@
--- The next range to read, now this session's, with a new token; none while as many as may be are under way.
+-- The next range to read, now this session's, with a new token; none while as many as may be are under way. One that
+-- compares has no rows that others would wait for.
 update pipeline.snapshot_ranges
 set state = 'reading', token = gen_random_uuid(), reader_pid = pg_backend_pid(),
     reader_start = (select backend_start from pg_stat_activity where pid = pg_backend_pid())
@@ -6,7 +7,7 @@ where id = (
     select r.id from pipeline.snapshot_ranges r
     where r.source_id = %(source)s and r.state = 'planned'
         and (select count(*) from pipeline.snapshot_ranges u
-            where u.source_id = %(source)s and u.state in ('reading', 'staged', 'placed')) < %(most)s
+            where u.source_id = %(source)s and u.state in ('reading', 'staged', 'placed') and not u.compares) < %(most)s
     order by r.id limit 1 for update skip locked
 )
 returning id, token, epoch, backfill_id, relation_oid, table_oid, file, from_block, until_block, keys, compares, differences

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pipeline.capture.snapshot import backfills
+from pipeline.capture.snapshot import backfills, plan
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from tests.fixtures.postgres import unique
@@ -78,7 +78,8 @@ def test_a_table_that_was_never_read_is_whole_from_a_truncate_on(config: Config)
     "statement",
     ["alter table t rename to u", "alter table t add more int default 7", "alter table t drop column big"],
 )
-def test_a_table_that_is_altered_is_read_on(config: Config, statement: str):
+def test_a_table_that_is_altered_is_read_on(config: Config, statement: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(plan, "ROWS", 4_000)
     with snapshotting(config, TABLE, ROWS) as reading:
         begun(reading)
         reading.source.execute(statement.encode())

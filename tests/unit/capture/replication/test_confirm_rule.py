@@ -9,6 +9,7 @@ import pytest
 from pipeline.capture.replication.confirm_rule import (
     CONFIRM_EVERY,
     IDLE_BYTES,
+    IDLE_PACE,
     IDLE_SECONDS,
     PACE,
     ConfirmRule,
@@ -63,7 +64,8 @@ CASES: dict[str, tuple[tuple[Step, ...], float, int | None, int]] = {
     "a keepalive at our position": ((keepalive(START),), LATER, None, START),
     "a few bytes for nobody": ((keepalive(1_500),), SOON, None, 1_500),
     "a few bytes for nobody, long ago": ((keepalive(1_500),), LATER, 1_500, 1_500),
-    "many bytes for nobody": ((keepalive(FAR),), SOON, FAR, FAR),
+    "many bytes for nobody": ((keepalive(FAR),), NOW + 2 * IDLE_PACE, FAR, FAR),
+    "many bytes for nobody, too soon": ((keepalive(FAR),), SOON, None, FAR),
     "the source asks, too soon": ((keepalive(1_500, asked=True),), SOON, None, 1_500),
     "the source asks": ((keepalive(1_500, asked=True),), NOW + PACE, 1_500, 1_500),
     "somebody waits for one without rows": (
@@ -80,13 +82,13 @@ CASES: dict[str, tuple[tuple[Step, ...], float, int | None, int]] = {
     "one that is being staged": ((begin(1_100), commit, take), LATER, None, START),
     "one that is staged, not durably": (STAGED, NOW + CONFIRM_EVERY, 1_200, 1_200),
     "one that was staged just now": (STAGED, SOON, None, 1_200),
-    "one that is staged, and bytes for nobody": ((*STAGED, keepalive(FAR)), SOON, FAR, FAR),
+    "one that is staged, and bytes for nobody": ((*STAGED, keepalive(FAR)), NOW + 2 * IDLE_PACE, FAR, FAR),
     "one that is staged, and the next open": ((*STAGED, begin(FAR), keepalive(FAR)), LATER, 1_200, 1_200),
     "the beginning of one that is staged": ((begin(1_100), take, stage(START), keepalive(FAR)), LATER, None, START),
     "one without rows": ((begin(1_100), commit, take, stage(1_200, empty=True)), LATER, 1_200, 1_200),
     "one without rows, far behind a keepalive": (
         (keepalive(FAR), begin(FAR), commit, take, stage(START + 1, empty=True)),
-        SOON,
+        NOW + 2 * IDLE_PACE,
         FAR,
         FAR,
     ),

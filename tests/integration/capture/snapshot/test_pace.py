@@ -1,0 +1,91 @@
+"""How much of a table is read at once, and how it is left early."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from pipeline.capture.snapshot import copy_text, pace
+from pipeline.config import settings
+from pipeline.config.settings import Config
+from pipeline.postgres import connections
+from tests.fixtures.shuffling import stored
+from tests.fixtures.snapshotting import snapshotting
+
+TABLE = "create table t (id int primary key, note text)"
+ROWS = "insert into t select i, repeat('x', 100) from generate_series(1, 6000) i"
+MANY = sql.SQL("copy (select i from pg_catalog.generate_series(1, 1000000) i) to stdout")
+
+
+@pytest.fixture
+def config(source_dsn: str, database_dsn: str, slot_name: str) -> Config:
+    return settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
+
+
+def test_a_part_of_a_range_is_taken_and_the_rest_is_read_later(config: Config):
+    with snapshotting(config, TABLE, ROWS, "analyze t") as reading:
+        reading.begin("t")
+        first = reading.worker.read_next(reading.stop, 1, about=500)  # type: ignore[arg-type]
+        assert first is not None
+        assert 0 < first < 6000
+        again = reading.worker.read_next(reading.stop, 1, about=500)  # type: ignore[arg-type]
+        assert again is None, "one is under way"
+        reading.finish("t")
+        reading.wait_for_stream()
+        assert len(reading.folded("t")) == len(reading.events("t")) == 6000
+        row = reading.row("t")
+        assert row is not None
+        assert row[2] == row[3], "ranges done and all"
+
+
+def test_the_stream_is_lively_after_a_change_of_its_own(config: Config, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pace, "_LOOK_SECONDS", 0.0)
+    with snapshotting(config, TABLE, ROWS) as reading:
+        stream = pace.Stream(reading.log, stored(reading.log).id)
+        assert not stream.is_lively()
+        reading.finish("t")
+        assert not stream.is_lively(), "a range is no change"
+        reading.source.execute("insert into t values (0, '')")
+        reading.wait_for_stream()
+        assert stream.is_lively()
+
+
+def test_rests_leave_the_workers_their_share_together():
+    took, workers = 0.01, 4
+    whole = took + pace.lively_rest(took, workers)
+    assert workers * took / whole == pytest.approx(pace.LIVELY_SHARE)
+    assert pace.lively_rest(3600.0, workers) == pace.YIELD_SECONDS
+
+
+def test_rows_come_as_the_server_has_them(config: Config):
+    with connections.connect(config.source, "source") as source:
+        with closing(copy_text.lines(source, MANY)) as arriving:
+            found = [line for lines in arriving for line in lines]
+        assert found == [str(i).encode() for i in range(1, 1_000_001)]
+        assert source.execute("select 1").fetchone() == (1,)
+
+
+def test_a_copy_that_is_left_early_leaves_a_session_that_can_roll_back(config: Config):
+    with connections.connect(config.source, "source") as source:
+        source.execute("begin")
+        with closing(copy_text.lines(source, MANY)) as arriving:
+            assert next(iter(arriving))
+        source.execute("rollback")
+        assert source.execute("select 1").fetchone() == (1,)
+
+
+def test_an_error_among_the_rows_is_raised(config: Config):
+    query = sql.SQL("copy (select 1 / (5000 - i) from pg_catalog.generate_series(1, 6000) i) to stdout")
+    with connections.connect(config.source, "source") as source:
+        with pytest.raises(psycopg.errors.DivisionByZero), closing(copy_text.lines(source, query)) as arriving:
+            for _ in arriving:
+                pass
+        with (
+            pytest.raises(psycopg.errors.UndefinedTable),
+            closing(copy_text.lines(source, sql.SQL("copy none to stdout"))) as arriving,
+        ):
+            next(arriving)
+        assert source.execute("select 1").fetchone() == (1,)
