@@ -151,7 +151,7 @@ def _debezium(cluster: Cluster, rows: int, debezium: Debezium) -> Drain:
 def _add(rows: int, found: dict[str, list[Drain]], figures: Table) -> None:
     for name, drains in found.items():
         figures.add(NAME, f"{_shown(name)}: rows/s", [rows / drain.seconds for drain in drains])
-    goals = {PLAIN: OF_COPY, DEBEZIUM: OF_DEBEZIUM}
+    goals = {EVENTS: OF_COPY, DEBEZIUM: OF_DEBEZIUM}
     for name in (name for name in found if name != OURS and OURS in found):
         pairs = zip(found[OURS], found[name], strict=True)
         ratios = [theirs.seconds / mine.seconds for mine, theirs in pairs]
