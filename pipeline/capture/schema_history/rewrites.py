@@ -59,12 +59,14 @@ def unsettled(connection: Connection) -> list[Rewritten]:
     return queries.rows(connection, Rewritten, statement("capture.schema_history", "unsettled_rewrites"))
 
 
-def settle(connection: Connection, table: str, found_before: datetime | None = None) -> int:
+def settle(
+    connection: Connection, table: str, found_before: datetime | None = None, before: tuple[int, int | None] = (0, None)
+) -> int:
     """Its rows have been written again, or it does not matter; returns how many rewrites are settled by that.
 
-    `found_before`: only those that were known by then.
+    `found_before`: only those that were known by then, and those `before` an LSN of an epoch, whenever they are found.
     """
-    values = {"table": table, "found_before": found_before}
+    values = {"table": table, "found_before": found_before, "epoch": before[0], "lsn": before[1]}
     return connection.execute(statement("capture.schema_history", "settle_rewrites"), values).rowcount
 
 

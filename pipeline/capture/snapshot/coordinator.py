@@ -238,7 +238,8 @@ class Coordinator:
             if backfill.condition is None:
                 self._complete_table(backfill)
             if backfill.compares and backfill.started_at is not None:
-                rewrites.settle(self._pipeline, backfill.table, backfill.started_at)
+                place = backfill.epoch, backfill.after_lsn
+                rewrites.settle(self._pipeline, backfill.table, backfill.started_at, place)
         self._rounds.pop(backfill.id, None)
         self._ended.discard(backfill.id)
         said = "they differed from the log" if backfill.compares else "the log had something newer of the others"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pipeline.staging.ranges import Planned
 
-ROWS, BYTES = 16_000, 16_000_000
+ROWS, BYTES = 6_000, 16_000_000
 """About so many rows, and at most so many bytes, are one range: what is lost when its reading is broken off. Less is
 taken of it while the stream has changes (pipeline.capture.snapshot.pace)."""
 BLOCK = 8_192

@@ -217,9 +217,7 @@ MUTATIONS = (
     Mutation(
         "table not started over after VACUUM FULL",
         (
-            Edit(
-                f"{SNAPSHOT}/reader.py", "if taken.file is not None and facts.file != taken.file:", "if not facts.file:"
-            ),
+            Edit(f"{SNAPSHOT}/shapes.py", "if file is not None and facts.file != file:", "if not facts.file:"),
             Edit(
                 f"{SNAPSHOT}/coordinator.py",
                 "if backfill.files.get(str(each.oid), each.file) != each.file]",
@@ -270,7 +268,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a row that was read counts as from before its table joined",
-        (Edit(f"{SNAPSHOT}/reader.py", "            joined=True,\n", ""),),
+        (Edit(f"{SNAPSHOT}/shapes.py", "            joined=True,\n", ""),),
         (),
         READING,
         f"{JOINING}::test_a_value_that_was_read_is_filled_in_though_the_slot_may_send_changes_from_before_its_table",

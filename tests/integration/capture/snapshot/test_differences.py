@@ -286,11 +286,15 @@ def test_a_table_that_ddl_wrote_anew_is_settled(stage: Stage, reading: ReadingTa
         "update rewritten set n = 9 where id = 4",
     )
     stage.arrive()
-    assert [each.table for each in rewrites.unsettled(reading.log)] == ["public.rewritten"]
+    assert {each.table for each in rewrites.unsettled(reading.log)} == {"public.rewritten"}
     number = reading.begin("rewritten", "differences")
     reading.finish(number)
     reading.expect_equal("rewritten")
-    assert rewrites.unsettled(reading.log) == []
+    # The watch of the source may find the same once more, afterwards.
+    left = (
+        "select kind from pipeline.rewrites where table_name = 'rewritten' and settled_at is null and kind <> 'values'"
+    )
+    assert stage.look(left) == []
     assert [pk for action, pk in appended(stage, number) if action == "update"] == ["1", "2", "3"]
 
 
