@@ -51,9 +51,9 @@ def test_a_killed_snapshot_goes_on_where_it_was(
         before = source.execute(READ).fetchone()
         kills = 0
         server = serve()
-        while kills < KILLS and done(log)[1] < 0.97:
-            at = done(log)[1] + choose.uniform(0.2, 1.8) * 0.95 / KILLS
-            eventually(lambda at=at: done(log)[1] >= min(at, 0.97), 120)  # type: ignore[misc]
+        while kills < KILLS:
+            at = done(log)[1] + choose.uniform(0.1, 1.0) / KILLS
+            eventually(lambda at=at: done(log)[1] >= min(at, 0.98), 120)  # type: ignore[misc]
             time.sleep(choose.uniform(0, 0.1))
             server.kill()
             kills += 1
