@@ -104,16 +104,16 @@ def _updated(tables: Sequence[Table], published: Collection[Published]) -> set[i
 
 
 def is_about_to_be_keyed(source: Connection, pipeline: Connection, stored: Source, table: int, relation: int) -> bool:
-    """Whether we will publish the updates of a table that has its key already, and is read once more after that.
-
-    `relation`: itself, or the partition in question.
+    """Whether we will publish the updates of a table that has its key already, in all partitions, and read it once
+    more after that. `relation`: itself, or the partition in question.
     """
     values = {"source": stored.id, "oid": table}
     row = pipeline.execute(statement("capture.snapshot", "updates_captured"), values).fetchone()
     if not stored.publications or row is None or row[0]:
         return False
     found = publishable_tables.read(source, next(iter(stored.publications)))
-    return any(each.oid == relation and each.keyed and each.owned for each in found)
+    leaves = [each for each in found if not each.partitioned and each.line[-1] == table]
+    return all(each.keyed for each in leaves) and any(each.oid == relation and each.owned for each in leaves)
 
 
 def known(pipeline: Connection, stored: Source) -> dict[int, Known]:

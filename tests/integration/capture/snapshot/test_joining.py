@@ -107,6 +107,19 @@ def test_nothing_is_read_between_the_key_and_the_capture_of_updates(config: Conf
         assert sorted(reading.folded("t")) == ["11", "12", "13", "14", "15"]
 
 
+def test_a_partition_with_a_key_does_not_wait_for_one_without(config: Config):
+    with snapshotting(
+        config,
+        "create table t (id int primary key) partition by range (id)",
+        "create table t_1 partition of t for values from (0) to (3)",
+        "create table t_2 partition of t for values from (3) to (9)",
+        "alter table t_2 replica identity nothing",
+        ROWS,
+    ) as reading:
+        reading.finish("t")
+        assert sum(action == "read" for action, _ in reading.events("t")) == 5
+
+
 def test_a_table_that_was_empty_is_read_when_it_gets_its_key(config: Config):
     with snapshotting(config) as reading:
         make(reading, "create table t (id int)")
