@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from tests.fixtures.lagging import stopped
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
 
@@ -80,7 +85,12 @@ def test_planted_differences_are_found_and_nothing_else(
         source.execute("set session_replication_role = replica")
         source.execute("update plain set n = 7 where id = 12")
         source.execute("update odd set t = null where id = 8")
-        code, text = command("verify", "--content", "--json")
+        with ThreadPoolExecutor(1) as beside:
+            with stopped(server.process.pid):  # it cannot restart the role, until this ends
+                os.kill(server.child_pid("shuffle"), signal.SIGKILL)
+                asked = beside.submit(command, "verify", "--content", "--json")
+                time.sleep(1)
+            code, text = asked.result()
         assert (code, differences(text)) == (1, [("public.out", "4", "differs", ["n"])])
         for edit, change in EDITS.items():
             log.execute(

@@ -151,7 +151,7 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
         _mark_end(worker_pool, plan, counts.model)
         _arrive(scene, servers)
         _settle(scene, servers, odd=odd, old=plan.old)
-        counts.compared = verifier.at_rest()
+        counts.compared = verifier.at_rest(servers.tend)
     _compare(scene, counts, start)
     with scene.log() as log:
         for fault in (follower.fault(), follower.compare(log), counter.fault(), verifier.fault):

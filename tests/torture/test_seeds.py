@@ -69,7 +69,7 @@ def test_the_log_equals_what_was_written(rigs: Callable[[int], Rig], major: int,
     chosen = {"odd": seed in ODD, "catchup": seed in CATCHUP, "old": seed in OLD}
     plan = make(seed, KINDS, quick_faults=FAULTS, settings=settings, **chosen)
     outcome = run(rigs(major), plan)
-    assert outcome.failure is None, f"{outcome.failure}\n{outcome.logs}"
+    assert outcome.failure is None, f"{outcome.logs}\n{outcome.failure}"
     assert outcome.transactions >= 200
     assert outcome.changes >= 2_000
     assert outcome.hits.total() >= 3

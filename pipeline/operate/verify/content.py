@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from time import monotonic
+from time import monotonic, sleep
 from typing import ClassVar, Literal
 
 import psycopg
@@ -34,6 +34,8 @@ SHOWN = 100
 """How many differing rows of a table are named; all are counted."""
 TRIES = 3
 """How often a table is begun again that was truncated meanwhile."""
+RESTART_SECONDS, _ASK_EVERY = 10.0, 0.1
+"""How long a role that just ended is waited for."""
 State = Literal["equal", "differs", "refused"]
 OnLook = Callable[[str, int, int, int], None]
 """Called after each look with the table, the rows compared so far, the parts so far, and the parts in all."""
@@ -137,12 +139,19 @@ def run(
 
 
 def _require_server(pipeline: Connection) -> None:
-    states = role_locks.states(pipeline)
-    if missing := [name for name in ("replication", "shuffle") if name not in states or not states[name].held]:
-        raise PipelineError(
-            f"content is compared while a server replicates: {' and '.join(missing)} does not run;"
-            " start `pipeline serve`"
-        )
+    """Returns when replication and shuffling run. Where another role does, they may be between end and restart."""
+    deadline = monotonic() + RESTART_SECONDS
+    while missing := _missing(states := role_locks.states(pipeline)):
+        if monotonic() > deadline or not any(state.held for state in states.values()):
+            raise PipelineError(
+                f"content is compared while a server replicates: {' and '.join(missing)} does not run;"
+                " start `pipeline serve`"
+            )
+        sleep(_ASK_EVERY)
+
+
+def _missing(states: Mapping[str, role_locks.RoleState]) -> list[str]:
+    return [name for name in ("replication", "shuffle") if name not in states or not states[name].held]
 
 
 class _Run:

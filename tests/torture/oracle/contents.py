@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Callable
 from unittest import mock
 
 import psycopg
@@ -14,6 +15,7 @@ from pipeline.errors import PipelineError
 from pipeline.operate.verify import content
 from pipeline.operate.verify.content import Compared
 from tests.fixtures.background import BackgroundThread
+from tests.fixtures.waiting import eventually
 
 EVERY = 0.5
 """Seconds between two runs."""
@@ -38,10 +40,18 @@ class Verifier(BackgroundThread):
             except (PipelineError, psycopg.Error) as error:
                 self.refused[type(error).__name__] += 1
 
-    def at_rest(self) -> Counter[str]:
-        """Once more when all has arrived; returns how many rows were compared in all, by table."""
-        if self.fault is None:
+    def at_rest(self, tend: Callable[[], None]) -> Counter[str]:
+        """Once more when all has arrived; returns how many rows were compared in all, by table.
+
+        The last fault may still have its effect, so a run that is refused is tried again. `tend`: servers that ended.
+        """
+
+        def compared() -> None:
+            tend()
             self.look(comparison.STALLED_SECONDS)
+
+        if self.fault is None:
+            eventually(compared, errors=(PipelineError, psycopg.Error))
         return self.rows
 
     def look(self, stalled: float = STALLED_SECONDS) -> list[Compared]:

@@ -60,7 +60,7 @@ def fault(scene: Scene, servers: Servers, seed: int, verifier: Verifier) -> str 
             assert left == (0,), f"{left} backfills are left: {log.execute(_OPEN).fetchall()}"
 
         eventually(compared, WITHIN, (AssertionError, psycopg.Error))
-    verifier.at_rest()
+    verifier.at_rest(servers.tend)
     return verifier.fault
 
 
