@@ -122,9 +122,13 @@ def plan(connection: Connection, source: uuid.UUID, epoch: int, backfill: int, p
     return len(values)
 
 
-def take(connection: Connection, source: uuid.UUID, most: int) -> Taken | None:
-    """The next range to read, now this session's; None when there is none, or `most` are under way already."""
-    return queries.one(connection, Taken, statement("staging", "take_range"), {"source": source, "most": most})
+def take(connection: Connection, source: uuid.UUID, most: int, without: Sequence[int] = ()) -> Taken | None:
+    """The next range to read, now this session's; None when there is none, or `most` are under way already.
+
+    `without`: backfills that must wait.
+    """
+    values = {"source": source, "most": most, "without": list(without)}
+    return queries.one(connection, Taken, statement("staging", "take_range"), values)
 
 
 def give_back(connection: Connection, taken: Taken) -> None:

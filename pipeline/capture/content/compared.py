@@ -9,26 +9,11 @@ from psycopg import sql
 from pipeline.capture.schema_history import introspection, versions
 from pipeline.capture.schema_history.versions import Column, TableVersion
 from pipeline.capture.snapshot import selection
-from pipeline.capture.source import publication_ledger
+from pipeline.capture.source import publication_ledger, published_relations
+from pipeline.capture.source.published_relations import PublishedRelation
 from pipeline.capture.source.sources import Source
 from pipeline.errors import NotComparable
-from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A relation that holds rows of the table. `name`: quoted. `columns`, `condition`: what is published of it.
-
-    `shape` changes with everything that its description says.
-    """
-
-    oid: int
-    name: str
-    columns: list[str] | None
-    condition: str | None
-    shape: str
 
 
 @dataclass(frozen=True)
@@ -40,7 +25,7 @@ class Compared:
     epoch: int
     columns: tuple[Column, ...]
     key: tuple[Column, ...]
-    relations: tuple[Relation, ...]
+    relations: tuple[PublishedRelation, ...]
 
     @property
     def rows(self) -> sql.Composable:
@@ -61,8 +46,7 @@ class Compared:
 def read(source: Connection, pipeline: Connection, stored: Source, oid: int) -> Compared:
     """The table as it is at the source now. Raises NotComparable where its rows have no key, or it is not there."""
     publications = list(publication_ledger.known(stored))
-    values = {"oid": oid, "publications": publications}
-    relations = tuple(queries.rows(source, Relation, statement("capture.content", "published_relations"), values))
+    relations = tuple(published_relations.read(source, oid, publications))
     columns = next((relation.columns for relation in relations if relation.columns), None)
     made = list(stored.publications.values())
     found = introspection.present(source, oid, stored.slot, publications, made, columns or [], joined=True)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import psycopg
 from psycopg import sql
-from psycopg.rows import TupleRow
 
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.capture.schema_history import introspection
 from pipeline.capture.schema_history.introspection import Description
 from pipeline.capture.schema_history.versions import TableVersion
 from pipeline.capture.snapshot import selection
-from pipeline.capture.source import publication_ledger, sources
+from pipeline.capture.source import publication_ledger, published_relations, sources
+from pipeline.capture.source.published_relations import PublishedRelation
 from pipeline.capture.source.sources import Source
 from pipeline.errors import PipelineError
-from pipeline.postgres import connections, queries
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -109,10 +108,7 @@ class Shapes:
         """How its rows are read. Raises Changed or Unreadable."""
         known = self._known.get(oid)
         if known is None or known.shape != facts.shape:
-            try:
-                known = self._known[oid] = self._describe(oid, facts)
-            except psycopg.InternalError as error:  # Postgres' views open each published table, which may be gone
-                raise Changed(f"another table was dropped meanwhile ({connections.one_line(error)})") from error
+            known = self._known[oid] = self._describe(oid, facts)
         return known
 
     def _describe(self, oid: int, facts: Facts) -> Shape:
@@ -122,21 +118,19 @@ class Shapes:
             found = self._published(oid)
         if found is None:
             raise Unreadable("it is not published any more")
-        columns, condition = found
         described = introspection.present(
             self._source,
             oid,
             self._stored.slot,
             self._publications,
             list(self._stored.publications.values()),
-            columns or [],
+            found.columns or [],
             joined=True,
         )
         if described is None:
             raise Changed("the table was dropped")
-        published = None if condition is None else selection.trusted(condition)
+        published = None if found.condition is None else selection.trusted(found.condition)
         return Shape(facts.shape, described, published, StagedRelation(0, described.version))
 
-    def _published(self, oid: int) -> TupleRow | None:
-        values = {"oid": oid, "publications": self._publications}
-        return self._source.execute(statement("capture.snapshot", "published_rows"), values).fetchone()
+    def _published(self, oid: int) -> PublishedRelation | None:
+        return next(iter(published_relations.read(self._source, oid, self._publications)), None)

@@ -40,8 +40,8 @@ IDLE_SECONDS = 0.2
 """Between two looks for a range, while there is none to read."""
 SOON_SECONDS = 0.01
 """The same, right after one was read: those under way are moved in a moment."""
-HELD_SECONDS = 1.0
-"""Before a range that could not be read now is tried again."""
+HELD_SECONDS, CHANGED_SECONDS = 4.0, 1.0
+"""Before a table is tried again that is locked (an attempt waits for 2 s), or that is to be planned anew."""
 
 
 def main() -> int:
@@ -88,7 +88,8 @@ class Worker:
     """Takes ranges until it is stopped. `take` and `staging` are connections to the pipeline database.
 
     `conditions`: of backfills, by id, those that were found harmless in this session at the source. `density`: of
-    relations, by oid, how many rows a block had when one was last read.
+    relations, by oid, how many rows a block had when one was last read. `held`: of backfills that had to wait, by id,
+    until when the ranges of others are taken.
     """
 
     config: Config
@@ -99,6 +100,7 @@ class Worker:
     reader: RangeReader
     conditions: dict[int, sql.Composable] = field(default_factory=dict)
     density: dict[int, float] = field(default_factory=dict)
+    held: dict[int, float] = field(default_factory=dict)
 
     def run(self, stop: Stop) -> None:
         """Read what there is to read; raises psycopg.Error when a database goes away."""
@@ -125,7 +127,8 @@ class Worker:
 
         `about`: only so many rows of it; the rest is another range then.
         """
-        taken = ranges.take(self.take, self.source_id, most)
+        self.held = {backfill: until for backfill, until in self.held.items() if until > time.monotonic()}
+        taken = ranges.take(self.take, self.source_id, most, list(self.held))
         if taken is None:
             return None
         return self._read(taken if about is None else self._shortened(taken, about), stop)
@@ -151,12 +154,10 @@ class Worker:
         try:
             return self._compare(taken, backfill, stop) if taken.compares else self._stage(taken, backfill)
         except Held as held:
-            ranges.give_back(self.take, taken)
-            backfills.wait(self.take, backfill.id, str(held))
+            self._put_off(taken, backfill, str(held), HELD_SECONDS)
         except Changed as changed:
             logger.info("%s is read again: %s", backfill.table, changed, extra={"action": "snapshot.changed"})
-            ranges.give_back(self.take, taken)
-            backfills.wait(self.take, backfill.id, str(changed))
+            self._put_off(taken, backfill, str(changed), CHANGED_SECONDS)
         except TooSlow as slow:
             self._split(taken, backfill, slow)
             if self.source.closed:
@@ -169,8 +170,12 @@ class Worker:
             with suppress(psycopg.Error):  # this database may be what fails
                 backfills.wait(self.take, backfill.id, f"{connections.one_line(error)}; it is tried again")
             raise
-        stop.wait(HELD_SECONDS)
         return 0
+
+    def _put_off(self, taken: Taken, backfill: Backfill, reason: str, seconds: float) -> None:
+        ranges.give_back(self.take, taken)
+        backfills.wait(self.take, backfill.id, reason)
+        self.held[backfill.id] = time.monotonic() + seconds
 
     def _stage(self, taken: Taken, backfill: Backfill) -> int:
         chosen = self._condition(backfill)

@@ -5,7 +5,7 @@ set state = 'reading', token = gen_random_uuid(), reader_pid = pg_backend_pid(),
     reader_start = (select backend_start from pg_stat_activity where pid = pg_backend_pid())
 where id = (
     select r.id from pipeline.snapshot_ranges r
-    where r.source_id = %(source)s and r.state = 'planned'
+    where r.source_id = %(source)s and r.state = 'planned' and r.backfill_id <> all (%(without)s::bigint[])
         and (select count(*) from pipeline.snapshot_ranges u
             where u.source_id = %(source)s and u.state in ('reading', 'staged', 'placed') and not u.compares) < %(most)s
     order by r.id limit 1 for update skip locked

@@ -18,18 +18,18 @@ with slot as (
     join pg_catalog.pg_publication p on p.oid = pr.prpubid
     where p.pubname = any(%(publications)s) and p.oid::bigint <> all(%(made)s::bigint[])
 ), tree as (
-    select c.oid, c.relname, n.nspname
-    from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    select c.oid, c.relnamespace from pg_catalog.pg_class c
     where c.oid = %(oid)s or c.oid in (select relid from pg_catalog.pg_partition_ancestors(%(oid)s::regclass))
 ), memberships as (
     -- What publishes updates of the table: a row that names it, or a publication that has it without naming it.
+    -- Not from Postgres' own view, which opens every published table and so waits for whoever locks one.
     select coalesce(pr.oid, p.oid)::bigint as oid, coalesce(pr.xmin, p.xmin) as xmin
     from pg_catalog.pg_publication p
     left join pg_catalog.pg_publication_rel pr on pr.prpubid = p.oid and pr.prrelid in (select oid from tree)
     where p.pubname = any(%(publications)s) and p.pubupdate
         and (pr.oid is not null or p.puballtables or exists (
-            select from pg_catalog.pg_publication_tables t join tree on t.schemaname = nspname and t.tablename = relname
-            where t.pubname = p.pubname))
+            select from pg_catalog.pg_publication_namespace s join tree on s.pnnspid = tree.relnamespace
+            where s.pnpubid = p.oid))
 )
 select class.root_oid::bigint as table_oid, rn.nspname::text as table_schema, root.relname::text as table_name,
     class.nspname::text as relation_schema, class.relname::text as relation_name,

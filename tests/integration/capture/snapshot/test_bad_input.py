@@ -129,16 +129,21 @@ def test_a_partition_that_is_detached_and_one_that_is_attached(config: Config):
         assert reading.folded("t").keys() >= reading.table("t").keys()
 
 
-def test_a_lock_is_waited_for_and_its_holder_is_named(config: Config, source_dsn: str):
-    with snapshotting(config, TABLE, ROWS) as reading, psycopg.connect(source_dsn, application_name="greedy") as other:
+def test_a_lock_is_waited_for_while_others_are_read_and_its_holder_is_named(config: Config, source_dsn: str):
+    tables = TABLE, ROWS, "create table u (id int primary key)", "insert into u values (1), (2)"
+    with snapshotting(config, *tables) as reading, psycopg.connect(source_dsn, application_name="greedy") as other:
         reading.begin("t")
+        reading.begin("u")
         other.execute("lock table t")
         assert reading.read() == 0
         assert (
             f"waits for pid {other.info.backend_pid} (postgres, greedy, idle in transaction), which locks it"
             in reason(reading)
         )
+        assert reading.read() == 2
+        assert reading.read() is None, "t is not tried again at once"
         other.rollback()
+        reading.worker.held.clear()
         require_whole(reading)
         assert reason(reading) == "None"
 

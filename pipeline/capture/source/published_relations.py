@@ -1,0 +1,30 @@
+"""What publications let through of a table: which of its relations, columns and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+
+@dataclass(frozen=True)
+class PublishedRelation:
+    """One that holds rows of a table. `name`: quoted where need be. `condition`: SQL; None: all its rows.
+
+    `shape`: changes with its name and its columns.
+    """
+
+    oid: int
+    name: str
+    columns: list[str] | None
+    condition: str | None
+    shape: str
+
+
+def read(source: Connection, oid: int, publications: Sequence[str]) -> list[PublishedRelation]:
+    """Those of a table: itself, or its partitions, in the order of oids; none that is not published."""
+    values = {"oid": oid, "publications": list(publications)}
+    return queries.rows(source, PublishedRelation, statement("capture.source", "published_relations"), values)
