@@ -11,14 +11,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import psycopg
 from psycopg import sql
 
 from pipeline.log import tables
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.shuffle import settled_ranges
+from pipeline.shuffle import poison, settled_ranges
 from pipeline.shuffle.last_changes import LastChanges
 from pipeline.shuffle.plan import Run
 from pipeline.shuffle.transfer import Transfer
@@ -108,22 +110,19 @@ def _left_out(
 
     `upto`: by events table the last seq that a change may have.
     """
-    found: set[int] = set()
     if placed.segment_id is None or not written:
         return []
     if not placed.by_key:
         return _known_already(connection, source, placed, placed.segment_id, written)
+    key = sql.SQL(statement("readers.queue", "key_of_record")).format(
+        names=sql.SQL("r.key_columns"), record=sql.SQL("n.was"), columns=sql.SQL("r.columns")
+    )
+    newer: dict[str, set[int]] = {}
     for table in written:
         since = placed.since_seqs.get(str(table), 0)
         if upto[str(table)] <= since:
             continue
-        query = sql.SQL(statement("shuffle", "touched_since")).format(
-            segment=segments.table(placed.segment_id),
-            events=table.identifier,
-            key=sql.SQL(statement("readers.queue", "key_of_record")).format(
-                names=sql.SQL("r.key_columns"), record=sql.SQL("n.was"), columns=sql.SQL("r.columns")
-            ),
-        )
+        names = {"segment": segments.table(placed.segment_id), "events": table.identifier}
         values = {
             "source": source,
             "epoch": epoch,
@@ -133,8 +132,27 @@ def _left_out(
             "snapshot": placed.snapshot,
             "relation": placed.relation_id,
         }
-        found.update(ordinal for (ordinal,) in connection.execute(query, values).fetchall())
-    return sorted(found)
+        query = sql.SQL(statement("shuffle", "touched_since")).format(key=key, **names)
+        newer[str(table)] = {ordinal for (ordinal,) in connection.execute(query, values).fetchall()}
+        if placed.of_keys and len(written) == 1:
+            newer[str(table)] -= _completed(connection, names, {**values, "ordinals": list(newer[str(table)])})
+    return sorted(set().union(*newer.values()))
+
+
+def _completed(connection: Connection, names: Mapping[str, sql.Composable], values: Mapping[str, Any]) -> set[int]:
+    """Of rows that the log has newer, those of which it lacks only what was left alone since: they have the rest now.
+
+    Else a row that is updated without a rest would be read again and again. May be repeated.
+    """
+    if not values["ordinals"]:
+        return set()
+    query = sql.SQL(statement("shuffle", "complete_rows")).format(**names)
+    try:
+        return {ordinal for (ordinal,) in connection.execute(query, values).fetchall()}
+    except psycopg.Error as error:
+        if poison.is_poison(error):
+            return set()
+        raise
 
 
 def _known_already(

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
 
 from pipeline.capture.snapshot import plan
-from pipeline.capture.snapshot.shapes import Changed, Shapes
+from pipeline.capture.snapshot.shapes import Changed
 from pipeline.staging.range_writer import RangeWriter
 from pipeline.staging.ranges import Taken
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.reading_tables import ReadingTables
 from tests.fixtures.stage import Stage, databases
-from tests.fixtures.waiting import eventually
 
 TABLES = ("seen", "unseen", "rewritten", "moved", "died", "unmarked", "filled", "waited", "beside", "gone")
+BUSY = ("busy_initial", "busy_differences", "busy_key", "busy_again", "busy_value", "busy_gone")
 ROWS = 12
 """Four of them fill a block, and each block is a range here."""
 LONG = "x" * 3_000
@@ -36,6 +35,13 @@ def stage(cluster: Cluster) -> Iterator[Stage]:
                 f"create table {table} (id int primary key, n int, pad text, big text)",
                 f"alter table {table} alter pad set storage plain, alter big set storage external",
                 f"insert into {table} select g, 0, repeat('p', 1900), '{LONG}' from generate_series(1, {ROWS}) g",
+            )
+        for table in BUSY:
+            stage.run(
+                f"create table {table} (id int primary key, n int, big text, doc json)",
+                f"alter table {table} alter big set storage external, alter doc set storage external",
+                f"""insert into {table} select g, 0, '{LONG}', '{{"b": 1.50, "a": "{LONG}"}}'
+                    from generate_series(1, 3) g""",
             )
         stage.arrive()  # the stream has its segment: to make one waits for a range that makes one
         yield stage
@@ -160,30 +166,72 @@ def test_a_value_that_was_read_is_filled_in_from_then_on(stage: Stage, reading: 
     reading.expect_equal("filled")
 
 
-def test_another_table_is_dropped_while_a_range_is_read(
-    stage: Stage, reading: ReadingTables, monkeypatch: pytest.MonkeyPatch
-):
-    """Postgres opens every published table to say what is published of one; it fails where it waits for a drop."""
-    facts, pid = Shapes.facts, reading.source.info.backend_pid
-
-    def drop(dropping: psycopg.Connection) -> None:
-        with psycopg.connect(stage.config.source, autocommit=True) as watching:
-            query = "select %s = any(pg_blocking_pids(%s))"
-            values = (dropping.info.backend_pid, pid)
-            eventually(lambda: watching.execute(query, values).fetchone() == (True,))
-        dropping.commit()
-
+def test_another_table_is_dropped_while_a_range_is_read(stage: Stage, reading: ReadingTables):
+    """What Postgres' view of published tables would wait for, and then fail."""
     number = reading.begin("beside")
-    with psycopg.connect(stage.config.source) as dropping, ThreadPoolExecutor(1) as beside:
-
-        def drop_after(*of: Any) -> Any:
-            found = facts(*of)
-            dropping.execute("drop table gone")
-            beside.submit(drop, dropping)
-            return found
-
-        with monkeypatch.context() as patch, pytest.raises(Changed, match="another table was dropped meanwhile"):
-            patch.setattr(Shapes, "facts", drop_after)
-            reading.read()
+    with psycopg.connect(stage.config.source) as dropping:
+        dropping.execute("drop table gone")
+        assert reading.read()
+        dropping.commit()
     reading.finish(number)
     reading.expect_equal("beside")
+
+
+@pytest.mark.parametrize("kind", ["initial", "differences"])
+def test_a_row_that_is_updated_without_a_rest_is_known_all_the_same(stage: Stage, reading: ReadingTables, kind: str):
+    """There is always a change between what was read and its marker, and each leaves the large values alone."""
+    name = f"busy_{kind}"
+    busy = meanwhile(lambda: stage.run(f"update {name} set n = n + 1 where id = 1"))
+    number = reading.begin(name, kind)
+    for _ in range(20):
+        while reading.read(busy):
+            continue
+        stage.arrive()
+        if reading.state(number) == "complete":
+            break
+    assert reading.state(number) == "complete", reading.ranges()
+    stage.run(f"update {name} set n = n + 1 where id = 1")
+    stage.arrive()
+    reading.expect_equal(name)
+    wanted = stage.source.execute(f"select doc::text from {name} where id = 1").fetchone()
+    newest = "select exact ->> 'doc' as doc from sequin_events where source_table_name = %s and record_pk = '1'"
+    assert stage.look(f"{newest} order by seq desc limit 1", name) == [{"doc": wanted[0] if wanted else None}]
+
+
+def until_keys(reading: ReadingTables, number: int) -> None:
+    """Until rows are to be read again by their keys."""
+    for _ in range(20):
+        planned = [each for each in reading.ranges() if each["state"] == "planned"]
+        if planned and planned[0]["from_block"] is None:
+            return
+        if not reading.read():
+            reading.stage.arrive()
+            reading.state(number)
+    raise AssertionError(f"no row is read again: {reading.ranges()}")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("busy_key", ["update {0} set id = 11 where id = 1"]),
+        ("busy_again", ["delete from {0} where id = 1", "insert into {0} values (1, 5, 'short', '[2]')"]),
+        ("busy_value", ["update {0} set big = repeat('y', 3000) where id = 1", "update {0} set n = 7 where id = 1"]),
+        ("busy_gone", ["delete from {0} where id = 1"]),
+    ],
+)
+def test_values_are_taken_only_where_all_changes_left_them_alone(
+    stage: Stage, reading: ReadingTables, name: str, changes: list[str]
+):
+    """`read` again by its key, a row has changed once more, and not only in other values."""
+    number = reading.begin(name)
+    reading.read(meanwhile(lambda: stage.run(f"update {name} set n = n + 1 where id in (1, 2)")))
+    until_keys(reading, number)
+    reading.read(
+        meanwhile(
+            lambda: stage.run(
+                f"update {name} set n = n + 1 where id in (1, 2)", *[each.format(name) for each in changes]
+            )
+        )
+    )
+    reading.finish(number)
+    reading.expect_equal(name)

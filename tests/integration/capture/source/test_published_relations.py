@@ -90,7 +90,8 @@ def test_a_locked_table_does_not_hold_up_the_stream(source_dsn: str, database_ds
         connections.connect(database_dsn, "pipeline database") as log,
     ):
         source.execute(
-            "create table locked (id int primary key); create table free (id int); create table keyed (id int primary key)"
+            "create table locked (id int primary key); create table free (id int);"
+            "create table keyed (id int primary key)"
         )
         with Replicating(config) as replicating:
             replicating.wait_until_streaming()
