@@ -130,9 +130,11 @@ def test_a_partition_that_is_detached_and_one_that_is_attached(config: Config):
 
 
 def test_a_lock_is_waited_for_while_others_are_read_and_its_holder_is_named(config: Config, source_dsn: str):
-    tables = TABLE, ROWS, "create table u (id int primary key)", "insert into u values (1), (2)"
-    with snapshotting(config, *tables) as reading, psycopg.connect(source_dsn, application_name="greedy") as other:
+    with snapshotting(config, TABLE, ROWS) as reading, psycopg.connect(source_dsn, application_name="greedy") as other:
         reading.begin("t")
+        reading.source.execute("create table u (id int primary key)")
+        reading.source.execute("insert into u values (1), (2)")
+        reading.publish()
         reading.begin("u")
         other.execute("lock table t")
         assert reading.read() == 0
