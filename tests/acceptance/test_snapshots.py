@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import httpx
 import psycopg
 
 from tests.fixtures.server import Serving
@@ -71,6 +72,12 @@ def snapshot_of(log: psycopg.Connection[Any]) -> tuple[Any, ...] | None:
     return None
 
 
+def wait_for_log(source: psycopg.Connection[Any], log: psycopg.Connection[Any]) -> None:
+    """Until it has everything that was committed by now."""
+    source.execute("select pg_logical_emit_message(true, 'test', 'end')")
+    eventually(lambda: log.execute("select count(*) from sequin_events where action = 'message'").fetchone() == (1,))
+
+
 def folded(log: psycopg.Connection[Any], upto: int) -> dict[str, tuple[Any, ...]]:
     """The table as the log has it up to a seq."""
     rows = log.execute(
@@ -96,6 +103,48 @@ def kill_one(server: Serving, choose: random.Random) -> None:
             os.kill(choose.choice(found), signal.SIGKILL)
 
 
+def handed_out(server: Serving, name: str) -> list[tuple[str, str, Any]]:
+    """Action, key and record of all items of a new consumer of the table, once it knows the whole log."""
+    found: list[tuple[str, str, Any]] = []
+    path = f"/v1/consumers/{name}"
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=70) as http:
+        made = http.post("/v1/consumers", json={"name": name, "start": "beginning", "tables": ["public.shop"]})
+        assert made.status_code == 201, made.text
+        eventually(lambda: http.get(path).json()["lag"] == 0)
+        while items := http.post(f"{path}/receive", json={"max": 500}).json()["data"]:
+            settled = http.post(f"{path}/ack", json={"ack_ids": [item["ack_id"] for item in items]})
+            assert settled.json() == {"count": len(items)}
+            found += [(item["action"], item["record_pk"], item["record"]) for item in items]
+        shown = http.get(path).json()
+        assert (shown["pending"], shown["in_flight"]) == (0, 0)
+    return found
+
+
+def test_a_consumer_from_the_beginning_gets_every_live_row_once(
+    serve: Callable[..., Serving], source_dsn: str, database_dsn: str
+):
+    with (
+        psycopg.connect(source_dsn, autocommit=True) as source,
+        psycopg.connect(database_dsn, autocommit=True) as log,
+    ):
+        for statement in MAKE:
+            source.execute(statement.encode())
+        server = serve()
+        eventually(lambda: (snapshot_of(log) or [""])[0] == "complete")
+        rows = dict(source.execute("select id::text, to_jsonb(shop) from shop").fetchall())
+        assert sorted(handed_out(server, "first")) == sorted(("read", key, row) for key, row in rows.items())
+
+        source.execute("update shop set n = 1 where id % 7 = 0")
+        source.execute("delete from shop where id % 5 = 0")
+        wait_for_log(source, log)
+        items = handed_out(server, "second")
+        live = [(key, record) for action, key, record in items if action != "delete"]
+        rows = dict(source.execute("select id::text, to_jsonb(shop) from shop").fetchall())
+        assert (len(live), dict(live)) == (len(rows), rows)
+        assert sorted({action for action, *_ in items}) == ["delete", "read", "update"]
+        assert len(items) == ROWS
+
+
 def test_a_table_is_whole_while_it_is_written_and_everything_is_killed(
     serve: Callable[..., Serving], source_dsn: str, database_dsn: str
 ):
@@ -113,11 +162,7 @@ def test_a_table_is_whole_while_it_is_written_and_everything_is_killed(
                 threading.Event().wait(0.4)
             eventually(lambda: (snapshot_of(log) or [""])[0] == "complete")
         whole = source.execute("select id, n, note, big from shop").fetchall()
-        end = source.execute("select pg_logical_emit_message(true, 'test', 'end')").fetchone()
-        assert end is not None
-        eventually(
-            lambda: log.execute("select count(*) from sequin_events where action = 'message'").fetchone() == (1,)
-        )
+        wait_for_log(source, log)
         (head,) = log.execute("select max(seq) from sequin_events").fetchone() or (0,)
         assert folded(log, head) == {str(row[0]): (*row, None) for row in whole}
         reads = log.execute("select count(*) from sequin_events where action = 'read'").fetchone()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.fixtures.reading_tables import ReadingTables
 from tests.fixtures.waiting import eventually
 from tests.spark.conftest import Pipeline
 from tests.spark.readers import READERS, read
@@ -22,7 +23,11 @@ pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM, 
 
 ROOT = Path(__file__).parents[2]
 ROWS = 4000
+"""Events, one for each row but for those that change."""
 RANGES = 4
+READ, CHANGED = 2000, 200
+"""Rows that were there before; half as many of those that change are updated, the others deleted."""
+ORDERS = "insert into shop.orders select n, n / 100.0, to_timestamp(n) from generate_series({}, {}) as n"
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +35,16 @@ def pipeline(pipelines: Callable[..., AbstractContextManager[Pipeline]]) -> Iter
     with pipelines() as made:
         made.source.execute("create schema shop")
         made.source.execute("create table shop.orders (id integer primary key, amount numeric(12,2), at timestamptz)")
+        made.source.execute(ORDERS.format(1, READ))
+        with ReadingTables(made) as reading:
+            reading.finish(reading.begin("shop.orders"))
         made.replicate(
-            "insert into shop.orders select n, n / 100.0, to_timestamp(n) from generate_series(1, 4000) as n"
+            ORDERS.format(READ + 1, ROWS - CHANGED),
+            f"update shop.orders set amount = -1 where id % {READ // 100} = 0 and id <= {READ}",
+            f"delete from shop.orders where id % {READ // 100} = 1 and id <= {READ}",
         )
+        actions = [event["action"] for event in made.events("shop", "orders", "action")]
+        assert (len(actions), actions.count("read")) == (ROWS, READ)
         yield made
 
 
@@ -55,6 +67,7 @@ def seen(pipeline: Pipeline, spark: SparkSession) -> dict[str, list[list[int]]]:
             export.kill()
         assert export.stdout is not None
         assert '"event": "done"' in export.stdout.read()
+    assert len(found[READERS[0]][0]) < ROWS, "the export had ended before the first read"
     return found
 
 
@@ -64,7 +77,6 @@ def test_what_a_reader_sees_only_grows(seen: dict[str, list[list[int]]], pipelin
         assert len(set(seqs)) == len(seqs)
     for before, after in itertools.pairwise(seen[reader]):
         assert set(before) <= set(after)
-    assert len(seen[reader][0]) < ROWS, "the export had ended before the first read"
     assert seen[reader][-1] == [event["seq"] for event in pipeline.events("shop", "orders")]
 
 
