@@ -828,7 +828,8 @@ CREATE TABLE pipeline.captured_tables (
     was_empty boolean,
     left_at timestamp with time zone,
     left_lsn bigint,
-    left_epoch integer
+    left_epoch integer,
+    root_oid bigint
 );
 
 COMMENT ON TABLE pipeline.captured_tables IS 'From when to when a table was in a publication: changes in between two such times are not in the log.';
@@ -840,6 +841,8 @@ COMMENT ON COLUMN pipeline.captured_tables.joined_lsn IS 'Changes that are writt
 COMMENT ON COLUMN pipeline.captured_tables.was_empty IS 'Whether it had no rows when it joined; null where that could not be read. Rows from before are not in the log.';
 
 COMMENT ON COLUMN pipeline.captured_tables.left_lsn IS 'Changes after it are not captured; null while it is.';
+
+COMMENT ON COLUMN pipeline.captured_tables.root_oid IS 'The table that had its rows when it joined: itself, or what it was a partition of; null: not known.';
 
 ALTER TABLE pipeline.captured_tables ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.captured_tables_id_seq
@@ -1683,7 +1686,12 @@ CREATE TABLE pipeline.snapshot_tables (
     complete_seq bigint,
     told_seqs jsonb,
     reread text,
-    settled_lsn bigint
+    settled_lsn bigint,
+    since_lsn bigint,
+    key text,
+    members bigint[],
+    void_epoch integer,
+    void_lsn bigint
 );
 
 COMMENT ON TABLE pipeline.snapshot_tables IS 'Every table that is or was captured, and from which seq on the log has it whole.';
@@ -1705,6 +1713,14 @@ COMMENT ON COLUMN pipeline.snapshot_tables.told_seqs IS 'By events table: after 
 COMMENT ON COLUMN pipeline.snapshot_tables.reread IS 'Kind of the backfill that is to be started once none of the table is under way.';
 
 COMMENT ON COLUMN pipeline.snapshot_tables.settled_lsn IS 'Rows that this epoch has no event of were at this LSN of the source as the epochs before have them; null: not known.';
+
+COMMENT ON COLUMN pipeline.snapshot_tables.since_lsn IS 'Where the source wrote when it joined, or got this key: a truncate before it does not make it whole.';
+
+COMMENT ON COLUMN pipeline.snapshot_tables.key IS 'Numbers of the columns by which its rows are known, of each kind of partition; null: not known.';
+
+COMMENT ON COLUMN pipeline.snapshot_tables.members IS 'Memberships of it in publications of its updates: another says that some were not captured; null: not known.';
+
+COMMENT ON COLUMN pipeline.snapshot_tables.void_lsn IS 'Up to here, in void_epoch, events know its rows by another key, or by none; null: none does.';
 
 CREATE VIEW pipeline.snapshots AS
  SELECT t.source_id,

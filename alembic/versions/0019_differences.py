@@ -33,7 +33,9 @@ comment on column pipeline.snapshot_ranges.differences is
 comment on column pipeline.snapshot_ranges.departed is
     'Where rows have left the keys of this range by an update that is in the log up to these seqs, by events table.';
 
-alter table pipeline.snapshot_tables add column told_seqs jsonb, add column reread text, add column settled_lsn bigint;
+alter table pipeline.snapshot_tables
+    add column told_seqs jsonb, add column reread text, add column settled_lsn bigint, add column since_lsn bigint,
+    add column key text, add column members bigint[], add column void_epoch integer, add column void_lsn bigint;
 update pipeline.snapshot_tables set told_seqs = since_seqs where complete_seq is not null;
 comment on column pipeline.snapshot_tables.told_seqs is
     'By events table: after this seq the log has all rows that the table ever had, but for what happened in gaps; null:'
@@ -43,6 +45,18 @@ comment on column pipeline.snapshot_tables.reread is
 comment on column pipeline.snapshot_tables.settled_lsn is
     'Rows that this epoch has no event of were at this LSN of the source as the epochs before have them'
     '; null: not known.';
+
+comment on column pipeline.snapshot_tables.since_lsn is
+    'Where the source wrote when it joined, or got this key: a truncate before it does not make it whole.';
+comment on column pipeline.snapshot_tables.key is
+    'Numbers of the columns by which its rows are known, of each kind of partition; null: not known.';
+comment on column pipeline.snapshot_tables.members is
+    'Memberships of it in publications of its updates: another says that some were not captured; null: not known.';
+comment on column pipeline.snapshot_tables.void_lsn is
+    'Up to here, in void_epoch, events know its rows by another key, or by none; null: none does.';
+alter table pipeline.captured_tables add column root_oid bigint;
+comment on column pipeline.captured_tables.root_oid is
+    'The table that had its rows when it joined: itself, or what it was a partition of; null: not known.';
 
 alter table pipeline.sources add column rereads_epoch integer;
 comment on column pipeline.sources.rereads_epoch is
@@ -71,6 +85,8 @@ def downgrade() -> None:
         " drop column gap_after, drop column gap_until, drop column told_seqs, drop column floor_seqs;"
         " alter table pipeline.snapshot_ranges drop column compares, drop column differences, drop column departed;"
         " alter table pipeline.snapshot_tables drop column told_seqs, drop column reread,"
-        " drop column settled_lsn;"
+        " drop column settled_lsn, drop column since_lsn, drop column key, drop column members,"
+        " drop column void_epoch, drop column void_lsn;"
+        " alter table pipeline.captured_tables drop column root_oid;"
         " alter table pipeline.sources drop column rereads_epoch"
     )

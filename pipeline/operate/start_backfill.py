@@ -10,9 +10,9 @@ from typing import NoReturn
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.snapshot import backfills, condition, condition_check, register, to_read
+from pipeline.capture.snapshot import backfills, captured_now, condition, condition_check, register, to_read
+from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.snapshot.condition import Condition, Term
-from pipeline.capture.snapshot.register import Captured
 from pipeline.capture.source import sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
@@ -68,7 +68,7 @@ def start(
     if stored is None:
         raise BackfillError("no source has been replicated from yet; start `pipeline serve` first")
     source.execute("set search_path = ''")
-    captured = register.captured(config, source, pipeline, stored)
+    captured = captured_now.read(config, source, pipeline, stored)
     found = _named(source, name, captured.values())
     table = captured.get(found.oid) or _refuse(found)
     relations = to_read.relations(source, [table.oid], sized=False)

@@ -8,7 +8,7 @@ from psycopg import sql
 
 from pipeline.capture.schema_history import introspection, versions
 from pipeline.capture.schema_history.versions import Column, TableVersion
-from pipeline.capture.snapshot import selection
+from pipeline.capture.snapshot import register, selection
 from pipeline.capture.source import publication_ledger, published_relations
 from pipeline.capture.source.published_relations import PublishedRelation
 from pipeline.capture.source.sources import Source
@@ -18,7 +18,10 @@ from pipeline.postgres.connections import Connection
 
 @dataclass(frozen=True)
 class Compared:
-    """`columns`: the published ones, with the names under which the log has their values; `key`: some of them."""
+    """`columns`: the published ones, with the names under which the log has their values; `key`: some of them.
+
+    `void_upto`: epoch and LSN up to which events do not count, since they know the rows by another key.
+    """
 
     oid: int
     name: str
@@ -26,6 +29,7 @@ class Compared:
     columns: tuple[Column, ...]
     key: tuple[Column, ...]
     relations: tuple[PublishedRelation, ...]
+    void_upto: tuple[int, int] | None = None
 
     @property
     def rows(self) -> sql.Composable:
@@ -64,6 +68,7 @@ def read(source: Connection, pipeline: Connection, stored: Source, oid: int) -> 
         named,
         tuple(by_name[name] for name in version.key_columns),
         relations,
+        register.void_upto(pipeline, stored, oid),
     )
 
 

@@ -151,7 +151,7 @@ class LogState:
                 "upto": sql.Literal(upto.get(str(events), 0)),
             }
             each = sql.SQL(statement("capture.content", "changes_of_table"))
-            changes.append(each.format(**values, key=key, key_columns=names))
+            changes.append(each.format(**values, key=key, key_columns=names, counts=self._counts()))
             truncated.append(sql.SQL(statement("capture.content", "truncated")).format(**values))
         keys = row_text.key_in_log(self._table.key, sql.SQL("e.record"), typed=self._typed)
         return {
@@ -163,6 +163,14 @@ class LogState:
             "table": sql.Literal(self._table.oid),
             "leaves": sql.Literal(len(leaves)),
         }
+
+    def _counts(self) -> sql.Composable:
+        """Whether an event knows its row by the key that it has now."""
+        if self._table.void_upto is None:
+            return sql.SQL("true")
+        return sql.SQL("not coalesce((e.source_epoch, e.commit_lsn) <= ({}, {}::bigint), false)").format(
+            *self._table.void_upto
+        )
 
     def _key_names(self, suffix: str = "", of: str | None = None) -> sql.Composable:
         names = [f"key_{place}" for place in range(len(self._table.key))]

@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline.capture.replication.range_marker import RANGE_MARKER
-from pipeline.capture.snapshot import copy_text, register, selection
+from pipeline.capture.snapshot import captured_now, copy_text, selection
 from pipeline.capture.snapshot.comparing import NOTHING
 from pipeline.capture.snapshot.departures import Departures
 from pipeline.capture.snapshot.samples import Samples
@@ -116,7 +116,7 @@ class RangeReader:
         if not shape.by_key and (taken.keys is not None or taken.from_block or taken.until_block):
             raise Changed(f"{name} has no key any more")
         # By the keys that such rows have now, nobody would learn what becomes of them until then.
-        if shape.by_key and register.is_about_to_be_keyed(
+        if shape.by_key and captured_now.is_about_to_be_keyed(
             self._source, self._pipeline, self._stored, taken.table_oid, taken.relation_oid
         ):
             raise Held("it has got a key: waits until its updates are captured")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.capture.snapshot import backfills
-from pipeline.capture.source import captured_tables, own_tables, publication_ledger, publishable_tables, sources
+from pipeline.capture.snapshot import backfills, captured_now
+from pipeline.capture.snapshot.captured_now import Captured
+from pipeline.capture.source import captured_tables, sources
 from pipeline.capture.source.captured_tables import Joined
-from pipeline.capture.source.publication_ledger import Published
-from pipeline.capture.source.publishable_tables import Table
 from pipeline.capture.source.sources import Source
 from pipeline.config import patterns
 from pipeline.config.settings import Config
@@ -29,20 +28,6 @@ NOT_CAPTURED = "it is not captured any more"
 
 
 @dataclass(frozen=True)
-class Captured:
-    """A table that is captured now, of partitions the root. `keyed`: its updates and deletes are captured, too.
-
-    `relations`: itself, or the partitions that hold its rows.
-    """
-
-    oid: int
-    schema: str
-    name: str
-    keyed: bool
-    relations: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Known:
     """A row of `pipeline.snapshot_tables`."""
 
@@ -57,6 +42,8 @@ class Known:
     complete_seq: int | None
     reason: str | None
     reread: str | None
+    key: str | None
+    members: list[int] | None
 
     @property
     def unread(self) -> bool:
@@ -69,57 +56,17 @@ class Known:
         return f"{self.table_schema}.{self.table_name}"
 
 
-def captured(config: Config, source: Connection, pipeline: Connection, stored: Source) -> dict[int, Captured]:
-    """The tables that the publications in use publish now, by oid."""
-    own = own_tables.read(source, pipeline, config.events_tables)
-    found = [
-        table
-        for table in publishable_tables.read(source, config.publication)
-        if not own.includes(table.schema, table.names)
-    ]
-    by_oid = {table.oid: table for table in found}
-    published = publication_ledger.read(source, list(publication_ledger.known(stored))).values()
-    roots = {table.line[-1] for table in publishable_tables.covered(found, published)} & by_oid.keys()
-    updated = _updated(found, published)
-    holding: dict[int, list[int]] = {root: [] for root in roots}
-    for table in found:
-        if not table.partitioned and table.line[-1] in holding:
-            holding[table.line[-1]].append(table.oid)
-    return {
-        oid: Captured(
-            oid,
-            by_oid[oid].schema,
-            by_oid[oid].name,
-            updated.issuperset(holding[oid] or [oid]),
-            tuple(holding[oid]),
-        )
-        for oid in roots
-    }
-
-
-def _updated(tables: Sequence[Table], published: Collection[Published]) -> set[int]:
-    """Those whose updates and deletes are published. One that has just got its key is moved to where they are later."""
-    whole = [each for each in published if {"update", "delete"} <= set(each.actions)]
-    return {table.oid for table in publishable_tables.covered(tables, whole) if table.keyed}
-
-
-def is_about_to_be_keyed(source: Connection, pipeline: Connection, stored: Source, table: int, relation: int) -> bool:
-    """Whether we will publish the updates of a table that has its key already, in all partitions, and read it once
-    more after that. `relation`: itself, or the partition in question.
-    """
-    values = {"source": stored.id, "oid": table}
-    row = pipeline.execute(statement("capture.snapshot", "updates_captured"), values).fetchone()
-    if not stored.publications or row is None or row[0]:
-        return False
-    found = publishable_tables.read(source, next(iter(stored.publications)))
-    leaves = [each for each in found if not each.partitioned and each.line[-1] == table]
-    return all(each.keyed for each in leaves) and any(each.oid == relation and each.owned for each in leaves)
-
-
 def known(pipeline: Connection, stored: Source) -> dict[int, Known]:
     """What is stored, by oid."""
     found = queries.rows(pipeline, Known, statement("capture.snapshot", "known_tables"), {"source": stored.id})
     return {each.table_oid: each for each in found}
+
+
+def void_upto(pipeline: Connection, stored: Source, table_oid: int) -> tuple[int, int] | None:
+    """Epoch and LSN up to which events know the rows of a table by another key than they have now, if any do."""
+    values = {"source": stored.id, "oid": table_oid}
+    row: tuple[int, int] | None = pipeline.execute(statement("capture.snapshot", "void_upto"), values).fetchone()
+    return row
 
 
 def keyless(pipeline: Connection, stored: Source) -> list[str]:
@@ -157,12 +104,15 @@ class Register:
         self._from_lsn = from_lsn
         self._rereads = False
         """Whether this is the first look at an epoch whose tables are compared with the log."""
+        self._at = 0
+        """The end of the source's WAL after the last look at its catalog."""
 
     def update(self) -> None:
         """Look once at what is captured."""
-        now = captured(self._config, self._source, self._pipeline, self._stored)
+        now = captured_now.read(self._config, self._source, self._pipeline, self._stored)
         stored = known(self._pipeline, self._stored)
         joined = captured_tables.joined(self._pipeline, self._stored.id)
+        self._at = int(queries.value(self._source, statement("capture.snapshot", "end_of_wal")))
         with self._pipeline.transaction():
             since = sources.reads_from(self._pipeline, self._stored.id)
             self._rereads = sources.rereads(self._pipeline, self._stored.id) == self._stored.epoch
@@ -186,27 +136,30 @@ class Register:
             if self._rereads:
                 self._reread(table, "asked")
         elif before is None or _has_joined(table, before, joined):
-            keyed_later = before is not None and table.keyed and not before.keyed
-            self._join(table, joined, empty=not keyed_later and self._was_empty(table, all_joined))
+            rekeyed = before is not None and _is_rekeyed(table, before)
+            again = before is not None and (joined is None or joined.id == before.joined)
+            empty = not rekeyed and not again and self._was_empty(table, all_joined)
+            self._join(table, joined, empty=empty, rekeyed=rekeyed)
         elif before.reread is not None:
             self._reread(table, before.reread)
         elif before.unread:
             read(self._pipeline, self._stored, table, "initial")
-        elif (table.schema, table.name, table.keyed) != (before.table_schema, before.table_name, before.keyed):
+        elif _described(table) != (before.table_schema, before.table_name, before.keyed, before.key, before.members):
             self._execute("rename_table", {"oid": table.oid, **vars(table)})
 
     def _begin_epoch(self, table: Captured, before: Known, joined: Joined | None) -> None:
         """Nothing is known of what happened between the epochs."""
-        same = self._is_same(table, before)
+        rekeyed = _has_another_key(table, before)
+        same = self._is_same(table, before) and not rekeyed
         kind = backfills.DIFFERENCES if same and table.keyed else "asked"
         reason = None if self._rereads else ANOTHER_EPOCH.format(self._stored.epoch)
-        self._store(table, joined, reason, reread=kind if self._rereads else None, keeps=same)
+        self._store(table, joined, reason, reread=kind if self._rereads else None, keeps=same, rekeyed=rekeyed)
         if self._rereads:
             self._end_before(table)
             self._reread(table, kind)
         if self._rereads and not same:
             logger.info(
-                "%s.%s has another oid than before epoch %s: all its rows are read",
+                "%s.%s has another oid or key than before epoch %s: all its rows are read",
                 table.schema,
                 table.name,
                 self._stored.epoch,
@@ -235,20 +188,23 @@ class Register:
     def _was_empty(self, table: Captured, joined: Mapping[int, Joined]) -> bool:
         """Whether it had no rows when it joined, and all inserts since then are in the stream."""
         found = [joined.get(oid) for oid in table.relations]
-        return all(each is not None and each.was_empty and each.joined_lsn >= self._from_lsn for each in found)
+        return all(
+            each is not None and each.was_empty and each.root_oid == table.oid and each.joined_lsn >= self._from_lsn
+            for each in found
+        )
 
-    def _join(self, table: Captured, joined: Joined | None, *, empty: bool) -> None:
-        """It joins, or gets its key: from now on its rows are read, unless the settings say otherwise."""
+    def _join(self, table: Captured, joined: Joined | None, *, empty: bool, rekeyed: bool) -> None:
+        """It joins, or gets another key: from now on its rows are read, unless the settings say otherwise."""
         if empty:
             self._store(table, joined, None, complete=True)
         elif self._config.snapshot == "never":
-            self._store(table, joined, NEVER)
+            self._store(table, joined, NEVER, rekeyed=rekeyed)
         elif self._config.snapshot_tables and not patterns.matches(
             self._config.snapshot_tables, f"{table.schema}.{table.name}"
         ):
-            self._store(table, joined, NOT_CHOSEN)
+            self._store(table, joined, NOT_CHOSEN, rekeyed=rekeyed)
         else:
-            self._store(table, joined, None)
+            self._store(table, joined, None, rekeyed=rekeyed)
             if read(self._pipeline, self._stored, table, "initial") is None:
                 self._read_from_the_beginning(table)
 
@@ -275,8 +231,12 @@ class Register:
         complete: bool = False,
         reread: str | None = None,
         keeps: bool = False,
+        rekeyed: bool = False,
     ) -> None:
-        """`reread`: kind of the backfill that is to begin; `keeps`: the log has the rows from before under this oid."""
+        """`reread`: kind of the backfill that is to begin; `keeps`: the log has the rows from before under this oid.
+
+        `rekeyed`: but it knows them by another key.
+        """
         values = {
             **vars(table),
             "epoch": self._stored.epoch,
@@ -285,6 +245,8 @@ class Register:
             "complete": complete,
             "reread": reread,
             "keeps": keeps,
+            "rekeyed": rekeyed,
+            "lsn": self._at,
             "events_table": self._config.events_table,
         }
         self._execute("store_table", values)
@@ -294,7 +256,24 @@ class Register:
 
 
 def _has_joined(table: Captured, before: Known, joined: Joined | None) -> bool:
-    """Whether it has joined again since, or got its key: then the log lacks what happened before."""
-    if not before.captured or (table.keyed and not before.keyed):
+    """Whether it has joined again since, or got another key: then the log lacks what happened before."""
+    if not before.captured or _is_rekeyed(table, before):
         return True
     return joined is not None and before.joined is not None and joined.id != before.joined
+
+
+def _is_rekeyed(table: Captured, before: Known) -> bool:
+    """Whether the log does not know its rows by the key that they have now, or lacks what was done to them without one.
+
+    A key that was dropped and added between two looks is seen by how the table is published: it was moved meanwhile.
+    """
+    moved = bool(before.members and table.members) and not set(before.members or ()) & set(table.members)
+    return table.keyed and (not before.keyed or _has_another_key(table, before) or moved)
+
+
+def _has_another_key(table: Captured, before: Known) -> bool:
+    return None not in (before.key, table.key) and before.key != table.key
+
+
+def _described(table: Captured) -> tuple[object, ...]:
+    return table.schema, table.name, table.keyed, table.key, table.members

@@ -18,7 +18,7 @@ class Watch:
     def __init__(self, pipeline: Connection, stored: Source) -> None:
         self._pipeline, self._stored = pipeline, stored
         self._after: dict[str, int] = {}
-        self._truncated: dict[int, tuple[str, int]] = {}
+        self._truncated: dict[int, tuple[str, int, int]] = {}
 
     def look(self, leaves: Callable[[int], Collection[int]]) -> None:
         """`leaves`: the relations that hold the rows of a table now; all of them must have been truncated."""
@@ -26,10 +26,15 @@ class Watch:
         incomplete = self._pipeline.execute(statement("capture.snapshot", "incomplete_tables"), source).fetchall()
         if not incomplete:
             return
-        self._find([oid for _, relations, _ in incomplete for oid in relations])
-        for table, relations, since in incomplete:
-            found = {oid: self._truncated[oid] for oid in relations if oid in self._truncated}
-            found = {oid: (name, seq) for oid, (name, seq) in found.items() if seq > since.get(name, 0)}
+        self._find([oid for _, relations, *_ in incomplete for oid in relations])
+        for table, relations, since_seqs, since_lsn in incomplete:
+            known = {oid: self._truncated[oid] for oid in relations if oid in self._truncated}
+            # A log that lags gets truncates that were made before.
+            found = {
+                oid: (name, seq)
+                for oid, (name, seq, lsn) in known.items()
+                if seq > since_seqs.get(name, 0) and lsn > since_lsn
+            }
             if found and (holding := leaves(table)) and found.keys() >= set(holding):
                 name, seq = max((found[oid] for oid in holding), key=lambda place: place[1])
                 values = {
@@ -54,6 +59,6 @@ class Watch:
                 "oids": oids,
                 "after": self._after.get(str(table), 0),
             }
-            for oid, seq in self._pipeline.execute(query, values).fetchall():
-                self._truncated[oid] = str(table), seq
+            for oid, seq, lsn in self._pipeline.execute(query, values).fetchall():
+                self._truncated[oid] = str(table), seq, lsn
             self._after[str(table)] = newest[0] if newest else 0

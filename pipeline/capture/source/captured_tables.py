@@ -46,11 +46,15 @@ class Gap:
 
 @dataclass(frozen=True)
 class Changed:
-    """Tables that joined, and those that left, by oid with their names, at an LSN. `filled`: they may have rows."""
+    """Tables that joined, and those that left, by oid with their names, at an LSN. `filled`: they may have rows.
+
+    `roots`: of those that joined, which table's rows they have.
+    """
 
     at: int
     joined: Mapping[int, str]
     filled: Mapping[int, bool | None]
+    roots: Mapping[int, int]
     left: Mapping[int, str]
     dropped: Collection[int]
 
@@ -62,13 +66,17 @@ def gaps(connection: Connection, source_id: uuid.UUID) -> list[Gap]:
 
 @dataclass(frozen=True)
 class Joined:
-    """When a table joined last. `was_empty`: it had no rows then, and none of open transactions; None: not known."""
+    """When a table joined last. `was_empty`: it had no rows then, and none of open transactions; None: not known.
+
+    `root_oid`: which table its rows were in then, itself or what it was a partition of; None: not known.
+    """
 
     id: int
     table_oid: int
     joined_lsn: int
     joined_at: datetime
     was_empty: bool | None
+    root_oid: int | None
 
 
 def joined(connection: Connection, source_id: uuid.UUID) -> dict[int, Joined]:
@@ -91,6 +99,7 @@ def look(source: Connection, before: Mapping[int, str], now: Mapping[int, str]) 
         at,
         joined,
         _filled(source, joined, next_xid),
+        _roots(source, joined),
         {oid: name for oid, name in left.items() if oid in present},
         left.keys() - present,
     )
@@ -107,6 +116,7 @@ def begin(source: Connection, connection: Connection, source_id: uuid.UUID, now:
             "oid": oid,
             "lsn": changed.at,
             "was_empty": None if filled is None else not filled,
+            "root": changed.roots.get(oid),
         }
         connection.execute(statement("capture.source", "capture_begins"), values)
 
@@ -116,7 +126,8 @@ def record(connection: Connection, source_id: uuid.UUID, epoch: int, changed: Ch
     place = {"source": source_id, "epoch": epoch, "lsn": changed.at}
     for oid, name in changed.joined.items():
         filled = changed.filled.get(oid, False)
-        values = {**place, "oid": oid, "name": name, "was_empty": None if filled is None else not filled}
+        was_empty = None if filled is None else not filled
+        values = {**place, "oid": oid, "name": name, "was_empty": was_empty, "root": changed.roots.get(oid)}
         connection.execute(statement("capture.source", "table_joined"), values)
     for oid, name in changed.left.items():
         connection.execute(statement("capture.source", "table_left"), {**place, "oid": oid, "name": name})
@@ -133,6 +144,12 @@ def record(connection: Connection, source_id: uuid.UUID, epoch: int, changed: Ch
 def _present(source: Connection, tables: Mapping[int, str]) -> set[int]:
     query = "select c.oid::bigint from pg_catalog.pg_class c where c.oid = any(%s::oid[])"
     return {oid for (oid,) in source.execute(query, (list(tables),)).fetchall()} if tables else set()
+
+
+def _roots(source: Connection, tables: Mapping[int, str]) -> dict[int, int]:
+    query = """select c.oid::bigint, coalesce(pg_catalog.pg_partition_root(c.oid), c.oid)::bigint
+        from pg_catalog.pg_class c where c.oid = any(%s::oid[])"""
+    return dict(source.execute(query, (list(tables),)).fetchall()) if tables else {}
 
 
 def _filled(source: Connection, tables: Mapping[int, str], next_xid: str) -> dict[int, bool | None]:

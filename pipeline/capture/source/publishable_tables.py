@@ -37,8 +37,9 @@ class Table:
     partitions. `lacks_key`: this table is the reason why not, rather than the table that it is a partition of.
     `refuses_updates`: Postgres refuses its own updates and deletes where they are published; never a partitioned table,
     whose rows are in its partitions.
-    `owned`: this user may publish it. `line`: its oid and those of the partitioned tables that it is part of, up to the
-    root; `names` and `schemas` of these.
+    `key_columns`: numbers of the columns by which its rows are known, in the table that it is part of; none of a
+    partitioned table. `owned`: this user may publish it. `line`: its oid and those of the partitioned tables that it
+    is part of, up to the root; `names` and `schemas` of these.
     """
 
     oid: int
@@ -49,6 +50,7 @@ class Table:
     full_identity: bool
     lacks_key: bool
     refuses_updates: bool
+    key_columns: list[int]
     owned: bool
     line: list[int]
     names: list[str]

@@ -15,9 +15,9 @@ from pipeline.capture.content.comparison import Comparison
 from pipeline.capture.content.differences import Difference
 from pipeline.capture.content.log_state import Key, Truncated
 from pipeline.capture.schema_history import rewrites
-from pipeline.capture.snapshot import overview, register, to_read
+from pipeline.capture.snapshot import captured_now, overview, to_read
+from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.snapshot.overview import Whole
-from pipeline.capture.snapshot.register import Captured
 from pipeline.capture.source import sources
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
@@ -128,7 +128,7 @@ def run(
             raise PipelineError("no source has been replicated from yet; start `pipeline serve` first")
         _require_server(pipeline)
         source.execute("set search_path = ''")
-        captured = register.captured(config, source, pipeline, stored)
+        captured = captured_now.read(config, source, pipeline, stored)
         chosen = [start_backfill.captured_table(source, each, captured) for each in names] or list(captured.values())
         run_of = _Run(source, pipeline, stored, share, on_look, stopping)
         found = [run_of.compare(table) for table in sorted(set(chosen), key=lambda table: (table.schema, table.name))]

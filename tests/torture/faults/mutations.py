@@ -293,7 +293,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a table is read by its key before its updates are captured",
-        (Edit(f"{SNAPSHOT}/reader.py", "if shape.by_key and register", "if not shape.by_key and register"),),
+        (Edit(f"{SNAPSHOT}/reader.py", "if shape.by_key and captured_now", "if not shape.by_key and register"),),
         (),
         READING,
         f"{JOINING}::test_nothing_is_read_between_the_key_and_the_capture_of_updates",

@@ -1,5 +1,5 @@
 -- Relations that were truncated since a seq, and where last.
-select e.source_table_oid, max(e.seq)
+select e.source_table_oid, max(e.seq), max(e.commit_lsn)
 from unnest(%(oids)s::bigint[]) oid
 join {events} e on e.source_database_id = %(source)s and e.source_table_oid = oid and e.record_pk = '' and e.seq > %(after)s
 where e.action = 'truncate' and e.source_epoch = %(epoch)s

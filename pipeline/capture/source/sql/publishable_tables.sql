@@ -46,6 +46,17 @@ with published as (
 select c.oid::bigint as oid, c.nspname::text as schema, c.relname::text as name, c.relkind = 'p' as partitioned, t.keyed,
     c.relreplident = 'f' as full_identity,
     not c.keyed and coalesce(parent.keyed, true) as lacks_key, c.refuses_updates,
+    -- In the order of numbers: that of an index says nothing about a row. With FULL, events have the primary key.
+    array(select in_root.attnum::int
+        from pg_catalog.pg_index i cross join unnest(i.indkey::int2[]) with ordinality k(attnum, place)
+        join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+        join pg_catalog.pg_attribute in_root on in_root.attrelid = c.line[cardinality(c.line)] and in_root.attname = a.attname
+        where c.relkind = 'r' and i.indrelid = c.oid and k.place <= i.indnkeyatts and case c.relreplident
+            when 'd' then i.indisprimary and i.indimmediate
+            when 'i' then i.indisreplident
+            when 'f' then i.indisprimary
+        end
+        order by in_root.attnum) as key_columns,
     pg_catalog.pg_has_role(c.relowner, 'USAGE') and pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE') as owned,
     c.line::bigint[] as line, above.names, above.schemas
 from class c

@@ -1,0 +1,86 @@
+"""Which tables of the source are captured now, and how: of each its partitions and its key."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from pipeline.capture.source import own_tables, publication_ledger, publishable_tables
+from pipeline.capture.source.publication_ledger import Published
+from pipeline.capture.source.publishable_tables import Table
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A table that is captured now, of partitions the root. `keyed`: its updates and deletes are captured, too.
+
+    `relations`: itself, or the partitions that hold its rows. `key`: the numbers of its columns by which rows are
+    known, of each kind of partition; "" where they have none, None where there is no partition. `members`: what names
+    it, itself, in publications of its updates; a membership that was dropped and added again has another oid.
+    """
+
+    oid: int
+    schema: str
+    name: str
+    keyed: bool
+    relations: tuple[int, ...]
+    key: str | None
+    members: list[int]
+
+
+def read(config: Config, source: Connection, pipeline: Connection, stored: Source) -> dict[int, Captured]:
+    """The tables that the publications in use publish now, by oid."""
+    own = own_tables.read(source, pipeline, config.events_tables)
+    found = [
+        table
+        for table in publishable_tables.read(source, config.publication)
+        if not own.includes(table.schema, table.names)
+    ]
+    by_oid = {table.oid: table for table in found}
+    published = publication_ledger.read(source, list(publication_ledger.known(stored))).values()
+    roots = {table.line[-1] for table in publishable_tables.covered(found, published)} & by_oid.keys()
+    whole = [each for each in published if {"update", "delete"} <= set(each.actions)]
+    updated = _updated(found, whole)
+    holding: dict[int, list[Table]] = {root: [] for root in roots}
+    for table in found:
+        if not table.partitioned and table.line[-1] in holding:
+            holding[table.line[-1]].append(table)
+    return {
+        oid: Captured(
+            oid,
+            by_oid[oid].schema,
+            by_oid[oid].name,
+            updated.issuperset([each.oid for each in holding[oid]] or [oid]),
+            tuple(each.oid for each in holding[oid]),
+            _key(holding[oid]),
+            sorted(each.tables[str(oid)][0] for each in whole if str(oid) in each.tables),
+        )
+        for oid in roots
+    }
+
+
+def _key(holding: Sequence[Table]) -> str | None:
+    found = {", ".join(map(str, table.key_columns)) for table in holding}
+    return "; ".join(sorted(found)) if found else None
+
+
+def _updated(tables: Sequence[Table], whole: Collection[Published]) -> set[int]:
+    """Those whose updates and deletes are published. One that has just got its key is moved to where they are later."""
+    return {table.oid for table in publishable_tables.covered(tables, whole) if table.keyed}
+
+
+def is_about_to_be_keyed(source: Connection, pipeline: Connection, stored: Source, table: int, relation: int) -> bool:
+    """Whether we will publish the updates of a table that has its key already, in all partitions, and read it once
+    more after that. `relation`: itself, or the partition in question.
+    """
+    values = {"source": stored.id, "oid": table}
+    row = pipeline.execute(statement("capture.snapshot", "updates_captured"), values).fetchone()
+    if not stored.publications or row is None or row[0]:
+        return False
+    found = publishable_tables.read(source, next(iter(stored.publications)))
+    leaves = [each for each in found if not each.partitioned and each.line[-1] == table]
+    return all(each.keyed for each in leaves) and any(each.oid == relation and each.owned for each in leaves)

@@ -1,0 +1,180 @@
+"""A table whose key becomes another, or whose rows were another table's: the log has it whole only once it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pipeline.capture.content import compared
+from pipeline.capture.content.comparison import Comparison
+from pipeline.config import settings
+from pipeline.config.settings import Config
+from pipeline.postgres import connections, session_settings
+from tests.fixtures.background import BackgroundThread
+from tests.fixtures.comparing_content import differing
+from tests.fixtures.shuffling import shuffler, stored
+from tests.fixtures.snapshotting import Snapshotting, snapshotting
+
+
+@pytest.fixture
+def config(source_dsn: str, database_dsn: str, slot_name: str) -> Config:
+    return settings.load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name)
+
+
+class Mover(BackgroundThread):
+    """The shuffler, while a comparison waits for the log."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self._config = config
+
+    def work(self) -> None:
+        with connections.connect(self._config.database, "pipeline database") as log:
+            moves = shuffler(log)
+            while not self.stopped.is_set():
+                if moves.step() < 0:
+                    self.stopped.wait(0.01)
+
+
+@contextmanager
+def comparison(reading: Snapshotting, table: str) -> Iterator[Comparison]:
+    with (
+        connections.connect(reading.config.source, "source", settings=session_settings.SNAPSHOT) as source,
+        connections.connect(reading.config.database, "pipeline database") as log,
+        Mover(reading.config),
+    ):
+        source.execute("set search_path = ''")
+        found = stored(log)
+        row = reading.source.execute("select %s::regclass::oid::bigint", [table]).fetchone()
+        assert row is not None
+        yield Comparison(source, log, found, compared.read(source, log, found, row[0]))
+
+
+def require_equal(reading: Snapshotting, table: str, rows: int) -> None:
+    """`verify --content` finds no difference."""
+    with comparison(reading, table) as made:
+        assert differing(made) == (rows, [])
+
+
+def make(reading: Snapshotting, *statements: str) -> None:
+    """At the source; then what publishes and what reads look once, in turn."""
+    for statement in statements:
+        reading.source.execute(statement.encode())
+    reading.publish()
+    reading.look()
+
+
+PAIR = "create table t (id int primary key, n numeric not null, note text)"
+ROWS = "insert into t select i, i / 4.0, 'x' from generate_series(1, 8) i"
+
+
+def test_a_table_with_another_key_is_read_again(config: Config):
+    with snapshotting(config) as reading:
+        make(reading, PAIR)
+        assert reading.state("t") == "complete"
+        make(reading, ROWS, "alter table t drop constraint t_pkey, add primary key (n)")
+        assert reading.state("t") in ("waiting", "reading")
+        reading.finish("t")
+        reading.source.execute("update t set note = 'y' where id < 3")
+        reading.source.execute("delete from t where id = 8")
+        reading.wait_for_stream()
+        assert sum(action == "read" for action, _ in reading.events("t")) == 8
+        require_equal(reading, "t", 7)
+
+
+@pytest.mark.parametrize("snapshot", ["initial", "never"])
+def test_a_table_with_all_columns_as_identity_gets_its_key(config: Config, snapshot: str):
+    with snapshotting(config) as reading:
+        reading.config = config.model_copy(update={"snapshot": snapshot})
+        reading.coordinator = reading.new_coordinator()
+        make(reading, PAIR.replace(" primary key", " not null"), "alter table t replica identity full")
+        assert reading.state("t") == "complete"
+        make(reading, ROWS, "alter table t add primary key (id)")
+        if snapshot == "never":
+            assert reading.state("t") == "not read"
+            return
+        reading.finish("t")
+        reading.source.execute("delete from t where id = 8")
+        reading.wait_for_stream()
+        require_equal(reading, "t", 7)
+
+
+def test_a_key_that_goes_and_comes_between_two_looks(config: Config):
+    """What was deleted in between was not captured."""
+    with snapshotting(config) as reading:
+        make(reading, PAIR)
+        make(reading, ROWS)
+        assert reading.state("t") == "complete"
+        for statements in (
+            ["alter table t drop constraint t_pkey"],
+            [
+                "delete from t where id = 1",
+                "update t set note = 'y' where id = 2",
+                "alter table t add primary key (id)",
+            ],
+        ):
+            for statement in statements:
+                reading.source.execute(statement.encode())
+            reading.publish()
+        reading.look()
+        assert reading.state("t") in ("waiting", "reading")
+        reading.finish("t")
+        require_equal(reading, "t", 7)
+
+
+def test_another_name_of_the_key_is_no_other_key(config: Config):
+    with snapshotting(config) as reading:
+        make(reading, PAIR)
+        make(reading, ROWS)
+        make(
+            reading,
+            "alter table t rename id to number",
+            "alter table t alter number type bigint",
+            "alter table t add column more int",
+            "alter index t_pkey rename to other",
+        )
+        assert reading.state("t") == "complete"
+
+
+def test_a_truncate_from_before_the_key_does_not_make_a_table_whole(config: Config):
+    """The log lags: it gets the truncate after the table has got its key."""
+    with snapshotting(config) as reading:
+        reading.config = config.model_copy(update={"snapshot": "never"})
+        reading.coordinator = reading.new_coordinator()
+        make(reading, PAIR.replace(" primary key", " not null"))
+        reading.move()
+        make(reading, ROWS, "truncate t", ROWS, "alter table t add primary key (id)")
+        assert reading.state("t") == "not read"
+        reading.wait_for_stream()
+        reading.look()
+        assert reading.state("t") == "not read"
+        make(reading, "truncate t", ROWS)
+        reading.wait_for_stream()
+        reading.look()
+        assert reading.state("t") == "complete"
+        require_equal(reading, "t", 8)
+
+
+def test_a_partition_that_becomes_a_table_is_read(config: Config):
+    """The log has its rows as those of the table that it was a partition of."""
+    with snapshotting(config) as reading:
+        make(
+            reading,
+            "create table t (id int primary key, note text) partition by range (id)",
+            "create table t_1 partition of t for values from (0) to (100)",
+            "create table t_2 partition of t for values from (100) to (200)",
+        )
+        make(reading, "insert into t select i, 'x' from generate_series(98, 102) i")
+        make(reading, "alter table t detach partition t_1", "insert into t_1 values (1, 'y')")
+        assert reading.state("t_1") in ("waiting", "reading")
+        reading.finish("t_1")
+        reading.wait_for_stream()
+        require_equal(reading, "t_1", 3)
+        make(reading, "alter table t attach partition t_1 for values from (0) to (100)")
+        assert reading.state("t_1") == "not captured"
+        make(reading, "insert into t values (2, 'z')", "alter table t detach partition t_1")
+        reading.finish("t_1")
+        reading.wait_for_stream()
+        require_equal(reading, "t_1", 4)
