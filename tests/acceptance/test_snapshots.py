@@ -131,7 +131,7 @@ def test_a_consumer_from_the_beginning_gets_every_live_row_once(
             source.execute(statement.encode())
         server = serve()
         eventually(lambda: (snapshot_of(log) or [""])[0] == "complete")
-        rows = dict(source.execute("select id::text, to_jsonb(shop) from shop").fetchall())
+        rows: dict[str, Any] = dict(source.execute("select id::text, to_jsonb(shop) from shop").fetchall())
         assert sorted(handed_out(server, "first")) == sorted(("read", key, row) for key, row in rows.items())
 
         source.execute("update shop set n = 1 where id % 7 = 0")

@@ -99,6 +99,64 @@ def test_a_table_that_is_altered_is_read_on(config: Config, statement: str, monk
         assert set(last[0]) == keys
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["alter type mood add value 'new' before 'sad'"],
+        ["alter type mood rename value 'sad' to 'low'"],
+        ["alter type place add attribute zip text"],
+        ["alter type place drop attribute street cascade", "alter type place add attribute street int"],
+    ],
+)
+def test_types_that_are_altered_meanwhile(config: Config, statements: list[str], monkeypatch: pytest.MonkeyPatch):
+    """What was read before prints as it did then, as what the stream sends does."""
+    monkeypatch.setattr(plan, "ROWS", 4_000)
+    made = (
+        "create type mood as enum ('sad', 'happy')",
+        "create type place as (street text, no int)",
+        "create table t (id int primary key, mood mood, place place, note text) with (fillfactor = 10)",
+        "insert into t select i, 'sad', row('a', i)::place, repeat('x', 200) from generate_series(1, 400) i",
+    )
+    with snapshotting(config, *made) as reading:
+        begun(reading)
+        reading.wait_for_stream()
+        before = len(reading.folded("t"))
+        assert 0 < before < 400
+        for statement in statements:
+            reading.source.execute(statement.encode())
+        reading.source.execute("insert into t (id, mood) values (0, 'happy')")
+        reading.finish("t")
+        reading.wait_for_stream()
+        folded, table = reading.folded("t"), reading.table("t")
+        assert folded.keys() == table.keys()
+        assert sum(folded[key]["mood"] == row["mood"] for key, row in table.items()) >= len(table) - before
+
+
+@pytest.mark.parametrize("who", ["reads", "leads"])
+def test_a_source_that_goes_away_is_read_on(config: Config, who: str, monkeypatch: pytest.MonkeyPatch):
+    """In the middle of a range, or between two: nothing is read twice, or left out."""
+    monkeypatch.setattr(plan, "ROWS", 4_000)
+    with snapshotting(config, TABLE, ROWS) as reading:
+        begun(reading)
+        reader = reading.worker.reader
+        ended = reader._source if who == "reads" else reading.coordinator._source
+        copy = reader._copy
+
+        def cut(*arguments: Any) -> Any:
+            found = copy(*arguments)
+            reading.source.execute("select pg_terminate_backend(%s)", [ended.info.backend_pid])
+            return found
+
+        reader._copy = cut  # type: ignore[method-assign]
+        with pytest.raises(psycopg.OperationalError):
+            reading.read()
+            reading.look()
+        reading.restart()
+        require_whole(reading)
+        reads = [pk for action, pk in reading.events("t") if action == "read"]
+        assert len(reads) == len(set(reads)) == 400
+
+
 def test_a_table_that_is_dropped_is_forgotten(config: Config):
     with snapshotting(config, TABLE, ROWS) as reading:
         begun(reading)
