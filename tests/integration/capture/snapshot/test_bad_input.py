@@ -147,7 +147,7 @@ def test_a_source_that_goes_away_is_read_on(config: Config, who: str, monkeypatc
             reading.source.execute("select pg_terminate_backend(%s)", [ended.info.backend_pid])
             return found
 
-        reader._copy = cut  # type: ignore[method-assign]
+        reader._copy = cut  # type: ignore[method-assign,assignment]
         with pytest.raises(psycopg.OperationalError):
             reading.read()
             reading.look()
