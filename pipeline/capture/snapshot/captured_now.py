@@ -29,7 +29,7 @@ class Captured:
     keyed: bool
     relations: tuple[int, ...]
     key: str | None
-    members: list[int]
+    members: tuple[int, ...]
 
 
 def read(config: Config, source: Connection, pipeline: Connection, stored: Source) -> dict[int, Captured]:
@@ -57,7 +57,7 @@ def read(config: Config, source: Connection, pipeline: Connection, stored: Sourc
             updated.issuperset([each.oid for each in holding[oid]] or [oid]),
             tuple(each.oid for each in holding[oid]),
             _key(holding[oid]),
-            sorted(each.tables[str(oid)][0] for each in whole if str(oid) in each.tables),
+            tuple(sorted(each.tables[str(oid)][0] for each in whole if str(oid) in each.tables)),
         )
         for oid in roots
     }

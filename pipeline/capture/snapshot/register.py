@@ -145,7 +145,7 @@ class Register:
         elif before.unread:
             read(self._pipeline, self._stored, table, "initial")
         elif _described(table) != (before.table_schema, before.table_name, before.keyed, before.key, before.members):
-            self._execute("rename_table", {"oid": table.oid, **vars(table)})
+            self._execute("rename_table", _stored_values(table))
 
     def _begin_epoch(self, table: Captured, before: Known, joined: Joined | None) -> None:
         """Nothing is known of what happened between the epochs."""
@@ -238,7 +238,7 @@ class Register:
         `rekeyed`: but it knows them by another key.
         """
         values = {
-            **vars(table),
+            **_stored_values(table),
             "epoch": self._stored.epoch,
             "joined": joined.id if joined else None,
             "reason": reason,
@@ -276,4 +276,8 @@ def _has_another_key(table: Captured, before: Known) -> bool:
 
 
 def _described(table: Captured) -> tuple[object, ...]:
-    return table.schema, table.name, table.keyed, table.key, table.members
+    return table.schema, table.name, table.keyed, table.key, list(table.members)
+
+
+def _stored_values(table: Captured) -> dict[str, object]:
+    return {**vars(table), "members": list(table.members)}
