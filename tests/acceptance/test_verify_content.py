@@ -13,6 +13,8 @@ from typing import Any
 
 import psycopg
 
+from pipeline.config import settings
+from pipeline.operate.verify import content
 from tests.fixtures.lagging import stopped
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
@@ -125,3 +127,6 @@ def test_planted_differences_are_found_and_nothing_else(
         assert command("verify", "--content", "keyless")[0] == 1
         assert "is it one of public.plain" in command("verify", "--content", "plane")[1]
         assert "only with --content" in command("verify", "odd")[1]
+        source.execute("alter table plain alter n type int using n * 2")
+        (rewritten,) = content.run(settings.load(**given), ["plain"], asked_by="command").tables
+        assert rewritten.state == "refused" and "DDL has" in (rewritten.reason or ""), "also before the stream knows"

@@ -168,10 +168,7 @@ class RelationRegistry:
         return found
 
     def _find_rewrites(self, known: Known) -> None:
-        if known.fingerprint is None or (now := introspection.describe_now(self._source, known, self._slot)) is None:
-            return
-        settled = known.fingerprint.settle()  # the next description decides about what is in doubt
-        _, found = next_version(known.version, settled, now.version, now.fingerprint, (0, 0))
+        found = rewrites.since(self._source, known, self._slot)
         if found and not rewrites.is_empty(self._source, known.version.relation_oid):
             rewrites.record(self._pipeline, self._stored.id, self._stored.epoch, known.version, found, None)
 

@@ -10,8 +10,9 @@ from typing import ClassVar
 
 import psycopg
 
-from pipeline.capture.schema_history.continuity import Rewrite
-from pipeline.capture.schema_history.versions import TableVersion
+from pipeline.capture.schema_history import introspection
+from pipeline.capture.schema_history.continuity import Rewrite, next_version
+from pipeline.capture.schema_history.versions import Known, TableVersion
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -68,6 +69,15 @@ def settle(
     """
     values = {"table": table, "found_before": found_before, "epoch": before[0], "lsn": before[1]}
     return connection.execute(statement("capture.schema_history", "settle_rewrites"), values).rowcount
+
+
+def since(source: Connection, known: Known, slot: str) -> list[Rewrite]:
+    """What DDL has rewritten since this version, wherever the stream is; nothing of a table that was dropped."""
+    if known.fingerprint is None or (now := introspection.describe_now(source, known, slot)) is None:
+        return []
+    settled = known.fingerprint.settle()  # the next description decides about what is in doubt
+    _, found = next_version(known.version, settled, now.version, now.fingerprint, (0, 0))
+    return found
 
 
 def is_empty(source: Connection, relation_oid: int) -> bool:

@@ -14,7 +14,7 @@ from pipeline.capture.content import compared, differences
 from pipeline.capture.content.comparison import Comparison
 from pipeline.capture.content.differences import Difference
 from pipeline.capture.content.log_state import Key, Truncated
-from pipeline.capture.schema_history import rewrites
+from pipeline.capture.schema_history import rewrites, versions
 from pipeline.capture.snapshot import captured_now, overview, to_read
 from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.snapshot.overview import Whole
@@ -167,7 +167,6 @@ class _Run:
         self._source, self._pipeline, self._stored = source, pipeline, stored
         self._share, self._on_look, self._stopping = share, on_look, stopping
         self._whole: Mapping[int, Whole] = overview.whole_tables(pipeline, stored.id)
-        self._rewritten = {each.table: each.why for each in rewrites.unsettled(pipeline)}
 
     def compare(self, table: Captured) -> Compared:
         """One table, or why it is refused."""
@@ -209,11 +208,28 @@ class _Run:
                 named.update(difference.key for difference in fresh)
                 found.unknown += each.unknown
                 found.differences += fresh[: SHOWN - len(found.differences)]
-        if named and compared.read(self._source, self._pipeline, self._stored, table.oid).relations != shape.relations:
-            raise NotComparable("it was altered while it was compared; run it again")
+        if named:
+            self._require_unaltered(table, name, shape)
         found.differing = len(named)
         found.state = "differs" if found.differing else "equal"
         return found
+
+    def _require_unaltered(self, table: Captured, name: str, shape: compared.Compared) -> None:
+        """Raises NotComparable where DDL explains differences, also such as the stream has not noticed yet."""
+        if compared.read(self._source, self._pipeline, self._stored, table.oid).relations != shape.relations:
+            raise NotComparable("it was altered while it was compared; run it again")
+        for known in versions.latest(self._pipeline, self._stored.id, self._stored.epoch).values():
+            if known.version.table_oid == table.oid and rewrites.since(self._source, known, self._stored.slot):
+                raise NotComparable("DDL has just changed its values without events; run it again")
+        self._require_not_rewritten(name)
+
+    def _require_not_rewritten(self, name: str) -> None:
+        for each in rewrites.unsettled(self._pipeline):
+            if each.table == name:
+                raise NotComparable(
+                    f"DDL has changed its values without events ({each.why}); `pipeline backfill start {name}"
+                    " --differences` settles it"
+                )
 
     def _require_known(self, table: Captured, name: str) -> None:
         """Raises NotComparable where the log cannot say what the table has, or we may not read it."""
@@ -230,11 +246,7 @@ class _Run:
                 raise NotComparable(
                     f"events of {events} below seq {below:,} are dropped, and it may have had some; {remedy}"
                 )
-        if name in self._rewritten:
-            raise NotComparable(
-                f"DDL has changed its values without events ({self._rewritten[name]}); `pipeline backfill start {name}"
-                " --differences` settles it"
-            )
+        self._require_not_rewritten(name)
         for relation in to_read.relations(self._source, [table.oid], sized=False):
             if relation.refused:
                 raise NotComparable(relation.refused)
