@@ -153,12 +153,15 @@ class LogState:
             each = sql.SQL(statement("capture.content", "changes_of_table"))
             changes.append(each.format(**values, key=key, key_columns=names, counts=self._counts()))
             truncated.append(sql.SQL(statement("capture.content", "truncated")).format(**values))
-        keys = row_text.key_in_log(self._table.key, sql.SQL("e.record"), typed=self._typed)
+        key_texts = row_text.key_in_log(self._table.key, sql.SQL("e.record"))
+        kept = [sql.SQL("e.key_texts[{}]").format(place + 1) for place in range(len(key_texts))]
         return {
             "changes": sql.SQL("\nunion all\n").join(changes),
             "truncated": sql.SQL("\nunion all\n").join(truncated),
             "checksum": row_text.log_checksum(self._table.columns, self._table.epoch),
-            "keys": _LIST.join(keys),
+            "key_texts": _LIST.join(key_texts),
+            "keys": _LIST.join(row_text.key_values(self._table.key, key_texts, typed=self._typed)),
+            "keys_of_texts": _LIST.join(row_text.key_values(self._table.key, kept, typed=self._typed)),
             "key_names": self._key_names(),
             "table": sql.Literal(self._table.oid),
             "leaves": sql.Literal(len(leaves)),

@@ -106,14 +106,18 @@ def _precedes(column: Column, epoch: int) -> sql.Composable:
     )
 
 
-def key_in_log(columns: Sequence[Column], record: sql.Composable, *, typed: bool) -> list[sql.Composable]:
-    """The key's values in a record: of types that sort as at the source, wherever every database has them.
+def key_in_log(columns: Sequence[Column], record: sql.Composable) -> list[sql.Composable]:
+    """Texts of the key's values in a record."""
+    return [sql.SQL("({} ->> {})").format(record, sql.Literal(column.name)) for column in columns]
+
+
+def key_values(columns: Sequence[Column], key_texts: Sequence[sql.Composable], *, typed: bool) -> list[sql.Composable]:
+    """The key's values: of types that sort as at the source, wherever every database has them.
 
     Not `typed`: texts. So are those of other types; then only the order of rows differs from that at the source.
     """
     found: list[sql.Composable] = []
-    for column in columns:
-        text = sql.SQL("({} ->> {})").format(record, sql.Literal(column.name))
+    for column, text in zip(columns, key_texts, strict=True):
         builtin = typed and column.type_oid < FIRST_OF_OURS
         found.append(sql.SQL("{}::{}").format(text, sql.SQL(column.cast)) if builtin else text)
     return found

@@ -2,7 +2,12 @@
 -- it; in parts of so many rows, by the order of their keys.
 create temporary table content_state as
 with change as (
+    -- Checksums and keys instead of records: what is sorted is short.
+    select e.record_pk, e.source, e.seq, e.source_epoch, e.commit_lsn, e.commit_idx, e.given_up, e.live,
+        case when e.live then {checksum} end as checksum, case when e.live then array[{key_texts}] end as key_texts
+    from (
 {changes}
+    ) e
 ), truncated as (
     -- All partitions in one transaction are the table.
     select t.source_epoch, t.commit_lsn, max(t.commit_idx) as commit_idx from (
@@ -16,10 +21,10 @@ with change as (
 )
 select r.*, ((row_number() over (order by {key_names}) - 1) / {rows_per_part})::integer as part
 from (
-    select e.record_pk, e.source, e.seq, k.*, {checksum} as checksum
-    from newest e cross join lateral (select {keys}) k ({key_names})
+    select e.record_pk, e.source, e.seq, k.*, e.checksum
+    from newest e cross join lateral (select {keys_of_texts}) k ({key_names})
     where e.live and not exists (
         select from truncated t where (t.source_epoch, t.commit_lsn, t.commit_idx)
             > (e.source_epoch, coalesce(e.commit_lsn, 0), coalesce(e.commit_idx, 0)))
-    offset 0  -- what is sorted below is short
+    offset 0
 ) r
