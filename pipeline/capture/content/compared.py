@@ -8,7 +8,7 @@ from psycopg import sql
 
 from pipeline.capture.schema_history import introspection, versions
 from pipeline.capture.schema_history.versions import Column, TableVersion
-from pipeline.capture.snapshot import register, selection
+from pipeline.capture.snapshot import captured_now, selection
 from pipeline.capture.source import publication_ledger, published_relations
 from pipeline.capture.source.published_relations import PublishedRelation
 from pipeline.capture.source.sources import Source
@@ -68,7 +68,7 @@ def read(source: Connection, pipeline: Connection, stored: Source, oid: int) -> 
         named,
         tuple(by_name[name] for name in version.key_columns),
         relations,
-        register.void_upto(pipeline, stored, oid),
+        captured_now.void_upto(pipeline, stored, oid),
     )
 
 

@@ -63,6 +63,13 @@ def read(config: Config, source: Connection, pipeline: Connection, stored: Sourc
     }
 
 
+def void_upto(pipeline: Connection, stored: Source, table_oid: int) -> tuple[int, int] | None:
+    """Epoch and LSN up to which events know the rows of a table by another key than they have now, if any do."""
+    values = {"source": stored.id, "oid": table_oid}
+    row: tuple[int, int] | None = pipeline.execute(statement("capture.snapshot", "void_upto"), values).fetchone()
+    return row
+
+
 def _key(holding: Sequence[Table]) -> str | None:
     found = {", ".join(map(str, table.key_columns)) for table in holding}
     return "; ".join(sorted(found)) if found else None

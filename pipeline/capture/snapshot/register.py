@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from pipeline.capture.content import source_rows
 from pipeline.capture.snapshot import backfills, captured_now
 from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.source import captured_tables, sources
@@ -17,6 +18,7 @@ from pipeline.config.settings import Config
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.staging import progress
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +26,7 @@ EARLIER = "it was captured before rows that tables already had were read; `pipel
 ANOTHER_EPOCH = "epoch {} began without its rows being read; `pipeline backfill start` reads them"
 NEVER = "PIPELINE_SNAPSHOT was never when it joined; `pipeline backfill start` reads its rows"
 NOT_CHOSEN = "PIPELINE_SNAPSHOT_TABLES did not match it when it joined; `pipeline backfill start` reads its rows"
+EMPTY = "it was empty when it joined; it is complete once the log gets there"
 NOT_CAPTURED = "it is not captured any more"
 
 
@@ -44,11 +47,17 @@ class Known:
     reread: str | None
     key: str | None
     members: list[int] | None
+    since_lsn: int | None
 
     @property
     def unread(self) -> bool:
         """Whether it is to be read and is not: another backfill of it was under way."""
         return self.backfill_id is None and self.complete_seq is None and self.reason is None
+
+    @property
+    def awaited(self) -> bool:
+        """Whether it is complete once the log gets to where it joined."""
+        return self.captured and self.complete_seq is None and self.reason == EMPTY
 
     @property
     def table(self) -> str:
@@ -60,13 +69,6 @@ def known(pipeline: Connection, stored: Source) -> dict[int, Known]:
     """What is stored, by oid."""
     found = queries.rows(pipeline, Known, statement("capture.snapshot", "known_tables"), {"source": stored.id})
     return {each.table_oid: each for each in found}
-
-
-def void_upto(pipeline: Connection, stored: Source, table_oid: int) -> tuple[int, int] | None:
-    """Epoch and LSN up to which events know the rows of a table by another key than they have now, if any do."""
-    values = {"source": stored.id, "oid": table_oid}
-    row: tuple[int, int] | None = pipeline.execute(statement("capture.snapshot", "void_upto"), values).fetchone()
-    return row
 
 
 def keyless(pipeline: Connection, stored: Source) -> list[str]:
@@ -124,6 +126,8 @@ class Register:
                 sources.read_tables(self._pipeline, self._stored.id)
             if self._rereads:
                 sources.reread(self._pipeline, self._stored.id, None)
+        if any(each.awaited for each in known(self._pipeline, self._stored).values()):
+            source_rows.mark(self._source)  # where nobody writes, the log would not get there
 
     def _compare(
         self, table: Captured, before: Known | None, all_joined: Mapping[int, Joined], since: datetime | None
@@ -138,8 +142,10 @@ class Register:
         elif before is None or _has_joined(table, before, joined):
             rekeyed = before is not None and _is_rekeyed(table, before)
             again = before is not None and (joined is None or joined.id == before.joined)
-            empty = not rekeyed and not again and self._was_empty(table, all_joined)
-            self._join(table, joined, empty=empty, rekeyed=rekeyed)
+            empty_at = None if rekeyed or again else self._empty_at(table, all_joined)
+            self._join(table, joined, empty_at, rekeyed=rekeyed)
+        elif before.awaited and before.since_lsn is not None and self._log_reaches(before.since_lsn):
+            self._execute("complete_empty", {"oid": table.oid, "events_table": self._config.events_table})
         elif before.reread is not None:
             self._reread(table, before.reread)
         elif before.unread:
@@ -185,18 +191,27 @@ class Register:
             clusters.get(before.epoch) == clusters.get(self._stored.epoch)
         )
 
-    def _was_empty(self, table: Captured, joined: Mapping[int, Joined]) -> bool:
-        """Whether it had no rows when it joined, and all inserts since then are in the stream."""
+    def _empty_at(self, table: Captured, joined: Mapping[int, Joined]) -> int | None:
+        """Where it joined without any row, if all inserts since then are in the stream; an LSN."""
         found = [joined.get(oid) for oid in table.relations]
-        return all(
-            each is not None and each.was_empty and each.root_oid == table.oid and each.joined_lsn >= self._from_lsn
+        there = [
+            each.joined_lsn
             for each in found
-        )
+            if each is not None and each.was_empty and each.root_oid == table.oid and each.joined_lsn >= self._from_lsn
+        ]
+        return max(there, default=0) if len(there) == len(found) else None
 
-    def _join(self, table: Captured, joined: Joined | None, *, empty: bool, rekeyed: bool) -> None:
-        """It joins, or gets another key: from now on its rows are read, unless the settings say otherwise."""
-        if empty:
-            self._store(table, joined, None, complete=True)
+    def _log_reaches(self, lsn: int) -> bool:
+        return progress.log_reaches(self._pipeline, self._stored.id, lsn)[0]
+
+    def _join(self, table: Captured, joined: Joined | None, empty_at: int | None, *, rekeyed: bool) -> None:
+        """It joins, or gets another key: from now on its rows are read, unless the settings say otherwise.
+
+        Before the place where it was empty it may have had rows: a log that lags does not have it whole yet.
+        """
+        if empty_at is not None:
+            there = self._log_reaches(empty_at)
+            self._store(table, joined, None if there else EMPTY, complete=there)
         elif self._config.snapshot == "never":
             self._store(table, joined, NEVER, rekeyed=rekeyed)
         elif self._config.snapshot_tables and not patterns.matches(

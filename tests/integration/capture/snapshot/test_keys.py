@@ -63,6 +63,7 @@ def make(reading: Snapshotting, *statements: str) -> None:
     for statement in statements:
         reading.source.execute(statement.encode())
     reading.publish()
+    reading.wait_for_stream()
     reading.look()
 
 
