@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.capture.content import source_rows
-from pipeline.capture.snapshot import backfills, captured_now
+from pipeline.capture.snapshot import backfills, captured_now, known_tables
 from pipeline.capture.snapshot.captured_now import Captured
+from pipeline.capture.snapshot.known_tables import EMPTY, Known
 from pipeline.capture.source import captured_tables, sources
 from pipeline.capture.source.captured_tables import Joined
 from pipeline.capture.source.sources import Source
@@ -26,54 +26,7 @@ EARLIER = "it was captured before rows that tables already had were read; `pipel
 ANOTHER_EPOCH = "epoch {} began without its rows being read; `pipeline backfill start` reads them"
 NEVER = "PIPELINE_SNAPSHOT was never when it joined; `pipeline backfill start` reads its rows"
 NOT_CHOSEN = "PIPELINE_SNAPSHOT_TABLES did not match it when it joined; `pipeline backfill start` reads its rows"
-EMPTY = "it was empty when it joined; it is complete once the log gets there"
 NOT_CAPTURED = "it is not captured any more"
-
-
-@dataclass(frozen=True)
-class Known:
-    """A row of `pipeline.snapshot_tables`."""
-
-    table_oid: int
-    epoch: int
-    table_schema: str
-    table_name: str
-    joined: int | None
-    keyed: bool
-    captured: bool
-    backfill_id: int | None
-    complete_seq: int | None
-    reason: str | None
-    reread: str | None
-    key: str | None
-    members: list[int] | None
-    since_lsn: int | None
-
-    @property
-    def unread(self) -> bool:
-        """Whether it is to be read and is not: another backfill of it was under way."""
-        return self.backfill_id is None and self.complete_seq is None and self.reason is None
-
-    @property
-    def awaited(self) -> bool:
-        """Whether it is complete once the log gets to where it joined."""
-        return self.captured and self.complete_seq is None and self.reason == EMPTY
-
-    @property
-    def table(self) -> str:
-        """Schema and name."""
-        return f"{self.table_schema}.{self.table_name}"
-
-
-def known(pipeline: Connection, stored: Source) -> dict[int, Known]:
-    """What is stored, by oid."""
-    found = queries.rows(pipeline, Known, statement("capture.snapshot", "known_tables"), {"source": stored.id})
-    return {each.table_oid: each for each in found}
-
-
-def keyless(pipeline: Connection, stored: Source) -> list[str]:
-    """Names of the captured tables whose updates and deletes are not."""
-    return sorted(each.table for each in known(pipeline, stored).values() if each.captured and not each.keyed)
 
 
 def read(
@@ -112,7 +65,7 @@ class Register:
     def update(self) -> None:
         """Look once at what is captured."""
         now = captured_now.read(self._config, self._source, self._pipeline, self._stored)
-        stored = known(self._pipeline, self._stored)
+        stored = known_tables.read(self._pipeline, self._stored)
         joined = captured_tables.joined(self._pipeline, self._stored.id)
         self._at = int(queries.value(self._source, statement("capture.snapshot", "end_of_wal")))
         with self._pipeline.transaction():
@@ -126,7 +79,7 @@ class Register:
                 sources.read_tables(self._pipeline, self._stored.id)
             if self._rereads:
                 sources.reread(self._pipeline, self._stored.id, None)
-        if any(each.awaited for each in known(self._pipeline, self._stored).values()):
+        if any(each.awaited for each in known_tables.read(self._pipeline, self._stored).values()):
             source_rows.mark(self._source)  # where nobody writes, the log would not get there
 
     def _compare(
@@ -136,11 +89,9 @@ class Register:
         if before is not None and before.epoch != self._stored.epoch:
             self._begin_epoch(table, before, joined)
         elif before is None and since is not None and (joined is None or joined.joined_at <= since):
-            self._store(table, joined, None if self._rereads else EARLIER, reread="asked" if self._rereads else None)
-            if self._rereads:
-                self._reread(table, "asked")
-        elif before is None or _has_joined(table, before, joined):
-            rekeyed = before is not None and _is_rekeyed(table, before)
+            self._store_earlier(table, joined)
+        elif before is None or known_tables.has_joined(table, before, joined):
+            rekeyed = before is not None and known_tables.is_rekeyed(table, before)
             again = before is not None and (joined is None or joined.id == before.joined)
             empty_at = None if rekeyed or again else self._empty_at(table, all_joined)
             self._join(table, joined, empty_at, rekeyed=rekeyed)
@@ -150,12 +101,19 @@ class Register:
             self._reread(table, before.reread)
         elif before.unread:
             read(self._pipeline, self._stored, table, "initial")
-        elif _described(table) != (before.table_schema, before.table_name, before.keyed, before.key, before.members):
+        elif not known_tables.is_described(table, before):
             self._execute("rename_table", _stored_values(table))
+
+    def _store_earlier(self, table: Captured, joined: Joined | None) -> None:
+        if self._rereads:
+            self._store(table, joined, None, reread="asked")
+            self._reread(table, "asked")
+        else:
+            self._store(table, joined, EARLIER)
 
     def _begin_epoch(self, table: Captured, before: Known, joined: Joined | None) -> None:
         """Nothing is known of what happened between the epochs."""
-        rekeyed = _has_another_key(table, before)
+        rekeyed = known_tables.has_another_key(table, before)
         same = self._is_same(table, before) and not rekeyed
         kind = backfills.DIFFERENCES if same and table.keyed else "asked"
         reason = None if self._rereads else ANOTHER_EPOCH.format(self._stored.epoch)
@@ -268,30 +226,6 @@ class Register:
 
     def _execute(self, name: str, values: Mapping[str, object]) -> None:
         self._pipeline.execute(statement("capture.snapshot", name), {**values, "source": self._stored.id})
-
-
-def _has_joined(table: Captured, before: Known, joined: Joined | None) -> bool:
-    """Whether it has joined again since, or got another key: then the log lacks what happened before."""
-    if not before.captured or _is_rekeyed(table, before):
-        return True
-    return joined is not None and before.joined is not None and joined.id != before.joined
-
-
-def _is_rekeyed(table: Captured, before: Known) -> bool:
-    """Whether the log does not know its rows by the key that they have now, or lacks what was done to them without one.
-
-    A key that was dropped and added between two looks is seen by how the table is published: it was moved meanwhile.
-    """
-    moved = bool(before.members and table.members) and not set(before.members or ()) & set(table.members)
-    return table.keyed and (not before.keyed or _has_another_key(table, before) or moved)
-
-
-def _has_another_key(table: Captured, before: Known) -> bool:
-    return None not in (before.key, table.key) and before.key != table.key
-
-
-def _described(table: Captured) -> tuple[object, ...]:
-    return table.schema, table.name, table.keyed, table.key, list(table.members)
 
 
 def _stored_values(table: Captured) -> dict[str, object]:

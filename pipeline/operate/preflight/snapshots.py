@@ -8,7 +8,7 @@ import psycopg
 from psycopg.sql import Identifier
 
 from pipeline.capture.replication import prepare
-from pipeline.capture.snapshot import register, to_read
+from pipeline.capture.snapshot import known_tables, to_read
 from pipeline.capture.snapshot.to_read import Relation
 from pipeline.capture.source import publication_ledger, publishable_tables
 from pipeline.capture.source.publishable_tables import Table
@@ -71,7 +71,7 @@ def _known(pipeline: Connection | None, stored: Source | None) -> set[int]:
     """Tables that have joined already, whether they were read or not."""
     if pipeline is None or stored is None or migrations.current_revision(pipeline) != migrations.head():
         return set()
-    return {oid for oid, each in register.known(pipeline, stored).items() if each.captured}
+    return {oid for oid, each in known_tables.read(pipeline, stored).items() if each.captured}
 
 
 def _said(joining: Sequence[Table], found: Sequence[Relation]) -> str:

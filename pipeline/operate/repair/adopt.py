@@ -14,7 +14,7 @@ from pipeline.capture.catchup import plan_reader, store
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream, SystemIdentity
-from pipeline.capture.snapshot import register
+from pipeline.capture.snapshot import known_tables
 from pipeline.capture.source import captured_tables, own_tables, publication_ledger, slot_mark, slots, sources
 from pipeline.capture.source.publications import KEYLESS_SUFFIX, Publications
 from pipeline.capture.source.slots import Slot
@@ -106,7 +106,7 @@ class _Adoption:
                 self._staged.position,
                 identity,
                 causes,
-                register.keyless(self._pipeline, self._stored),
+                known_tables.keyless(self._pipeline, self._stored),
             )
         )
         asyncio.run(self._drain_staging())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.capture.snapshot.register import EMPTY
+from pipeline.capture.snapshot.known_tables import EMPTY
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
