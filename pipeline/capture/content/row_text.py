@@ -37,8 +37,12 @@ def source_texts(columns: Sequence[Column], alias: str = "t") -> sql.Composable:
 
 
 def texts(values: Sequence[sql.Composable]) -> sql.Composable:
-    """An array of the texts of values, as their types print them: a cast to text may print others."""
-    printed = (sql.SQL("case when {0} is not null then pg_catalog.concat({0}) end").format(value) for value in values)
+    """An array of the texts of values, as their types print them: a cast to text may print others.
+
+    A composite is neither null nor not null for SQL where some of its fields are.
+    """
+    there = sql.SQL("case when pg_catalog.num_nulls({0}) = 0 then pg_catalog.concat({0}) end")
+    printed = (there.format(value) for value in values)
     return sql.SQL("array[{}]::text[]").format(_COMMA.join(printed))
 
 

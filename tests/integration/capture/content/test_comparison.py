@@ -116,6 +116,21 @@ def test_keys_of_every_order(stage: Stage, key: str, value: str):
     assert sorted(each.kind for each in found) == ["differs", "not in the log"]
 
 
+def test_a_composite_with_nulls_in_it_is_a_value(stage: Stage):
+    stage.run("create type pair as (a int, b int)")
+    made(
+        stage,
+        "composites",
+        "id int primary key, n int, p pair",
+        "insert into composites values (1, 1, '(,)'), (2, 2, '(1,)'), (3, 3, null), (4, 4, '(1,2)')",
+    )
+    stage.log.execute(
+        "update sequin_events set record = record || '{\"n\": -1}' where source_table_name = 'composites'"
+    )
+    _, found = compare(stage, "composites")
+    assert [[value.column for value in each.values] for each in found] == [["n"]] * 4
+
+
 def test_what_a_table_went_through_is_no_difference(stage: Stage):
     """Key changes, deletes, truncates, columns that come, go and change their names, partitions."""
     made(
