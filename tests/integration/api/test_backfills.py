@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.fixtures.api import Api
@@ -35,7 +38,6 @@ def test_from_its_beginning_to_its_end(served: Api) -> None:
     assert shown == begun.json()
     assert (shown["state"], shown["table"]) == ("waiting", "public.orders")
     assert shown["condition"] == "id >= '5' and state in ('x', 'y') and state is not null"
-    assert served.post("/v1/backfills", table="orders").status_code == 409
     assert served.post(f"{path}/resume").status_code == 409
     assert served.post(f"{path}/pause").json()["state"] == "paused"
     assert served.post(f"{path}/resume").json()["state"] == "waiting"
@@ -43,6 +45,35 @@ def test_from_its_beginning_to_its_end(served: Api) -> None:
     assert served.post("/v1/backfills", table="Odd name").status_code == 201
     assert [each["state"] for each in served.get("/v1/backfills").json()["data"]] == ["waiting", "cancelled"]
     assert len(served.get("/v1/backfills", limit=1).json()["data"]) == 1
+
+
+def test_of_two_of_one_table_the_second_is_refused(served: Api) -> None:
+    begun = served.post("/v1/backfills", table="orders", where=[term("id", ">", 5)]).json()["id"]
+    for body in ({}, {"where": [term("id", "<", 5)]}, {"differences": True}):
+        refused = served.post("/v1/backfills", table="public.orders", **body)
+        assert refused.status_code == 409, refused.text
+        said = f"backfill {begun} of public.orders is waiting; wait for its end, or cancel it"
+        assert refused.json()["title"] == said
+    assert [each["id"] for each in served.get("/v1/backfills").json()["data"]] == [begun]
+
+
+def test_of_two_at_the_same_instant_one_is_begun(served: Api) -> None:
+    together = threading.Barrier(2)
+    whole: list[dict[str, Any]] = []
+    part = [term("id", ">", 5)]
+
+    def begin(where: list[dict[str, Any]]) -> httpx.Response:
+        together.wait()
+        return served.post("/v1/backfills", table="orders", where=where)
+
+    with ThreadPoolExecutor(2) as pool:
+        for both in ([whole, whole], [whole, part], [part, part]):
+            one, other = sorted(pool.map(begin, both), key=lambda answer: answer.status_code)
+            assert (one.status_code, other.status_code) == (201, 409), (one.text, other.text)
+            number = one.json()["id"]
+            assert f"backfill {number} of public.orders is waiting" in other.json()["title"]
+            assert served.post(f"/v1/backfills/{number}/cancel").status_code == 200
+    assert [each["state"] for each in served.get("/v1/backfills").json()["data"]] == 3 * ["cancelled"]
 
 
 def test_what_is_refused(served: Api) -> None:
