@@ -176,6 +176,8 @@ class Coordinator:
         backfills.wait(self._pipeline, backfill.id, None)
 
     def _finish(self, backfill: Backfill, extents: Sequence[Extent]) -> None:
+        if not extents:
+            self._register.update()  # it ends the backfill of a table that was dropped
         new = [each for each in extents if str(each.oid) not in backfill.files]
         if new and not backfill.compares:
             self._plan_again(backfill, new)

@@ -14,6 +14,7 @@ from pipeline.config.settings import Config
 from tests.fixtures.postgres import unique
 from tests.fixtures.shuffling import stored
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
+from tests.fixtures.waiting import eventually
 
 TABLE = "create table t (id int primary key, note text, big text) with (fillfactor = 10)"
 ROWS = "insert into t select i, repeat('x', 200), 'b' from generate_series(1, 400) i"
@@ -160,12 +161,20 @@ def test_a_source_that_goes_away_is_read_on(config: Config, who: str, monkeypatc
 def test_a_table_that_is_dropped_is_forgotten(config: Config):
     with snapshotting(config, TABLE, ROWS) as reading:
         begun(reading)
+        (backfill,) = backfills.open_of(reading.log, stored(reading.log).id)
         reading.source.execute("drop table t")
-        reading.look()
+        reading.coordinator._tables_at = float("inf")  # what is captured is looked at too late for this one
+        reading.coordinator.step()
         assert reading.read() in (None, 0)
-        reading.look()
+
+        def ended() -> None:
+            reading.move()
+            reading.coordinator.step()
+            found = backfills.find(reading.log, backfill.id)
+            assert found and (found.state, found.reason) == ("failed", "it is not captured any more")
+
+        eventually(ended)
         assert reading.state("t") == "not captured"
-        assert backfills.open_of(reading.log, stored(reading.log).id) == []
 
 
 def test_a_partition_that_is_detached_and_one_that_is_attached(config: Config):
