@@ -49,6 +49,7 @@ _TIMEOUTS = (
 _PASSING = ("08", "40", "53", "55", "57")
 """SQLSTATE classes of errors that may be gone at the next try."""
 _RAISE = "raise that timeout for this role"
+_OLD_KEY = "; the log has a key from before that type was altered: start it again without --differences"
 _HEAD = rows.transaction_head(0)
 _CHANGE = rows.change_head(0, 0, 0, b"read")
 _DELETE = rows.change_head(0, 0, 0, b"delete")
@@ -212,7 +213,8 @@ class RangeReader:
             return Unreadable(f"{line}; grant select on it, or let no policy hide its rows, and start it again")
         if error.sqlstate is None or error.sqlstate.startswith(_PASSING):
             return error
-        return Unreadable(f"{line} (SQLSTATE {error.sqlstate})")
+        remedy = _OLD_KEY if isinstance(error, psycopg.DataError) and taken.keys else ""
+        return Unreadable(f"{line} (SQLSTATE {error.sqlstate}){remedy}")
 
     def _limit(self) -> str:
         """Give a condition its time, unless the role has less; returns the remedy for a range that takes longer."""

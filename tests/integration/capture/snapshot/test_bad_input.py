@@ -11,6 +11,8 @@ from psycopg.conninfo import make_conninfo
 from pipeline.capture.snapshot import backfills, plan
 from pipeline.config import settings
 from pipeline.config.settings import Config
+from pipeline.operate import start_backfill
+from pipeline.postgres import connections
 from tests.fixtures.postgres import unique
 from tests.fixtures.shuffling import stored
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
@@ -42,6 +44,20 @@ def reason(reading: Snapshotting) -> str:
     row = reading.row("t")
     assert row is not None
     return str(row[1])
+
+
+def end(reading: Snapshotting, number: int) -> tuple[str, str | None]:
+    """What it ends as, and why."""
+
+    def ended() -> tuple[str, str | None]:
+        reading.look()
+        reading.read()
+        reading.move()
+        found = backfills.find(reading.log, number)
+        assert found is not None and found.finished_at
+        return found.state, found.reason
+
+    return eventually(ended)
 
 
 @pytest.mark.parametrize(
@@ -284,3 +300,53 @@ def test_rows_without_a_key_are_there_as_often_as_in_the_table(config: Config):
         reading.wait_for_stream()
         there = sorted(row["id"] for (row,) in reading.events("t", "record"))
         assert there == sorted(number for (number,) in reading.source.execute("select id from t").fetchall())
+
+
+def test_types_that_are_altered_do_not_keep_their_tables_from_being_read(config: Config):
+    """A value's text is as its type was when it was written or read: to alter a type changes no row."""
+    made = (
+        "create type mood as enum ('sad'); create type place as (x int, name text)",
+        "create table t (id int primary key, m mood, p place, note text) with (fillfactor = 10)",
+        "insert into t select i, 'sad', (i, 'here')::place, repeat('x', 200) from generate_series(1, 400) i",
+    )
+    with snapshotting(config, *made) as reading:
+        begun(reading)
+        for statement in (
+            "alter type mood add value 'glad'",
+            "alter type mood rename value 'sad' to 'blue'",
+            "alter type place add attribute tall bool",
+            "insert into t values (401, 'glad', row(401, 'there', true), 'new')",
+            "update t set m = 'glad', p = null where id = 1",
+        ):
+            reading.source.execute(statement.encode())
+        reading.finish("t")
+        reading.wait_for_stream()
+        rows = reading.source.execute("select id::text, m::text, p::text from t").fetchall()
+        table = {pk: (mood, place) for pk, mood, place in rows}
+        log = {pk: (row["m"], row["p"]) for pk, row in reading.folded("t").items()}
+        before = {pk for pk, (mood, _) in log.items() if mood == "sad"}
+        assert 0 < len(before) < 400
+        assert log == {**table, **{pk: ("sad", f"({pk},here)") for pk in before}}
+
+        with connections.connect(config.source, "source") as source:
+            number = start_backfill.start(config, source, reading.log, "t", differences=True).id
+        assert end(reading, number) == ("complete", None)
+        assert {pk: (row["m"], row["p"]) for pk, row in reading.folded("t").items()} == table
+
+
+def test_a_key_whose_type_does_not_take_it_any_more_is_named(config: Config):
+    made = ("create type mood as enum ('sad')", "create table t (id mood primary key)", "insert into t values ('sad')")
+    with snapshotting(config, *made) as reading:
+        reading.finish("t")
+        reading.source.execute("alter type mood rename value 'sad' to 'blue'")
+        for differences, ended in ((True, "failed"), (False, "complete")):
+            with connections.connect(config.source, "source") as source:
+                number = start_backfill.start(config, source, reading.log, "t", differences=differences).id
+            state, said = end(reading, number)
+            assert state == ended
+            if differences:
+                assert said == (
+                    'invalid input value for enum public.mood: "sad" (SQLSTATE 22P02); the log has a key from before'
+                    " that type was altered: start it again without --differences"
+                )
+        assert reading.events("t") == [("read", "sad"), ("read", "blue")]
