@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +15,8 @@ import pytest
 
 from pipeline import logs
 from pipeline.cli import main as cli
-from tests.fixtures.server import Serving
-from tests.fixtures.waiting import eventually
+from tests.fixtures.server import COMMAND, Serving
+from tests.fixtures.waiting import PATIENCE, eventually
 
 ROWS = 9_000
 Command = Callable[..., Any]
@@ -85,3 +87,46 @@ def test_beside_a_running_server(
     assert f"public.t is complete: {ROWS:,} rows read" in said.splitlines()[-1]
     query = "select state, rows, complete_seq is not null from pipeline.snapshots"
     assert log.execute(query).fetchone() == ("complete", ROWS, True)
+
+
+def test_who_waits_for_one_learns_how_it_ends(
+    serve: Callable[..., Serving], command: Command, source: psycopg.Connection, tmp_path: Path
+) -> None:
+    source.execute("insert into t values (1); create table u (id int primary key); insert into u values (1)")
+    serve(snapshot="never")
+    with source.transaction():
+        source.execute("select pg_current_xact_id()")
+        waiting = waiting_for("t", tmp_path)
+        waiting.send_signal(signal.SIGINT)
+        assert ended(waiting) == (
+            "backfill 1 of public.t goes on without you; `pipeline backfill show 1` says how far it is,"
+            " `pipeline backfill cancel 1` ends it",
+            130,
+        )
+        assert command("show", "1", "--json")["state"] == "waiting"
+
+        waiting = waiting_for("u", tmp_path)
+        command("cancel", "2")
+        assert ended(waiting) == ("backfill 2 of public.u is cancelled", 1)
+
+        waiting = waiting_for("u", tmp_path)
+        source.execute("drop table u")
+    assert ended(waiting) == ("backfill 3 of public.u is failed: it is not captured any more", 1)
+    eventually(lambda: command("show", "1", "--json")["state"] == "complete")
+
+
+def waiting_for(table: str, folder: Path) -> subprocess.Popen[str]:
+    """`backfill start TABLE --wait`, with the settings of this environment, once the backfill waits."""
+    arguments = [*COMMAND, "backfill", "start", table, "--wait"]
+    waiting = subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert waiting.stdout is not None
+    while "waits for transactions" not in waiting.stdout.readline():
+        assert waiting.poll() is None, waiting.communicate()
+    return waiting
+
+
+def ended(waiting: subprocess.Popen[str]) -> tuple[str, int]:
+    """The last line that it has printed, and its status."""
+    said, errors = waiting.communicate(timeout=PATIENCE)
+    assert "Traceback" not in errors
+    return said.splitlines()[-1], waiting.returncode
