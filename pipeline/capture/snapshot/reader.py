@@ -193,8 +193,10 @@ class RangeReader:
             remedy = _RAISE if condition is None else self._limit()
             yield
         except psycopg.Error as error:
+            if connections.is_ours(error):
+                raise
             if self._source.info.transaction_status not in _FAILED:
-                raise  # the other database's
+                raise connections.unavailable(self._pipeline.info.dsn, "pipeline database", error) from error
             raise self._explained(taken, error, remedy) from error
         finally:
             self._roll_back()

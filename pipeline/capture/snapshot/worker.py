@@ -166,7 +166,7 @@ class Worker:
         except (Unreadable, ConditionRefused, NotComparable) as error:
             self._fail(backfill, str(error))
             return 0
-        except psycopg.Error as error:
+        except (psycopg.Error, Unavailable) as error:
             with suppress(psycopg.Error):  # this database may be what fails
                 backfills.wait(self.take, backfill.id, f"{connections.one_line(error)}; it is tried again")
             raise

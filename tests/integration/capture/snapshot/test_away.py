@@ -56,7 +56,7 @@ def test_a_session_at_the_source_ends_within_a_range(reading: Snapshotting, stor
         end_session(reading, worker.source.info.backend_pid)
         holder.rollback()
         next_holder.rollback()
-        with pytest.raises(psycopg.OperationalError, match="terminating connection|closed the connection"):
+        with pytest.raises(psycopg.OperationalError, match=r"terminating connection|closed the connection"):
             range_read.result()
     row = reading.row("t")
     assert row is not None and "it is tried again" in row[1]
