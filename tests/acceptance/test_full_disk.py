@@ -66,29 +66,3 @@ def test_a_disk_that_fills_up_while_serving(serve: Callable[..., Serving], disk:
     eventually(lambda: insert(source), 30, (psycopg.Error,))
     eventually(all_arrived, 30, (AssertionError, psycopg.Error))
     assert server.process.poll() is None
-
-
-@pytest.mark.long
-def test_a_disk_that_fills_up_while_a_table_is_read(serve: Callable[..., Serving], disk: Path, source_dsn: str) -> None:
-    with psycopg.connect(source_dsn, autocommit=True) as conn:
-        conn.execute("create table orders (id bigserial primary key, filler text)")
-        for _ in range(8):
-            conn.execute(INSERT)
-    server = serve(data_dir=disk / "data", database_dsn=None, snapshot_max_rows=800)
-    pipeline = Server(disk / "data" / "postgres").dsn("pipeline")
-    read = "select (record ->> 'id')::bigint from sequin_events where action = 'read' order by 1"
-    eventually(lambda: len(ids(pipeline, read)) > 500, 30)
-    ballast = fill(disk)
-    eventually(lambda: '"snapshot worker"' in server.log() and "No space left on device" in server.log(), 60)
-    ballast.unlink()
-    insert(source_dsn)
-
-    def whole() -> None:
-        reads = ids(pipeline, read)
-        assert (len(set(reads)), reads[:8_000]) == (len(reads), list(range(1, 8_001)))
-        every = "select distinct (record ->> 'id')::bigint as id from sequin_events order by id"
-        assert ids(pipeline, every) == list(range(1, 9_001))
-        assert ids(pipeline, "select 1 from pipeline.snapshots where state = 'complete'") == [1]
-
-    eventually(whole, 90, (AssertionError, psycopg.Error))
-    assert server.process.poll() is None
