@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
-from psycopg.types.json import Jsonb
 
 from pipeline.capture.content import row_text
 from pipeline.capture.content.compared import Compared
@@ -134,10 +133,10 @@ class LogState:
         """What stands in the statements that read events."""
         changes, truncated = [], []
         record = sql.SQL("(e.record || e.changes)")
-        columns = [{"name": each.name, "base_type_oid": each.base_type_oid} for each in self._table.columns]
-        names = sql.SQL("{}::text[]").format(sql.Literal([column.name for column in self._table.key]))
+        epoch = self._table.epoch
+        names = sql.SQL("array[{}]::text[]").format(_LIST.join(row_text.key_names(self._table.key, epoch)))
         key = sql.SQL(statement("readers.queue", "key_of_record")).format(
-            names=names, record=record, columns=sql.Literal(Jsonb(columns))
+            names=names, record=record, columns=row_text.key_types(self._table.key, epoch)
         )
         leaves = [relation.oid for relation in self._table.relations]
         for number, events in enumerate(self._written):
@@ -153,12 +152,12 @@ class LogState:
             each = sql.SQL(statement("capture.content", "changes_of_table"))
             changes.append(each.format(**values, key=key, key_columns=names, counts=self._counts()))
             truncated.append(sql.SQL(statement("capture.content", "truncated")).format(**values))
-        key_texts = row_text.key_in_log(self._table.key, sql.SQL("e.record"))
+        key_texts = row_text.key_in_log(self._table.key, epoch)
         kept = [sql.SQL("e.key_texts[{}]").format(place + 1) for place in range(len(key_texts))]
         return {
             "changes": sql.SQL("\nunion all\n").join(changes),
             "truncated": sql.SQL("\nunion all\n").join(truncated),
-            "checksum": row_text.log_checksum(self._table.columns, self._table.epoch),
+            "checksum": row_text.log_checksum(self._table.columns, epoch),
             "key_texts": _LIST.join(key_texts),
             "keys": _LIST.join(row_text.key_values(self._table.key, key_texts, typed=self._typed)),
             "keys_of_texts": _LIST.join(row_text.key_values(self._table.key, kept, typed=self._typed)),

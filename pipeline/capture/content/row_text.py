@@ -110,9 +110,25 @@ def _precedes(column: Column, epoch: int) -> sql.Composable:
     )
 
 
-def key_in_log(columns: Sequence[Column], record: sql.Composable) -> list[sql.Composable]:
-    """Texts of the key's values in a record."""
-    return [sql.SQL("({} ->> {})").format(record, sql.Literal(column.name)) for column in columns]
+def key_names(columns: Sequence[Column], epoch: int) -> list[sql.Composable]:
+    """Under which names the event `e` has the key's columns."""
+    return [_name(column, epoch) for column in columns]
+
+
+def key_in_log(columns: Sequence[Column], epoch: int) -> list[sql.Composable]:
+    """Texts of the key's values in the event `e`."""
+    return [sql.SQL("(e.record ->> {})").format(name) for name in key_names(columns, epoch)]
+
+
+def key_types(columns: Sequence[Column], epoch: int) -> sql.Composable:
+    """The key's columns in the event `e`, as `pipeline.relations` describes them."""
+    described = sql.SQL("jsonb_build_object('name', {}, 'base_type_oid', {})")
+    return sql.SQL("jsonb_build_array({})").format(
+        _COMMA.join(
+            described.format(name, sql.Literal(column.base_type_oid))
+            for column, name in zip(columns, key_names(columns, epoch), strict=True)
+        )
+    )
 
 
 def key_values(columns: Sequence[Column], key_texts: Sequence[sql.Composable], *, typed: bool) -> list[sql.Composable]:

@@ -156,6 +156,20 @@ def test_what_a_table_went_through_is_no_difference(stage: Stage):
     assert compare(stage, "lived") == (37, [])
     made(
         stage,
+        "exchanged",
+        "a int, b int, v int, primary key (a, b)",
+        "insert into exchanged select i, i % 3, -i from generate_series(1, 40) i",
+        "update exchanged set a = a + 100 where a < 9",
+        "alter table exchanged rename a to old",
+        "alter table exchanged rename v to a",
+        "alter table exchanged rename old to v",
+        "update exchanged set v = v + 100 where v < 20",
+        "alter table exchanged rename b to c",
+        "update exchanged set c = c + 5, a = 3 where v = 30",
+    )
+    assert compare(stage, "exchanged") == (40, [])
+    made(
+        stage,
         "parted",
         "id int primary key, n int) partition by range (id",
         "create table parted_1 partition of parted for values from (0) to (20)",
