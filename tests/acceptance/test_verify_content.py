@@ -127,6 +127,14 @@ def test_planted_differences_are_found_and_nothing_else(
         assert command("verify", "--content", "keyless")[0] == 1
         assert "is it one of public.plain" in command("verify", "--content", "plane")[1]
         assert "only with --content" in command("verify", "odd")[1]
+        source.execute("alter table odd rename t to was; alter table odd rename big to t")
+        source.execute("alter table odd rename was to big")
+
+        def write(*_: object) -> None:
+            source.execute("update odd set n = n")
+
+        (exchanged,) = content.run(settings.load(**given), ["odd"], on_look=write, asked_by="command").tables
+        assert exchanged.state == "refused" and "it was altered while" in (exchanged.reason or "")
         source.execute("alter table plain alter n type int using n * 2")
         (rewritten,) = content.run(settings.load(**given), ["plain"], asked_by="command").tables
         assert rewritten.state == "refused" and "DDL has" in (rewritten.reason or ""), "also before the stream knows"

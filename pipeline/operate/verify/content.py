@@ -216,7 +216,7 @@ class _Run:
 
     def _require_unaltered(self, table: Captured, name: str, shape: compared.Compared) -> None:
         """Raises NotComparable where DDL explains differences, also such as the stream has not noticed yet."""
-        if compared.read(self._source, self._pipeline, self._stored, table.oid).relations != shape.relations:
+        if compared.read(self._source, self._pipeline, self._stored, table.oid) != shape:
             raise NotComparable("it was altered while it was compared; run it again")
         for known in versions.latest(self._pipeline, self._stored.id, self._stored.epoch).values():
             if known.version.table_oid == table.oid and rewrites.since(self._source, known, self._stored.slot):
