@@ -15,7 +15,8 @@ import pytest
 
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import HistoryDiverged, SlotLost
+from pipeline.errors import HistoryDiverged, SlotLost, SourceUnfit
+from pipeline.operate.preflight import check
 from pipeline.operate.repair import adopt
 from pipeline.postgres.embedded import Server
 from pipeline.staging import progress
@@ -177,6 +178,16 @@ def standby(primary: Server, config: Config) -> Server:
     subprocess.run([*command, "-R", "-c", "fast", "-X", "stream"], check=True, capture_output=True)
     copy.start()
     return copy
+
+
+def test_a_standby_is_no_source(standby: Server, config: Config, database_dsn: str, slot_name: str):
+    moved = of(standby, database_dsn, slot_name)
+    with pytest.raises(SourceUnfit, match="is a standby; point PIPELINE_SOURCE_DSN at its primary"):
+        refuse(moved)
+    with pytest.raises(SourceUnfit, match="is a standby"):
+        adopt.adopt(moved)
+    errors = [(each.name, each.text, each.remedy) for each in check.run(moved) if each.level == "error"]
+    assert errors == [("source", "is a standby", "set PIPELINE_SOURCE_DSN to its primary")]
 
 
 def promote(server: Server) -> None:
