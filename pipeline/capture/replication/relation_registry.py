@@ -188,8 +188,9 @@ class RelationRegistry:
         """Record what the table is from `since` on, where that is new."""
         if before is None:
             return self._remember(first_version(now.version, since), now.fingerprint, since, [])
-        version, found = next_version(before.version, before.fingerprint, now.version, now.fingerprint, since)
-        return self._remember(version, now.fingerprint, since, found)
+        read = now.fingerprint.settle_by(before.fingerprint) if now.fingerprint else None
+        version, found = next_version(before.version, before.fingerprint, now.version, read, since)
+        return self._remember(version, read, since, found)
 
     def _read_catalog(self, message: Relation, xid: int | None, before: Known | None, *, again: bool) -> Description:
         """The table in the catalog as it is now. `before`: the last known version, else the one that was published."""

@@ -44,6 +44,17 @@ class Fingerprint:
         columns = {attnum: replace(column, settled=True) for attnum, column in self.columns.items()}
         return replace(self, file_settled=True, columns=columns)
 
+    def settle_by(self, before: Fingerprint | None) -> Fingerprint:
+        """What is as it was for an earlier change, where that is settled, was so for all changes in between."""
+        if before is None:
+            return self
+        columns = {
+            attnum: replace(column, settled=column.settled or _is_same(before.columns.get(attnum), column))
+            for attnum, column in self.columns.items()
+        }
+        same_file = before.file_settled and before.file == self.file
+        return replace(self, file_settled=self.file_settled or same_file, columns=columns)
+
     def to_json(self) -> dict[str, Any]:
         """For `pipeline.relations.fingerprint`."""
         return {**asdict(self), "columns": {str(attnum): asdict(column) for attnum, column in self.columns.items()}}
@@ -53,3 +64,7 @@ class Fingerprint:
         """The inverse of `to_json`."""
         columns = {int(attnum): ColumnPrint(**column) for attnum, column in stored["columns"].items()}
         return Fingerprint(**{**stored, "columns": columns})
+
+
+def _is_same(before: ColumnPrint | None, now: ColumnPrint) -> bool:
+    return before is not None and before.settled and before.version == now.version

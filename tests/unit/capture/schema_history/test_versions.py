@@ -71,6 +71,17 @@ def test_values_may_have_been_rewritten(then: Fingerprint, now: Fingerprint) -> 
     assert following(SAME, then, now) == (ANEW, [Rewrite("values", ("a",), now.columns[2].version)])
 
 
+def test_what_is_as_it_was_needs_no_settling_of_its_own() -> None:
+    """The slot is behind the key of a table that is read, then VACUUM FULL, then described twice."""
+    later = read(OTHER_FILE, certain=False).settle_by(read())
+    assert (later.file_settled, later.columns[2].settled) == (False, True)
+    assert following(SAME, later, read(OTHER_FILE, certain=False).settle_by(later)) == (KEPT, [])
+    altered = read(OTHER_FILE, version="8", certain=False).settle_by(read())
+    assert not altered.columns[2].settled
+    assert following(SAME, altered, read(OTHER_FILE, version="8", certain=False).settle_by(altered))[0] == ANEW
+    assert read(certain=False).settle_by(read()).settled
+
+
 def test_another_type_is_a_rewrite_but_between_texts() -> None:
     number, varchar = form(column("id", 1, 23), column("a", 2, 20)), form(column("id", 1, 23), column("a", 2, 1043))
     assert following(number, read(), read(version="8")) == (ANEW, [Rewrite("type", ("a",), "8")])
