@@ -15,7 +15,7 @@ from pipeline.capture.content.comparison import Comparison
 from pipeline.capture.content.differences import Difference
 from pipeline.capture.content.log_state import Key, Truncated
 from pipeline.capture.schema_history import rewrites, versions
-from pipeline.capture.snapshot import captured_now, overview, to_read
+from pipeline.capture.snapshot import captured_now, known_tables, overview, to_read
 from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.snapshot.overview import Whole
 from pipeline.capture.source import sources
@@ -221,7 +221,11 @@ class _Run:
         for known in versions.latest(self._pipeline, self._stored.id, self._stored.epoch).values():
             if known.version.table_oid == table.oid and rewrites.since(self._source, known, self._stored.slot):
                 raise NotComparable("DDL has just changed its values without events; run it again")
-        self._require_not_rewritten(name)
+        self._whole = overview.whole_tables(self._pipeline, self._stored.id)
+        self._require_known(table, name)
+        before = known_tables.read(self._pipeline, self._stored).get(table.oid)
+        if before is None or known_tables.has_joined(table, before, None):
+            raise NotComparable("its rows have just got another key; run it again")
 
     def _require_not_rewritten(self, name: str) -> None:
         for each in rewrites.unsettled(self._pipeline):
