@@ -27,7 +27,7 @@ insert into odd select i, 1.50, 'x ', '-0', '{"b": 1, "a": 2}', '[0:1]={1,2}', '
 create table plain (id int primary key, n int);
 insert into plain select i, i from generate_series(1, 300) i;
 create table keyless (n int);
-insert into keyless values (1);
+insert into keyless values (1), (2);
 create table out (id int primary key, n int);
 insert into out select i, i from generate_series(1, 9) i;
 create publication pipeline for table odd, plain, out, keyless;
@@ -127,6 +127,10 @@ def test_planted_differences_are_found_and_nothing_else(
         assert command("verify", "--content", "keyless")[0] == 1
         assert "is it one of public.plain" in command("verify", "--content", "plane")[1]
         assert "only with --content" in command("verify", "odd")[1]
+        with stopped(server.child_pid("snapshot")):
+            source.execute("alter table keyless add primary key (n)")
+            (rekeyed,) = content.run(settings.load(**given), ["keyless"], asked_by="command").tables
+        assert rekeyed.state == "refused" and "another key" in (rekeyed.reason or "")
         source.execute("alter table odd rename t to was; alter table odd rename big to t")
         source.execute("alter table odd rename was to big")
 
