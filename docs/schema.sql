@@ -1656,7 +1656,7 @@ COMMENT ON COLUMN pipeline.snapshot_ranges.left_out IS 'Of a range of keys: thos
 
 COMMENT ON COLUMN pipeline.snapshot_ranges.compares IS 'Nothing is read: the table is compared with the log, and ranges of keys that may differ are planned.';
 
-COMMENT ON COLUMN pipeline.snapshot_ranges.differences IS 'Of its rows only those become events that the log does not have so: metadata of those events, and told_seqs of the backfill; null: all rows do.';
+COMMENT ON COLUMN pipeline.snapshot_ranges.differences IS 'Of its rows only those become events that the log does not have so: metadata of those events, told_seqs of the backfill, and void_epoch and void_lsn of its table; null: all rows do.';
 
 COMMENT ON COLUMN pipeline.snapshot_ranges.departed IS 'Where rows have left the keys of this range by an update that is in the log up to these seqs, by events table.';
 

@@ -28,8 +28,8 @@ alter table pipeline.snapshot_ranges
 comment on column pipeline.snapshot_ranges.compares is
     'Nothing is read: the table is compared with the log, and ranges of keys that may differ are planned.';
 comment on column pipeline.snapshot_ranges.differences is
-    'Of its rows only those become events that the log does not have so: metadata of those events, and told_seqs of the'
-    ' backfill; null: all rows do.';
+    'Of its rows only those become events that the log does not have so: metadata of those events, told_seqs of the'
+    ' backfill, and void_epoch and void_lsn of its table; null: all rows do.';
 comment on column pipeline.snapshot_ranges.departed is
     'Where rows have left the keys of this range by an update that is in the log up to these seqs, by events table.';
 

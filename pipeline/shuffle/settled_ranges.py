@@ -39,8 +39,11 @@ def settle(
         gone = sql.SQL("select ordinal from only {} where action = 'delete'").format(segments.table(placed.segment_id))
         return [ordinal for (ordinal,) in connection.execute(gone).fetchall()]
     query = _query(placed.segment_id, written)
+    void_epoch, void_lsn = placed.differences["void_upto"] or (None, None)
     values = {
         "source": source,
+        "void_epoch": void_epoch,
+        "void_lsn": void_lsn,
         "table": placed.table_oid,
         "relation": placed.relation_id,
         "touched": list(touched),

@@ -17,6 +17,7 @@ from pipeline.staging import ranges
 from pipeline.staging.ranges import Moved
 from pipeline.wal import lsn
 
+_ALL = statement("capture.snapshot", "backfills")
 DIFFERENCES = "differences"
 """The kind of those that compare a table with the log, and append what differs."""
 ENDED_EPOCH = "epoch {} has begun"
@@ -61,6 +62,7 @@ class Backfill:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    void_upto: list[int] | None
 
     @property
     def table(self) -> str:
@@ -74,29 +76,32 @@ class Backfill:
 
     @property
     def differences(self) -> dict[str, Any] | None:
-        """What its ranges carry for the shuffler: what marks its events, and how far back the log says all."""
+        """What its ranges carry for the shuffler: what marks its events, how far back the log says all, and up to which
+        epoch and LSN events know the rows by another key.
+        """
         if not self.compares:
             return None
         recovered: dict[str, Any] = {"backfill": self.id}
         if self.gap_after is not None and self.gap_until is not None:
             recovered |= {"after": lsn.show(self.gap_after), "until": lsn.show(self.gap_until)}
-        return {"metadata": {"recovered": recovered}, "told_seqs": self.told_seqs}
+        return {"metadata": {"recovered": recovered}, "told_seqs": self.told_seqs, "void_upto": self.void_upto}
 
 
 def open_of(connection: Connection, source: uuid.UUID) -> list[Backfill]:
     """Those that have not ended, the oldest first."""
-    return queries.rows(connection, Backfill, statement("capture.snapshot", "open_backfills"), {"source": source})
+    query = _ALL + "where b.source_id = %(source)s and b.state in ('waiting', 'reading', 'paused') order by b.id"
+    return queries.rows(connection, Backfill, query, {"source": source})
 
 
 def find(connection: Connection, backfill: int) -> Backfill | None:
     """One of them, whatever has become of it."""
-    return queries.one(connection, Backfill, statement("capture.snapshot", "find_backfill"), {"id": backfill})
+    return queries.one(connection, Backfill, _ALL + "where b.id = %(id)s", {"id": backfill})
 
 
 def listed(connection: Connection, source: uuid.UUID, most: int = 100) -> list[Backfill]:
     """The newest of them, the newest first."""
-    values = {"source": source, "most": most}
-    return queries.rows(connection, Backfill, statement("capture.snapshot", "list_backfills"), values)
+    query = _ALL + "where b.source_id = %(source)s order by b.id desc limit %(most)s"
+    return queries.rows(connection, Backfill, query, {"source": source, "most": most})
 
 
 def start(

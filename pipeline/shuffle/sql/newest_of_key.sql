@@ -4,4 +4,6 @@
         -- The range says nothing more: it keeps the planner from reading the table backwards by seq.
         where e.source_database_id = %(source)s and e.source_table_oid = %(table)s and e.record_pk = s.record_pk
             and e.record_pk between s.record_pk and s.record_pk and not coalesce(e.metadata ? 'outdated', false)
+            -- Those from before the table got its key are of other rows.
+            and not coalesce((e.source_epoch, e.commit_lsn) <= (%(void_epoch)s::integer, %(void_lsn)s::bigint), false)
         order by e.seq desc limit 1)

@@ -11,6 +11,7 @@ from pipeline.capture.content import compared
 from pipeline.capture.content.comparison import Comparison
 from pipeline.config import settings
 from pipeline.config.settings import Config
+from pipeline.operate import start_backfill
 from pipeline.postgres import connections, session_settings
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.comparing_content import differing
@@ -179,3 +180,19 @@ def test_a_partition_that_becomes_a_table_is_read(config: Config):
         reading.finish("t_1")
         reading.wait_for_stream()
         require_equal(reading, "t_1", 4)
+
+
+def test_what_a_row_was_under_another_key_says_nothing_of_it(config: Config):
+    """The texts of both keys are the same, and so is the whole row."""
+    with snapshotting(config) as reading:
+        reading.config = config.model_copy(update={"snapshot": "never"})
+        reading.coordinator = reading.new_coordinator()
+        make(reading, PAIR.replace("numeric", "int"))
+        make(reading, "insert into t select i, i from generate_series(1, 4) i")
+        make(reading, "alter table t drop constraint t_pkey, add primary key (n)")
+        assert reading.state("t") == "not read"
+        with connections.connect(config.source, "source") as source, Mover(config):
+            start_backfill.start(config, source, reading.log, "t", differences=True)
+            reading.finish("t")
+        assert [action for action, _ in reading.events("t")] == ["insert"] * 4 + ["read"] * 4
+        require_equal(reading, "t", 4)
