@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psycopg
@@ -14,7 +15,7 @@ from pipeline.config.settings import Config
 from pipeline.operate import start_backfill
 from pipeline.postgres import connections
 from tests.fixtures.postgres import unique
-from tests.fixtures.shuffling import stored
+from tests.fixtures.shuffling import move, shuffler, stored
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
 from tests.fixtures.waiting import eventually
 
@@ -350,3 +351,30 @@ def test_a_key_whose_type_does_not_take_it_any_more_is_named(config: Config):
                     " that type was altered: start it again without --differences"
                 )
         assert reading.events("t") == [("read", "sad"), ("read", "blue")]
+
+
+@pytest.mark.long
+def test_a_row_that_no_jsonb_can_hold_is_named_and_can_be_parked(config: Config):
+    rows = "insert into t values (1, 'a'), (2, repeat('x', 260 * 1024 * 1024)), (3, 'c')"
+    with snapshotting(config, "create table t (id int primary key, note text)", rows) as reading:
+        reading.begin("t")
+        assert reading.read()
+
+        def stopped() -> str:
+            stops = shuffler(reading.log)
+            move(stops)
+            assert stops.poison is not None
+            return str(stops.poison)
+
+        assert re.match(
+            r"read of public\.t at .* cannot be written: string too long to represent as jsonb string"
+            r" \(SQLSTATE 54000\); remove the cause, or set PIPELINE_ON_POISON=park",
+            eventually(stopped),
+        )
+        move(shuffler(reading.log, on_poison="park"))
+        reading.finish("t")
+        assert reading.events("t", "action, record ->> 'note', metadata") == [
+            ("read", "a", None),
+            ("read", None, {"parked": 1}),
+            ("read", "c", None),
+        ]
