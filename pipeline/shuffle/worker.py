@@ -80,7 +80,6 @@ class Shuffler:
         self._probe_at = 0.0
         self.poison: Poison | None = None
         """The change that cannot be written and blocks all that is staged after it."""
-        connection.execute("set jit = off")
         connection.execute(sql.SQL("listen {}").format(sql.Identifier(segments.STAGED_CHANNEL)))
 
     def step(self) -> int:

@@ -27,6 +27,7 @@ SETTINGS = {
     "client_encoding": "UTF8",
     "quote_all_identifiers": "off",
     "client_min_messages": "notice",
+    "jit": "off",
     "row_security": "on",
 }
 

@@ -103,7 +103,7 @@ class LogState:
         nothing = dict.fromkeys(self._read_upto, 0)
         with self._connection.transaction():
             self._connection.execute(_DROP)
-            self._connection.execute("set local work_mem = '64MB'; set local jit = off")
+            self._connection.execute("set local work_mem = '64MB'")
             self._connection.execute(
                 sql.SQL(statement("capture.content", "make_state")).format(
                     **self._parts_of_statement(nothing, self._read_upto),

@@ -19,9 +19,7 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
 LOCK_TIMEOUT = "2s"
-_BEGIN = (
-    f"begin isolation level repeatable read read only; set local lock_timeout = '{LOCK_TIMEOUT}'; set local jit = off"
-)
+_BEGIN = f"begin isolation level repeatable read read only; set local lock_timeout = '{LOCK_TIMEOUT}'"
 _SNAPSHOT = "select pg_catalog.pg_current_snapshot()::text"
 _LIST = sql.SQL(", ")
 Bounds = tuple[Key | None, Key | None]

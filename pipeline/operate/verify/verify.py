@@ -26,7 +26,7 @@ from pipeline.wal import lsn
 OnRange = Callable[[int, int, int], None]
 """Called after each range with the first seq, the seq that was reached, and the last."""
 NO_ROW: Row = dict.fromkeys(("seq", "source_epoch", "commit_lsn", "commit_idx", "xid", "committed_at", "kind"))
-SETTINGS = ("jit = off", "enable_sort = off", "enable_bitmapscan = off", "timezone = 'UTC'")
+SETTINGS = ("enable_sort = off", "enable_bitmapscan = off", "timezone = 'UTC'")
 """Always the index on seq: statistics of the newest partition may be missing."""
 
 

@@ -196,7 +196,7 @@ class Feed:
     async def _run(self) -> None:
         while not self._wakeups.closing:
             try:
-                async with await _connect(self._dsn) as connection:
+                async with await connections.connect_async(self._dsn, name="pipeline feed") as connection:
                     await self._read_head(connection)
             except (psycopg.Error, OSError) as error:
                 lost = connections.unavailable(self._dsn, "pipeline database", error)
@@ -242,12 +242,6 @@ async def read_page(connection: Connection, after: int, wanted: Filter, rows: in
     """The next events after a seq, at most `rows` and at most one frame; `upto` is `after` when there are none."""
     page = await PAGES.read_async(connection, PageRequest(after, rows, FRAME_BYTES, wanted))
     return Batch(after, page.upto, page.entries, page.at_head, min(page.next_rows, MAX_EVENTS))
-
-
-async def _connect(dsn: str) -> Connection:
-    connection = await connections.connect_async(dsn, name="pipeline feed")
-    await connection.execute("set jit = off")
-    return connection
 
 
 async def _newest(connection: Connection) -> int:

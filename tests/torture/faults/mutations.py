@@ -155,7 +155,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a shuffler that commits asynchronously",
-        (Edit(SHUFFLER, '"set jit = off"', '"set jit = off; set synchronous_commit = off"'),),
+        (Edit(SHUFFLER, 'sql.SQL("listen {}")', 'sql.SQL("set synchronous_commit = off; listen {}")'),),
         (points.SHUFFLED,),
     ),
     Mutation(
