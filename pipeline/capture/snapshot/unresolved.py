@@ -47,7 +47,8 @@ def keys(
 ) -> list[list[str]]:
     """The keys of such rows, as texts in the order of the version's key."""
     types = {column.name: column.base_type_oid for column in version.columns}
-    key = sql.SQL("array[{}]").format(sql.SQL(", ").join(_part(name, types[name]) for name in version.key_columns))
+    names = {f"key_{number}": name for number, name in enumerate(version.key_columns)}
+    key = sql.SQL("array[{}]").format(sql.SQL(", ").join(_part(each, types[name]) for each, name in names.items()))
     newest = sql.SQL(" ").join(
         sql.SQL(statement("capture.snapshot", "no_newer")).format(events=table.identifier) for table in written
     )
@@ -62,12 +63,17 @@ def keys(
         )
         for table in written
     )
-    values: dict[str, object] = {"source": backfill.source_id, "epoch": backfill.epoch, "table": backfill.table_oid}
-    values["left_out"] = last.left_out
+    values = {
+        "source": backfill.source_id,
+        "epoch": backfill.epoch,
+        "table": backfill.table_oid,
+        "left_out": last.left_out,
+        **names,
+    }
     return [list(row[0]) for row in connection.execute(found, values).fetchall() if None not in row[0]]
 
 
 def _part(name: str, type_oid: int) -> sql.Composable:
-    if type_oid in _JSON:
-        return sql.SQL("(e.record -> {})::text").format(sql.Literal(name))
-    return sql.SQL("e.record ->> {}").format(sql.Literal(name))
+    """`name`: of the value that is the column's name."""
+    text = "(e.record -> {}::text)::text" if type_oid in _JSON else "e.record ->> {}::text"
+    return sql.SQL(text).format(sql.Placeholder(name))
