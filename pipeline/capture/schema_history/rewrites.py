@@ -30,10 +30,13 @@ _WHY = {
 class Rewritten:
     """A table whose rows may hold values that the log does not have, unless they were written since.
 
-    `from_lsn`: commit_lsn of the first change after the rewrite; None until there is one.
+    `table`: the name that it has now. `ids`: of its rewrites. `from_lsn`: commit_lsn of the first change after the
+    rewrite; None until there is one.
     """
 
     table: str
+    table_oid: int
+    ids: list[int]
     columns: list[str]
     kinds: list[str]
     from_lsn: lsn.Shown | None
@@ -55,20 +58,24 @@ class Rewritten:
         )
 
 
-def unsettled(connection: Connection) -> list[Rewritten]:
-    """Rewritten tables that nobody has settled, by name."""
-    return queries.rows(connection, Rewritten, statement("capture.schema_history", "unsettled_rewrites"))
+def unsettled(connection: Connection, source_id: uuid.UUID | None = None) -> list[Rewritten]:
+    """Rewritten tables that nobody has settled, by name; of all sources where none is given."""
+    query = statement("capture.schema_history", "unsettled_rewrites")
+    return queries.rows(connection, Rewritten, query, {"source": source_id})
 
 
 def settle(
-    connection: Connection, table: str, found_before: datetime | None = None, before: tuple[int, int | None] = (0, None)
-) -> int:
-    """Its rows have been written again, or it does not matter; returns how many rewrites are settled by that.
+    connection: Connection,
+    rewritten: Rewritten,
+    found_before: datetime | None = None,
+    before: tuple[int, int | None] = (0, None),
+) -> None:
+    """Its rows have been written again, or it does not matter.
 
     `found_before`: only those that were known by then, and those `before` an LSN of an epoch, whenever they are found.
     """
-    values = {"table": table, "found_before": found_before, "epoch": before[0], "lsn": before[1]}
-    return connection.execute(statement("capture.schema_history", "settle_rewrites"), values).rowcount
+    values = {"ids": rewritten.ids, "found_before": found_before, "epoch": before[0], "lsn": before[1]}
+    connection.execute(statement("capture.schema_history", "settle_rewrites"), values)
 
 
 def since(source: Connection, known: Known, slot: str) -> list[Rewrite]:

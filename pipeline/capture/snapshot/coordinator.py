@@ -241,7 +241,9 @@ class Coordinator:
                 self._complete_table(backfill)
             if backfill.compares and backfill.started_at is not None:
                 place = backfill.epoch, backfill.after_lsn
-                rewrites.settle(self._pipeline, backfill.table, backfill.started_at, place)
+                for rewritten in rewrites.unsettled(self._pipeline, backfill.source_id):
+                    if rewritten.table_oid == backfill.table_oid:
+                        rewrites.settle(self._pipeline, rewritten, backfill.started_at, place)
         self._rounds.pop(backfill.id, None)
         self._ended.discard(backfill.id)
         said = "they differed from the log" if backfill.compares else "the log had something newer of the others"

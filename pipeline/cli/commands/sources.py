@@ -66,12 +66,15 @@ def sources_rewrites(
     from pipeline.cli.render import status
 
     with connected(context, "sources") as (_, connection):
-        settled = rewrites.settle(connection, settle) if settle else None
+        chosen = [each for each in rewrites.unsettled(connection) if each.table == settle]
+        for each in chosen:
+            rewrites.settle(connection, each)
         found = rewrites.unsettled(connection)
-    if settled == 0:
+    unknown = settle is not None and not chosen
+    if unknown:
         print(f"{settle} is not a table that is to be settled", file=sys.stderr)
     output({"data": found}, as_json, lambda: status.show_rewrites(found))
-    return 1 if settled == 0 else 0
+    return 1 if unknown else 0
 
 
 @app.command("skip-transaction")

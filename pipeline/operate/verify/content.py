@@ -227,9 +227,9 @@ class _Run:
         if before is None or known_tables.has_joined(table, before, None):
             raise NotComparable("its rows have just got another key; run it again")
 
-    def _require_not_rewritten(self, name: str) -> None:
-        for each in rewrites.unsettled(self._pipeline):
-            if each.table == name:
+    def _require_not_rewritten(self, table: Captured, name: str) -> None:
+        for each in rewrites.unsettled(self._pipeline, self._stored.id):
+            if each.table_oid == table.oid:
                 raise NotComparable(
                     f"DDL has changed its values without events ({each.why}); `pipeline backfill start {name}"
                     " --differences` settles it"
@@ -250,7 +250,7 @@ class _Run:
                 raise NotComparable(
                     f"events of {events} below seq {below:,} are dropped, and it may have had some; {remedy}"
                 )
-        self._require_not_rewritten(name)
+        self._require_not_rewritten(table, name)
         for relation in to_read.relations(self._source, [table.oid], sized=False):
             if relation.refused:
                 raise NotComparable(relation.refused)

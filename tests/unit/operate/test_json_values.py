@@ -70,7 +70,7 @@ def test_every_sort_of_value(value: Any, shown: str) -> None:
             '{"name": "s", "active": true, "confirmed_lsn": "0/0", "confirmed_lsn_bytes": 0, "lag_bytes": null}',
         ),
         (
-            Rewritten("public.a", ["x"], ["type"], None, AT),
+            Rewritten("public.a", 1, [1], ["x"], ["type"], None, AT),
             f'{{"table": "public.a", "columns": ["x"], "kinds": ["type"], "from_lsn": null, '
             f'"from_lsn_bytes": null, "found_at": {ISO}, '
             '"remedy": "run `pipeline backfill start public.a --differences`; '

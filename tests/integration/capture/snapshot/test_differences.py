@@ -287,9 +287,12 @@ def test_a_table_that_ddl_wrote_anew_is_settled(stage: Stage, reading: ReadingTa
     )
     stage.arrive()
     assert {each.table for each in rewrites.unsettled(reading.log)} == {"public.rewritten"}
-    number = reading.begin("rewritten", "differences")
+    stage.run("alter table rewritten rename to written", "update written set n = 9 where id = 4")
+    stage.arrive()
+    assert {each.table for each in rewrites.unsettled(reading.log)} == {"public.written"}
+    number = reading.begin("written", "differences")
     reading.finish(number)
-    reading.expect_equal("rewritten")
+    reading.expect_equal("written")
     # The watch of the source may find the same once more, afterwards.
     left = (
         "select kind from pipeline.rewrites where table_name = 'rewritten' and settled_at is null and kind <> 'values'"
