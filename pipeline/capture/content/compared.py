@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from psycopg import sql
 
+from pipeline.capture.content import row_text
 from pipeline.capture.schema_history import introspection, versions
 from pipeline.capture.schema_history.versions import Column, TableVersion
 from pipeline.capture.snapshot import captured_now, selection
@@ -59,7 +60,8 @@ def read(source: Connection, pipeline: Connection, stored: Source, oid: int) -> 
     version = found.version
     if not version.key_columns or version.unique_in_root is False:
         raise NotComparable("it has no key that tells its rows apart")
-    named = tuple(replace(column, names=_names(column, _last(pipeline, stored, oid))) for column in version.columns)
+    last = _last(pipeline, stored, oid)
+    named = tuple(replace(column, names=_names(column, last, oid)) for column in version.columns)
     by_name = {column.name: column for column in named}
     return Compared(
         oid,
@@ -80,12 +82,15 @@ def _last(pipeline: Connection, stored: Source, oid: int) -> TableVersion | None
     return max(found, key=lambda known: known.id).version if found else None
 
 
-def _names(column: Column, last: TableVersion | None) -> tuple[versions.Name, ...]:
-    """The names under which the log has its values; of a column that the log has not seen yet, none."""
-    for before in last.columns if last else ():
-        same = (
-            before.attnum == column.attnum if None not in (before.attnum, column.attnum) else before.name == column.name
-        )
-        if same:
+def _names(column: Column, last: TableVersion | None, oid: int) -> tuple[versions.Name, ...]:
+    """The names under which the log has its values: those of the same number, but a partition may have others.
+
+    A column that the log has not seen yet, or of which it cannot tell whether it is this one, is younger than all events.
+    """
+    if last is None:
+        return ()
+    numbered = last.relation_oid == oid and column.attnum is not None
+    for before in last.columns:
+        if before.attnum == column.attnum if numbered else before.name == column.name:
             return before.names
-    return ()
+    return (versions.Name(column.name, row_text.NEVER, 0),) if numbered else ()

@@ -18,6 +18,8 @@ _PRINTED_AS = {FLOAT4: "float4", FLOAT8: "float8"}
 """jsonb has their digits without an exponent."""
 FIRST_OF_OURS = 16_384
 """Oids of types that every database has are smaller (FirstNormalObjectId in access/transam.h)."""
+NEVER = 2**63 - 1
+"""LSN from which on the log has a column that no event has yet."""
 _COMMA = sql.SQL(", ")
 
 
@@ -105,6 +107,8 @@ def is_older(column: Column, epoch: int) -> sql.Composable:
 def _precedes(column: Column, epoch: int) -> sql.Composable:
     """Whether the event `e` comes before the first name of the column. Earlier epochs have no names of their own."""
     first = column.names[0]
+    if first.lsn == NEVER:
+        return sql.SQL("true")
     return sql.SQL("(e.source_epoch = {} and (e.commit_lsn, e.commit_idx) < ({}, {}))").format(
         sql.Literal(epoch), sql.Literal(first.lsn), sql.Literal(first.idx)
     )

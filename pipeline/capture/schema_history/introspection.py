@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -51,12 +51,14 @@ def describe(
     again: bool,
     made: Sequence[int] = (),
     joined: bool = False,
+    numbers: Mapping[str, int] | None = None,
 ) -> Description:
     """Completes a Relation message: attnums, partition root, FULL's primary key, domains over json.
 
     `xid`: of the transaction that the change belongs to, None when unknown. `before`: its last known version, preferred
     over a catalog that was changed since. `again`: the message was already sent in this session. `made`: oids of
     publications that we made, which have no column lists. `joined`: the change comes after all that publishes it now.
+    `numbers`: attnums of its columns by name, as the catalog had them a moment ago.
     """
     if xid is not None:
         _wait_until_visible(source, xid)
@@ -65,7 +67,15 @@ def describe(
         table = replace(table, memberships=tuple((oid, True) for oid, _ in table.memberships))
     types = catalog_table.type_names(source, [column.type_oid for column in relation.columns])
     version = complete(relation, table, types, before.version if before else None, again=again)
+    if numbers is not None and table is not None:
+        there = {(column.name, column.attnum) for column in table.live}
+        version = replace(version, columns=tuple(_numbered(column, numbers, there) for column in version.columns))
     return Description(version, table.fingerprint([column.attnum for column in version.columns]) if table else None)
+
+
+def _numbered(column: Column, numbers: Mapping[str, int], there: Collection[tuple[str, int]]) -> Column:
+    number = numbers.get(column.name)
+    return replace(column, attnum=number) if number is not None and (column.name, number) in there else column
 
 
 def _wait_until_visible(source: Connection, xid: int) -> None:
@@ -115,8 +125,12 @@ def present(
         if row is None:
             return None
         name, schema, identity, columns = row
-        described = [RelationColumn(*column) for column in columns]
-        described = [column for column in described if sent is None or column.name in sent]
-        relation = Relation(oid, schema, name, identity, tuple(described))
-        found = describe(source, relation, slot, publications, None, None, again=False, made=made, joined=joined)
+        described = {RelationColumn(*column): number for *column, number in columns}
+        relation = Relation(
+            oid, schema, name, identity, tuple(column for column in described if sent is None or column.name in sent)
+        )
+        numbers = {column.name: number for column, number in described.items()}
+        found = describe(
+            source, relation, slot, publications, None, None, again=False, made=made, joined=joined, numbers=numbers
+        )
     return found if found.fingerprint else None

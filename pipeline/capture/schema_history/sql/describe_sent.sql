@@ -5,7 +5,7 @@ select c.relname::text as name, n.nspname::text as schema, c.relreplident::text 
             c.relreplident = 'f' or exists (select from pg_catalog.pg_index i
                 where i.indrelid = c.oid and i.indisvalid and i.indimmediate and a.attnum = any((i.indkey::int2[])[:i.indnkeyatts - 1])
                     and case c.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident else false end),
-            a.attname, a.atttypid::bigint, a.atttypmod) order by a.attnum), '[]')
+            a.attname, a.atttypid::bigint, a.atttypmod, a.attnum) order by a.attnum), '[]')
         from pg_catalog.pg_attribute a
         where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
             and (a.attgenerated = '' or a.attgenerated = 's' and current_setting('server_version_num')::int >= 180000)
