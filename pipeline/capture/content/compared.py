@@ -85,7 +85,7 @@ def _last(pipeline: Connection, stored: Source, oid: int) -> TableVersion | None
 def _names(column: Column, last: TableVersion | None, oid: int) -> tuple[versions.Name, ...]:
     """The names under which the log has its values: those of the same number, but a partition may have others.
 
-    A column that the log has not seen yet, or of which it cannot tell whether it is this one, is younger than all events.
+    A column that the log has not seen yet, or cannot tell from one that is gone, is younger than all events.
     """
     if last is None:
         return ()

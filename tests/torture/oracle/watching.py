@@ -92,7 +92,7 @@ class Seen:
 def read(source: psycopg.Connection) -> Seen:
     """All that the witness wrote down."""
     seen, eras = Seen(), Eras()
-    other, keys = _other_names(source), _keys_beside_full(source)
+    other, keys, lost = _other_names(source), _keys_beside_full(source), {oid for (oid,) in source.execute(_KEY_LOST)}
     gone = {oid for (oid,) in source.execute(_GONE)}
     query = """
         select n, xid, action, form, old, new from private.witness
@@ -112,6 +112,8 @@ def read(source: psycopg.Connection) -> Seen:
             if form["identity"] == "f" and (other_key or form["oid"] in gone):
                 known = {order for _, _, order in keys[form["oid"]]} | {()}
                 also[form["table"]] = keys_by(known, form, action, old, new, other=True)
+            if form["identity"] in ("d", "i") and form["oid"] in lost:
+                also[form["table"]] = keys_by({()}, form, action, old, new, other=True)
             seen.changes[xid].append(wanted._replace(also=also, row=row_of(form, old, era)))
             seen.kinds.update(_kinds(action, form))
         else:
@@ -177,6 +179,13 @@ _GONE = """
     where (form ->> 'oid')::bigint not in (select oid::bigint from pg_class)
     group by 1 having count(distinct form ->> 'identity') > 1 or count(distinct form -> 'key') > 1"""
 """Tables that are gone, and that got full identity or another key after they were published."""
+
+
+_KEY_LOST = """
+    select distinct (form ->> 'oid')::bigint from private.notes
+    where form ->> 'identity' in ('d', 'i') and form -> 'key' = '[]'"""
+"""Tables that had no key once. Where VACUUM found them without an index, Postgres sends no key of changes from before:
+it sets pg_class.relhasindex in place, which the catalog of then shows as well."""
 
 
 def _kinds(action: str, form: dict[str, Any]) -> Iterator[str]:
