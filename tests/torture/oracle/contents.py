@@ -56,24 +56,27 @@ class Verifier(BackgroundThread):
 
     def look(self, stalled: float = STALLED_SECONDS) -> list[Compared]:
         """Once, of all tables."""
+        divided = self._divided()
         with (
             mock.patch.object(comparison, "ROWS_PER_PART", ROWS_PER_PART),
             mock.patch.object(comparison, "PARTS_PER_LOOK", PARTS_PER_LOOK),
             mock.patch.object(comparison, "STALLED_SECONDS", stalled),
         ):
             found = content.run(self._config, [], stopping=self.stopped.is_set, asked_by="command")
+        divided |= self._divided()  # one may have been renamed
         for table in found.tables:
             self.rows[table.table] += table.rows
             if table.reason:
                 self.refused[table.reason] += 1
-            if table.differing and self.fault is None and not self._has_partitions(table.table):
+            if table.differing and self.fault is None and table.table not in divided:
                 shown = [dataclasses.asdict(each) for each in table.differences[:3]]
                 self.fault = f"verify --content finds {table.differing} differences in {table.table}: {shown}"
         return list(found.tables)
 
-    def _has_partitions(self, table: str) -> bool:
-        """Whether rows come and go with partitions that are attached, detached and dropped, without an event."""
+    def _divided(self) -> set[str]:
+        """Tables whose rows come and go with partitions that are attached, detached and dropped, without an event."""
         with psycopg.connect(self._config.source) as source:
-            query = """select from pg_class c join pg_namespace n on n.oid = c.relnamespace
-                where n.nspname || '.' || c.relname = %s and c.relkind = 'p'"""
-            return source.execute(query, [table]).fetchone() is not None
+            query = """
+                select n.nspname || '.' || c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+                where c.relkind = 'p'"""
+            return {name for (name,) in source.execute(query)}
