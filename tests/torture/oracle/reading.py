@@ -85,12 +85,13 @@ def _as_they_came(events: Sequence[Event], required: Sequence[bool], there: Sequ
 
 @dataclass
 class _Table:
-    """`log`: the newest event of each row by its key, as a reader folds them."""
+    """`log`: the newest event of each row by its key, as a reader folds them. `altered`: rows were not only added."""
 
     log: dict[str, Logged] = field(default_factory=dict)
     model: Rows = field(default_factory=dict)
     whole: bool = False
     bag: Counter[frozenset[tuple[str, str]]] = field(default_factory=Counter)
+    altered: bool = False
 
 
 class Folding:
@@ -136,6 +137,7 @@ class Folding:
             if not _is_folded(change.table):
                 continue
             rows = self._table(change.table).model
+            self._tables[change.table].altered |= change.action in ("update", "delete")
             if change.action == "truncate":
                 touched |= {(change.table, key) for key in rows}
                 rows.clear()
@@ -212,9 +214,11 @@ class Folding:
         return next(found, None)
 
     def _bags_differ(self, name: str) -> str | None:
-        """Of a table that has no key until the end: its rows are only ever added."""
+        """Of a table that has no key until the end: its updates and deletes, as of one whose key was lost in a crash,
+        are not in the log.
+        """
         table = self._tables[name]
-        if name not in self._complete:
+        if name not in self._complete or table.altered:
             return None
         has, wanted = table.bag.total(), len(table.model)
         return None if has == wanted else f"{name} has {wanted} rows, and the log {has}"
