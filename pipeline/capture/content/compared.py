@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from psycopg import sql
 
 from pipeline.capture.content import row_text
-from pipeline.capture.schema_history import introspection, versions
+from pipeline.capture.schema_history import continuity, introspection, versions
 from pipeline.capture.schema_history.versions import Column, TableVersion
 from pipeline.capture.snapshot import captured_now, selection
 from pipeline.capture.source import publication_ledger, published_relations
@@ -21,7 +21,8 @@ from pipeline.postgres.connections import Connection
 class Compared:
     """`columns`: the published ones, with the names under which the log has their values; `key`: some of them.
 
-    `void_upto`: epoch and LSN up to which events do not count, since they know the rows by another key.
+    `void_upto`: epoch and LSN up to which events do not count, since they know the rows by another key. `key_names`:
+    what the key's columns were called, in their order, each with commit_lsn and commit_idx from which on.
     """
 
     oid: int
@@ -31,6 +32,7 @@ class Compared:
     key: tuple[Column, ...]
     relations: tuple[PublishedRelation, ...]
     void_upto: tuple[int, int] | None = None
+    key_names: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
 
     @property
     def rows(self) -> sql.Composable:
@@ -63,6 +65,8 @@ def read(source: Connection, pipeline: Connection, stored: Source, oid: int) -> 
     last = _last(pipeline, stored, oid)
     named = tuple(replace(column, names=_names(column, last, oid)) for column in version.columns)
     by_name = {column.name: column for column in named}
+    oids = [oid, *(relation.oid for relation in relations)]
+    called = versions.key_names(pipeline, stored.id, stored.epoch, oids)
     return Compared(
         oid,
         f"{version.table_schema}.{version.table_name}",
@@ -71,6 +75,7 @@ def read(source: Connection, pipeline: Connection, stored: Source, oid: int) -> 
         tuple(by_name[name] for name in version.key_columns),
         relations,
         captured_now.void_upto(pipeline, stored, oid),
+        tuple((lsn, idx, tuple(names)) for lsn, idx, names in called if len(names) == len(version.key_columns)),
     )
 
 
@@ -85,12 +90,13 @@ def _last(pipeline: Connection, stored: Source, oid: int) -> TableVersion | None
 def _names(column: Column, last: TableVersion | None, oid: int) -> tuple[versions.Name, ...]:
     """The names under which the log has its values: those of the same number, but a partition may have others.
 
-    A column that the log has not seen yet, or cannot tell from one that is gone, is younger than all events.
+    Events say nothing of a column that the log has not seen yet with its type, or cannot tell from one that is gone.
     """
     if last is None:
         return ()
+    never = versions.Name(column.name, row_text.NEVER, 0)
     numbered = last.relation_oid == oid and column.attnum is not None
     for before in last.columns:
         if before.attnum == column.attnum if numbered else before.name == column.name:
-            return before.names
-    return (versions.Name(column.name, row_text.NEVER, 0),) if numbered else ()
+            return before.names if continuity.prints_alike(before, column) else (*before.names, never)
+    return (never,) if numbered else ()

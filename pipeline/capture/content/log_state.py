@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from pipeline.capture.content import row_text
+from pipeline.capture.content import key_text, row_text
 from pipeline.capture.content.compared import Compared
 from pipeline.capture.source.sources import Source
 from pipeline.errors import NotComparable
@@ -134,9 +134,9 @@ class LogState:
         changes, truncated = [], []
         record = sql.SQL("(e.record || e.changes)")
         epoch = self._table.epoch
-        names = sql.SQL("array[{}]::text[]").format(_LIST.join(row_text.key_names(self._table.key, epoch)))
+        names = sql.SQL("array[{}]::text[]").format(_LIST.join(key_text.names(self._table)))
         key = sql.SQL(statement("readers.queue", "key_of_record")).format(
-            names=names, record=record, columns=row_text.key_types(self._table.key, epoch)
+            names=names, record=record, columns=key_text.types(self._table)
         )
         leaves = [relation.oid for relation in self._table.relations]
         for number, events in enumerate(self._written):
@@ -152,15 +152,15 @@ class LogState:
             each = sql.SQL(statement("capture.content", "changes_of_table"))
             changes.append(each.format(**values, key=key, key_columns=names, counts=self._counts()))
             truncated.append(sql.SQL(statement("capture.content", "truncated")).format(**values))
-        key_texts = row_text.key_in_log(self._table.key, epoch)
+        key_texts = key_text.in_log(self._table)
         kept = [sql.SQL("e.key_texts[{}]").format(place + 1) for place in range(len(key_texts))]
         return {
             "changes": sql.SQL("\nunion all\n").join(changes),
             "truncated": sql.SQL("\nunion all\n").join(truncated),
             "checksum": row_text.log_checksum(self._table.columns, epoch),
             "key_texts": _LIST.join(key_texts),
-            "keys": _LIST.join(row_text.key_values(self._table.key, key_texts, typed=self._typed)),
-            "keys_of_texts": _LIST.join(row_text.key_values(self._table.key, kept, typed=self._typed)),
+            "keys": _LIST.join(key_text.values(self._table.key, key_texts, typed=self._typed)),
+            "keys_of_texts": _LIST.join(key_text.values(self._table.key, kept, typed=self._typed)),
             "key_names": self._key_names(),
             "table": sql.Literal(self._table.oid),
             "leaves": sql.Literal(len(leaves)),

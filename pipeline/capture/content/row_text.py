@@ -16,10 +16,8 @@ from pipeline.wal.encoding import BOOL, FLOAT4, FLOAT8, JSON, JSONB
 
 _PRINTED_AS = {FLOAT4: "float4", FLOAT8: "float8"}
 """jsonb has their digits without an exponent."""
-FIRST_OF_OURS = 16_384
-"""Oids of types that every database has are smaller (FirstNormalObjectId in access/transam.h)."""
 NEVER = 2**63 - 1
-"""LSN from which on the log has a column that no event has yet."""
+"""LSN from which on the log has a column of which no event says anything yet."""
 _COMMA = sql.SQL(", ")
 
 
@@ -107,63 +105,27 @@ def is_older(column: Column, epoch: int) -> sql.Composable:
 def _precedes(column: Column, epoch: int) -> sql.Composable:
     """Whether the event `e` comes before the first name of the column. Earlier epochs have no names of their own."""
     first = column.names[0]
-    if first.lsn == NEVER:
+    if column.names[-1].lsn == NEVER:
         return sql.SQL("true")
     return sql.SQL("(e.source_epoch = {} and (e.commit_lsn, e.commit_idx) < ({}, {}))").format(
         sql.Literal(epoch), sql.Literal(first.lsn), sql.Literal(first.idx)
     )
 
 
-def key_names(columns: Sequence[Column], epoch: int) -> list[sql.Composable]:
-    """Under which names the event `e` has the key's columns."""
-    return [_name(column, epoch) for column in columns]
-
-
-def key_in_log(columns: Sequence[Column], epoch: int) -> list[sql.Composable]:
-    """Texts of the key's values in the event `e`."""
-    return [sql.SQL("(e.record ->> {})").format(name) for name in key_names(columns, epoch)]
-
-
-def key_types(columns: Sequence[Column], epoch: int) -> sql.Composable:
-    """The key's columns in the event `e`, as `pipeline.relations` describes them."""
-    described = sql.SQL("jsonb_build_object('name', {}, 'base_type_oid', {})")
-    return sql.SQL("jsonb_build_array({})").format(
-        _COMMA.join(
-            described.format(name, sql.Literal(column.base_type_oid))
-            for column, name in zip(columns, key_names(columns, epoch), strict=True)
-        )
-    )
-
-
-def key_values(columns: Sequence[Column], key_texts: Sequence[sql.Composable], *, typed: bool) -> list[sql.Composable]:
-    """The key's values: of types that sort as at the source, wherever every database has them.
-
-    Not `typed`: texts. So are those of other types; then only the order of rows differs from that at the source.
-    """
-    found: list[sql.Composable] = []
-    for column, text in zip(columns, key_texts, strict=True):
-        builtin = typed and column.type_oid < FIRST_OF_OURS
-        found.append(sql.SQL("{}::{}").format(text, sql.SQL(column.cast)) if builtin else text)
-    return found
-
-
 def _name(column: Column, epoch: int) -> sql.Composable:
     """Under which name the event `e` has the column: it may have been renamed since."""
     found: sql.Composable = sql.Literal(column.names[0].name if column.names else column.name)
     for later in column.names[1:]:
-        since = _since(epoch, later.lsn, later.idx)
-        found = sql.SQL("case when {} >= {} then {} else {} end").format(
-            _place(), since, sql.Literal(later.name), found
-        )
+        found = since(epoch, later.lsn, later.idx, sql.Literal(later.name), found)
     return found
 
 
-def _place() -> sql.SQL:
-    return sql.SQL("(e.source_epoch, coalesce(e.commit_lsn, 0), coalesce(e.commit_idx, 0))")
-
-
-def _since(epoch: int, lsn: int, idx: int) -> sql.Composable:
-    return sql.SQL("({}, {}, {})").format(sql.Literal(epoch), sql.Literal(lsn), sql.Literal(idx))
+def since(epoch: int, lsn: int, idx: int, then: sql.Composable, before: sql.Composable) -> sql.Composable:
+    """What holds for the event `e` from a place on, and before it."""
+    return sql.SQL(
+        "case when (e.source_epoch, coalesce(e.commit_lsn, 0), coalesce(e.commit_idx, 0)) >= ({}, {}, {})"
+        " then {} else {} end"
+    ).format(sql.Literal(epoch), sql.Literal(lsn), sql.Literal(idx), then, before)
 
 
 def _text(column: Column, name: sql.Composable) -> sql.Composable:

@@ -60,7 +60,7 @@ def next_version(
             kind = _rewritten(old, read_before, column, read)
         if kind:
             found.setdefault(kind, []).append(column)
-        if old is None or kind or moved or missed or not _same_text(old, column):
+        if old is None or kind or moved or missed or not prints_alike(old, column):
             columns.append(_new_names(column, since))
         else:
             columns.append(_continued(old, column, since))
@@ -108,7 +108,8 @@ def _same_type(old: Column, column: Column) -> bool:
     return old.type_oid == column.type_oid or {old.type_oid, column.type_oid} <= _TEXTS
 
 
-def _same_text(old: Column, column: Column) -> bool:
+def prints_alike(old: Column, column: Column) -> bool:
+    """Whether both have the same text for the same value."""
     texts = {old.base_type_oid, column.base_type_oid}
     return _same_type(old, column) and (len(texts) == 1 or texts <= _TEXTS)
 

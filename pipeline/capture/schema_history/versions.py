@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -123,6 +124,14 @@ def latest(connection: Connection, source_id: uuid.UUID, epoch: int) -> dict[tup
         ).fetchall()
     found = [_known(row) for row in rows]
     return {identity(known.version): known for known in found}
+
+
+def key_names(
+    connection: Connection, source_id: uuid.UUID, epoch: int, oids: Sequence[int]
+) -> list[tuple[int, int, list[str]]]:
+    """What the key columns of these relations were called: commit_lsn and commit_idx from which on, and the names."""
+    values = {"source": source_id, "epoch": epoch, "oids": list(oids)}
+    return connection.execute(statement("capture.schema_history", "key_names"), values).fetchall()
 
 
 def find(connection: Connection, source_id: uuid.UUID, epoch: int, identity: tuple[int, str]) -> Known | None:

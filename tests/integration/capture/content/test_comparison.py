@@ -166,7 +166,9 @@ def test_what_a_table_went_through_is_no_difference(stage: Stage):
         "update exchanged set v = v + 100 where v < 20",
         "alter table exchanged rename b to c",
         "update exchanged set c = c + 5, a = 3 where v = 30",
-        "alter table exchanged drop a, add a text",
+        "alter table exchanged drop a, add a text, add f text",
+        "update exchanged set f = 'no number' where c = 0",
+        "alter table exchanged alter v type bigint, alter f type float8 using null",
     )
     assert compare(stage, "exchanged") == (40, [])
     made(

@@ -1,0 +1,5 @@
+-- What the key columns of a table were called, and from where on; of all versions of these relations.
+select r.from_lsn, r.from_idx, r.key_columns
+from pipeline.relations r
+where r.source_id = %(source)s and r.epoch = %(epoch)s and r.relation_oid = any(%(oids)s)
+order by r.from_lsn, r.from_idx, r.id
