@@ -134,6 +134,16 @@ def key_names(
     return connection.execute(statement("capture.schema_history", "key_names"), values).fetchall()
 
 
+def new_keys(
+    connection: Connection, source_id: uuid.UUID, epoch: int, after: int
+) -> list[tuple[int, int, int, list[int | None]]]:
+    """Of versions of tables, but not of partitions, with a greater id: id, oid, commit_lsn of its first change, and the
+    numbers of its key's columns, None where one is not certain; in the order in which they were recorded.
+    """
+    values = {"source": source_id, "epoch": epoch, "after": after}
+    return connection.execute(statement("capture.schema_history", "new_keys"), values).fetchall()
+
+
 def find(connection: Connection, source_id: uuid.UUID, epoch: int, identity: tuple[int, str]) -> Known | None:
     """The last known version of this relation, or None; then none is added before the transaction ends.
 

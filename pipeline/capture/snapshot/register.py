@@ -9,6 +9,7 @@ from datetime import datetime
 from pipeline.capture.content import source_rows
 from pipeline.capture.snapshot import backfills, captured_now, known_tables
 from pipeline.capture.snapshot.captured_now import Captured
+from pipeline.capture.snapshot.former_keys import FormerKeys
 from pipeline.capture.snapshot.known_tables import EMPTY, Known
 from pipeline.capture.source import captured_tables, sources
 from pipeline.capture.source.captured_tables import Joined
@@ -57,6 +58,7 @@ class Register:
         self._source, self._pipeline = source, pipeline
         self._stored = stored
         self._from_lsn = from_lsn
+        self._former = FormerKeys(pipeline, stored)
         self._rereads = False
         """Whether this is the first look at an epoch whose tables are compared with the log."""
         self._at = 0
@@ -67,6 +69,7 @@ class Register:
         now = captured_now.read(self._config, self._source, self._pipeline, self._stored)
         stored = known_tables.read(self._pipeline, self._stored)
         joined = captured_tables.joined(self._pipeline, self._stored.id)
+        self._former.look()
         self._at = int(queries.value(self._source, statement("capture.snapshot", "end_of_wal")))
         with self._pipeline.transaction():
             since = sources.reads_from(self._pipeline, self._stored.id)
@@ -90,8 +93,12 @@ class Register:
             self._begin_epoch(table, before, joined)
         elif before is None and since is not None and (joined is None or joined.joined_at <= since):
             self._store_earlier(table, joined)
-        elif before is None or known_tables.has_joined(table, before, joined):
-            rekeyed = before is not None and known_tables.is_rekeyed(table, before)
+        elif (
+            before is None or known_tables.has_joined(table, before, joined) or self._former.had_another(table, before)
+        ):
+            rekeyed = before is not None and (
+                known_tables.is_rekeyed(table, before) or self._former.had_another(table, before)
+            )
             again = before is not None and (joined is None or joined.id == before.joined)
             empty_at = None if rekeyed or again else self._empty_at(table, all_joined)
             self._join(table, joined, empty_at, rekeyed=rekeyed)

@@ -86,6 +86,27 @@ def test_a_table_with_another_key_is_read_again(config: Config):
         require_equal(reading, "t", 7)
 
 
+def test_a_table_that_had_another_identity_for_a_while_is_read_again(config: Config):
+    """Between two looks: what was deleted then is in the log under that identity."""
+    with snapshotting(config) as reading:
+        make(reading, PAIR, "create unique index other on t (n)")
+        make(reading, ROWS)
+        assert reading.state("t") == "complete"
+        make(
+            reading,
+            "alter table t replica identity using index other",
+            "delete from t where id < 3",
+            "alter table t replica identity default",
+            "update t set note = 'y' where id = 3",
+        )
+        assert reading.state("t") in ("waiting", "reading")
+        reading.finish("t")
+        require_equal(reading, "t", 6)
+        reading.restart()
+        reading.look()
+        assert reading.state("t") == "complete"
+
+
 @pytest.mark.parametrize("snapshot", ["initial", "never"])
 def test_a_table_with_all_columns_as_identity_gets_its_key(config: Config, snapshot: str):
     with snapshotting(config) as reading:
