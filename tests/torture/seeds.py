@@ -296,6 +296,11 @@ def _complete(log: psycopg.Connection) -> dict[str, int]:
     return dict(rows.fetchall())
 
 
+def _rewritten(log: psycopg.Connection) -> set[str]:
+    query = "select distinct table_schema || '.' || table_name from pipeline.rewrites"
+    return {name for (name,) in log.execute(query)}
+
+
 def _compare(scene: Scene, counts: _Counts, start: order.Position) -> None:
     waldump = scene.rig.source.server.bin_dir / "pg_waldump"
     with scene.source() as source, scene.log() as log:
@@ -313,7 +318,7 @@ def _compare(scene: Scene, counts: _Counts, start: order.Position) -> None:
             counts.changes = [event.change for event in wanted]
             known = Known(seen.changed, old=True, keyed_later=counts.keyed_later)
             difference = comparing.first_difference(events, wanted, known)
-            folding = reading.Folding(counts.before, _complete(log), since)
+            folding = reading.Folding(counts.before, _complete(log), since, _rewritten(log))
             difference = difference or folding.fault(events, expected)
             counts.reads = folding.reads
         counts.kinds += known.counts

@@ -6,7 +6,7 @@ The state of the tables is folded twice, from the log and from the model, side b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -98,13 +98,19 @@ class Folding:
     """Compares the log with the model at each commit. `reads` counts rows that were read, by table."""
 
     def __init__(
-        self, before: Mapping[str, Rows], complete: Mapping[str, int], since: Mapping[str, int] | None = None
+        self,
+        before: Mapping[str, Rows],
+        complete: Mapping[str, int],
+        since: Mapping[str, int] | None = None,
+        rewritten: Collection[str] = (),
     ) -> None:
         """`before`: rows that were there before the server; `complete`: by table, its complete_seq.
 
         `since`: by table, where it joined: one that was empty there is complete from there, and has a complete_seq of
-        0, also where it had rows before.
+        0, also where it had rows before. `rewritten`: tables that DDL has written anew, as far as the server can tell:
+        from then on it may name values instead of filling them in.
         """
+        self._rewritten = frozenset(rewritten)
         self._tables: dict[str, _Table] = {table: _Table(model=dict(rows)) for table, rows in before.items()}
         self._complete = complete
         self._since = since or {}
@@ -238,7 +244,7 @@ class Folding:
             return f"{name} has row {key}, and the log has not" if wanted is not None and table.whole else None
         if wanted is None:
             return f"{name} has no row {key}, and the log has {show_logged(event)}"
-        if table.whole and event.unchanged:
+        if table.whole and event.unchanged and name not in self._rewritten:
             return f"{name} is complete, and of row {key} {event.unchanged} are not known"
         if wrong := columns_differ(event, Change(name, event.action, key, wanted, tuple(event.unchanged))):
             return f"row {key} of {name}: {wrong}"

@@ -18,7 +18,7 @@ from tests.torture.writers.shapes import Unfit
 SESSION = "-c lock_timeout=60ms -c statement_timeout=30s -c search_path="
 """Nobody waits for a lock for long: the step that would free it may be the next one to begin."""
 REFUSALS = re.compile(
-    r"22|23|0A000|2BP01|42P0[167]|42P1[067]|427(01|10)|42703|42704|42804|3F000|40001|40P01|XX000|5500|55P0[34]|54000"
+    r"22|23|0A000|2BP01|42P0[167]|42P1[067]|427(01|10)|42703|42704|42804|42883|3F000|40001|40P01|XX000|5500|55P0[34]|54000"
 )
 """sqlstates of what a table, or another writer, may have against a deed: its values, its form, its locks, and internal
 errors of Postgres about a table that goes away just then."""
