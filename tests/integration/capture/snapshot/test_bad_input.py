@@ -150,31 +150,6 @@ def test_types_that_are_altered_meanwhile(config: Config, statements: list[str],
         assert sum(folded[key]["mood"] == row["mood"] for key, row in table.items()) >= len(table) - before
 
 
-@pytest.mark.parametrize("who", ["reads", "leads"])
-def test_a_source_that_goes_away_is_read_on(config: Config, who: str, monkeypatch: pytest.MonkeyPatch):
-    """In the middle of a range, or between two: nothing is read twice, or left out."""
-    monkeypatch.setattr(plan, "ROWS", 4_000)
-    with snapshotting(config, TABLE, ROWS) as reading:
-        begun(reading)
-        reader = reading.worker.reader
-        ended = reader._source if who == "reads" else reading.coordinator._source
-        copy = reader._copy
-
-        def cut(*arguments: Any) -> Any:
-            found = copy(*arguments)
-            reading.source.execute("select pg_terminate_backend(%s)", [ended.info.backend_pid])
-            return found
-
-        reader._copy = cut  # type: ignore[method-assign,assignment]
-        with pytest.raises(psycopg.OperationalError):
-            reading.read()
-            reading.look()
-        reading.restart()
-        require_whole(reading)
-        reads = [pk for action, pk in reading.events("t") if action == "read"]
-        assert len(reads) == len(set(reads)) == 400
-
-
 def test_a_table_that_is_dropped_is_forgotten(config: Config):
     with snapshotting(config, TABLE, ROWS) as reading:
         begun(reading)
