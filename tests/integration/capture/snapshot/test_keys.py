@@ -17,6 +17,7 @@ from tests.fixtures.background import BackgroundThread
 from tests.fixtures.comparing_content import differing
 from tests.fixtures.shuffling import shuffler, stored
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
+from tests.fixtures.waiting import eventually
 
 
 @pytest.fixture
@@ -212,8 +213,14 @@ def test_what_a_row_was_under_another_key_says_nothing_of_it(config: Config):
         make(reading, "insert into t select i, i from generate_series(1, 4) i")
         make(reading, "alter table t drop constraint t_pkey, add primary key (n)")
         assert reading.state("t") == "not read"
+
+        def compared() -> None:
+            reading.look()
+            reading.read()
+            assert reading.state("t") == "complete"
+
         with connections.connect(config.source, "source") as source, Mover(config):
             start_backfill.start(config, source, reading.log, "t", differences=True)
-            reading.finish("t")
+            eventually(compared)
         assert [action for action, _ in reading.events("t")] == ["insert"] * 4 + ["read"] * 4
         require_equal(reading, "t", 4)
