@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from pipeline.capture.content import compared
 from pipeline.capture.schema_history import versions
 from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.snapshot.known_tables import Known
 from pipeline.capture.source.sources import Source
+from pipeline.errors import NotComparable
 from pipeline.postgres.connections import Connection
 
 Key = frozenset[int]
@@ -20,11 +22,11 @@ Key = frozenset[int]
 class FormerKeys:
     """Kept in memory; each look reads only what has been recorded since the one before."""
 
-    def __init__(self, pipeline: Connection, stored: Source) -> None:
-        self._pipeline, self._stored = pipeline, stored
+    def __init__(self, source: Connection, pipeline: Connection, stored: Source) -> None:
+        self._source, self._pipeline, self._stored = source, pipeline, stored
         self._after = 0
         self._keys: dict[int, list[tuple[int, Key]]] = defaultdict(list)
-        """By table, its keys one after the other, each with the commit_lsn of the first change that has it."""
+        """By table, the keys of its versions, each with the commit_lsn of the version's first change."""
 
     def look(self) -> None:
         """Read what the stream has learnt."""
@@ -32,16 +34,22 @@ class FormerKeys:
             self._pipeline, self._stored.id, self._stored.epoch, self._after
         ):
             self._after = number
-            keys, certain = self._keys[oid], Key(each for each in key if each is not None)
-            if len(certain) == len(key) and (not keys or keys[-1][1] != certain):
-                keys.append((lsn, certain))
+            certain = Key(each for each in key if each is not None)
+            if len(certain) == len(key):
+                self._keys[oid].append((lsn, certain))
 
     def had_another(self, table: Captured, known: Known) -> bool:
-        """Whether its key was another one and is as before again, since the log has the table by this key.
-
-        Where the stream knows it by another key for good, as one of which a column is not published, it says nothing.
-        """
+        """Whether its key was another one and is as before again, since the log has the table by this key."""
         if not table.key or ";" in table.key or known.since_lsn is None:
             return False
-        since = [key for lsn, key in self._keys[table.oid] if lsn > known.since_lsn]
-        return len(since) > 1 and since[-1] == Key(map(int, table.key.split(", ")))
+        since = {key for lsn, key in self._keys[table.oid] if lsn > known.since_lsn}
+        others = since - {Key(map(int, table.key.split(", ")))}
+        return bool(others) and self._as_sent(table) not in (None, *others)
+
+    def _as_sent(self, table: Captured) -> Key | None:
+        """Its key as the stream would have it now: without columns that are not published."""
+        try:
+            found = compared.read(self._source, self._pipeline, self._stored, table.oid)
+        except NotComparable:
+            return None
+        return Key(column.attnum for column in found.key if column.attnum is not None)

@@ -58,7 +58,7 @@ class Register:
         self._source, self._pipeline = source, pipeline
         self._stored = stored
         self._from_lsn = from_lsn
-        self._former = FormerKeys(pipeline, stored)
+        self._former = FormerKeys(source, pipeline, stored)
         self._rereads = False
         """Whether this is the first look at an epoch whose tables are compared with the log."""
         self._at = 0

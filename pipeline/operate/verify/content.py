@@ -17,6 +17,7 @@ from pipeline.capture.content.log_state import Key, Truncated
 from pipeline.capture.schema_history import rewrites, versions
 from pipeline.capture.snapshot import captured_now, known_tables, overview, to_read
 from pipeline.capture.snapshot.captured_now import Captured
+from pipeline.capture.snapshot.former_keys import FormerKeys
 from pipeline.capture.snapshot.overview import Whole
 from pipeline.capture.source import sources
 from pipeline.capture.source.sources import Source
@@ -224,7 +225,9 @@ class _Run:
         self._whole = overview.whole_tables(self._pipeline, self._stored.id)
         self._require_known(table, name)
         before = known_tables.read(self._pipeline, self._stored).get(table.oid)
-        if before is None or known_tables.has_joined(table, before, None):
+        former = FormerKeys(self._source, self._pipeline, self._stored)
+        former.look()
+        if before is None or known_tables.has_joined(table, before, None) or former.had_another(table, before):
             raise NotComparable("its rows have just got another key; run it again")
 
     def _require_not_rewritten(self, table: Captured, name: str) -> None:
