@@ -14,8 +14,8 @@ from psycopg import sql
 from pipeline.capture.schema_history.versions import Column
 from pipeline.wal.encoding import BOOL, FLOAT4, FLOAT8, JSON, JSONB
 
-_PRINTED_AS = {FLOAT4: "float4", FLOAT8: "float8"}
-"""jsonb has their digits without an exponent."""
+_PRINTED_AS = {FLOAT4: ("float4", "1e-45", "3.4028235e38"), FLOAT8: ("float8", "4.9e-324", "1.7976931348623157e308")}
+"""jsonb has their digits without an exponent. Beside the type, the smallest and the largest of its values but zero."""
 NEVER = 2**63 - 1
 """LSN from which on the log has a column of which no event says anything yet."""
 _COMMA = sql.SQL(", ")
@@ -81,8 +81,8 @@ def log_texts(columns: Sequence[Column], epoch: int) -> sql.Composable:
 def log_text(column: Column, epoch: int) -> sql.Composable:
     """The text of a value in the event `e`, null where it has none."""
     name = _name(column, epoch)
-    # Before its type was changed it may have been json.
-    text = sql.SQL("case when e.exact ? {0} then e.exact ->> {0} else {1} end").format(name, _text(column, name))
+    # An earlier epoch may have another column of that name, whose type is not known; json has its text beside.
+    text = sql.SQL("case when e.exact ? {0} then e.exact ->> {0} else {1} end").format(name, _any_text(column, name))
     if not column.names:
         return text
     return sql.SQL("case when {} then null else {} end").format(_precedes(column, epoch), text)
@@ -138,8 +138,23 @@ def _text(column: Column, name: sql.Composable) -> sql.Composable:
     if column.base_type_oid == BOOL:
         return sql.SQL("left({}, 1)").format(text)
     if column.base_type_oid in _PRINTED_AS:
-        return sql.SQL("({})::{}::text").format(text, sql.SQL(_PRINTED_AS[column.base_type_oid]))
+        return sql.SQL("({})::{}::text").format(text, sql.SQL(_PRINTED_AS[column.base_type_oid][0]))
     return text
+
+
+def _any_text(column: Column, name: sql.Composable) -> sql.Composable:
+    """The same, whatever value is there: one that the column's type cannot have is its own text."""
+    if column.base_type_oid == BOOL:
+        fits = sql.SQL("jsonb_typeof(e.record -> {}) = 'boolean'").format(name)
+    elif column.base_type_oid in _PRINTED_AS:
+        least, most = map(sql.SQL, _PRINTED_AS[column.base_type_oid][1:])
+        fits = sql.SQL(
+            "case when jsonb_typeof(e.record -> {0}) = 'number' then (e.record ->> {0})::numeric = 0"
+            " or abs((e.record ->> {0})::numeric) between {1} and {2} end"
+        ).format(name, least, most)
+    else:
+        return _text(column, name)
+    return sql.SQL("case when {} then {} else e.record ->> {} end").format(fits, _text(column, name), name)
 
 
 def _row(values: Sequence[sql.Composable]) -> sql.Composable:

@@ -198,6 +198,8 @@ class Worker:
                 ranges.give_back(self.take, taken)
         except Truncated as error:
             raise Changed(str(error)) from error
+        except psycopg.DataError as error:  # for good, it may be: then the ranges of other tables come first
+            raise Changed(connections.one_line(error)) from error
         return 0
 
     def _condition(self, backfill: Backfill) -> sql.Composable | None:

@@ -183,6 +183,33 @@ def test_what_a_table_went_through_is_no_difference(stage: Stage):
     assert compare(stage, "parted") == (40, [])
 
 
+def test_a_value_that_the_columns_type_cannot_have_differs(stage: Stage):
+    """An earlier epoch had another column of that name, and dropped it since."""
+    made(
+        stage,
+        "earlier",
+        "id int primary key, f float8, g float4, b boolean",
+        "insert into earlier select i, 5e-324, 3.4028235e38, true from generate_series(1, 5) i",
+    )
+    stage.log.execute("update sequin_events set source_epoch = -1 where source_table_name = 'earlier'")
+    assert compare(stage, "earlier") == (5, [])
+    before = {
+        "1": '{"f": "{a,b}"}',
+        "2": '{"f": 1e400, "g": "x", "b": "tomorrow"}',
+        "3": '{"f": 1e-400}',
+        "4": '{"g": 1e-60, "b": [1]}',
+    }
+    for key, values in before.items():
+        stage.log.execute(
+            "update sequin_events set record = record || %s::jsonb"
+            " where source_table_name = 'earlier' and record_pk = %s",
+            (values, key),
+        )
+    _, found = compare(stage, "earlier")
+    columns = {each.key[0]: "".join(value.column for value in each.values) for each in found}
+    assert columns == {"1": "f", "2": "fgb", "3": "f", "4": "gb"}
+
+
 class Writing(BackgroundThread):
     """Changes everything about the rows of a table."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -87,8 +88,9 @@ def test_a_table_with_another_key_is_read_again(config: Config):
         require_equal(reading, "t", 7)
 
 
-def test_a_table_that_had_another_identity_for_a_while_is_read_again(config: Config):
-    """Between two looks: what was deleted then is in the log under that identity."""
+@pytest.mark.parametrize("after", ["update t set note = 'y' where id = 3", "select 1"])
+def test_a_table_that_had_another_identity_for_a_while_is_read_again(config: Config, after: str):
+    """Between two looks: what was deleted then is in the log under that identity, also where nothing comes after it."""
     with snapshotting(config) as reading:
         make(reading, PAIR, "create unique index other on t (n)")
         make(reading, ROWS)
@@ -98,7 +100,7 @@ def test_a_table_that_had_another_identity_for_a_while_is_read_again(config: Con
             "alter table t replica identity using index other",
             "delete from t where id < 3",
             "alter table t replica identity default",
-            "update t set note = 'y' where id = 3",
+            after,
         )
         assert reading.state("t") in ("waiting", "reading")
         reading.finish("t")
@@ -224,3 +226,32 @@ def test_what_a_row_was_under_another_key_says_nothing_of_it(config: Config):
             eventually(compared)
         assert [action for action, _ in reading.events("t")] == ["insert"] * 4 + ["read"] * 4
         require_equal(reading, "t", 4)
+
+
+def test_a_table_that_cannot_be_compared_for_now_does_not_hold_up_the_others(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+):
+    """Nor does it end the worker, which others would wait for."""
+    with snapshotting(config) as reading:
+        make(reading, PAIR)
+        make(reading, ROWS)
+        with connections.connect(config.source, "source") as source, monkeypatch.context() as patched:
+            begun = start_backfill.start(config, source, reading.log, "t", differences=True)
+            patched.setattr("pipeline.capture.content.differing.keys", refused)
+            eventually(lambda: tried(reading))
+        assert list(reading.worker.held) == [begun.id]
+        assert "division by zero" in (reading.row("t") or ())[1]
+        reading.worker.held.clear()
+        with Mover(config):
+            reading.read()
+        reading.finish("t")
+
+
+def tried(reading: Snapshotting) -> bool:
+    reading.look()
+    return reading.read() == 0
+
+
+def refused(*of: Any) -> Iterator[list[list[str]]]:
+    of[1].execute("select 1 / 0")
+    yield []
