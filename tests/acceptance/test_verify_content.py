@@ -15,6 +15,7 @@ import psycopg
 
 from pipeline.config import settings
 from pipeline.operate.verify import content
+from pipeline.server import schedule
 from tests.fixtures.lagging import stopped
 from tests.fixtures.server import Serving, run_command
 from tests.fixtures.waiting import eventually
@@ -121,9 +122,10 @@ def test_planted_differences_are_found_and_nothing_else(
         code, text = command("verify", "--content", "odd", "--show-values")
         assert code == 1
         assert "'x '" in text and "absent" in text and "8 rows differ" in text
+        schedule.verify(settings.load(**given), lambda: False)
         code, text = command("status")
-        assert "8 differences" in text and "public.odd" in text
-        assert "pipeline_verification_differing_rows 8.0" in server.get("/metrics").text
+        assert "12 differences" in text and "public.odd" in text and "by schedule" in text
+        assert "pipeline_verification_differing_rows 12.0" in server.get("/metrics").text
         assert command("verify", "--content", "keyless")[0] == 1
         assert "is it one of public.plain" in command("verify", "--content", "plane")[1]
         assert "only with --content" in command("verify", "odd")[1]

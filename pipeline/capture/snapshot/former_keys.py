@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+import psycopg
+
 from pipeline.capture.content import compared
 from pipeline.capture.schema_history import versions
 from pipeline.capture.snapshot.captured_now import Captured
@@ -38,11 +40,15 @@ class FormerKeys:
             if len(certain) == len(key):
                 self._keys[oid].append((lsn, certain))
 
-    def had_another(self, table: Captured, known: Known) -> bool:
-        """Whether its key was another one and is as before again, since the log has the table by this key."""
-        if not table.key or ";" in table.key or known.since_lsn is None:
+    def had_another(self, table: Captured, known: Known | None) -> bool:
+        """Whether its key was another one and is as before again, since the log has the table by this key.
+
+        `known`: None before the first look at it: then its key may have been another since it is captured.
+        """
+        since_lsn = 0 if known is None else known.since_lsn
+        if not table.key or ";" in table.key or since_lsn is None:
             return False
-        since = {key for lsn, key in self._keys[table.oid] if lsn > known.since_lsn}
+        since = {key for lsn, key in self._keys[table.oid] if lsn > since_lsn}
         others = since - {Key(map(int, table.key.split(", ")))}
         return bool(others) and self._as_sent(table) not in (None, *others)
 
@@ -50,6 +56,6 @@ class FormerKeys:
         """Its key as the stream would have it now: without columns that are not published."""
         try:
             found = compared.read(self._source, self._pipeline, self._stored, table.oid)
-        except NotComparable:
+        except (NotComparable, psycopg.errors.LockNotAvailable):  # not now
             return None
         return Key(column.attnum for column in found.key if column.attnum is not None)

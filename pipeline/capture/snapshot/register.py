@@ -89,19 +89,17 @@ class Register:
         self, table: Captured, before: Known | None, all_joined: Mapping[int, Joined], since: datetime | None
     ) -> None:
         joined = all_joined.get(table.oid)
+        another = self._former.had_another(table, before)
         if before is not None and before.epoch != self._stored.epoch:
             self._begin_epoch(table, before, joined)
         elif before is None and since is not None and (joined is None or joined.joined_at <= since):
             self._store_earlier(table, joined)
-        elif (
-            before is None or known_tables.has_joined(table, before, joined) or self._former.had_another(table, before)
-        ):
-            rekeyed = before is not None and (
-                known_tables.is_rekeyed(table, before) or self._former.had_another(table, before)
-            )
+        elif before is None or another or known_tables.has_joined(table, before, joined):
+            rekeyed = another or (before is not None and known_tables.is_rekeyed(table, before))
             again = before is not None and (joined is None or joined.id == before.joined)
             empty_at = None if rekeyed or again else self._empty_at(table, all_joined)
-            self._join(table, joined, empty_at, rekeyed=rekeyed)
+            since_lsn = None if rekeyed or again or joined is None else joined.joined_lsn
+            self._join(table, joined, empty_at, since_lsn, rekeyed=rekeyed)
         elif before.awaited and before.since_lsn is not None and self._log_reaches(before.since_lsn):
             self._execute("complete_empty", {"oid": table.oid, "events_table": self._config.events_table})
         elif before.reread is not None:
@@ -169,22 +167,25 @@ class Register:
     def _log_reaches(self, lsn: int) -> bool:
         return progress.log_reaches(self._pipeline, self._stored.id, lsn)[0]
 
-    def _join(self, table: Captured, joined: Joined | None, empty_at: int | None, *, rekeyed: bool) -> None:
+    def _join(
+        self, table: Captured, joined: Joined | None, empty_at: int | None, since: int | None, *, rekeyed: bool
+    ) -> None:
         """It joins, or gets another key: from now on its rows are read, unless the settings say otherwise.
 
-        Before the place where it was empty it may have had rows: a log that lags does not have it whole yet.
+        Before the place where it was empty it may have had rows: a log that lags does not have it whole yet. `since`:
+        LSN from which on it is captured with this key, as far as is known, which is before this look; None: from now.
         """
         if empty_at is not None:
             there = self._log_reaches(empty_at)
-            self._store(table, joined, None if there else EMPTY, complete=there)
+            self._store(table, joined, None if there else EMPTY, complete=there, since=empty_at)
         elif self._config.snapshot == "never":
-            self._store(table, joined, NEVER, rekeyed=rekeyed)
+            self._store(table, joined, NEVER, rekeyed=rekeyed, since=since)
         elif self._config.snapshot_tables and not patterns.matches(
             self._config.snapshot_tables, f"{table.schema}.{table.name}"
         ):
-            self._store(table, joined, NOT_CHOSEN, rekeyed=rekeyed)
+            self._store(table, joined, NOT_CHOSEN, rekeyed=rekeyed, since=since)
         else:
-            self._store(table, joined, None, rekeyed=rekeyed)
+            self._store(table, joined, None, rekeyed=rekeyed, since=since)
             if read(self._pipeline, self._stored, table, "initial") is None:
                 self._read_from_the_beginning(table)
 
@@ -212,10 +213,11 @@ class Register:
         reread: str | None = None,
         keeps: bool = False,
         rekeyed: bool = False,
+        since: int | None = None,
     ) -> None:
         """`reread`: kind of the backfill that is to begin; `keeps`: the log has the rows from before under this oid.
 
-        `rekeyed`: but it knows them by another key.
+        `rekeyed`: but it knows them by another key. `since`: as in `_join`.
         """
         values = {
             **_stored_values(table),
@@ -227,6 +229,7 @@ class Register:
             "keeps": keeps,
             "rekeyed": rekeyed,
             "lsn": self._at,
+            "since_lsn": self._at if since is None else since,
             "events_table": self._config.events_table,
         }
         self._execute("store_table", values)

@@ -8,7 +8,7 @@ select %(source)s::uuid, %(oid)s::bigint, %(epoch)s::integer, %(schema)s::text, 
     case when %(complete)s then %(events_table)s end,
     case when %(complete)s then coalesce((select max(e.last_seq) from pipeline.events_tables e
         where e.source_id = %(source)s and e.name = %(events_table)s), 0) end,
-    now.seqs, case when %(complete)s then now.seqs end, %(lsn)s::bigint, %(key)s::text, %(members)s::bigint[],
+    now.seqs, case when %(complete)s then now.seqs end, %(since_lsn)s::bigint, %(key)s::text, %(members)s::bigint[],
     case when %(rekeyed)s then %(epoch)s::integer end, case when %(rekeyed)s then %(lsn)s::bigint end
 from (select coalesce(jsonb_object_agg(e.name, coalesce(e.last_seq, 0)), '{}') as seqs from pipeline.events_tables e
     where e.source_id = %(source)s) now

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.capture.content import compared
 from pipeline.capture.content.comparison import Comparison
+from pipeline.capture.snapshot.former_keys import FormerKeys
 from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.operate import start_backfill
@@ -108,6 +109,33 @@ def test_a_table_that_had_another_identity_for_a_while_is_read_again(config: Con
         reading.restart()
         reading.look()
         assert reading.state("t") == "complete"
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_table_that_had_another_identity_before_the_first_look_at_it_is_read(
+    config: Config, behind: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """`behind`: the stream gets to that identity only after the look."""
+    with snapshotting(config) as reading:
+        reading.source.execute(PAIR.encode())
+        reading.publish()
+        for statement in (
+            "create unique index other on t (n)",
+            ROWS,
+            "alter table t replica identity using index other",
+            "delete from t where id < 3",
+            "alter table t replica identity default",
+        ):
+            reading.source.execute(statement.encode())
+        reading.wait_for_stream()
+        if behind:
+            with monkeypatch.context() as patched:
+                patched.setattr(FormerKeys, "look", lambda _: None)
+                reading.look()
+            assert reading.state("t") == "complete"
+        reading.look()
+        reading.finish("t")
+        require_equal(reading, "t", 6)
 
 
 @pytest.mark.parametrize("snapshot", ["initial", "never"])
