@@ -148,7 +148,8 @@ class Log:
     def __init__(self, source: psycopg.Connection[Any], database_dsn: str) -> None:
         self.database_dsn = database_dsn
         self._source = source
-        self._source.execute("create table t (id int primary key)")
+        self._source.execute("create table t (id int primary key); create table old (id int primary key)")
+        self._source.execute("insert into old select generate_series(1, 100)")  # from before the first server
         self._written: list[tuple[str, str]] = []
 
     def goes_on(self) -> None:
@@ -162,6 +163,14 @@ class Log:
         with psycopg.connect(self.database_dsn) as connection:
             query = "select source_table_name, record_pk from sequin_events order by seq"
             return connection.execute(query).fetchall()
+
+    def reads_nothing(self) -> None:
+        """A newer server leads, and has looked at the tables of the version before: their rows are not read."""
+        query = """select "table" from pipeline.snapshots where state = 'not read' and reason ~ 'captured before'
+            order by 1"""
+        with psycopg.connect(self.database_dsn, autocommit=True) as connection:
+            eventually(lambda: connection.execute(query).fetchall() == [("public.old",), ("public.t",)])
+        self.goes_on()
 
     def leader(self) -> int:
         """The pid of the server that leads, or led last."""
@@ -203,9 +212,13 @@ def test_servers_of_both_versions_take_over_from_each_other(
         first.close()
         log.goes_on()
         next_one, last = (newer, standby) if log.leader() == newer.process.pid else (standby, newer)
+        if next_one is newer:
+            log.reads_nothing()
         next_one.close()
         log.goes_on()
         assert log.leader() == last.process.pid
+        if last is newer:
+            log.reads_nothing()
         eventually(lambda: log.receive() > 0)
 
 
