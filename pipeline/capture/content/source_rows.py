@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import psycopg
 from psycopg import sql
 
 from pipeline.capture.content import row_text
@@ -15,7 +16,8 @@ from pipeline.capture.content.compared import Compared
 from pipeline.capture.content.log_state import Key, Sum
 from pipeline.capture.replication.range_marker import POSITION_MARKER
 from pipeline.capture.schema_history.versions import Column
-from pipeline.postgres import queries
+from pipeline.errors import NotComparable
+from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
 
 LOCK_TIMEOUT = "2s"
@@ -36,14 +38,20 @@ class SourceRows:
         self._checksum = row_text.checksum(row_text.source_row(table.columns))
 
     def in_order(self, keys: Sequence[Key]) -> list[Key]:
-        """These keys in the order of the source, which may sort texts by other rules."""
+        """These keys in the order of the source, which may sort texts by other rules. Raises NotComparable."""
         if not keys:
             return []
         names = [sql.Identifier("k", f"key_{place}") for place in range(len(self._table.key))]
         query = sql.SQL("select {} from {} order by {}").format(
             row_text.texts(names), _typed(keys, self._table.key), _LIST.join(names)
         )
-        found = self._source.execute(query)
+        try:
+            found = self._source.execute(query)
+        except psycopg.DataError as error:
+            raise NotComparable(
+                f"{connections.one_line(error)} (SQLSTATE {error.sqlstate}); the log has a key from before that type"
+                f" was altered: `pipeline backfill start {self._table.name}` reads its rows"
+            ) from error
         return [tuple(key) for (key,) in found.fetchall()]
 
     def sum(self, bounds: Bounds) -> tuple[str, Sum]:
