@@ -134,19 +134,24 @@ def _other_names(source: psycopg.Connection) -> Callable[[dict[str, Any]], dict[
 
     When a partition root is renamed, attached or detached, nothing tells of it. To rename a schema locks no table: a
     transaction that is open then may have either name, and before 18 nothing tells of it at all. With each, the orders
-    that key columns have under it.
+    that key columns have under it, by their numbers: a column may be renamed later.
     """
     named: dict[int, set[str]] = defaultdict(set)
-    rooted: dict[int, dict[str, set[Order]]] = defaultdict(lambda: defaultdict(set))
-    query = "select distinct form ->> 'oid', form ->> 'name', form ->> 'table', form -> 'key' from private.notes"
-    for oid, name, root, key in source.execute(query):
-        named[int(oid)].add(name)
-        rooted[int(oid)][root].add(tuple(key))
+    rooted: dict[int, dict[str, set[tuple[int, ...]]]] = defaultdict(lambda: defaultdict(set))
+    for (form,) in source.execute("select distinct form from private.notes"):
+        numbers = {column["name"]: column["attnum"] for column in form["columns"]}
+        named[form["oid"]].add(form["name"])
+        rooted[form["oid"]][form["table"]].add(tuple(numbers[column] for column in form["key"]))
 
     def other(form: dict[str, Any]) -> dict[str, set[Order]]:
         oid, name = form["oid"], form["name"]
         if form["root"] != oid or rooted[oid].keys() - named[oid]:
-            return {root: orders for root, orders in rooted[oid].items() if root != form["table"]}
+            names = {column["attnum"]: column["name"] for column in form["columns"]}
+            return {
+                root: {tuple(names[number] for number in order) for order in orders if names.keys() >= set(order)}
+                for root, orders in rooted[oid].items()
+                if root != form["table"]
+            }
         table = name.rpartition(".")[2]
         return {other: set() for other in named[oid] if other.rpartition(".")[2] == table and other != name}
 
