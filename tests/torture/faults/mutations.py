@@ -211,7 +211,7 @@ MUTATIONS = (
         # What had come by when the marker was written counts as contained, visible or not.
         (Edit(f"{SNAPSHOT}/reader.py", "self._samples.before(facts.snapshot, since)", "self._samples.take()[1]"),),
         (),
-        READING,
+        (*READING, "--faults", "invisible commits"),
         f"{RACES}::test_what_the_log_has_already_is_looked_for_though_the_snapshot_is_older",
     ),
     Mutation(
@@ -242,14 +242,16 @@ MUTATIONS = (
                 RANGE_WRITER,
                 "        with self._connection.cursor() as cursor, cursor.copy(copy) as target:\n"
                 '            target.write(b"".join((rows.HEADER, *staged, rows.TRAILER)))\n',
-                '        self.late = copy, b"".join((rows.HEADER, *staged, rows.TRAILER))\n',
+                '        late = copy, b"".join((rows.HEADER, *staged, rows.TRAILER))\n'
+                '        self.late = [*getattr(self, "late", ()), late]\n',
             ),
             Edit(
                 RANGE_WRITER,
                 '            self._connection.execute("rollback")\n',
                 '            self._connection.execute("rollback")\n'
-                "            with self._connection.cursor() as cursor, cursor.copy(self.late[0]) as target:\n"
-                "                target.write(self.late[1])\n",
+                '            for copy, data in getattr(self, "late", ()):\n'
+                "                with self._connection.cursor() as cursor, cursor.copy(copy) as target:\n"
+                "                    target.write(data)\n",
             ),
         ),
         (),
@@ -263,7 +265,7 @@ MUTATIONS = (
             Edit(f"{SNAPSHOT}/recovery.py", 'if state == "aborted":', 'if state == "never":'),
         ),
         (),
-        READING,
+        (*READING, "--faults", "kill snapshot,kill snapshot worker,freeze snapshot worker,cut snapshot"),
         f"{RACES}::test_rows_whose_marker_has_not_committed_are_read_again",
     ),
     Mutation(
