@@ -136,8 +136,8 @@ def key_names(
 
 def new_keys(
     connection: Connection, source_id: uuid.UUID, epoch: int, after: int
-) -> list[tuple[int, int, int, list[int | None]]]:
-    """Of versions of tables, but not of partitions, with a greater id: id, oid, commit_lsn of its first change, and the
+) -> list[tuple[int, int, int, bool, list[int | None]]]:
+    """Of versions with a greater id: id, oid, commit_lsn of its first change, whether it was a partition, and the
     numbers of its key's columns, None where one is not certain; in the order in which they were recorded.
     """
     values = {"source": source_id, "epoch": epoch, "after": after}

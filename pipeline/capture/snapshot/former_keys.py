@@ -19,6 +19,8 @@ from pipeline.postgres.connections import Connection
 
 Key = frozenset[int]
 """Numbers of its columns."""
+ELSEWHERE = Key((0,))
+"""The key of a partition: its rows are those of another table."""
 
 
 class FormerKeys:
@@ -32,17 +34,18 @@ class FormerKeys:
 
     def look(self) -> None:
         """Read what the stream has learnt."""
-        for number, oid, lsn, key in versions.new_keys(
+        for number, oid, lsn, partition, key in versions.new_keys(
             self._pipeline, self._stored.id, self._stored.epoch, self._after
         ):
             self._after = number
-            certain = Key(each for each in key if each is not None)
-            if len(certain) == len(key):
+            certain = ELSEWHERE if partition else Key(each for each in key if each is not None)
+            if partition or len(certain) == len(key):
                 self._keys[oid].append((lsn, certain))
 
     def had_another(self, table: Captured, known: Known | None) -> bool:
         """Whether its key was another one and is as before again, since the log has the table by this key.
 
+        Or it was a partition for a while, and what was done to it then is another table's in the log.
         `known`: None before the first look at it: then its key may have been another since it is captured.
         """
         since_lsn = 0 if known is None else known.since_lsn

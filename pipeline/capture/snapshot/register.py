@@ -98,8 +98,8 @@ class Register:
             rekeyed = another or (before is not None and known_tables.is_rekeyed(table, before))
             again = before is not None and (joined is None or joined.id == before.joined)
             empty_at = None if rekeyed or again else self._empty_at(table, all_joined)
-            since_lsn = None if rekeyed or again or joined is None else joined.joined_lsn
-            self._join(table, joined, empty_at, since_lsn, rekeyed=rekeyed)
+            same = joined is not None and joined.root_oid == table.oid and not (rekeyed or again)
+            self._join(table, joined, empty_at, joined.joined_lsn if joined and same else None, rekeyed=rekeyed)
         elif before.awaited and before.since_lsn is not None and self._log_reaches(before.since_lsn):
             self._execute("complete_empty", {"oid": table.oid, "events_table": self._config.events_table})
         elif before.reread is not None:

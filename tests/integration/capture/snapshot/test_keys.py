@@ -234,6 +234,48 @@ def test_a_partition_that_becomes_a_table_is_read(config: Config):
         require_equal(reading, "t_1", 4)
 
 
+PARTED = "create table t (id int primary key, note text) partition by range (id)"
+ATTACH = "alter table t attach partition t_1 for values from (0) to (100)"
+
+
+def test_a_truncate_of_a_partition_does_not_make_the_table_whole_that_it_becomes(config: Config):
+    """The log lags: it gets the truncate when the table is one of its own."""
+    with snapshotting(config) as reading:
+        reading.config = config.model_copy(update={"snapshot": "never"})
+        reading.coordinator = reading.new_coordinator()
+        make(reading, PARTED, "create table t_1 partition of t for values from (0) to (100)")
+        rows = "insert into t select i, 'x' from generate_series(1, 5) i"
+        for statement in (rows, "truncate t", rows, "alter table t detach partition t_1"):
+            reading.source.execute(statement.encode())
+        reading.publish()
+        for _ in range(2):
+            reading.look()
+            assert reading.state("t_1") == "not read"
+            reading.wait_for_stream()
+
+
+def test_a_table_that_was_a_partition_for_a_while_is_read(config: Config):
+    """Between two looks: the rows of that while are in the log as the other table's."""
+    with snapshotting(config) as reading:
+        make(reading, PARTED, "create table t_2 partition of t for values from (100) to (200)")
+        reading.source.execute("create table t_1 (id int primary key, note text)")
+        reading.publish()
+        rows = "insert into t select i, 'x' from generate_series(1, 5) i"
+        for statement in (ATTACH, rows, "alter table t detach partition t_1"):
+            reading.source.execute(statement.encode())
+            reading.wait_for_stream()
+        reading.look()
+        reading.finish("t_1")
+        require_equal(reading, "t_1", 5)
+        for statement in (ATTACH, "update t set note = 'y'", "alter table t detach partition t_1"):
+            reading.source.execute(statement.encode())
+            reading.wait_for_stream()
+        reading.look()
+        assert reading.state("t_1") in ("waiting", "reading")
+        reading.finish("t_1")
+        require_equal(reading, "t_1", 5)
+
+
 def test_what_a_row_was_under_another_key_says_nothing_of_it(config: Config):
     """The texts of both keys are the same, and so is the whole row."""
     with snapshotting(config) as reading:
