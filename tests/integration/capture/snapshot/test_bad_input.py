@@ -236,13 +236,17 @@ def test_a_table_without_rights_is_named_and_the_others_go_on(config: Config, so
         try:
             for statement in (TABLE, ROWS, "create table u (id int primary key)", "insert into u values (1)"):
                 owner.execute(statement.encode())
-            owner.execute(f"create publication {role} for table t, u".encode())
-            owner.execute(f"grant select on u to {role}".encode())
+            owner.execute("create table hidden (id int primary key); alter table hidden enable row level security")
+            owner.execute("insert into hidden values (1)")
+            owner.execute(f"create publication {role} for table t, u, hidden".encode())
+            owner.execute(f"grant select on u, hidden to {role}".encode())
             poor = config.model_copy(update={"source_dsn": type(config.source_dsn)(dsn), "publication": role})  # type: ignore[misc]
             with snapshotting(poor) as reading:
                 reading.finish("u")
                 reading.finish("t", "failed")
                 assert "permission denied for table t; grant select on it" in reason(reading)
+                reading.finish("hidden", "failed")
+                assert "affected by row-level security policy" in str((reading.row("hidden") or ())[1])
         finally:
             owner.execute(f"drop publication {role}; drop owned by {role}; drop role {role}".encode())
 

@@ -65,3 +65,20 @@ def test_a_row_that_the_log_has_newer_is_left_out(config: Config, source_dsn: st
         assert [action for action, _ in found[:3]] == ["update", "update", "delete"]
         reading.finish("t")
         require_equal(reading)
+
+
+def test_what_the_publication_leaves_out_is_not_read(config: Config):
+    """Columns, rows, generated columns, and the rows of children, which are tables of their own."""
+    made = (
+        TABLE.replace("big text", "big text, twice int generated always as (id * 2) stored"),
+        "create table child () inherits (t)",
+        "insert into t select i, 'before', 'secret' from generate_series(1, 9) i",
+        "insert into child values (100, 'before', 'secret')",
+        "create publication pipeline for table only t (id, note) where (id > 6)",
+    )
+    with snapshotting(config, *made) as reading:
+        reading.finish("t")
+        assert reading.events("t", "action, record") == [
+            ("read", {"id": number, "note": "before"}) for number in (7, 8, 9)
+        ]
+        assert reading.state("child") == "not captured"
