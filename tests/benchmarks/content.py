@@ -100,21 +100,28 @@ def _copy_bytes(proxy: ByteCount, dsn: str) -> int:
 
 
 def _verify(server: PipelineServer, dsn: str, source: Connection) -> tuple[float, float, float]:
-    """Compare, to its end; CPU seconds of its sessions at the source and at the log, and its own peak of memory."""
+    """Compare, to its end; CPU seconds of its sessions at the source and at the log, and its own peak of memory.
+
+    A session's parallel workers are sessions of its name.
+    """
     environment = {**server.environment, "PIPELINE_SOURCE_DSN": dsn}
     command = [*COMMAND, "verify", "--content", "public.bench_rows", "--json"]
-    cpu: dict[str, float] = {}
+    cpu: dict[tuple[str, int], float] = {}
     megabytes, deadline = 0.0, time.monotonic() + LIMIT
     with processes.running(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         while process.poll() is None and time.monotonic() < deadline:
             for pid, database in source.execute(_SESSIONS).fetchall():
-                cpu[database] = max(cpu.get(database, 0.0), processes.cpu_seconds(pid))
+                cpu[database, pid] = max(cpu.get((database, pid), 0.0), processes.cpu_seconds(pid))
             megabytes = max(megabytes, peak_megabytes(process.pid))
             time.sleep(_LOOK)
         said, failed = process.communicate()
     if process.returncode:
         raise BenchmarkFailed(f"`pipeline verify --content` ended with {process.returncode}: {failed[-300:]} {said}")
-    return cpu.get(SOURCE_DATABASE, 0.0), cpu.get(DATABASE, 0.0), megabytes
+    of_source, of_log = (
+        sum(seconds for (database, _), seconds in cpu.items() if database == name)
+        for name in (SOURCE_DATABASE, DATABASE)
+    )
+    return of_source, of_log, megabytes
 
 
 def _add(rows: int, found: list[Found], figures: Table) -> None:

@@ -17,7 +17,7 @@ from pipeline.capture.content import key_text, row_text
 from pipeline.capture.content.compared import Compared
 from pipeline.capture.source.sources import Source
 from pipeline.errors import NotComparable
-from pipeline.log import tables
+from pipeline.log import planner_statistics, tables
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -76,6 +76,7 @@ class LogState:
     def __init__(self, connection: Connection, stored: Source, table: Compared, rows_per_part: int) -> None:
         self._connection, self._stored, self._table = connection, stored, table
         self._written = tables.with_known(connection, []) or [DEFAULT]
+        planner_statistics.refresh(connection, self._written)
         self._read_upto = self._heads()
         self._rows_per_part = rows_per_part
         self._typed = True
@@ -114,24 +115,21 @@ class LogState:
             names = self._key_names()
             self._connection.execute(
                 sql.SQL(
-                    "create temporary table content_bounds as"
-                    " select distinct on (part) part, {names} from content_state order by part, {last};"
+                    "create temporary table content_bounds as select part, {names} from content_state"
+                    " where ends_part and part < (select max(part) from content_state); analyze content_bounds;"
                     " create temporary table content_keys as select {names} from content_bounds limit 0"
-                ).format(names=names, last=self._key_names(" desc"))
+                ).format(names=names)
             )
             self._connection.execute(statement("capture.content", "make_changes"))
             self._connection.execute("create index on content_changes (part)")
         found = self._connection.execute(
             sql.SQL("select {} from content_bounds order by part").format(self._key_texts("content_bounds"))
         ).fetchall()
-        self.bounds = [tuple(key) for (key,) in found[:-1]]
-        self._connection.execute(
-            "delete from content_bounds where part = (select max(part) from content_bounds); analyze content_bounds"
-        )
+        self.bounds = [tuple(key) for (key,) in found]
 
     def _parts_of_statement(self, after: Mapping[str, int], upto: Mapping[str, int]) -> dict[str, sql.Composable]:
         """What stands in the statements that read events."""
-        changes, truncated = [], []
+        changes, given_up, truncated = [], [], []
         record = sql.SQL("(e.record || e.changes)")
         epoch = self._table.epoch
         names = sql.SQL("array[{}]::text[]").format(_LIST.join(key_text.names(self._table)))
@@ -149,13 +147,16 @@ class LogState:
                 "after": sql.Literal(after.get(str(events), 0)),
                 "upto": sql.Literal(upto.get(str(events), 0)),
             }
-            each = sql.SQL(statement("capture.content", "changes_of_table"))
-            changes.append(each.format(**values, key=key, key_columns=names, counts=self._counts()))
+            values["counts"] = self._counts()
+            changes.append(sql.SQL(statement("capture.content", "changes_of_table")).format(**values))
+            each = sql.SQL(statement("capture.content", "keys_given_up"))
+            given_up.append(each.format(**values, key=key, key_columns=names))
             truncated.append(sql.SQL(statement("capture.content", "truncated")).format(**values))
         key_texts = key_text.in_log(self._table)
         kept = [sql.SQL("e.key_texts[{}]").format(place + 1) for place in range(len(key_texts))]
         return {
             "changes": sql.SQL("\nunion all\n").join(changes),
+            "given_up": sql.SQL("\nunion all\n").join(given_up),
             "truncated": sql.SQL("\nunion all\n").join(truncated),
             "checksum": row_text.log_checksum(self._table.columns, epoch),
             "key_texts": _LIST.join(key_texts),
@@ -174,10 +175,9 @@ class LogState:
             *self._table.void_upto
         )
 
-    def _key_names(self, suffix: str = "", of: str | None = None) -> sql.Composable:
+    def _key_names(self, of: str | None = None) -> sql.Composable:
         names = [f"key_{place}" for place in range(len(self._table.key))]
-        parts = [sql.Identifier(of, name) if of else sql.Identifier(name) for name in names]
-        return _LIST.join(sql.SQL("{}{}").format(part, sql.SQL(suffix)) for part in parts)
+        return _LIST.join(sql.Identifier(of, name) if of else sql.Identifier(name) for name in names)
 
     def _key_texts(self, of: str) -> sql.Composable:
         return row_text.texts([sql.Identifier(of, f"key_{place}") for place in range(len(self._table.key))])

@@ -7,4 +7,6 @@ select e.source, e.seq, e.source_epoch, e.commit_lsn, e.commit_idx, e.record_pk,
     k.*
 from (
 {changes}
+    union all
+{given_up}
 ) e cross join lateral (select {keys}) k ({key_names})
