@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from pipeline.capture.schema_history import introspection, rewrites
 from pipeline.capture.schema_history.versions import TableVersion
-from pipeline.capture.snapshot import backfills, comparing, plan, recovery, register, truncates, unresolved
+from pipeline.capture.snapshot import backfills, comparing, plan, recovery, register, to_read, truncates, unresolved
 from pipeline.capture.snapshot.backfills import Backfill
 from pipeline.capture.snapshot.plan import Extent
 from pipeline.capture.snapshot.samples import Samples
@@ -109,8 +109,8 @@ class Coordinator:
         lsn = int(queries.value(self._source, statement("capture.snapshot", "end_of_wal")))
         backfills.begin_wait(self._pipeline, backfill.id, next_xid, lsn, seqs)
 
-    def _extents(self, table_oid: int) -> list[Extent]:
-        return queries.rows(self._source, Extent, statement("capture.snapshot", "extents"), {"oid": table_oid})
+    def _extents(self, table_oid: int) -> Sequence[Extent]:
+        return to_read.relations(self._source, [table_oid], sized=True)
 
     def _plan(self, backfill: Backfill) -> None:
         extents = self._extents(backfill.table_oid)

@@ -81,8 +81,8 @@ class RangeReader:
 
     def read(
         self, taken: Taken, staging: RangeWriter, since: Mapping[str, int], condition: sql.Composable | None = None
-    ) -> bool:
-        """Read the range and stage its rows. `since`: seqs before the backfill began. False when it was taken away.
+    ) -> None:
+        """Read the range and stage its rows, unless it was taken away. `since`: seqs before the backfill began.
 
         Raises Held, Changed, TooSlow or Unreadable; then nothing is staged, and no marker has committed.
         """
@@ -101,11 +101,8 @@ class RangeReader:
             assert marked is not None  # noqa: S101  function calls
             seqs = self._samples.before(facts.snapshot, since)
             version = shape.description.to_json()
-            if not staging.store(Read(staging.rows, facts.snapshot, seqs, version, shape.by_key, marked[1], departed)):
-                self._source.execute("rollback")
-                return False
-            self._source.execute("commit")
-        return True
+            read = Read(staging.rows, facts.snapshot, seqs, version, shape.by_key, marked[1], departed)
+            self._source.execute("commit" if staging.store(read) else "rollback")
 
     def _read_rows(
         self, taken: Taken, name: str, staging: RangeWriter, condition: sql.Composable | None

@@ -58,6 +58,11 @@ class Changed:
     left: Mapping[int, str]
     dropped: Collection[int]
 
+    def first_rows(self, oid: int) -> dict[str, object]:
+        """What is stored of one that joined: whether it was empty, None where that is not known, and its root."""
+        filled = self.filled.get(oid, False)
+        return {"was_empty": None if filled is None else not filled, "root": self.roots.get(oid)}
+
 
 def gaps(connection: Connection, source_id: uuid.UUID) -> list[Gap]:
     """All that is on record, by table and in the order in which it happened."""
@@ -107,17 +112,10 @@ def look(source: Connection, before: Mapping[int, str], now: Mapping[int, str]) 
 
 def begin(source: Connection, connection: Connection, source_id: uuid.UUID, now: Mapping[int, str]) -> None:
     """The slot of a first start has just been made: changes are captured from here on, whenever a table joined."""
-    changed = look(source, {}, now)
-    for oid in changed.joined if changed else ():
-        assert changed is not None  # noqa: S101  it has joined tables
-        filled = changed.filled.get(oid, False)
-        values = {
-            "source": source_id,
-            "oid": oid,
-            "lsn": changed.at,
-            "was_empty": None if filled is None else not filled,
-            "root": changed.roots.get(oid),
-        }
+    if (changed := look(source, {}, now)) is None:
+        return
+    for oid in changed.joined:
+        values = {"source": source_id, "oid": oid, "lsn": changed.at, **changed.first_rows(oid)}
         connection.execute(statement("capture.source", "capture_begins"), values)
 
 
@@ -125,9 +123,7 @@ def record(connection: Connection, source_id: uuid.UUID, epoch: int, changed: Ch
     """Store it, and warn of what is no longer captured. In the transaction that stores what is published."""
     place = {"source": source_id, "epoch": epoch, "lsn": changed.at}
     for oid, name in changed.joined.items():
-        filled = changed.filled.get(oid, False)
-        was_empty = None if filled is None else not filled
-        values = {**place, "oid": oid, "name": name, "was_empty": was_empty, "root": changed.roots.get(oid)}
+        values = {**place, "oid": oid, "name": name, **changed.first_rows(oid)}
         connection.execute(statement("capture.source", "table_joined"), values)
     for oid, name in changed.left.items():
         connection.execute(statement("capture.source", "table_left"), {**place, "oid": oid, "name": name})

@@ -11,8 +11,12 @@ select c.oid::bigint as oid, quote_ident(n.nspname) || '.' || quote_ident(c.reln
     pg_catalog.has_table_privilege(c.oid, 'select') and pg_catalog.has_schema_privilege(n.oid, 'usage') as readable,
     pg_catalog.row_security_active(c.oid) as hidden
 from unnest(%(oids)s::bigint[]) t (oid)
-join pg_catalog.pg_class c
-    on c.oid = t.oid or c.oid in (select relid from pg_catalog.pg_partition_tree(t.oid::oid) where isleaf)
+cross join lateral (
+    select t.oid::oid
+    union
+    select relid from pg_catalog.pg_partition_tree(t.oid::oid) where isleaf
+) r (oid)
+join pg_catalog.pg_class c on c.oid = r.oid
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.relkind = 'r' and c.relpersistence = 'p'
 order by n.nspname, c.relname
