@@ -61,6 +61,17 @@ def test_each_table_is_read_again_once(known: Captured) -> None:
     assert sources.rereads(known.log, now.id) is None
 
 
+def test_an_epoch_that_is_not_reread_reads_nothing_and_says_so(known: Captured) -> None:
+    now = begin(known)
+    sources.reread(known.log, now.id, None)
+    update(replace(known, config=known.config.model_copy(update={"snapshot": "initial"})), now)
+    assert begun(known) == []
+    found = known.log.execute("select distinct state, reason from pipeline.snapshots").fetchall()
+    assert found == [
+        ("not read", "epoch 1 began without its rows being read; `pipeline backfill start` reads them"),
+    ]
+
+
 def test_one_of_which_another_backfill_is_under_way_is_read_again_after_it(known: Captured) -> None:
     now = begin(known)
     asked = start_backfill.start(known.config, known.source, known.log, "orders")

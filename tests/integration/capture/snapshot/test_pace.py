@@ -1,4 +1,4 @@
-"""How much of a table is read at once, and how it is left early."""
+"""How much of a table is read at once, how fast, and how it is left early."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.postgres import connections
 from tests.fixtures.shuffling import stored
-from tests.fixtures.snapshotting import snapshotting
+from tests.fixtures.snapshotting import NoStop, snapshotting
+from tests.fixtures.waiting import eventually
 
 TABLE = "create table t (id int primary key, note text)"
 ROWS = "insert into t select i, repeat('x', 100) from generate_series(1, 6000) i"
@@ -51,6 +52,46 @@ def test_the_stream_is_lively_after_a_change_of_its_own(config: Config, monkeypa
         reading.source.execute("insert into t values (0, '')")
         reading.wait_for_stream()
         assert stream.is_lively()
+
+
+class TwoWaits(NoStop):
+    """Asked to stop after two waits, which it remembers."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    def __bool__(self) -> bool:
+        return len(self.waits) >= 2
+
+    def wait(self, seconds: float) -> bool:
+        self.waits.append(seconds)
+        return bool(self)
+
+
+def test_a_worker_waits_for_a_stream_that_lags(config: Config, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pace, "LAG_ROWS", 50)
+    with snapshotting(config, TABLE) as reading:
+        worker, source_id = reading.worker, stored(reading.log).id
+
+        def lags() -> bool:
+            return pace.stream_lags(worker.source, worker.take, source_id)
+
+        reading.move()
+        assert not lags()
+        reading.source.execute("insert into t select i, '' from generate_series(1, 100) i")
+        eventually(lags)  # nothing moves them
+        stop = TwoWaits()
+        worker.run(stop)  # type: ignore[arg-type]
+        assert stop.waits[0] == pace.YIELD_SECONDS
+        reading.wait_for_stream()
+        assert not lags()
+
+
+def test_no_more_rows_a_second_are_read_than_the_setting_says():
+    rate = pace.Rate(10_000, workers=2)
+    assert rate.rest(5_000, took=0.25) == pytest.approx(0.75)
+    assert rate.rest(100, took=1.0) == 0
+    assert pace.Rate(0, workers=2).rest(5_000, took=0.0) == 0
 
 
 def test_rests_leave_the_workers_their_share_together():
