@@ -31,8 +31,11 @@ def names(table: Compared) -> list[sql.Composable]:
 
 
 def in_log(table: Compared) -> list[sql.Composable]:
-    """Texts of the key's values in the event `e`."""
-    return [sql.SQL("(e.record ->> {})").format(name) for name in names(table)]
+    """Texts of the key's values in the event `e`, as the source prints them."""
+    return [
+        sql.SQL("({})").format(row_text.any_text(column, name))
+        for column, name in zip(table.key, names(table), strict=True)
+    ]
 
 
 def types(table: Compared) -> sql.Composable:

@@ -82,7 +82,7 @@ def log_text(column: Column, epoch: int) -> sql.Composable:
     """The text of a value in the event `e`, null where it has none."""
     name = _name(column, epoch)
     # An earlier epoch may have another column of that name, whose type is not known; json has its text beside.
-    text = sql.SQL("case when e.exact ? {0} then e.exact ->> {0} else {1} end").format(name, _any_text(column, name))
+    text = sql.SQL("case when e.exact ? {0} then e.exact ->> {0} else {1} end").format(name, any_text(column, name))
     if not column.names:
         return text
     return sql.SQL("case when {} then null else {} end").format(_precedes(column, epoch), text)
@@ -142,8 +142,8 @@ def _text(column: Column, name: sql.Composable) -> sql.Composable:
     return text
 
 
-def _any_text(column: Column, name: sql.Composable) -> sql.Composable:
-    """The same, whatever value is there: one that the column's type cannot have is its own text."""
+def any_text(column: Column, name: sql.Composable) -> sql.Composable:
+    """The text of a value, whatever is there: one that the column's type cannot have is its own text."""
     if column.base_type_oid == BOOL:
         fits = sql.SQL("jsonb_typeof(e.record -> {}) = 'boolean'").format(name)
     elif column.base_type_oid in _PRINTED_AS:

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from pipeline.capture.content import comparison
+from pipeline.capture.content.log_state import LogState
 from pipeline.errors import NotComparable
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.background import BackgroundThread
@@ -93,11 +94,14 @@ def test_json_in_every_form(stage: Stage):
         ("k boolean, l int", "i %% 2 = 0, i"),
         ("k text, l date", "'q' || i %% 5, date '2024-01-01' + i"),
         ('k pg_catalog."char", l float8', "'z', i / 7.0"),
+        ("k truth, l int", "i %% 2 = 0, i"),
+        ("k half", "i / 2e20"),
         ("k mood, l int", "case when i %% 2 = 0 then 'sad'::mood else 'ok' end, i"),
     ],
 )
 def test_keys_of_every_order(stage: Stage, key: str, value: str):
-    stage.run("do $$ begin create type mood as enum ('sad', 'ok'); exception when duplicate_object then null; end $$")
+    for made_once in ("type mood as enum ('sad', 'ok')", "domain truth as boolean", "domain half as float8"):
+        stage.run(f"do $$ begin create {made_once}; exception when duplicate_object then null; end $$")
     names = ", ".join(part.split()[0] for part in key.split(", "))
     value = value.replace("%%", "%")
     made(
@@ -114,6 +118,33 @@ def test_keys_of_every_order(stage: Stage, key: str, value: str):
     stage.log.execute("delete from sequin_events where source_table_name = 'keyed' and record ->> 'n' = '30'")
     _, found = compare(stage, "keyed")
     assert sorted(each.kind for each in found) == ["differs", "not in the log"]
+
+
+def test_keys_that_sort_as_texts_are_those_of_the_source(stage: Stage, monkeypatch: pytest.MonkeyPatch):
+    """So they do where the log has one that is no value of its type; the source prints no value as JSON does."""
+    make = LogState._make
+
+    def refuse_types(state: LogState) -> None:
+        if state._typed:
+            raise psycopg.errors.InvalidTextRepresentation
+        make(state)
+
+    monkeypatch.setattr(LogState, "_make", refuse_types)
+    made(
+        stage,
+        "misfit",
+        "k boolean, l int, n int, primary key (k, l)",
+        "insert into misfit select i % 2 = 0, i, i from generate_series(1, 20) i",
+    )
+    stage.log.execute(
+        "update sequin_events set record = record || '{\"n\": 0}'"
+        " where source_table_name = 'misfit' and record ->> 'n' in ('7', '12')"
+    )
+    _, found = compare(stage, "misfit")
+    assert sorted((each.key, each.kind) for each in found) == [
+        (("f", "7"), "differs"),
+        (("t", "12"), "differs"),
+    ]
 
 
 def test_a_composite_with_nulls_in_it_is_a_value(stage: Stage):
