@@ -37,6 +37,10 @@ PipelineError                    exit 1
     │   ├── SlotTaken            the slot carries the mark of another pipeline database
     │   ├── SlotLost             the slot was dropped, recreated, invalidated, or confirmed beyond what we have stored
     │   └── PublicationChanged   a publication that we use was dropped, recreated, or publishes less than before
+    ├── SessionError             a client's session at the source (pipeline/capture/sessions) cannot be streamed
+    │   ├── SessionUnknown       no session of that name was made here
+    │   ├── SessionHeld          another client streams it
+    │   └── SessionGone          it has ended, or its slot no longer holds what is not acknowledged: begin another
     ├── Undecodable               the source cannot send a transaction, which may be skipped; retried meanwhile
     └── DecodeError              bytes that are not the protocol that we requested
 """
@@ -204,6 +208,22 @@ class SlotLost(SourceChanged):
 
 class PublicationChanged(SourceChanged):
     """A publication that we use published less than we know of, at least for a while."""
+
+
+class SessionError(ReplicationError):
+    """A client's session at the source cannot be streamed; the text is for the client."""
+
+
+class SessionUnknown(SessionError):
+    """No session of that name was made here."""
+
+
+class SessionHeld(SessionError):
+    """Another client streams the session; the text names it, and since when."""
+
+
+class SessionGone(SessionError):
+    """The session has ended, or its slot no longer holds all that is not acknowledged; the text says why."""
 
 
 class Undecodable(ReplicationError):
