@@ -11,9 +11,16 @@ _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 def parse(text: str) -> float | None:
     """Seconds, at least 1; None for `none`. Raises ValueError that says what was expected."""
-    if text == NONE:
-        return None
+    return None if text == NONE else _seconds(text, ", or none")
+
+
+def seconds(text: str) -> float:
+    """Seconds, at least 1. Raises ValueError that says what was expected."""
+    return _seconds(text, "")
+
+
+def _seconds(text: str, otherwise: str) -> float:
     found = re.fullmatch(r"(\d{1,9})([dhms])", text)
     if found is None or not int(found[1]):
-        raise ValueError(f"expected a number with d, h, m or s, such as 7d, 12h, 30m or 45s, or none; not {text!r}")
+        raise ValueError(f"expected a number with d, h, m or s, such as 7d, 12h, 30m or 45s{otherwise}; not {text!r}")
     return float(int(found[1]) * _UNITS[found[2]])

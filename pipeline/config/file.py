@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.errors import ConfigError
 
 CONFIG_FILE = Path("pipeline.toml")
-_SECTIONS = {"log": "log_", "exports": "export_", "catchup": "catchup_"}
+_SECTIONS = {"log": "log_", "exports": "export_", "catchup": "catchup_", "sessions": "sessions_"}
 """Sections: their keys are the settings whose names begin with the section's."""
 
 

@@ -16,10 +16,13 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from pipeline.config import cron, durations, secret_files, sizes
 from pipeline.config import file as config_file
 from pipeline.config import routes as routing
+from pipeline.config import wires as wire_names
 from pipeline.config.values import (
     EXPORT_SCHEDULE,
     Accepted,
+    Amount,
     Dsn,
+    Duration,
     EventsTableName,
     Master,
     MaxSlots,
@@ -34,6 +37,7 @@ from pipeline.config.values import (
     Slot,
     TablePatterns,
     Threshold,
+    Wires,
 )
 from pipeline.errors import ConfigError
 
@@ -96,6 +100,15 @@ class Config(BaseSettings):
         (), description="web pages of these origins (`https://host:port`) may use the API, besides its own"
     )
     api_token: OptionalSecret = Field(None, description="bearer token that every endpoint but health requires")
+    wires: Wires = Field((), description="other systems whose clients are served: pgdeltastream")
+    open_wires: Wires = Field((), description="those of them that are answered without the token")
+    sessions_max: int = Field(4, ge=1, description="sessions of such clients at once, each with a slot")
+    sessions_idle: Duration = Field(
+        "1h", description="a session without a stream or a snapshot request for so long is ended: 7d, 12h, 30m, 45s"
+    )
+    sessions_wal: Amount = Field(
+        "10GB", description="a session for which the source keeps more WAL is ended: bytes, 64MB, 1GB"
+    )
     accept: Accepted = Field((), description="findings of `check` that are errors, with which `serve` starts anyway")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="lowest level to log: debug, info, warning or error"
@@ -133,6 +146,12 @@ class Config(BaseSettings):
             raise ValueError("PIPELINE_HTTP_CERTIFICATE is set without PIPELINE_HTTP_KEY: set both, or neither")
         return self
 
+    @model_validator(mode="after")
+    def _open_wires_are_served(self) -> Config:
+        if (wrong := wire_names.unserved(self.open_wires, self.wires)) is not None:
+            raise ValueError(wrong)
+        return self
+
     def with_databases(self, source_dsn: str, database_dsn: str) -> Config:
         """The same settings with both databases named, as the roles need them."""
         return self.model_copy(update={"source_dsn": SecretStr(source_dsn), "database_dsn": SecretStr(database_dsn)})
@@ -156,6 +175,16 @@ class Config(BaseSettings):
     def catchup_bytes(self) -> int | None:
         """The lag in bytes above which more slots are opened; None: never."""
         return sizes.parse(self.catchup_threshold)
+
+    @property
+    def sessions_idle_seconds(self) -> float:
+        """How long a session may be without a stream or a snapshot request."""
+        return durations.seconds(self.sessions_idle)
+
+    @property
+    def sessions_wal_bytes(self) -> int:
+        """How much WAL the source may keep for a session, in bytes."""
+        return sizes.amount(self.sessions_wal)
 
     @property
     def source(self) -> str:

@@ -15,14 +15,21 @@ def parse(text: str) -> int | None:
     """Bytes, at least 1, GB in powers of 1000 and GiB of 1024; None for `off`. Raises ValueError that says what was
     expected.
     """
-    if text == OFF:
-        return None
+    return None if text == OFF else _amount(text, ", or off")
+
+
+def amount(text: str) -> int:
+    """The same without `off`."""
+    return _amount(text, "")
+
+
+def _amount(text: str, otherwise: str) -> int:
     try:
         found = int(_BYTES.validate_python(text))
     except (ValidationError, OverflowError):
         found = 0
     if not 0 < found <= MOST:
         raise ValueError(
-            f"expected bytes, with or without a unit (kB, MB, GB, GiB), such as 64MB or 1GB, or off; not {text!r}"
+            f"expected bytes, with or without a unit (kB, MB, GB, GiB), such as 64MB or 1GB{otherwise}; not {text!r}"
         )
     return found

@@ -24,6 +24,7 @@ _GROUPS = {
     "catchup_threshold": "Catching up after a backlog",
     "export_dir": "Exports to the lake",
     "http_host": "The HTTP API",
+    "wires": "Clients of other systems",
     "accept": "The server",
 }
 """The headings, each with the setting that it stands before: settings are in the order of their fields.
@@ -36,6 +37,7 @@ _EXAMPLES = {
     "routes": '[{tables = ["public.audit_*"], events_table = "public.audit_events"}]',
     "catchup_max_slots": "4",
     "http_origins": '["https://app.example.com"]',
+    "wires": '["pgdeltastream"]',
 }
 """In TOML, where the default does not show how a value is written."""
 

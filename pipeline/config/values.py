@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
 
-from pipeline.config import cron, durations, routes, sizes
+from pipeline.config import cron, durations, routes, sizes, wires
 from pipeline.config.routes import Route
 
 EXPORT_SCHEDULE = "*/5 * * * *"
@@ -97,6 +97,18 @@ def _retention(value: str) -> str:
     return value
 
 
+def _duration(value: str) -> str:
+    value = value.strip().lower()
+    durations.seconds(value)
+    return value
+
+
+def _amount(value: str) -> str:
+    value = value.strip()
+    sizes.amount(value)
+    return value
+
+
 def _schedule(value: str) -> str:
     value = value.strip()
     if value.lower() == cron.OFF:
@@ -129,6 +141,8 @@ EventsTableName = Annotated[str, AfterValidator(routes.events_table_name)]
 Routes = Annotated[tuple[Route, ...], NoDecode, BeforeValidator(routes.parse)]
 Retention = Annotated[str, AfterValidator(_retention)]
 Threshold = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_threshold)]
+Duration = Annotated[str, AfterValidator(_duration)]
+Amount = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_amount)]
 MaxSlots = Annotated[Annotated[int, Field(ge=1, le=64)] | None, BeforeValidator(_none_when_blank)]
 Schedule = Annotated[str, AfterValidator(_schedule)]
 Master = Annotated[str, AfterValidator(_master)]
@@ -137,5 +151,8 @@ OptionalId = Annotated[uuid.UUID | None, BeforeValidator(_none_when_blank)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_when_blank)]
 Origins = Annotated[
     tuple[str, ...], NoDecode, BeforeValidator(_listed("`https://host:port`")), AfterValidator(_origins)
+]
+Wires = Annotated[
+    tuple[str, ...], NoDecode, BeforeValidator(_listed("the names of wires")), AfterValidator(wires.names)
 ]
 Accepted = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed("the name of a finding"))]

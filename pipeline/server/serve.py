@@ -165,6 +165,12 @@ def _log_start(config: Config, resolved: Config, chosen: tuple[str, ...]) -> Non
         scheme, host = "https" if config.http_certificate else "http", config.http_host
         shown = f"[{host}]" if ":" in host else host
         logger.info("HTTP at %s://%s:%d", scheme, shown, config.http_port, extra={"action": "serve.http"})
+        if config.open_wires:
+            logger.warning(
+                "PIPELINE_OPEN_WIRES: whoever reaches this address may use %s without a token",
+                ", ".join(config.open_wires),
+                extra={"action": "serve.open_wires"},
+            )
     logger.info("data in %s", config.data_dir.absolute(), extra={"action": "serve.folder"})
     logger.info(
         "serving %s from %s to %s",

@@ -1,0 +1,29 @@
+"""The wires: what the clients of other systems speak. Their names, as settings have them. Pure."""
+
+from __future__ import annotations
+
+import difflib
+
+WIRES = {"pgdeltastream": "PG Delta Stream"}
+"""Each wire that can be served, and the system whose clients speak it."""
+
+
+def names(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Each of these names once. Raises ValueError that lists what there is."""
+    for name in value:
+        if name not in WIRES:
+            near = difflib.get_close_matches(str(name).lower(), WIRES, 1, 0.5)
+            guess = f"did you mean {near[0]}? " if near else ""
+            raise ValueError(f"unknown wire {name!r}; {guess}there are: {', '.join(WIRES)}")
+    return tuple(dict.fromkeys(value))
+
+
+def unserved(wanted: tuple[str, ...], served: tuple[str, ...]) -> str | None:
+    """What to say of names in PIPELINE_OPEN_WIRES that PIPELINE_WIRES does not serve; None: nothing."""
+    missing = [name for name in wanted if name not in served]
+    if not missing:
+        return None
+    return (
+        f"PIPELINE_OPEN_WIRES names {', '.join(missing)}, which PIPELINE_WIRES does not serve: "
+        "add it there, or leave it out here"
+    )
