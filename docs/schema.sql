@@ -1580,6 +1580,53 @@ ALTER TABLE pipeline.segments ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE pipeline.sessions (
+    id bigint NOT NULL,
+    slot text NOT NULL,
+    wire text NOT NULL,
+    source_id uuid NOT NULL,
+    epoch integer NOT NULL,
+    system_identifier text NOT NULL,
+    state text DEFAULT 'making'::text NOT NULL,
+    made_after bigint NOT NULL,
+    "position" bigint,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    used_at timestamp with time zone DEFAULT now() NOT NULL,
+    reader text,
+    reader_since timestamp with time zone,
+    reason text,
+    ended_at timestamp with time zone,
+    dropped_at timestamp with time zone,
+    CONSTRAINT sessions_state_check CHECK ((state = ANY (ARRAY['making'::text, 'ready'::text, 'ended'::text])))
+);
+
+COMMENT ON TABLE pipeline.sessions IS 'Slots that clients of another system''s wire made and stream by themselves; of ended ones the newest hundred.';
+
+COMMENT ON COLUMN pipeline.sessions.wire IS 'Which wire''s clients use it, a name in PIPELINE_WIRES.';
+
+COMMENT ON COLUMN pipeline.sessions.state IS 'making: its slot may exist or not. ready: it can be streamed. ended: its slot is dropped, or is about to be.';
+
+COMMENT ON COLUMN pipeline.sessions.made_after IS 'An LSN that the source had written before the slot was made: a slot confirmed before it is somebody else''s.';
+
+COMMENT ON COLUMN pipeline.sessions."position" IS 'Everything before this LSN is acknowledged. Stored before it is confirmed to the source.';
+
+COMMENT ON COLUMN pipeline.sessions.used_at IS 'When a stream or a snapshot request last used it.';
+
+COMMENT ON COLUMN pipeline.sessions.reader IS 'The client that streams it, and through which server; null: nobody.';
+
+COMMENT ON COLUMN pipeline.sessions.reason IS 'Why it ended.';
+
+COMMENT ON COLUMN pipeline.sessions.dropped_at IS 'When its slot was dropped, or found not to exist; null: it may exist.';
+
+ALTER TABLE pipeline.sessions ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.sessions_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE pipeline.shuffle_progress (
     source_id uuid NOT NULL,
     epoch integer NOT NULL,
@@ -2011,6 +2058,9 @@ ALTER TABLE ONLY pipeline.routes
 ALTER TABLE ONLY pipeline.segments
     ADD CONSTRAINT segments_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY pipeline.sessions
+    ADD CONSTRAINT sessions_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY pipeline.shuffle_progress
     ADD CONSTRAINT shuffle_progress_pkey PRIMARY KEY (source_id);
 
@@ -2062,6 +2112,10 @@ CREATE INDEX exports_unfinished_idx ON pipeline.exports USING btree (lake_id, id
 CREATE INDEX relations_history_idx ON pipeline.relations USING btree (source_id, relation_oid, id);
 
 CREATE INDEX routes_newest_idx ON pipeline.routes USING btree (source_id, id);
+
+CREATE INDEX sessions_kept_idx ON pipeline.sessions USING btree (source_id, id) WHERE (dropped_at IS NULL);
+
+CREATE UNIQUE INDEX sessions_live_idx ON pipeline.sessions USING btree (slot) WHERE (state <> 'ended'::text);
 
 CREATE INDEX snapshot_ranges_backfill_idx ON pipeline.snapshot_ranges USING btree (backfill_id, state);
 
@@ -2133,6 +2187,9 @@ ALTER TABLE ONLY pipeline.routes
 
 ALTER TABLE ONLY pipeline.segments
     ADD CONSTRAINT segments_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.sessions
+    ADD CONSTRAINT sessions_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
 
 ALTER TABLE ONLY pipeline.shuffle_progress
     ADD CONSTRAINT shuffle_progress_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);

@@ -143,6 +143,7 @@ OWNERS = {
         },
         {"pipeline/capture/catchup": PART},
     ),
+    "pipeline.sessions": Owner("pipeline/capture/sessions"),
     "pipeline.shuffle_progress": Owner(
         "pipeline/shuffle",
         {

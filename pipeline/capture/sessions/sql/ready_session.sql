@@ -1,0 +1,6 @@
+-- The slot exists: the session can be used from this position on. No row where it has been ended meanwhile.
+update pipeline.sessions
+set state = 'ready', position = %(position)s, used_at = now()
+where id = %(id)s and state = 'making'
+returning id, slot, wire, source_id, epoch, system_identifier, state, made_after, position, created_at, used_at, reader,
+    reader_since, reason, ended_at, dropped_at
