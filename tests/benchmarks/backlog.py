@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from psycopg import Connection
@@ -57,6 +57,14 @@ class Backlog:
     megabytes: float
 
 
+Beside = Callable[[Connection], AbstractContextManager[object]]
+"""What runs on the source from before its backlog is made until the end."""
+
+
+def _nothing(_source: Connection) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
 @contextmanager
 def table(cluster: Cluster) -> Iterator[Connection]:
     """A fresh `source` database with the table and its publication; gone, slots and all, after the block."""
@@ -72,29 +80,34 @@ def table(cluster: Cluster) -> Iterator[Connection]:
 
 
 @contextmanager
-def bulk(cluster: Cluster, scale: float) -> Iterator[Backlog]:
+def bulk(cluster: Cluster, scale: float, beside: Beside = _nothing) -> Iterator[Backlog]:
     """1 M inserts, 200 k updates and 100 k deletes in three transactions."""
     rows, updated, deleted = (max(10, round(n * scale)) for n in (1_000_000, 200_000, 100_000))
     with _filled(
-        cluster, "bulk", rows + updated + deleted, 3, lambda source: _fill_bulk(source, rows, updated, deleted)
+        cluster, "bulk", rows + updated + deleted, 3, lambda source: _fill_bulk(source, rows, updated, deleted), beside
     ) as made:
         yield made
 
 
 @contextmanager
-def small(cluster: Cluster, scale: float) -> Iterator[Backlog]:
+def small(cluster: Cluster, scale: float, beside: Beside = _nothing) -> Iterator[Backlog]:
     """300 k transactions of one inserted row each."""
     rows = max(10, round(SMALL * scale))
-    with _filled(cluster, "small", rows, rows, lambda source: _fill(source, rows, 1)) as made:
+    with _filled(cluster, "small", rows, rows, lambda source: _fill(source, rows, 1), beside) as made:
         yield made
 
 
 @contextmanager
-def wide(cluster: Cluster, scale: float) -> Iterator[Backlog]:
+def wide(cluster: Cluster, scale: float, beside: Beside = _nothing) -> Iterator[Backlog]:
     """200 k inserted rows of 1 KB, a hundred in a transaction."""
     transactions = max(10, round(WIDE / 100 * scale))
     with _filled(
-        cluster, "wide", 100 * transactions, transactions, lambda source: _fill(source, transactions, 100, WIDE_ROW)
+        cluster,
+        "wide",
+        100 * transactions,
+        transactions,
+        lambda source: _fill(source, transactions, 100, WIDE_ROW),
+        beside,
     ) as made:
         yield made
 
@@ -151,9 +164,14 @@ def _fill(source: Connection, transactions: int, rows: int, row: str = ROW, afte
 
 @contextmanager
 def _filled(
-    cluster: Cluster, name: str, changes: int, transactions: int, fill: Callable[[Connection], None]
+    cluster: Cluster,
+    name: str,
+    changes: int,
+    transactions: int,
+    fill: Callable[[Connection], None],
+    beside: Beside = _nothing,
 ) -> Iterator[Backlog]:
-    with table(cluster) as source:
+    with table(cluster) as source, beside(source):
         source.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (SLOT,))
         begin, started = _position(source), time.monotonic()
         fill(source)

@@ -17,6 +17,9 @@ from tests.benchmarks import (
     held,
     latency,
     records,
+    session_drain,
+    session_follow,
+    session_latency,
     snapshot,
     snapshot_latency,
     steady,
@@ -67,11 +70,15 @@ PARTS: dict[str, Part] = {
     snapshot.NAME: lambda b: snapshot.report(b.cluster, b.figures, b.scale, b.runs, b.only, b.classes),
     snapshot_latency.NAME: lambda b: snapshot_latency.report(b.cluster, b.figures, b.scale, b.runs),
     content.NAME: lambda b: content.report(b.cluster, b.figures, b.scale, b.runs),
+    session_latency.NAME: lambda b: session_latency.report(b.cluster, b.figures, b.scale, b.runs, b.classes),
+    session_drain.NAME: lambda b: session_drain.report(b.cluster, b.figures, b.scale, b.runs),
+    session_follow.NAME: lambda b: session_follow.report(b.cluster, b.figures, b.scale, b.runs),
 }
 DEFAULT = [*BACKLOGS, catchup.NAME, burst.NAME, latency.NAME]
 """What fits into 25 minutes together."""
 GROUPS = {
     "consumers": [stream_latency.NAME, stream_throughput.NAME, records.NAME, clients.NAME, fold.NAME],
+    "sessions": [session_latency.NAME, session_drain.NAME, session_follow.NAME],
     "snapshot": [snapshot.NAME, snapshot_latency.NAME, content.NAME],
 }
 

@@ -1,8 +1,9 @@
 """One that receives events and notes when, in a process of its own.
 
-python -m tests.benchmarks.receiver EVENTS SECONDS WARM_UP websocket URL | pg_recvlogical COMMAND...: says "connected",
-and "warm" after WARM_UP of the events; when all have come, or the seconds are over, prints "KEY MICROSECONDS COMMITTED"
-of each: when it had come, and when the source says that it was committed, 0 where that is not known.
+python -m tests.benchmarks.receiver EVENTS SECONDS WARM_UP websocket URL | session URL | pg_recvlogical COMMAND...: says
+"connected", and "warm" after WARM_UP of the events; when all have come, or the seconds are over, prints "KEY
+MICROSECONDS COMMITTED" of each: when it had come, and when the source says that it was committed, 0 where that is not
+known.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ def main(arguments: list[str]) -> None:
     seen = Seen(int(arguments[0]), int(arguments[2]))
     if how == "websocket":
         asyncio.run(_websocket(arguments[4], seconds, seen))
+    elif how == "session":
+        asyncio.run(_session(arguments[4], seconds, seen))
     else:
         _pg_recvlogical(arguments[4:], seconds, seen)
     sys.stdout.writelines(f"{key} {at} {committed}\n" for key, (at, committed) in seen.events.items())
@@ -76,6 +79,22 @@ async def _take(stream: ClientConnection, seen: Seen) -> None:
         committed = datetime.fromisoformat(event["committed_at"])
         seen.note(int(event["record_pk"]), now, round(committed.timestamp() * 1e6))
     await stream.send(f'{{"ack":{data[-1]["seq"]}}}')
+
+
+async def _session(url: str, seconds: float, seen: Seen) -> None:
+    """A client of PG Delta Stream that acknowledges each frame."""
+    try:
+        async with asyncio.timeout(seconds), connect(url, compression=None, max_size=None) as stream:
+            print("connected", flush=True)
+            while not seen.whole:
+                text = await stream.recv()
+                now = time.time_ns() // 1000
+                frame = orjson.loads(text)
+                for change in frame["change"]:
+                    seen.note(change["columnvalues"][0], now, 0)
+                await stream.send(f'{{"lsn":"{frame["nextlsn"]}"}}')
+    except TimeoutError:
+        pass  # who reads our lines counts them
 
 
 def _pg_recvlogical(command: list[str], seconds: float, seen: Seen) -> None:

@@ -74,7 +74,7 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int, only: Sequ
                 failures[name] = f"{name}, run {run}: {error}"
                 continue
             others.append(meter.cores())
-            _say(f"{NAME}, run {run} of {runs}: {name}", found[name][-1], others[-1])
+            say(f"{NAME}, run {run} of {runs}: {name}", found[name][-1], others[-1])
     _add({name: found[name] for name in contenders if name not in failures}, figures)
     if others:
         figures.add(NAME, "cores that other programs took meanwhile", others, "{:.2f}", below=QUIET_CORES)
@@ -107,7 +107,7 @@ def _write(cluster: Cluster, after: int, commits: int) -> dict[int, int]:
 def _contenders(only: Sequence[str], events: int, classes: Path, figures: Table) -> dict[str, Receive]:
     found: dict[str, Receive] = {}
     if not only or "pipeline" in only:
-        found["pipeline, WebSocket"] = partial(_websocket, events)
+        found["pipeline, WebSocket"] = partial(websocket, events)
     if not only or "debezium" in only:
         try:
             java = DebeziumJava(classes)
@@ -116,7 +116,7 @@ def _contenders(only: Sequence[str], events: int, classes: Path, figures: Table)
             figures.note(NAME, "Debezium", "left out")
         else:
             found |= {
-                f"Debezium, {name} ({milliseconds} ms)": partial(_debezium, java, milliseconds, events)
+                f"Debezium, {name} ({milliseconds} ms)": partial(debezium, java, milliseconds, events)
                 for name, milliseconds in POLLS.items()
             }
     if not only or "pg_recvlogical" in only:
@@ -125,7 +125,8 @@ def _contenders(only: Sequence[str], events: int, classes: Path, figures: Table)
 
 
 @contextmanager
-def _websocket(events: int, cluster: Cluster, source: Connection) -> Iterator[Program]:
+def websocket(events: int, cluster: Cluster, source: Connection) -> Iterator[Program]:
+    """A client of our own stream."""
     with serve(cluster, SLOT) as server:
         server.wait_active(source)
         api.create_consumer(server, SLOT, "cursor")
@@ -149,7 +150,8 @@ def _pg_recvlogical(events: int, cluster: Cluster, source: Connection) -> Iterat
 
 
 @contextmanager
-def _debezium(java: DebeziumJava, poll: int, events: int, cluster: Cluster, source: Connection) -> Iterator[Program]:
+def debezium(java: DebeziumJava, poll: int, events: int, cluster: Cluster, source: Connection) -> Iterator[Program]:
+    """Debezium Embedded, which collects a batch for so many milliseconds."""
     _create_slot(source)
     arguments = (events, LIMIT, WARM_UP)
     command = java.command("Latency", arguments, cluster, SLOT, {"poll.interval.ms": poll})
@@ -178,7 +180,8 @@ def _add(found: dict[str, list[Latencies]], figures: Table) -> None:
         figures.add(NAME, f"{name} ÷ pipeline, median", ratios, "{:.2f}", least=least)
 
 
-def _say(where: str, found: Latencies, others: float) -> None:
+def say(where: str, found: Latencies, others: float) -> None:
+    """One line about one run, and how quiet the machine was."""
     shown = ", ".join(f"{figure} {percentile(found.from_commit, share):.1f} ms" for figure, share in SHARES)
     said = f"; median from its commit's timestamp {median(found.from_source):.1f} ms" if found.from_source else ""
     quiet = "" if others < QUIET_CORES else ": NOT QUIET, repeat it"

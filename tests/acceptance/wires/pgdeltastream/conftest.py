@@ -1,0 +1,39 @@
+"""One server, which serves this wire, for all tests that leave it as it was: by one process, in one group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.fixtures.delta_stream import Client
+from tests.fixtures.postgres import Cluster, unique
+from tests.fixtures.server import serving
+from tests.fixtures.wire_place import SECRET, Place, drop_slots
+
+
+@pytest.fixture(scope="session")
+def running(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    slot = unique("slot")
+    with (
+        cluster.database("source") as source_dsn,
+        cluster.database("events", cluster.template) as database_dsn,
+        serving(tmp_path_factory.mktemp("wires"), source_dsn, database_dsn, slot) as start,
+        psycopg.connect(source_dsn, autocommit=True) as source,
+        psycopg.connect(database_dsn, autocommit=True) as log,
+    ):
+        server = start(wires="pgdeltastream", sessions_max=40, snapshot="never", log_level="debug")
+        client = Client(server.port)
+        yield Place(server, source, log, client, start, slot)
+        client.close()
+        said = server.log()
+        assert SECRET not in said, "a value in a log"
+        assert "Traceback" not in said, "an error that nobody expected"
+
+
+@pytest.fixture(scope="module")
+def place(running: Place) -> Iterator[Place]:
+    """The same for every module; a module's sessions are dropped with it, by hand as an operator may."""
+    yield running
+    drop_slots(running.source)

@@ -1,0 +1,151 @@
+"""Why a source cannot have a session: the client gets the wire's one error, the log one plain sentence."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from pipeline.config import settings
+from tests.fixtures.api import Api
+from tests.fixtures.postgres import Cluster, free_port, unique
+from tests.fixtures.wire_place import Place
+
+pytestmark = pytest.mark.xdist_group("pgdeltastream")
+REFUSED = '{"error":"unable to init session"}'
+Refusal = Callable[[], str]
+
+
+def slots(place: Place) -> int:
+    row = place.source.execute("select count(*) from pg_replication_slots").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@pytest.fixture
+def refused(place: Place) -> Refusal:
+    """Init at the server that runs must fail and leave no slot; what its log says of it."""
+
+    def ask() -> str:
+        before, said = slots(place), len(place.server.log())
+        answer = place.client.http.get("/v1/init")
+        assert (answer.status_code, answer.text) == (500, REFUSED)
+        assert slots(place) == before
+        lines = [line for line in place.server.log()[said:].splitlines() if "session.refused" in line]
+        assert len(lines) == 1, place.server.log()[said:]
+        return lines[0]
+
+    return ask
+
+
+@contextmanager
+def elsewhere(place: Place, source_dsn: str) -> Iterator[Api]:
+    """The API of the same server as if its source were reached by another DSN."""
+    config = settings.load(
+        source_dsn=source_dsn,
+        database_dsn=place.log.info.dsn,
+        slot=place.slot,
+        http_port=free_port(),
+        export_schedule="off",
+        wires="pgdeltastream",
+        sessions_max=40,
+    )
+    with Api(config) as api:
+        yield api
+
+
+def refused_there(place: Place, dsn: str, caplog: pytest.LogCaptureFixture) -> str:
+    before = slots(place)
+    caplog.clear()
+    with caplog.at_level(logging.INFO), elsewhere(place, dsn) as api:
+        answer = api.client.get("/v1/init")
+    assert (answer.status_code, answer.text) == (500, REFUSED)
+    assert slots(place) == before
+    said = [record.getMessage() for record in caplog.records if getattr(record, "action", None) == "session.refused"]
+    assert len(said) == 1, caplog.text
+    return said[0]
+
+
+def test_the_last_free_slot_is_left_to_the_server(place: Place, cluster: Cluster, refused: Refusal) -> None:
+    row = place.source.execute(
+        "select current_setting('max_replication_slots')::int - count(*) from pg_replication_slots"
+    ).fetchone()
+    assert row is not None
+    names = [unique("filler") for _ in range(row[0] - 1)]
+    try:
+        for name in names:
+            place.source.execute("select pg_create_physical_replication_slot(%s)", [name])
+        assert "max_replication_slots" in refused()
+        place.source.execute("select pg_drop_replication_slot(%s)", [names.pop()])
+        place.client.init()
+    finally:
+        for name in names:
+            place.source.execute("select pg_drop_replication_slot(%s)", [name])
+
+
+def test_the_last_free_walsender_is_left_to_the_server(place: Place, cluster: Cluster, refused: Refusal) -> None:
+    senders = "select current_setting('max_wal_senders')::int - count(*) from pg_stat_replication"
+    row = place.source.execute(senders).fetchone()
+    assert row is not None
+    with ExitStack() as stack:
+        for _ in range(row[0] - 1):
+            physical = make_conninfo(cluster.dsn("postgres"), replication="true")
+            stack.enter_context(psycopg.connect(physical, autocommit=True))
+        assert "max_wal_senders" in refused()
+
+
+def test_without_the_right_to_replicate(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    name = unique("role")
+    place.source.execute(sql.SQL("create role {} login").format(sql.Identifier(name)))
+    try:
+        said = refused_there(place, make_conninfo(place.source_dsn, user=name), caplog)
+        assert "replicat" in said, said
+    finally:
+        place.source.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+
+
+def test_a_source_that_is_read_only(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    dsn = make_conninfo(place.source_dsn, options="-c default_transaction_read_only=on")
+    place.table("id int primary key")  # which would have to be published
+    assert "read-only" in refused_there(place, dsn, caplog).lower().replace("read only", "read-only")
+
+
+def test_a_source_that_is_not_there(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    dsn = make_conninfo(place.source_dsn, host="127.0.0.1", port=str(free_port()), password="geheim-28-sentinel")
+    said = refused_there(place, dsn, caplog)
+    assert "refused" in said
+    assert "geheim" not in caplog.text
+
+
+def test_beyond_the_maximum_nobody_who_was_here_lately_is_sent_away(place: Place) -> None:
+    server = place.start(arguments=("serve", "--only", "api"), wires="pgdeltastream", sessions_max=1, wait=False)
+    from tests.fixtures.delta_stream import Client
+    from tests.fixtures.waiting import eventually
+
+    client = Client(server.port)
+    eventually(lambda: client.http.get("/healthz").is_success, errors=(Exception,))
+    place.client.init()
+    before = slots(place)
+    answer = client.http.get("/v1/init")
+    assert (answer.status_code, answer.text) == (500, REFUSED)
+    assert slots(place) == before
+    assert "PIPELINE_SESSIONS_MAX" in server.log()
+    client.close()
+    server.close()
+
+
+@pytest.mark.long
+def test_a_transaction_that_stays_open_is_named_after_half_a_minute(place: Place, refused: Refusal) -> None:
+    table = place.table("id int primary key")
+    with psycopg.connect(place.source_dsn) as holder:
+        holder.execute(f"insert into {table} values (1)".encode())
+        pid = holder.info.backend_pid
+        said = refused()
+        assert str(pid) in said, said
+        holder.rollback()
+    place.client.init()

@@ -1,0 +1,152 @@
+"""A source that restarts, is restored, loses what a session needs: each said plainly, and nothing is lost."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from tests.fixtures.delta_stream import Line, refusal, values
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.rough_wire import Rough, running
+from tests.fixtures.server import run_command
+from tests.fixtures.waiting import eventually
+
+pytestmark = pytest.mark.xdist_group("rough wires")
+
+
+@pytest.fixture(scope="module")
+def rough(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rough]:
+    home = tmp_path_factory.mktemp("pg")
+    with running(18, cluster, tmp_path_factory.mktemp("rough"), home / "a") as made:
+        yield made
+
+
+def ids(line: Line, wanted: int) -> list[int]:
+    """Of the next inserts, so many."""
+    found: list[int] = []
+    while len(found) < wanted:
+        found += [values(change)["id"] for change in line.changes()]
+    return found
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_restart_of_the_source_is_said_at_once_and_the_next_connection_goes_on(rough: Rough, mode: str) -> None:
+    base = 100 if mode == "fast" else 200
+    slot = rough.client.init()
+    with rough.client.stream(slot) as line:
+        rough.run(f"insert into t values ({base + 1})", f"insert into t values ({base + 2})")
+        assert ids(line, 2) == [base + 1, base + 2]
+        acknowledged = line.frames[0]["nextlsn"]
+        line.ack(acknowledged)
+        rough.reaches(slot, acknowledged)
+        rough.postgres.stop(mode)  # type: ignore[arg-type]
+        code, reason = line.closed(5)
+        assert code == 1012, (code, reason)
+    down = refusal(rough.client, slot)
+    assert down[0] == 1012, down
+    rough.postgres.start()
+    rough.run(f"insert into t values ({base + 3})")
+    with rough.client.again(slot) as line:
+        assert ids(line, 2) == [base + 2, base + 3], "what was not acknowledged, and what came since"
+        line.ack(line.frames[-1]["nextlsn"])
+        rough.reaches(slot, line.frames[-1]["nextlsn"])
+
+
+def test_an_invalidated_slot_is_refused_as_gone(rough: Rough) -> None:
+    idle, streaming = rough.client.init(), rough.client.init()
+    try:
+        with rough.client.stream(streaming) as line:
+            rough.run("insert into t values (300)")
+            ids(line, 1)
+            rough.run("alter system set max_slot_wal_keep_size = '1MB'", "select pg_reload_conf()")
+            for number in range(4):
+                rough.run(f"insert into t values ({301 + number})", "select pg_switch_wal()")
+
+            def lost() -> None:
+                rough.run("checkpoint")
+                with psycopg.connect(rough.postgres.tcp_dsn("shop")) as source:
+                    query = "select wal_status from pg_replication_slots where slot_name = any(%s)"
+                    assert source.execute(query, [[idle, streaming]]).fetchall() == [("lost",), ("lost",)]
+
+            eventually(lost)
+            code, reason = line.closed(10)
+            assert code in (1012, 4410), (code, reason)
+        for slot in (idle, streaming):
+            code, reason = refusal(rough.client, slot)
+            assert code == 4410, (code, reason)
+            assert slot in reason
+    finally:
+        rough.run("alter system reset max_slot_wal_keep_size", "select pg_reload_conf()")
+
+
+def test_a_restored_source_and_its_adoption_end_sessions(rough: Rough) -> None:
+    slot = rough.client.init()
+    with rough.client.stream(slot) as line:
+        rough.run("insert into t values (400)")
+        ids(line, 1)
+        line.ack(line.frames[-1]["nextlsn"])
+        rough.reaches(slot, line.frames[-1]["nextlsn"])
+    saved = rough.postgres.directory.with_name("saved")
+    rough.postgres.stop()
+    shutil.copytree(rough.postgres.data, saved, symlinks=True)
+    rough.postgres.start()
+    with rough.client.again(slot) as line:
+        rough.run(*(f"insert into t values ({401 + number})" for number in range(50)))
+        ids(line, 50)
+        line.ack(line.frames[-1]["nextlsn"])
+        rough.reaches(slot, line.frames[-1]["nextlsn"])
+    rough.postgres.stop()
+    shutil.rmtree(rough.postgres.data)
+    saved.rename(rough.postgres.data)
+    rough.postgres.start()
+    code, reason = eventually(lambda: _not_away(rough, slot))
+    assert code == 4410, (code, reason)
+    assert rough.client.page("t", slotName=slot).status_code in (500, 503)
+    done = run_command("sources", "adopt", "--yes", folder=rough.folder, **rough.settings)
+    assert done.returncode == 0, done
+    code, reason = refusal(rough.client, slot)
+    assert code == 4410, (code, reason)
+    with psycopg.connect(rough.postgres.tcp_dsn("shop")) as source:
+        left = source.execute("select from pg_replication_slots where slot_name = %s", [slot]).fetchall()
+    assert left == [], "a session's slot does not outlive it"
+    eventually(lambda: rough.server.get("/readyz").status_code == 200)
+    fresh = rough.client.init()
+    with rough.client.stream(fresh) as line:
+        rough.run("insert into t values (1000)")
+        assert ids(line, 1) == [1000]
+
+
+def _not_away(rough: Rough, slot: str) -> tuple[int, str]:
+    said = refusal(rough.client, slot)
+    assert said[0] != 1012, said
+    return said
+
+
+def test_a_dropped_publication_is_said_and_loses_nothing_that_was_there(rough: Rough) -> None:
+    slot = rough.client.init()
+    rough.run("drop publication pipeline, pipeline_keyless", "insert into t values (1100)")
+    code, reason = refusal(rough.client, slot, 10)
+    assert code in (1011, 1012, 4410), (code, reason)
+    assert reason
+    assert rough.server.get("/healthz").status_code == 200
+    rough.run("insert into t values (1101)")
+    answer = rough.client.page("t", slotName=slot)
+    assert answer.status_code in (200, 500)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("major", [15, 16])
+def test_the_same_on_older_versions(major: int, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
+    checks: tuple[Callable[[Rough], None], ...] = (
+        lambda rough: test_a_restart_of_the_source_is_said_at_once_and_the_next_connection_goes_on(rough, "fast"),
+        lambda rough: test_a_restart_of_the_source_is_said_at_once_and_the_next_connection_goes_on(rough, "immediate"),
+        test_an_invalidated_slot_is_refused_as_gone,
+        test_a_restored_source_and_its_adoption_end_sessions,
+    )
+    home = tmp_path_factory.mktemp("pg")
+    with running(major, cluster, tmp_path_factory.mktemp("rough"), home / "a") as made:
+        for check in checks:
+            check(made)
