@@ -1,9 +1,15 @@
-"""Encodes new rows directly from pgoutput's TupleData, all columns at once: the worker spends most of its time here."""
+"""Encodes new rows directly from pgoutput's TupleData, all columns at once: the worker spends most of its time here.
+
+wal2json.py writes them in another form in the same way.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError
+from typing import Generic, TypeVar
 
 from orjson import dumps
 
@@ -15,11 +21,11 @@ from pipeline.wal.messages import Row
 from pipeline.wal.record_key import LONGEST_KEY
 
 _u32 = Struct(">I").unpack_from
-_TEXT, _NULL, _NINE = ord("t"), ord("n"), ord("9")
+_TEXT, _NULL, NINE = ord("t"), ord("n"), ord("9")
 _SHORT = b"t\0\0\0"
 """The first bytes of a column of less than 256 bytes, without the last byte of its length. Text has no NUL."""
 
-_PLAIN = frozenset({1082, 1083, 1114, 1184, 1186, 1266, 2950, 650, 869, 774, 829, 1560, 1562})
+PLAIN = frozenset({1082, 1083, 1114, 1184, 1186, 1266, 2950, 650, 869, 774, 829, 1560, 1562})
 """Types whose text is ASCII without characters that JSON escapes: dates, times, intervals, uuid, addresses, bits."""
 
 _TEMPLATES = 64
@@ -27,36 +33,44 @@ _TEMPLATES = 64
 
 Written = tuple[bytes, bytes, bytes | None, list[str] | None] | Encoded
 """The fields of Encoded; naming them takes as long as writing a column."""
+Made = TypeVar("Made")
 
 
-class TupleEncoder:
-    """`RowEncoder.encode` for rows of text and NULLs, as they come, in little more than half the time."""
+class Templates(dict[tuple[int, ...], list[bytes]]):
+    """The constant texts around the values of a row, by which of its columns are NULL; values go to the odd places."""
 
-    def __init__(self, encoder: RowEncoder) -> None:
-        self._encoder = encoder
-        columns = encoder.columns
-        self._width = len(columns)
-        self._count = self._width.to_bytes(2, "big")
-        self._names = [name for name, _ in columns]
-        self._plain = [oid in _PLAIN for _, oid in columns]
-        self._parts = self._width + 1
-        self._full = self._template(())
-        self._templates: dict[tuple[int, ...], list[bytes]] = {}
-        by_column = [encoding.encoder_for(oid) for _, oid in columns]
-        self._strings = [i for i, encode in enumerate(by_column) if encode is encoding.string and not self._plain[i]]
-        self._numbers = [i for i, encode in enumerate(by_column) if encode is encoding.number]
-        # jsonb is as it is too: one that may be too deep is left to RowEncoder
-        in_loops = (encoding.string, encoding.number, encoding.as_is, encoding.embedded_jsonb)
-        self._others = [(i, encode) for i, encode in enumerate(by_column) if encode not in in_loops]
-        self._json = [i for i, (_, oid) in enumerate(columns) if oid in (encoding.JSON, encoding.JSONB)]
-        self._json_always = any(oid == encoding.JSON for _, oid in columns)
-        self._single_key = encoder.key[0] if len(encoder.key) == 1 else None
+    def __init__(self, make: Callable[[tuple[int, ...]], list[bytes]]) -> None:
+        super().__init__()
+        self._make = make
 
-    def encode(self, data: bytes, at: int) -> Written | None:
+    def __missing__(self, nulls: tuple[int, ...]) -> list[bytes]:
+        if len(self) >= _TEMPLATES:
+            self.clear()
+        made = self[nulls] = self._make(nulls)
+        return made
+
+
+class TupleWriter(ABC, Generic[Made]):
+    """Takes TupleData apart, all columns at once, for one who writes a row of texts and NULLs in some form."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._count = width.to_bytes(2, "big")
+        self._parts = width + 1
+
+    @abstractmethod
+    def _write(self, row: Row, nulls: tuple[int, ...]) -> Made:
+        """The row, which may be changed; `nulls`: which of its columns are NULL. Raises UnicodeDecodeError."""
+
+    def _looks_odd(self, row: Row) -> bool:
+        """Whether a row of more than DEEP_SIZE bytes needs a closer look."""
+        return False
+
+    def encode(self, data: bytes, at: int) -> Made | None:
         """The TupleData at `at`, which must end where `data` ends.
 
-        None when it holds more than text and NULLs, or is torn, or needs a closer look; then `pgoutput.decode` and
-        `RowEncoder.encode` must be used.
+        None when it holds more than text and NULLs, or is torn, or needs a closer look: then what `pgoutput.decode`
+        makes of it must be written in another way.
         """
         if not data.startswith(self._count, at):
             return None
@@ -70,13 +84,38 @@ class TupleEncoder:
                 row = _columns(parts)
                 if None in row:
                     nulls = tuple([i for i, value in enumerate(row) if value is None])
-                if len(data) > DEEP_SIZE and self._encoder.deep(row):
+                if len(data) > DEEP_SIZE and self._looks_odd(row):
                     return None
             if len(row) != self._width:
                 return None
             return self._write(row, nulls)
         except (IndexError, StructError, UnicodeDecodeError):
             return None
+
+
+class TupleEncoder(TupleWriter[Written]):
+    """`RowEncoder.encode` for rows of text and NULLs, as they come, in little more than half the time."""
+
+    def __init__(self, encoder: RowEncoder) -> None:
+        super().__init__(len(encoder.columns))
+        self._encoder = encoder
+        columns = encoder.columns
+        self._names = [name for name, _ in columns]
+        self._plain = [oid in PLAIN for _, oid in columns]
+        self._full = self._template(())
+        self._templates = Templates(self._template)
+        by_column = [encoding.encoder_for(oid) for _, oid in columns]
+        self._strings = [i for i, encode in enumerate(by_column) if encode is encoding.string and not self._plain[i]]
+        self._numbers = [i for i, encode in enumerate(by_column) if encode is encoding.number]
+        # jsonb is as it is too: one that may be too deep is left to RowEncoder
+        in_loops = (encoding.string, encoding.number, encoding.as_is, encoding.embedded_jsonb)
+        self._others = [(i, encode) for i, encode in enumerate(by_column) if encode not in in_loops]
+        self._json = [i for i, (_, oid) in enumerate(columns) if oid in (encoding.JSON, encoding.JSONB)]
+        self._json_always = any(oid == encoding.JSON for _, oid in columns)
+        self._single_key = encoder.key[0] if len(encoder.key) == 1 else None
+
+    def _looks_odd(self, row: Row) -> bool:
+        return bool(self._encoder.deep(row))
 
     def encode_texts(self, row: Row, size: int) -> Written:
         """A row of texts and NULLs, all together of at most so many bytes.
@@ -108,23 +147,18 @@ class TupleEncoder:
             if (value := row[i]) is not None:
                 row[i] = dumps(value.decode())  # type: ignore[union-attr]
         for i in self._numbers:
-            if (value := row[i]) is not None and value[-1] > _NINE:  # type: ignore[index]
+            if (value := row[i]) is not None and value[-1] > NINE:  # type: ignore[index]
                 row[i] = b'"' + value + b'"'  # type: ignore[operator]
         for i, encode in self._others:
             if (value := row[i]) is not None:
                 row[i] = encode(value)  # type: ignore[arg-type]
         if nulls:
-            written = list(self._templates.get(nulls) or self._remember(nulls))
+            written = self._templates[nulls].copy()
             written[1::2] = [value for value in row if value is not None]  # type: ignore[misc]
         else:
             written = self._full.copy()
             written[1::2] = row  # type: ignore[assignment]
         return key, b"".join(written), exact, None  # type: ignore[return-value]
-
-    def _remember(self, nulls: tuple[int, ...]) -> list[bytes]:
-        if len(self._templates) >= _TEMPLATES:
-            self._templates.clear()
-        return self._templates.setdefault(nulls, self._template(nulls))
 
     def _template(self, nulls: tuple[int, ...]) -> list[bytes]:
         """The constant texts around the values of a row with NULL in these columns; values go to the odd places."""

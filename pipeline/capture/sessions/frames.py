@@ -1,0 +1,151 @@
+"""What a session's client is sent: one frame a transaction, as wal2json writes it. Has state, does no IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from pipeline.errors import DecodeError
+from pipeline.wal import lsn, pgoutput
+from pipeline.wal.messages import Begin, Commit, Delete, Insert, Relation, Truncate, Update
+from pipeline.wal.wal2json import NEW_ROWS, ChangeWriter
+
+FRAME_BYTES = 16 << 20
+"""A transaction of more text than this comes in several frames. wal2json's own fail at 1 GB."""
+_GATHERED = 1 << 18
+"""So many bytes of changes are kept as they come; then they become one text: small objects cost more than they hold."""
+
+_u32 = Struct(">I").unpack_from
+_BEGIN, _COMMIT = b"BC"
+
+
+class Frame(NamedTuple):
+    """`end`: its transaction ends there; None for a part of one, which is not the last."""
+
+    text: bytes
+    end: int | None
+
+
+class Frames:
+    """Takes messages of pgoutput in their order, and keeps the frames that they make until they are taken."""
+
+    def __init__(
+        self,
+        position: int,
+        begun: Callable[[int], None] = lambda _: None,
+        ended: Callable[[int, bool], None] = lambda _end, _frame: None,
+    ) -> None:
+        """`position`: where the stream was started.
+
+        `begun` is called with where a transaction's commit begins, and `ended` with its end and whether it has a frame.
+        """
+        self._nextlsn = _written(position)
+        self._begun, self._ended = begun, ended
+        self._writers: dict[int, ChangeWriter] = {}
+        self._open = False
+        self._ready: list[Frame] = []
+        self._changes: list[bytes] = []
+        self._whole = bytearray()
+        self._truncated: list[bytes] = []
+        self._size = 0
+
+    def take(self) -> list[Frame]:
+        """The frames that are complete, in their order."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    def learn(self, relation: Relation, types: Sequence[str]) -> None:
+        """From now on, write rows of this relation so; `types`: of its columns, as format_type names them."""
+        self._writers[relation.oid] = ChangeWriter(relation, types)
+
+    def feed(self, data: bytes, at: int) -> None:
+        """The message in `data` from `at` on, but no Relation. Raises DecodeError."""
+        kind = data[at]
+        if kind in NEW_ROWS and data[at + 5 : at + 6] == b"N":
+            writer = self._writers.get(_u32(data, at + 1)[0])
+            if writer is not None and (change := writer.new_row[kind](data, at + 6)) is not None:
+                self._add(change)
+                return
+        if kind == _BEGIN:
+            self._begin(pgoutput.decode_begin(data, at + 1))
+        elif kind == _COMMIT:
+            self._commit(pgoutput.decode_commit(data, at + 1))
+        else:
+            self._decode(data, at)
+
+    def _decode(self, data: bytes, at: int) -> None:
+        message = pgoutput.decode(data, at)
+        if isinstance(message, Insert):
+            self._add(self._writer(message.relation).insert(message))
+        elif isinstance(message, Update):
+            self._add(self._writer(message.relation).update(message))
+        elif isinstance(message, Delete):
+            self._add(self._writer(message.relation).delete(message))
+        elif isinstance(message, Truncate):
+            for oid in message.relations:
+                self._truncate(self._writer(oid).named)
+        elif isinstance(message, Relation):
+            raise DecodeError(f"relation {message.oid} was fed without `learn`")
+
+    def _begin(self, begin: Begin) -> None:
+        if self._open:
+            raise DecodeError("a transaction begins inside of another")
+        self._open = True
+        self._begun(begin.final_lsn)
+
+    def _commit(self, commit: Commit) -> None:
+        if not self._open:
+            raise DecodeError("a transaction ends that has not begun")
+        self._open = False
+        has_frame = self._size > 0
+        if has_frame:
+            self._nextlsn = _written(commit.end_lsn)
+            self._ready.append(Frame(self._text(), commit.end_lsn))
+            self._forget()
+        self._ended(commit.end_lsn, has_frame)
+
+    def _add(self, change: bytes) -> None:
+        if not self._open:
+            raise DecodeError("a change outside of a transaction")
+        if self._size > FRAME_BYTES - len(change) and self._size:
+            self._ready.append(Frame(self._text(), None))
+            self._forget()
+        self._size += len(change) + 1
+        self._changes.append(change)
+        if self._size - len(self._whole) > _GATHERED:
+            self._gather()
+
+    def _truncate(self, named: bytes) -> None:
+        self._size += len(named) + 1
+        self._truncated.append(named)
+
+    def _gather(self) -> None:
+        """Part of a long text that grows in its place: neither small objects nor a copy of all are left behind."""
+        if self._changes:
+            self._whole += b",".join(self._changes)
+            self._whole += b","
+            self._changes = []
+
+    def _text(self) -> bytes:
+        truncated = b',"truncated":[' + b",".join(self._truncated) + b"]" if self._truncated else b""
+        if not self._whole:
+            return b'{"nextlsn":"%b","change":[%b]%b}' % (self._nextlsn, b",".join(self._changes), truncated)
+        self._gather()
+        del self._whole[-1:]
+        return b"".join((b'{"nextlsn":"', self._nextlsn, b'","change":[', self._whole, b"]", truncated, b"}"))
+
+    def _forget(self) -> None:
+        self._changes, self._truncated = [], []
+        self._whole = bytearray()
+        self._size = 0
+
+    def _writer(self, oid: int) -> ChangeWriter:
+        try:
+            return self._writers[oid]
+        except KeyError:
+            raise DecodeError(f"a change of relation {oid}, which the source has not described") from None
+
+
+def _written(position: int) -> bytes:
+    return lsn.show(position).encode()

@@ -1,0 +1,183 @@
+"""Changes as wal2json 2.5 writes them in format version 1, byte for byte; tests compare with the plugin itself.
+
+One difference: where a type's name makes wal2json write what is no JSON (`"Other schema"."T"`), it is a JSON string.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+
+from orjson import dumps
+
+from pipeline.errors import DecodeError
+from pipeline.wal.encoding import BOOL, FLOAT4, FLOAT8, INT2, INT4, INT8, NUMERIC, OID, as_is, string
+from pipeline.wal.messages import UNCHANGED, Delete, Insert, Relation, Row, Update, Value
+from pipeline.wal.tuples import NINE, PLAIN, Templates, TupleWriter
+
+BYTEA = 17
+NEW_ROWS = {ord("I"): b"insert", ord("U"): b"update"}
+"""Type bytes of the messages that bring a new row, and what such a change is called."""
+
+
+def _bool(value: bytes) -> bytes:
+    return b"true" if value == b"t" else b"false"
+
+
+def _number(value: bytes) -> bytes:
+    # NaN and ±Infinity end in a letter.
+    return b"null" if value[-1] > NINE else value
+
+
+def _hex(value: bytes) -> bytes:
+    return b'"' + value[2:] + b'"'
+
+
+_WRITERS: dict[int, Callable[[bytes], bytes]] = {
+    BOOL: _bool,
+    INT2: as_is,
+    INT4: as_is,
+    INT8: as_is,
+    OID: as_is,
+    FLOAT4: _number,
+    FLOAT8: _number,
+    NUMERIC: _number,
+    BYTEA: _hex,
+}
+"""How values of a type are written; all others, domains too, are JSON strings of their text."""
+
+
+def type_name(name: str) -> bytes:
+    """What format_type gives, as JSON: wal2json takes the quotes of a quoted name for those of a string."""
+    if name.startswith('"') and not name.endswith("]") and _is_json(name):
+        return name.encode()
+    return dumps(name)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+class ChangeWriter:
+    """Writes the changes of one relation, each an item of a frame's `change`."""
+
+    def __init__(self, relation: Relation, types: Sequence[str]) -> None:
+        """`types`: of its columns, as format_type names them."""
+        self._columns = range(len(relation.columns))
+        self._names = [dumps(column.name) for column in relation.columns]
+        self._types = [type_name(name) for name in types]
+        self._writers = [_WRITERS.get(column.type_oid, string) for column in relation.columns]
+        self._key = [i for i, column in enumerate(relation.columns) if column.key]
+        named = b'"schema":' + dumps(relation.schema) + b',"table":' + dumps(relation.name)
+        self._heads = {kind: b'{"kind":"' + kind + b'",' + named + b"," for kind in (b"insert", b"update", b"delete")}
+        self.named = b"{" + named + b"}"
+        """The relation as it is listed where it was truncated."""
+        self.new_row = {
+            kind: _NewRows(self, relation, name, () if name == b"insert" else self._key).encode
+            for kind, name in NEW_ROWS.items()
+        }
+        """By type byte, a change without an old row, from the TupleData at an offset; None where it must be decoded."""
+
+    def insert(self, change: Insert) -> bytes:
+        """A new row."""
+        return self._heads[b"insert"] + self._row(change.new) + b"}"
+
+    def update(self, change: Update) -> bytes:
+        """A changed row: columns that were TOASTed and did not change are left out."""
+        old = change.old
+        if old is None:
+            self._require_width(change.new)
+            old = [change.new[i] if i in self._key else None for i in self._columns]
+        return self._heads[b"update"] + self._row(change.new) + b"," + self._old(old) + b"}"
+
+    def delete(self, change: Delete) -> bytes:
+        """A removed row."""
+        return self._heads[b"delete"] + self._old(change.old) + b"}"
+
+    def _row(self, row: Row) -> bytes:
+        return self._lists(row, b"column", [i for i, value in enumerate(row) if value is not UNCHANGED])
+
+    def _old(self, row: Row) -> bytes:
+        present = [i for i, value in enumerate(row) if isinstance(value, bytes)]
+        return b'"oldkeys":{' + self._lists(row, b"key", present) + b"}"
+
+    def _lists(self, row: Row, what: bytes, columns: Sequence[int]) -> bytes:
+        self._require_width(row)
+        return self.described(what, columns) + b",".join([self._value(i, row[i]) for i in columns]) + b"]"
+
+    def described(self, what: bytes, columns: Iterable[int]) -> bytes:
+        """Names and types of these columns, up to where their values begin; `what`: `column` or `key`."""
+        names, types = (b",".join([texts[i] for i in columns]) for texts in (self._names, self._types))
+        return b'"%bnames":[%b],"%btypes":[%b],"%bvalues":[' % (what, names, what, types, what)
+
+    def head(self, kind: bytes) -> bytes:
+        """The beginning of a change."""
+        return self._heads[kind]
+
+    def _value(self, column: int, value: Value) -> bytes:
+        return self._writers[column](value) if isinstance(value, bytes) else b"null"
+
+    def _require_width(self, row: Row) -> None:
+        if len(row) != len(self._columns):
+            raise DecodeError(f"a row of {len(row)} columns for a relation of {len(self._columns)}")
+
+
+class _NewRows(TupleWriter[bytes]):
+    """New rows of one relation and kind; of an update also the key, `repeated`."""
+
+    def __init__(self, writer: ChangeWriter, relation: Relation, kind: bytes, repeated: Sequence[int] = ()) -> None:
+        columns = relation.columns
+        super().__init__(len(columns))
+        self._writer = writer
+        self._kind = kind
+        self._repeated = repeated
+        self._oids = [column.type_oid for column in columns]
+        self._strings = [i for i, oid in enumerate(self._oids) if oid not in _WRITERS and oid not in PLAIN]
+        self._others = [(i, _WRITERS[oid]) for i, oid in enumerate(self._oids) if _WRITERS.get(oid, as_is) is not as_is]
+        self._full = self._template(())
+        self._templates = Templates(self._template)
+
+    def _write(self, row: Row, nulls: tuple[int, ...]) -> bytes:
+        for i in self._strings:
+            if (value := row[i]) is not None:
+                row[i] = dumps(value.decode())  # type: ignore[union-attr]
+        for i, write in self._others:
+            if (value := row[i]) is not None:
+                row[i] = write(value)  # type: ignore[arg-type]
+        if self._repeated:
+            row += [row[i] for i in self._repeated]
+        if nulls:
+            written = self._templates[nulls].copy()
+            written[1::2] = [value for value in row if value is not None]  # type: ignore[misc]
+        else:
+            written = self._full.copy()
+            written[1::2] = row  # type: ignore[assignment]
+        return b"".join(written)
+
+    def _template(self, nulls: tuple[int, ...]) -> list[bytes]:
+        described = self._writer.described
+        template = [self._writer.head(self._kind) + described(b"column", range(self._width))]
+        self._add(template, range(self._width), nulls)
+        if self._kind == b"update":
+            present = [i for i in self._repeated if i not in nulls]
+            template[-1] += b',"oldkeys":{' + described(b"key", present)
+            self._add(template, present, nulls)
+            template[-1] += b"}"
+        template[-1] += b"}"
+        return template
+
+    def _add(self, template: list[bytes], columns: Iterable[int], nulls: tuple[int, ...]) -> None:
+        """The texts around these values."""
+        for place, i in enumerate(columns):
+            template[-1] += b"," if place else b""
+            if i in nulls:
+                template[-1] += b"null"
+            else:
+                quote = b'"' if self._oids[i] in PLAIN else b""
+                template[-1] += quote
+                template += [b"", quote]
+        template[-1] += b"]"
