@@ -13,6 +13,7 @@ from typing import Literal
 
 import psycopg
 
+from pipeline.errors import Unavailable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -79,6 +80,25 @@ def _evict_frozen(connection: Connection, role: str) -> bool:
             extra={"action": "role.evicted"},
         )
     return bool(ended)
+
+
+@contextmanager
+def held(connection: Connection, name: str, seconds: float) -> Iterator[None]:
+    """Hold the lock of this name inside of the block. Waits so many seconds at most, and then raises Unavailable.
+
+    As a role's, it is lost by a holder that is frozen, or that leaves its session unused for FROZEN_SECONDS while
+    another one waits. Where the databases are one, names at the source and at the pipeline database must differ.
+    """
+    deadline = time.monotonic() + seconds
+    while not try_acquire(connection, name):
+        if time.monotonic() > deadline:
+            raise Unavailable(f"another session holds the lock on {name} for too long; it is tried again")
+        time.sleep(0.05)
+    try:
+        yield
+    finally:
+        if not connection.closed:
+            connection.execute(statement("postgres", "unlock_role"), {"role": name})
 
 
 @contextmanager

@@ -12,11 +12,10 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import psycopg
 from psycopg import OperationalError, errors, pq
 
+from pipeline.capture.replication import walsender
 from pipeline.capture.replication.stopwatch import Stopwatch
-from pipeline.config.settings import describe
 from pipeline.errors import (
     PublicationMissing,
     Refused,
@@ -75,21 +74,7 @@ class ReplicationStream:
         Raises Unavailable, or SourceUnfit where replication connections are refused.
         """
         self._dsn = dsn
-        try:  # not PGconn.connect: it keeps every other thread from running until the source has answered
-            self._session = psycopg.connect(
-                connections.conninfo(dsn, replication="database", application_name=application_name(source_id, part)),
-                autocommit=True,
-            )
-        except OperationalError as error:
-            if "must be superuser or replication role" in str(error) or "REPLICATION attribute" in str(error):
-                raise SourceUnfit(
-                    f"user of {describe(dsn)} may not replicate; run: alter role … with replication"
-                ) from error
-            if "unsupported startup parameter" in str(error):  # PgBouncer before 1.23
-                raise SourceUnfit(
-                    f"a pooler at {describe(dsn)} takes no replication connections; connect to the source directly"
-                ) from error
-            raise connections.unavailable(dsn, "source", error) from error
+        self._session = walsender.connect(dsn, application_name(source_id, part))
         self._connection = self._session.pgconn
         self._connection.notice_handler = self._notice
         self._readable = asyncio.Event()

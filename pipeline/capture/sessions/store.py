@@ -10,8 +10,14 @@ from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
+NAME_PREFIX = "pipeline session "
 ENDED_KEPT = 100
 """So many ended sessions stay, so that their clients learn why."""
+
+
+def walsender_name(slot: str) -> str:
+    """The application_name at the source of whatever speaks the replication protocol for a session."""
+    return NAME_PREFIX + slot
 
 
 @dataclass(frozen=True)

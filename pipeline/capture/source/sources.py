@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from pipeline.errors import ConfigError, Unavailable
+from pipeline.errors import ConfigError
 from pipeline.postgres import migrations, queries, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -122,22 +121,11 @@ def publishing(connection: Connection, source: Connection) -> Iterator[None]:
     Held in both databases: after a holder has died, or has lost the lock in the pipeline database, its statement may
     still run at the source. A frozen holder loses it, as a role does. Raises Unavailable after a long wait for it.
     """
-    with _held(connection, _PUBLISHING), _held(source, _PUBLISHING_THERE):
+    with (
+        role_locks.held(connection, _PUBLISHING, PUBLISHING_SECONDS),
+        role_locks.held(source, _PUBLISHING_THERE, PUBLISHING_SECONDS),
+    ):
         yield
-
-
-@contextmanager
-def _held(connection: Connection, name: str) -> Iterator[None]:
-    deadline = time.monotonic() + PUBLISHING_SECONDS
-    while not role_locks.try_acquire(connection, name):
-        if time.monotonic() > deadline:
-            raise Unavailable("another session holds the lock on publications for too long; it is tried again")
-        time.sleep(0.05)
-    try:
-        yield
-    finally:
-        if not connection.closed:
-            connection.execute(statement("postgres", "unlock_role"), {"role": name})
 
 
 def begin_epoch(connection: Connection, epoch: Epoch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from functools import partial
 from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.stream import NAME_PREFIX, ReplicationStream
-from pipeline.capture.source import slot_mark, slots
+from pipeline.capture.source import slot_mark, slots, synchronous_standbys
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.operate.preflight import catchup, providers, snapshots, table_checks
@@ -129,7 +128,7 @@ def _limits(config: Config, source: Connection) -> Findings:
         text = f"a slot that is not read for {settings.slot_timeout} is invalidated, and its changes are lost"
         remedy = "never stop the server for that long, or set idle_replication_slot_timeout = 0"
         yield Finding("warning", "idle_replication_slot_timeout", text, remedy)
-    if waits_for_us(settings.synchronous_names):
+    if synchronous_standbys.can_choose(settings.synchronous_names, NAME_PREFIX):
         text = f"synchronous_standby_names = '{settings.synchronous_names}' makes users' commits wait for this server"
         remedy = "list the standbys by name there, or run `pipeline check --accept synchronous_standby_names`"
         yield Finding("error", "synchronous_standby_names", text, remedy)
@@ -141,10 +140,3 @@ def _free(name: str, free: int, most: int, ours_counts: bool) -> Finding:
             "ok", name, f"{free} of {most} are free" + (", one of the others is ours" if ours_counts else "")
         )
     return Finding("error", name, f"all {most} are in use", f"raise {name}, or free one that is not needed")
-
-
-def waits_for_us(names: str) -> bool:
-    """Whether this value of synchronous_standby_names can choose our walsender."""
-    listed = re.sub(r"^\s*((first|any)\s+)?\d+\s*\((.*)\)\s*$", r"\3", names, flags=re.IGNORECASE | re.DOTALL)
-    chosen = [name.strip().strip('"').lower() for name in listed.split(",")]
-    return any(name == "*" or name.startswith(NAME_PREFIX) for name in chosen)

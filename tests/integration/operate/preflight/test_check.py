@@ -21,7 +21,6 @@ from pipeline.log.table import EventsTable
 from pipeline.operate.preflight import catchup, check
 from pipeline.operate.preflight.check import pooler
 from pipeline.operate.preflight.findings import Finding
-from pipeline.operate.preflight.source_checks import waits_for_us
 from pipeline.postgres import connections
 from tests.fixtures.postgres import Cluster, unique
 
@@ -352,23 +351,6 @@ def test_nothing_is_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_an_accepted_error_is_a_warning(findings: Check) -> None:
     found = findings(accept=("events table",), events_table="nowhere.events")
     assert found["events table"].level == "warning"
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        ("", False),
-        ("*", True),
-        ('FIRST 1 ("*")', True),
-        ("any 2 (a, b, *)", True),
-        ("a, b", False),
-        ("first 1 (standby1)", False),
-        ('"pipeline 6f9619ff-8b86-d011-b42d-00cf4fc964ff"', True),
-        ('2 (x, "Pipeline 6F9619FF")', True),
-    ],
-)
-def test_whether_commits_would_wait_for_us(names: str, expected: bool) -> None:
-    assert waits_for_us(names) == expected
 
 
 def test_what_a_pooler_gives_away() -> None:

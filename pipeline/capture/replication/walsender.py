@@ -1,0 +1,31 @@
+"""Connections that speak the replication protocol: one walsender each at the source."""
+
+from __future__ import annotations
+
+import psycopg
+
+from pipeline.config.settings import describe
+from pipeline.errors import SourceUnfit
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+
+
+def connect(dsn: str, name: str) -> Connection:
+    """A replication connection that the source sees as `name`, with the settings that its role and database have.
+
+    Raises Unavailable, or SourceUnfit where replication connections are refused.
+    """
+    try:  # not PGconn.connect: it keeps every other thread from running until the source has answered
+        return psycopg.connect(
+            connections.conninfo(dsn, replication="database", application_name=name), autocommit=True
+        )
+    except psycopg.OperationalError as error:
+        if "must be superuser or replication role" in str(error) or "REPLICATION attribute" in str(error):
+            raise SourceUnfit(
+                f"user of {describe(dsn)} may not replicate; run: alter role … with replication"
+            ) from error
+        if "unsupported startup parameter" in str(error):  # PgBouncer before 1.23
+            raise SourceUnfit(
+                f"a pooler at {describe(dsn)} takes no replication connections; connect to the source directly"
+            ) from error
+        raise connections.unavailable(dsn, "source", error) from error
