@@ -23,6 +23,8 @@ from pipeline.api.long_poll import ClientGone
 from pipeline.api.models import Ready
 from pipeline.api.request_guard import RequestGuard
 from pipeline.api.routes import backfills, consumers, events, metrics, stream
+from pipeline.api.wires import known
+from pipeline.api.wires.wire import Service, Surroundings
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.operate import status
@@ -52,7 +54,8 @@ def create(config: Config, server: str) -> FastAPI:
     app.state.events_table = config.events_table
     app.state.database = Database(config.database)
     app.state.wakeups = Wakeups(config.database, config.events_table)
-    app.add_middleware(RequestGuard, config=config)
+    app.state.wires = known.served(config)
+    app.add_middleware(RequestGuard, config=config, wires=app.state.wires)
     if config.http_origins:  # around the guard: a browser asks before it sends the token, and reads refusals too
         app.add_middleware(
             CORSMiddleware,
@@ -69,6 +72,10 @@ def create(config: Config, server: str) -> FastAPI:
     app.include_router(backfills.router)
     app.include_router(events.router)
     app.include_router(stream.router(config, app.state.database, app.state.wakeups, server))
+    surroundings = Surroundings(config, app.state.database, server)
+    app.state.services = [wire.serve(surroundings) for wire in app.state.wires.wires]
+    for service in app.state.services:
+        app.include_router(service.routes)
     return app
 
 
@@ -126,23 +133,25 @@ def run(config: Config, server: str, stop: Stop) -> None:
         **websocket_protocol.SETTINGS,
     )
     logging.getLogger("uvicorn.error").addFilter(lambda record: not record.exc_info)  # `problems` has logged it
-    http = _Server(settings, app.state.wakeups)
+    http = _Server(settings, app.state.wakeups, app.state.services)
     stop.then(http.leave)
     http.run()
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its signal handling: `Stop` ends it, and it then ends long polls."""
+    """uvicorn without its signal handling: `Stop` ends it, and it then ends long polls, and what wires do."""
 
-    def __init__(self, settings: uvicorn.Config, wakeups: Wakeups) -> None:
+    def __init__(self, settings: uvicorn.Config, wakeups: Wakeups, services: Sequence[Service]) -> None:
         super().__init__(settings)
         self._wakeups = wakeups
+        self._services = services
 
     def leave(self) -> None:
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._wakeups.close()
+        await asyncio.gather(*(service.close() for service in self._services))
         await super().shutdown(sockets)
 
     @contextmanager

@@ -6,6 +6,7 @@ import base64
 import binascii
 import ipaddress
 import secrets
+import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -15,6 +16,8 @@ SUBPROTOCOL = "pipeline.v1"
 """The WebSocket protocol of the stream. A browser adds `bearer.` and the token in base64url, without padding."""
 _SUBPROTOCOL_TOKEN = "bearer."  # noqa: S105  a prefix
 _PORTS = {"http": 80, "https": 443}
+_OWN_FETCHES = ("same-origin", "none")
+"""What a browser says in Sec-Fetch-Site of what our own page sends, or a person by the address bar."""
 
 
 def given_token(headers: Mapping[str, str], *, basic: bool = False) -> str | None:
@@ -53,25 +56,51 @@ def origin_allowed(headers: Mapping[str, str], config: Config) -> bool:
     return host.removesuffix(default) == headers.get("host", "").lower().removesuffix(default)
 
 
-def host_allowed(headers: Mapping[str, str], config: Config) -> bool:
-    """Without a token, allow only names of this machine: a page's host name may be made to resolve to 127.0.0.1."""
-    if config.api_token is not None:
+def fetch_allowed(headers: Mapping[str, str], config: Config) -> bool:
+    """The same for a GET that changes something: pages send one also without an Origin, for instance as an image."""
+    if headers.get("origin", "").lower() in config.http_origins:
+        return True
+    return origin_allowed(headers, config) and headers.get("sec-fetch-site", "none").lower() in _OWN_FETCHES
+
+
+def host_allowed(headers: Mapping[str, str], config: Config, *, is_open: bool = False) -> bool:
+    """What is answered without a token takes only names of this machine: a page's host name may be made to lead here.
+
+    `is_open`: that needs no token although there is one. Then other machines may reach us, and an IP address will do.
+    """
+    if config.api_token is not None and not is_open:
         return True
     host = headers.get("host", "").lower()
-    return _is_loopback(host) or any(urlsplit(origin).netloc == host for origin in config.http_origins)
+    if any(urlsplit(origin).netloc == host for origin in config.http_origins):
+        return True
+    name = _name(host)
+    return _is_loopback(name) or (config.api_token is not None and _is_own(name))
 
 
-def _is_loopback(host: str) -> bool:
+def _name(host: str) -> str:
+    """The host of a header `Host`, without its port."""
     try:
-        name = urlsplit(f"//{host}").hostname or ""
+        return urlsplit(f"//{host}").hostname or ""
     except ValueError:
-        return False
+        return ""
+
+
+def _is_loopback(name: str) -> bool:
     if name == "localhost" or name.endswith(".localhost"):
         return True
+    address = _address(name)
+    return address is not None and address.is_loopback
+
+
+def _is_own(name: str) -> bool:
+    return _address(name) is not None or name == socket.gethostname().lower()
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(name).is_loopback
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
+        return None
 
 
 def _decoded(text: str) -> str | None:

@@ -1,4 +1,7 @@
-"""Errors as problem+json with one plain sentence; `refusals` tells which error has which status."""
+"""Errors in one plain sentence, as problem+json or as the wire of the path has them.
+
+`refusals` tells which error has which status.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from psycopg_pool import PoolTimeout, TooManyRequests
@@ -17,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from pipeline.api import patterns
+from pipeline.api.wires.wire import At, Failure
 from pipeline.errors import PipelineError
 from pipeline.readers import refusals
 
@@ -44,6 +48,11 @@ def problem(status: int, title: str, headers: Mapping[str, str] | None = None) -
     return JSONResponse({"title": title, "status": status}, status, headers=headers, media_type=MEDIA_TYPE)
 
 
+def answer(at: At | None, failure: Failure) -> Response:
+    """The answer to a request that failed there: in the form of its wire, else a problem."""
+    return problem(failure.status, failure.sentence, failure.headers) if at is None else at.wire.answer(failure)
+
+
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """These error answers for OpenAPI, and those that every endpoint has."""
     texts = {
@@ -63,8 +72,24 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
+def explain(error: Exception) -> str:
+    """One sentence for the log; an unexpected error is logged with its place by itself."""
+    if (known := refusals.for_reader(error)) is not None:
+        return str(known)
+    say_unexpected(error)
+    return f"unexpected {type(error).__name__}"
+
+
+def say_unexpected(error: Exception) -> None:
+    """Log where an error happened that nothing expects; its text may hold values."""
+    where = " < ".join(
+        f"{each.filename}:{each.lineno}" for each in reversed(traceback.extract_tb(error.__traceback__)[-5:])
+    )
+    logger.error("unexpected %s", type(error).__name__, extra={"action": "api.failed", "where": where})
+
+
 def install(app: FastAPI) -> None:
-    """Answer every error of the application with a problem."""
+    """Answer every error of the application. Its `state.wires` are those that it serves."""
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     for kind in (PipelineError, PoolTimeout, TooManyRequests, psycopg.Error, Exception):
@@ -92,14 +117,19 @@ def _explained(error: Any) -> str:
     return f"{name}: {message}"
 
 
-async def _http(request: Request, error: Exception) -> JSONResponse:
+def _answer(request: Request, failure: Failure) -> Response:
+    return answer(request.app.state.wires.at(request.scope["path"]), failure)
+
+
+async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  by registration
     if error.status_code == 405:
-        return problem(405, _TEXTS[405], {"Allow": ", ".join(_methods(request))})
+        allowed = (error.headers or {}).get("Allow", "")
+        return _answer(request, Failure(405, _TEXTS[405], {"Allow": ", ".join(_methods(request)) or allowed}))
     if error.status_code == 400:  # FastAPI's status for a body that is not even text
-        return problem(422, "the body is not JSON")
+        return _answer(request, Failure(422, "the body is not JSON"))
     given = error.detail if error.status_code not in _TEXTS or error.detail[:1].islower() else None
-    return problem(error.status_code, given or _TEXTS[error.status_code], error.headers)
+    return _answer(request, Failure(error.status_code, given or _TEXTS[error.status_code], error.headers or {}))
 
 
 def _methods(request: Request) -> list[str]:
@@ -111,20 +141,16 @@ def _methods(request: Request) -> list[str]:
     return sorted(found)
 
 
-async def _invalid(_request: Request, error: Exception) -> JSONResponse:
+async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101  by registration
-    return problem(422, sentence(error.errors()))
+    return _answer(request, Failure(422, sentence(error.errors())))
 
 
-async def _failed(_request: Request, error: Exception) -> JSONResponse:
+async def _failed(request: Request, error: Exception) -> Response:
     """Any other error: one of ours, one of a database, or an unexpected one."""
     if (known := refusals.for_reader(error)) is not None:
         status = refusals.meaning(known).status
-        return problem(status, str(known), {"Retry-After": str(RETRY_SECONDS)} if status == 503 else None)
-    where = " < ".join(
-        f"{each.filename}:{each.lineno}" for each in reversed(traceback.extract_tb(error.__traceback__)[-5:])
-    )
-    logger.error(
-        "unexpected %s", type(error).__name__, extra={"action": "api.failed", "where": where}
-    )  # texts hold values
-    return problem(500, UNEXPECTED)
+        later = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else {}
+        return _answer(request, Failure(status, str(known), later))
+    say_unexpected(error)
+    return _answer(request, Failure(500, UNEXPECTED))

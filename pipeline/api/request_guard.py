@@ -1,13 +1,16 @@
-"""Checks every request before anything else handles it: host, token, origin, size of the body."""
+"""Checks every request before anything else handles it: host, token, origin, size of the body.
+
+What it refuses has the form of the wire whose path was asked for.
+"""
 
 from __future__ import annotations
 
-from fastapi import Response
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline.api import auth
-from pipeline.api.problems import problem
+from pipeline.api.problems import answer
+from pipeline.api.wires.wire import At, Failure, Served
 from pipeline.config.settings import Config
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -20,6 +23,11 @@ _FOREIGN_HOST = (
     "without PIPELINE_API_TOKEN this server accepts only host names of its own machine; use 127.0.0.1, "
     "set the token, or add the origin to PIPELINE_HTTP_ORIGINS"
 )
+_FOREIGN_HOST_OF_OPEN = (
+    "without a token this path accepts only host names of its own machine and IP addresses; use one, "
+    "send the token, or add the origin to PIPELINE_HTTP_ORIGINS"
+)
+_FOREIGN_PAGE = "a page of another origin may not do this; add its origin to PIPELINE_HTTP_ORIGINS"
 _TOKEN_NEEDED = "this endpoint needs the header Authorization: Bearer with PIPELINE_API_TOKEN"  # noqa: S105  a sentence
 _SUBPROTOCOLS = f", or the subprotocols {auth.SUBPROTOCOL} and bearer.<token in base64url>"
 _TOO_LARGE = f"the body is larger than {MAX_BODY:,} bytes; send less at a time"
@@ -28,44 +36,52 @@ _TOO_LARGE = f"the body is larger than {MAX_BODY:,} bytes; send less at a time"
 class RequestGuard:
     """Wraps the whole application: no request that is not allowed, HTTP or WebSocket, gets through."""
 
-    def __init__(self, app: ASGIApp, config: Config) -> None:
+    def __init__(self, app: ASGIApp, config: Config, wires: Served) -> None:
         self._app = app
         self._config = config
+        self._wires = wires
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if (refusal := self._refusal(scope)) is not None:
-            await refusal(scope, receive, send)
-            return
-        if scope["type"] == "websocket":
-            await self._app(scope, receive, send)
-            return
-        body = await _read(receive)
-        if body is None:
-            await problem(413, _TOO_LARGE, {"Connection": "close"})(scope, receive, send)
-            return
-        await self._app(scope, _with_body(body, receive), send)
+        at = self._wires.at(scope["path"])
+        failure = self._refusal(scope, at)
+        if failure is None and scope["type"] == "http":
+            if (body := await _read(receive)) is None:
+                failure = _too_large(scope)
+            else:
+                receive = _with_body(body, receive)
+        await (self._app if failure is None else answer(at, failure))(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _refusal(self, scope: Scope, at: At | None) -> Failure | None:
         headers = Headers(scope=scope)
-        path = scope["path"]
-        changes = scope["type"] == "websocket" or scope["method"] not in _SAFE
-        docs = path in _DOCS or path.startswith("/docs/")
+        path, handshake = scope["path"], scope["type"] == "websocket"
         if path in OPEN_PATHS:
             return None
-        if not auth.host_allowed(headers, self._config):
-            return problem(403, _FOREIGN_HOST)
-        if changes and not auth.origin_allowed(headers, self._config):
-            return problem(403, "a page of another origin may not do this; add its origin to PIPELINE_HTTP_ORIGINS")
-        if not auth.is_token_valid(auth.given_token(headers, basic=docs), self._config):
+        docs = path in _DOCS or path.startswith("/docs/")
+        is_open = at is not None and at.is_open
+        has_token = auth.is_token_valid(auth.given_token(headers, basic=docs), self._config)
+        if not auth.host_allowed(headers, self._config, is_open=is_open and not has_token):
+            said = _FOREIGN_HOST if self._config.api_token is None else _FOREIGN_HOST_OF_OPEN
+            return Failure(403, said, handshake=handshake)
+        if not self._may_change(scope, headers, at):
+            return Failure(403, _FOREIGN_PAGE, handshake=handshake)
+        if not (has_token or is_open):
             wanted = 'Basic realm="PIPELINE_API_TOKEN as the password"' if docs else "Bearer"
-            also = _SUBPROTOCOLS if scope["type"] == "websocket" else ""
-            return problem(401, _TOKEN_NEEDED + also, {"WWW-Authenticate": wanted})
-        if _length(headers) > MAX_BODY:
-            return problem(413, _TOO_LARGE, {"Connection": "close"})
-        return None
+            also = _SUBPROTOCOLS if handshake else ""
+            return Failure(401, _TOKEN_NEEDED + also, {"WWW-Authenticate": wanted}, handshake)
+        return _too_large(scope) if _length(headers) > MAX_BODY else None
+
+    def _may_change(self, scope: Scope, headers: Headers, at: At | None) -> bool:
+        """Whether no page of a foreign origin would change something by this."""
+        if scope["type"] == "websocket" or scope["method"] not in _SAFE:
+            return auth.origin_allowed(headers, self._config)
+        return at is None or not at.place.get_changes or auth.fetch_allowed(headers, self._config)
+
+
+def _too_large(scope: Scope) -> Failure:
+    return Failure(413, _TOO_LARGE, {"Connection": "close"}, scope["type"] == "websocket")
 
 
 def _length(headers: Headers) -> int:
