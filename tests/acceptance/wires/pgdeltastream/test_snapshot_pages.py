@@ -205,6 +205,18 @@ def test_what_comes_after_init_is_on_the_stream_alone_and_the_snapshot_ends_ther
         assert (over.status_code, over.text) == (500, FAILED)
 
 
+def test_each_session_reads_the_rows_of_its_own_moment(place: Place) -> None:
+    table = place.table("id int primary key", "values (1)")
+    first = place.client.init()
+    place.source.execute(f"insert into {table} values (2)".encode())
+    second = place.client.init()
+    place.source.execute(f"delete from {table}".encode())
+    for _ in range(2):
+        assert sorted(row["id"] for row in place.client.rows(table, second)) == [1, 2]
+        assert [row["id"] for row in place.client.rows(table, first)] == [1]
+    assert len(place.client.page(table).json()) == 2, "the newest"
+
+
 def test_a_table_that_is_dropped_or_changed_after_init_harms_no_other(place: Place, table: str) -> None:
     doomed = place.table("id int primary key", "values (1)")
     slot = place.client.init()

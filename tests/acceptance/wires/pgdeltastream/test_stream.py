@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.fixtures.delta_stream import Line, confirmed, reaches, refusal, values
+from tests.fixtures.delta_stream import Frame, Line, confirmed, reaches, refusal, values
 from tests.fixtures.wire_place import SECRET, Place
 
 pytestmark = pytest.mark.xdist_group("pgdeltastream")
@@ -129,6 +129,58 @@ def test_an_lsn_within_a_transaction_confirms_the_one_before(place: Place, line:
     high, low = second["nextlsn"].split("/")
     line.ack(f"{high}/{int(low, 16) - 1:X}")
     reaches(place.source, slot, first["nextlsn"], timeout=1)
+
+
+def test_a_large_transaction_comes_in_frames_of_which_only_the_last_confirms_it(
+    place: Place, slot: str, table: str
+) -> None:
+    with place.client.stream(slot) as line:
+        place.source.execute(
+            f"insert into {table} (name) select repeat('x', 1000000) from generate_series(1, 20)".encode()
+        )
+        first = line.next()
+        assert 0 < len(first["change"]) < 20
+        assert first["nextlsn"] == confirmed(place.source, slot), "the slot's position, before anything is acknowledged"
+        line.ack(first["nextlsn"])
+        line.drop()
+    with place.client.again(slot) as line:
+        frames = _whole(line, 20)
+        assert [frame["nextlsn"] == first["nextlsn"] for frame in frames] == [True] * (len(frames) - 1) + [False]
+        line.ack(frames[-1]["nextlsn"])
+        reaches(place.source, slot, frames[-1]["nextlsn"], timeout=1)
+        place.source.execute(
+            f"insert into {table} (name) select repeat('y', 1000000) from generate_series(1, 20)".encode()
+        )
+        second = line.next()
+        assert second["nextlsn"] == frames[-1]["nextlsn"], "of the transaction before"
+        _whole(line, 20 - len(second["change"]))
+
+
+def _whole(line: Line, changes: int) -> list[Frame]:
+    """Frames with so many changes together."""
+    found: list[Frame] = []
+    while sum(len(frame["change"]) for frame in found) < changes:
+        found.append(line.next())
+    assert sum(len(frame["change"]) for frame in found) == changes
+    return found
+
+
+def test_a_position_is_stored_before_the_source_learns_of_it(place: Place, line: Line, slot: str, table: str) -> None:
+    before = confirmed(place.source, slot)
+    with psycopg.connect(place.log.info.dsn) as holder:
+        holder.execute("select from pipeline.sessions where slot = %s for update", [slot])
+        insert(place, table)
+        frame = line.next()
+        line.ack(frame["nextlsn"])
+        time.sleep(0.3)
+        assert confirmed(place.source, slot) == before
+        holder.rollback()
+    reaches(place.source, slot, frame["nextlsn"])
+    stored = place.log.execute(
+        "select position = %s::pg_lsn - '0/0' from pipeline.sessions where slot = %s and state = 'ready'",
+        [frame["nextlsn"], slot],
+    ).fetchone()
+    assert stored == (True,)
 
 
 @pytest.mark.parametrize(
