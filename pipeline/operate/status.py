@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from psycopg.rows import dict_row
@@ -14,13 +14,14 @@ from pipeline.capture.catchup import plan_reader
 from pipeline.capture.catchup.plan import Part
 from pipeline.capture.schema_history import rewrites
 from pipeline.capture.schema_history.rewrites import Rewritten
+from pipeline.capture.sessions import store as session_store
 from pipeline.capture.source import blocked_transactions, captured_tables, sources
 from pipeline.capture.source.captured_tables import Gap
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.log import dead_letters, tables
 from pipeline.log.tables import KnownTable
-from pipeline.operate import export_status, retention, snapshot_status
+from pipeline.operate import export_status, retention, session_status, snapshot_status
 from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.json_values import as_json
 from pipeline.operate.lag import facts, stages
@@ -28,6 +29,7 @@ from pipeline.operate.lag.facts import Look, Moved
 from pipeline.operate.lag.model import Lag, Limit, is_late
 from pipeline.operate.lag.slot_lag import SlotLag
 from pipeline.operate.retention import Retention
+from pipeline.operate.session_status import Sessions
 from pipeline.operate.snapshot_status import SnapshotStatus
 from pipeline.operate.verify import verifications
 from pipeline.operate.verify.verifications import Verification
@@ -91,6 +93,7 @@ class Status:
     slot_marked: bool | None = None
     catchup: list[Part] = field(default_factory=list)
     snapshots: SnapshotStatus | None = None
+    sessions: Sessions | None = None
     verification: Verification | None = None
     lag: Lag | None = None
     reasons: list[str] = field(default_factory=list)
@@ -167,9 +170,10 @@ def _read(config: Config, connection: Connection) -> tuple[Status, Look | Pipeli
         problem = PipelineError("the pipeline database was never migrated; start `pipeline serve`")
         return Status(reasons=[str(problem)]), problem, None
     stored = sources.find(connection, config.source_id)
+    known = session_store.recent(connection)
     look: Look | PipelineError
     try:
-        look = facts.look(config, connection, stored)
+        look = facts.look(config, connection, stored, known)
     except PipelineError as error:
         look = error
     held = list(role_locks.states(connection).values())
@@ -184,6 +188,7 @@ def _read(config: Config, connection: Connection) -> tuple[Status, Look | Pipeli
         rewritten=rewrites.unsettled(connection),
         gaps=captured_tables.gaps(connection, stored.id) if stored else [],
         catchup=plan_reader.read(connection, stored.id) if stored else [],
+        sessions=session_status.of(config, known, look.sessions if isinstance(look, Look) else None, datetime.now(UTC)),
         reasons=why_not(config, connection, held),
     )
     return _with_source(now, look, moved), look, moved

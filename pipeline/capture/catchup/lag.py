@@ -7,6 +7,7 @@ import logging
 import psycopg
 
 from pipeline.capture.catchup import limits
+from pipeline.capture.sessions import store
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.postgres import queries
@@ -52,9 +53,8 @@ class Lag:
         ):
             self._warn_once("catching up with one slot: the source may still send transactions of the previous epoch")
             return 1
-        allowed = limits.allowed(
-            limits.room(self._source), self._stored.slot, self._config.catchup_max_slots, self._cores
-        )
+        room = limits.room(self._source, [session.slot for session in store.live(pipeline)])
+        allowed = limits.allowed(room, self._stored.slot, self._config.catchup_max_slots, self._cores)
         fewer = (
             allowed.held_by
             and f"catching up with {'one slot' if allowed.slots == 1 else f'{allowed.slots} slots'}: {allowed.held_by}"

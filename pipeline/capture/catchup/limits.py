@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.postgres import queries
@@ -21,13 +22,17 @@ MOST_LETTERS = 63 - len("_part_63")
 
 @dataclass(frozen=True)
 class Room:
-    """What the source can spare. `version` is server_version_num."""
+    """What the source can spare. `version` is server_version_num.
+
+    `kept_senders`: walsenders that are not in use and not counted as free, since sessions of clients need them.
+    """
 
     version: int
     max_slots: int
     free_slots: int
     max_senders: int
     free_senders: int
+    kept_senders: int = 0
 
 
 @dataclass(frozen=True)
@@ -38,9 +43,12 @@ class Allowed:
     held_by: str | None = None
 
 
-def room(source: Connection) -> Room:
-    """What the source can spare now."""
-    found = queries.one(source, Room, statement("capture.catchup", "room"))
+def room(source: Connection, sessions: Sequence[str] = ()) -> Room:
+    """What the source can spare now; for each slot of `sessions` that nobody reads, a walsender is kept.
+
+    A session has its slot all the time, and its client comes back whenever it likes.
+    """
+    found = queries.one(source, Room, statement("capture.catchup", "room"), {"sessions": list(sessions)})
     assert found is not None  # noqa: S101  a query without a table
     return found
 
@@ -64,7 +72,10 @@ def allowed(room: Room, slot: str, setting: int | None, cores: int) -> Allowed:
     slots = 1 + max(0, min(fewest, most - 1))
     if slots == most:
         return Allowed(slots)
-    return Allowed(slots, f"the source has {max(0, fewest)} of its {name} = {in_all} free; raise it at the source")
+    kept = f", beside {room.kept_senders} for sessions" if name == "max_wal_senders" and room.kept_senders else ""
+    return Allowed(
+        slots, f"the source has {max(0, fewest)} of its {name} = {in_all} free{kept}; raise it at the source"
+    )
 
 
 def wanted(setting: int | None, cores: int) -> int:

@@ -51,6 +51,11 @@ def live(connection: Connection) -> list[Session]:
     return queries.rows(connection, Session, statement("capture.sessions", "live_sessions"))
 
 
+def recent(connection: Connection) -> list[Session]:
+    """The same, followed by those of the newest that ended in the last day, the newest first; for reports."""
+    return queries.rows(connection, Session, statement("capture.sessions", "recent_sessions"))
+
+
 def kept(connection: Connection, source_id: uuid.UUID) -> list[Session]:
     """The sessions of a source whose slots may exist, ended ones included, oldest first."""
     return queries.rows(connection, Session, statement("capture.sessions", "kept_sessions"), {"source_id": source_id})

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from typing import Annotated, Any
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipeline.cli.commands import confirm
 from pipeline.cli.commands.confirm import Yes
 from pipeline.cli.commands.context import Json, load, output
+
+if TYPE_CHECKING:
+    from pipeline.config.settings import Config
+    from pipeline.postgres.connections import Connection
 
 app = typer.Typer(help="The replication slots at the source.", no_args_is_help=True)
 
@@ -20,13 +25,12 @@ Orphans = Annotated[bool, typer.Option("--orphans", help="Only copies of our slo
 
 @app.command("list")
 def slots_list(context: typer.Context, as_json: Json = False, orphans: Orphans = False) -> int:
-    """Logical slots of the source, what reads them, and the WAL that they hold back."""
-    from pipeline.capture.source import slots
-    from pipeline.cli.render import status
+    """Logical slots of the source, whose they are, what reads them, and the WAL that they hold back."""
+    from pipeline.cli.render import slots
 
-    found = _orphans(context) if orphans else _with_source(context, slots.all_slots)
+    found = _orphans(context) if orphans else _owned(context)
     none = "no orphaned slots at the source" if orphans else "no logical slots at the source"
-    output({"data": found}, as_json, lambda: status.show_slots(found, none))
+    output({"data": found}, as_json, lambda: slots.show(found, none))
     return 0
 
 
@@ -86,6 +90,19 @@ def slots_delete(context: typer.Context, name: str, force: Force = False, yes: Y
     return 0
 
 
+def _owned(context: typer.Context) -> list[Any]:
+    """All slots with their owners; where the pipeline database does not answer, it is said that some are not known."""
+    from pipeline.capture.source import slots
+    from pipeline.operate import slot_owners
+
+    with _both(context) as (config, source, pipeline):
+        known = None if pipeline is None else slot_owners.sessions(source, pipeline, config.source_id)
+        found = slot_owners.owned(slots.all_slots(source), config.slot, known)
+    if any(slot.whose is None for slot in found):
+        print("the pipeline database does not answer: which slots are of sessions is not known", file=sys.stderr)
+    return found
+
+
 def _orphans(context: typer.Context) -> list[Any]:
     """Also asks the pipeline database, which knows the parts that are being read."""
     from pipeline.capture.catchup import orphans
@@ -109,3 +126,23 @@ def _with_source(context: typer.Context, act: Callable[[Any], Any]) -> Any:
         connections.connect(config.source, "source", name="pipeline slots") as source,
     ):
         return act(source)
+
+
+@contextmanager
+def _both(context: typer.Context) -> Iterator[tuple[Config, Connection, Connection | None]]:
+    """The settings, the source, and the pipeline database; None for one that is not there or does not answer."""
+    from pipeline.errors import PipelineError
+    from pipeline.postgres import connections, databases
+
+    given = load(context, "slots")
+    with ExitStack() as stack:
+        config, pipeline = given, None
+        try:
+            config = stack.enter_context(databases.resolved(given, start=False))
+            pipeline = stack.enter_context(
+                connections.connect(config.database, "pipeline database", name="pipeline slots", connect_timeout=2)
+            )
+        except PipelineError:
+            if config.source_dsn is None:
+                raise
+        yield config, stack.enter_context(connections.connect(config.source, "source", name="pipeline slots")), pipeline

@@ -1,4 +1,4 @@
-"""Prints status, findings, slots and sources: aligned columns, coloured on a terminal, plain in a pipe."""
+"""Prints status, findings and sources: aligned columns, coloured on a terminal, plain in a pipe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.capture.schema_history.rewrites import Rewritten
-from pipeline.capture.source.slots import Slot
 from pipeline.cli.render import (
     backfills,
     catchup,
@@ -21,6 +20,7 @@ from pipeline.cli.render import (
     lag,
     retention,
     routes,
+    sessions,
 )
 from pipeline.operate import formatting
 from pipeline.operate.preflight.findings import Finding
@@ -55,6 +55,7 @@ def _of_the_log(now: Status) -> Iterator[Table]:
     if len(now.events_tables) > 1:
         yield routes.summary(now.events_tables)
     yield from _of_readers(now)
+    yield from sessions.sections(now.sessions)
     if now.roles:
         yield formatting.table(("role", "state", "holder", "pid", "since", "reason"), map(_role, now.roles))
     if now.not_captured:
@@ -91,25 +92,6 @@ def _finding(finding: Finding) -> tuple[Text, str, Text]:
     if finding.remedy:
         text.append(f"\n→ {finding.remedy}", "bold" if finding.level == "error" else "")
     return Text(finding.level, formatting.LEVEL_STYLES[finding.level]), finding.name, text
-
-
-def show_slots(found: Sequence[Slot], none: str) -> None:
-    """Print each slot with what reads it and what it holds back; the text `none` when there is none."""
-    columns = ("slot", "database", "plugin", "read by", "confirmed", "holds back", "WAL")
-    formatting.show(formatting.table(columns, map(_slot, found)) if found else none)
-
-
-def _slot(slot: Slot) -> list[object]:
-    reader = "nothing" if slot.active_pid is None else f"{slot.holder or 'a program'} (pid {slot.active_pid})"
-    return [
-        slot.name,
-        slot.database,
-        slot.plugin + (", two-phase" if slot.two_phase else "") + (", temporary" if slot.temporary else ""),
-        reader,
-        formatting.position(slot.confirmed_lsn),
-        formatting.size(slot.retained_bytes),
-        Text(slot.wal_status or "-", "bold red" if slot.wal_status == "lost" else ""),
-    ]
 
 
 def show_sources(found: Sequence[KnownSource]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
@@ -12,10 +12,12 @@ import psycopg
 from psycopg.rows import dict_row
 
 from pipeline.capture.replication import lag_sampler, prepare
+from pipeline.capture.sessions.store import Session as ClientSession
 from pipeline.capture.source import slot_mark, slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
 from pipeline.log.readers import LaggingReader
+from pipeline.operate import session_status
 from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.lag import slot_lag
 from pipeline.operate.lag.lsn_times import Around
@@ -67,7 +69,8 @@ class Holder:
 class Look:
     """The source at one moment. `not_captured`: tables that match but are not captured in full, and why.
 
-    `marked`: the slot carries the mark of this pipeline database.
+    `marked`: the slot carries the mark of this pipeline database. `sessions`: those of clients, whose slots are not in
+    `slots`.
     """
 
     at: AtSource
@@ -75,6 +78,7 @@ class Look:
     slots: list[SlotLag]
     not_captured: dict[str, str]
     marked: bool = True
+    sessions: session_status.AtSource | None = None
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,11 @@ class Facts:
     exports: ExportStatus | None = None
 
 
-def look(config: Config, connection: Connection, stored: Source | None) -> Look:
-    """The source now, over one connection. Raises Unavailable, within twice SOURCE_SECONDS also for a frozen one."""
+def look(config: Config, connection: Connection, stored: Source | None, known: Sequence[ClientSession] = ()) -> Look:
+    """The source now, over one connection. Raises Unavailable, within twice SOURCE_SECONDS also for a frozen one.
+
+    `known`: sessions of clients, which are looked at too.
+    """
     values: dict[str, Any] = {"slot": config.slot, "sampler": lag_sampler.session_name(stored.id) if stored else None}
     with connections.answering(config.source, "source", SOURCE_SECONDS, name="pipeline status") as source:
         try:
@@ -132,6 +139,7 @@ def look(config: Config, connection: Connection, stored: Source | None) -> Look:
             holder = queries.rows(source, Holder, statement("operate.lag", "lag_holder"))
             found = [slot for slot in slots.all_slots(source) if slot.database == source.info.dbname]
             marked = slot_mark.own(connection) in slot_mark.find(source, config.slot)
+            clients = session_status.look(source, known, found)
             anchor = next((slot for slot in found if slot.name == config.slot), None)
             values["sender"] = anchor.active_pid if anchor else None
             with source.cursor(row_factory=dict_row) as cursor:  # after the slots: none is beyond this end of WAL
@@ -140,7 +148,8 @@ def look(config: Config, connection: Connection, stored: Source | None) -> Look:
             raise connections.unavailable(config.source, "source", error) from error
     restart, confirmed = (anchor.restart_lsn, anchor.confirmed_lsn) if anchor else (None, None)
     at = AtSource(**row, restart=restart, confirmed=confirmed, sender=values["sender"])
-    return Look(at, holder[0] if holder else None, slot_lag.of(found, config.slot, at.written), missing, marked)
+    ours = slot_lag.of(found, config.slot, at.written)
+    return Look(at, holder[0] if holder else None, ours, missing, marked, clients)
 
 
 def sessions(connection: Connection, source_id: uuid.UUID) -> dict[str, Session]:

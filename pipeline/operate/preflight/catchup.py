@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pipeline.capture.catchup import limits
@@ -14,13 +15,16 @@ from pipeline.postgres.connections import Connection
 NAME = "catch-up"
 
 
-def run(config: Config, source: Connection) -> Findings:
-    """How many slots could read a backlog, and what prevents more. Never an error: one slot always suffices."""
+def run(config: Config, source: Connection, sessions: Sequence[str] = ()) -> Findings:
+    """How many slots could read a backlog, and what prevents more. Never an error: one slot always suffices.
+
+    `sessions`: slots of clients' sessions, for which walsenders are kept.
+    """
     threshold, setting, cores = config.catchup_bytes, config.catchup_max_slots, limits.cores()
     if threshold is None:
         yield Finding("ok", NAME, "off: a backlog is read by one slot, however large it is")
         return
-    found = limits.allowed(_room(config, source), config.slot, setting, cores)
+    found = limits.allowed(room(config, source, sessions), config.slot, setting, cores)
     if found.held_by is None or limits.wanted(setting, cores) == 1:
         readers = "one slot" if found.slots == 1 else f"{found.slots} slots at once"
         yield Finding("ok", NAME, f"a backlog of more than {formatting.size(threshold)} is read by {readers}")
@@ -34,13 +38,13 @@ def run(config: Config, source: Connection) -> Findings:
         yield Finding("warning", NAME, text, remedy)
 
 
-def _room(config: Config, source: Connection) -> limits.Room:
+def room(config: Config, source: Connection, sessions: Sequence[str] = ()) -> limits.Room:
     """What is free when the anchor has its slot and walsender, running or not; what its parts use counts as free."""
-    room, parts = limits.room(source), slots.parts(source, config.slot)
+    found, parts = limits.room(source, sessions), slots.parts(source, config.slot)
     anchor = slots.find(source, config.slot)
     read = sum(part.active_pid is not None for part in parts)
     return replace(
-        room,
-        free_slots=room.free_slots + len(parts) - (anchor is None),
-        free_senders=room.free_senders + read - (anchor is None or anchor.active_pid is None),
+        found,
+        free_slots=found.free_slots + len(parts) - (anchor is None),
+        free_senders=found.free_senders + read - (anchor is None or anchor.active_pid is None),
     )

@@ -12,7 +12,7 @@ from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config, describe
 from pipeline.errors import PipelineError, SchemaError
 from pipeline.log.table import EventsTable
-from pipeline.operate.preflight import blocked_transactions, exports, legacy_log, routes, source_checks
+from pipeline.operate.preflight import blocked_transactions, exports, legacy_log, routes, sessions, source_checks
 from pipeline.operate.preflight.findings import Cure, Finding, Findings, first_names, guarded, of_error
 from pipeline.postgres import connections, databases, migrations, queries
 from pipeline.postgres.connections import Connection
@@ -51,6 +51,7 @@ def run(config: Config, accepted: Collection[str] = (), *, source_too: bool = Tr
         if source is not None and pipeline is not None:
             found += guarded("same database", lambda: _same(config, source, pipeline))
     found += guarded("export", lambda: exports.run(config))
+    found += sessions.open_wires(config)
     return [_accept(finding, accepted) for finding in found]
 
 

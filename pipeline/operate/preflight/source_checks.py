@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.stream import NAME_PREFIX, ReplicationStream
+from pipeline.capture.sessions.store import Session
 from pipeline.capture.source import slot_mark, slots, synchronous_standbys
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
-from pipeline.operate.preflight import catchup, providers, snapshots, table_checks
+from pipeline.operate import slot_owners
+from pipeline.operate.preflight import catchup, providers, sessions, snapshots, table_checks
 from pipeline.operate.preflight.findings import Cure, Finding, Findings, guarded
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -33,13 +35,15 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
 
     `stored`: what the pipeline database knows of the source; None before the first start.
     """
+    known = _sessions(source, pipeline, stored)
     parts: dict[str, Callable[[], Iterable[Finding]]] = {
         "source": lambda: _settings(source),
         "replication": lambda: _replicates(dsn, stored),
         "history": lambda: _history(config, source, pipeline, stored),
         "slot": lambda: _slot(config, source, pipeline, stored),
         "limits": lambda: _limits(config, source),
-        catchup.NAME: lambda: catchup.run(config, source),
+        catchup.NAME: lambda: catchup.run(config, source, list(known)),
+        sessions.NAME: lambda: sessions.run(config, source, known),
         "tables": lambda: table_checks.run(config, source, pipeline, stored),
         snapshots.NAME: lambda: snapshots.run(config, source, pipeline, stored),
     }
@@ -51,6 +55,11 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
                 for later in ("tables", snapshots.NAME):
                     yield from guarded(later, parts[later])
             return
+
+
+def _sessions(source: Connection, pipeline: Connection | None, stored: Source | None) -> Mapping[str, Session]:
+    """Sessions of clients by slot; none where the pipeline database does not answer, which is a finding of its own."""
+    return slot_owners.sessions(source, pipeline, stored.id) if pipeline is not None and stored is not None else {}
 
 
 def _settings(source: Connection) -> Findings:

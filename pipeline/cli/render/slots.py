@@ -1,0 +1,43 @@
+"""Prints the slots of the source: whose each is, who reads it, and what it holds back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from pipeline.capture.source.slots import Slot
+from pipeline.operate import formatting
+from pipeline.operate.slot_owners import OwnedSlot, Owner
+
+_SAID: dict[Owner, str] = {
+    "ours": "ours",
+    "part": "ours, for a part of a backlog",
+    "other": "somebody else's",
+}
+
+
+def show(found: Sequence[Slot], none: str) -> None:
+    """Print a line for each slot; the text `none` when there is none."""
+    columns = ("slot", "whose", "database", "plugin", "read by", "confirmed", "holds back", "WAL")
+    formatting.show(formatting.table(columns, map(_line, found)) if found else none)
+
+
+def _line(slot: Slot) -> list[object]:
+    reader = "nothing" if slot.active_pid is None else f"{slot.holder or 'a program'} (pid {slot.active_pid})"
+    return [
+        slot.name,
+        _whose(slot) if isinstance(slot, OwnedSlot) else "ours, left over",
+        slot.database,
+        slot.plugin + (", two-phase" if slot.two_phase else "") + (", temporary" if slot.temporary else ""),
+        reader,
+        formatting.position(slot.confirmed_lsn),
+        formatting.size(slot.retained_bytes),
+        Text(slot.wal_status or "-", "bold red" if slot.wal_status == "lost" else ""),
+    ]
+
+
+def _whose(slot: OwnedSlot) -> str | None:
+    if slot.whose is None:
+        return None
+    return _SAID.get(slot.whose) or f"a session of {slot.wire}"

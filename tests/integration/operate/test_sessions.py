@@ -1,0 +1,194 @@
+"""Sessions of other systems' clients at a real source: what is said of them, and what is left to them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import pq
+
+from pipeline.capture.catchup import limits
+from pipeline.capture.sessions import store
+from pipeline.capture.sessions.store import NAME_PREFIX, Session
+from pipeline.capture.source import slots, sources, timeline
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config, load
+from pipeline.operate import session_status, slot_owners, status
+from pipeline.postgres import connections
+from pipeline.postgres.queries import statement
+from tests.fixtures.postgres import unique
+from tests.fixtures.server import run_command
+from tests.fixtures.waiting import eventually
+
+SOURCE = uuid.uuid4()
+
+
+class Held:
+    """A source that is known to its pipeline database, and sessions there."""
+
+    def __init__(self, stack: ExitStack, config: Config) -> None:
+        self.config, self._stack = config, stack
+        self.source = stack.enter_context(connections.connect(config.source, "source"))
+        self.pipeline = stack.enter_context(connections.connect(config.database, "pipeline database"))
+        self.cluster = timeline.identity(self.source).system_identifier
+        name = str(self.source.info.dbname)
+        sources.add(self.pipeline, Source(SOURCE, 0, self.cluster, name, config.slot, published={}))
+
+    def session(self, *, made: bool = True) -> Session:
+        """A session with its slot, both with a name that nobody has."""
+        slot = unique("delta")
+        begun = store.begin(
+            self.pipeline,
+            slot=slot,
+            wire="pgdeltastream",
+            source_id=SOURCE,
+            epoch=0,
+            system_identifier=self.cluster,
+            made_after=0,
+        )
+        assert begun is not None
+        if not made:
+            return begun
+        found = store.ready(self.pipeline, begun.id, slots.create(self.source, slot))
+        assert found is not None
+        return found
+
+    def connect(self, slot: str, *commands: str) -> None:
+        """A session's connection to the source, as long as the test lasts."""
+        text = psycopg.conninfo.make_conninfo(
+            self.config.source, replication="database", application_name=NAME_PREFIX + slot
+        )
+        connection = pq.PGconn.connect(text.encode())
+        self._stack.callback(connection.finish)
+        for command in commands:
+            result = connection.exec_(command.encode())
+            assert result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COPY_BOTH), result.error_message
+
+    def stream(self, slot: str) -> None:
+        self.source.execute("create publication anything")
+        self.connect(
+            slot, f"START_REPLICATION SLOT {slot} LOGICAL 0/0 (proto_version '1', publication_names 'anything')"
+        )
+
+    def read(self) -> dict[str, session_status.SessionStatus]:
+        """As the status has them, by slot."""
+        now = status.collect(self.config)
+        assert now.sessions is not None
+        return {each.slot: each for each in now.sessions.live}
+
+
+@pytest.fixture
+def held(source_dsn: str, database_dsn: str, slot_name: str, tmp_path: Path) -> Iterator[Held]:
+    given: dict[str, Any] = {"wires": "pgdeltastream", "sessions_max": 3, "export_schedule": "off"}
+    config = load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name, data_dir=tmp_path, **given)
+    with ExitStack() as stack:
+        yield Held(stack, config)
+
+
+def test_each_state_as_the_source_has_it(held: Held) -> None:
+    making, exported, streamed, idle, lost = held.session(made=False), *(held.session() for _ in range(4))
+    slots.drop(held.source, exported.slot)
+    held.connect(exported.slot, f"CREATE_REPLICATION_SLOT {exported.slot} LOGICAL pgoutput (SNAPSHOT 'export')")
+    held.stream(streamed.slot)
+    slots.drop(held.source, lost.slot)
+    found = held.read()
+    assert [found[each.slot].state for each in (making, exported, streamed, idle, lost)] == [
+        "making",
+        "snapshot",
+        "streamed",
+        "idle",
+        "lost",
+    ]
+    assert (found[idle.slot].retained_bytes or 0) > 0 and found[lost.slot].retained_bytes is None
+    assert (found[streamed.slot].reader or "").startswith(NAME_PREFIX)
+
+
+def test_a_source_that_does_not_answer(held: Held) -> None:
+    idle = held.session()
+    away = held.config.model_copy(update={"source_dsn": None})
+    away = away.with_databases(
+        psycopg.conninfo.make_conninfo(held.config.source, host="127.0.0.1", port="1"), held.config.database
+    )
+    now = status.collect(away)
+    assert now.sessions is not None
+    assert [(each.slot, each.state) for each in now.sessions.live] == [(idle.slot, "unknown")]
+
+
+def test_no_slot_of_a_session_counts_as_ours(held: Held) -> None:
+    held.session()
+    now = status.collect(held.config)
+    assert now.slots == [] and now.retained_bytes is None and now.confirmed_lsn is None
+
+
+def test_those_that_have_ended_are_told_with_their_reasons(held: Held) -> None:
+    first, second = held.session(), held.session()
+    for each in (first, second):
+        store.end(held.pipeline, each.id, f"because of {each.id}")
+    now = status.collect(held.config)
+    assert now.sessions is not None and now.sessions.live == []
+    assert [(each.slot, each.reason) for each in now.sessions.ended] == [
+        (second.slot, f"because of {second.id}"),
+        (first.slot, f"because of {first.id}"),
+    ]
+
+
+def test_without_sessions_the_source_is_not_asked_and_the_database_once_by_an_index(held: Held) -> None:
+    assert session_status.look(None, [], []) == session_status.AtSource({}, frozenset())  # type: ignore[arg-type]
+    held.pipeline.execute("set enable_seqscan = off")
+    plan = held.pipeline.execute("explain " + statement("capture.sessions", "recent_sessions")).fetchall()
+    assert sum("Index Scan" in line for (line,) in plan) == 2, plan
+
+
+def test_whose_a_slot_is(held: Held, tmp_path: Path) -> None:
+    mine, theirs = held.session(), unique("delta")
+    ours, part = held.config.slot, slots.part_name(held.config.slot, 2)
+    for name in (ours, part, theirs):
+        slots.create(held.source, name)
+    known = slot_owners.sessions(held.source, held.pipeline, SOURCE)
+    here = [slot for slot in slots.all_slots(held.source) if slot.database == held.source.info.dbname]
+    expected: dict[str, str | None] = {ours: "ours", part: "part", mine.slot: "session", theirs: "other"}
+    assert {slot.name: slot.whose for slot in slot_owners.owned(here, ours, known)} == expected
+    unsure = {slot.name: slot.whose for slot in slot_owners.owned(here, ours, None)}
+    assert unsure == expected | {mine.slot: None, theirs: None}
+
+
+@pytest.fixture
+def command(held: Held, tmp_path: Path) -> Callable[..., Any]:
+    def run(*arguments: str, **settings: object) -> Any:
+        given = {"source_dsn": held.config.source, "database_dsn": held.config.database, "slot": held.config.slot}
+        return run_command(*arguments, folder=tmp_path, **given | settings)
+
+    return run
+
+
+def test_slots_list_says_whose_they_are_with_and_without_the_pipeline_database(
+    held: Held, command: Callable[..., Any]
+) -> None:
+    mine = held.session()
+    (line,) = [line for line in command("slots", "list").stdout.splitlines() if line.startswith(mine.slot)]
+    assert "a session of pgdeltastream" in line
+    nowhere = psycopg.conninfo.make_conninfo(held.config.database, host="127.0.0.1", port="1")
+    done = command("slots", "list", "--json", database_dsn=nowhere)
+    found = {slot["name"]: slot["whose"] for slot in json.loads(done.stdout)["data"]}
+    assert found[mine.slot] is None
+    assert done.stderr == "the pipeline database does not answer: which slots are of sessions is not known\n"
+
+
+def test_a_catch_up_leaves_a_walsender_to_each_session_that_nobody_streams(held: Held) -> None:
+    idle, streamed = held.session(), held.session()
+    held.stream(streamed.slot)
+    names = [idle.slot, streamed.slot]
+
+    def looked() -> None:  # others' walsenders come and go meanwhile
+        before, room = limits.room(held.source), limits.room(held.source, names)
+        assert (room.kept_senders, room.free_senders) == (1, before.free_senders - 1)
+        assert room.free_slots == before.free_slots
+
+    eventually(looked)
+    assert limits.room(held.source, []).kept_senders == 0
