@@ -23,6 +23,7 @@ pytest_plugins = [
     "tests.fixtures.altering",
     "tests.fixtures.staged",
     "tests.fixtures.catching_up",
+    "tests.fixtures.wal2json",
 ]
 
 for name in [name for name in os.environ if name.startswith("PIPELINE_") and not name.startswith("PIPELINE_TEST_")]:
