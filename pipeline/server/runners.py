@@ -90,14 +90,14 @@ async def _replicate(role: Role) -> None:
     from pipeline.capture.catchup import helper
     from pipeline.capture.catchup.coordinator import Coordinator
     from pipeline.capture.replication import prepare, undecodable
-    from pipeline.capture.replication.stream import ReplicationStream
+    from pipeline.capture.replication.stream import ReplicationStream, application_name
     from pipeline.staging.writer import connect_writer
 
     config, connection, stop = role.config, role.connection, role.stop
     with connections.connect(config.source, "source", name="pipeline catalog") as source:
         stored = sources.find(connection, config.source_id)
         source_id = stored.id if stored else config.source_id or uuid.uuid4()
-        stream = ReplicationStream(config.source, source_id)
+        stream = ReplicationStream(config.source, application_name(source_id))
         try:
             prepared = prepare.prepare(config, source, connection, stream.identify(), source_id)
             for table, reason in prepared.publications.missing.items():

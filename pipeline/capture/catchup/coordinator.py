@@ -22,7 +22,7 @@ from pipeline.capture.catchup.plan import Part, split
 from pipeline.capture.catchup.worker_pool import WorkerPool
 from pipeline.capture.replication import lag_sampler, prepare
 from pipeline.capture.replication.relation_registry import RelationRegistry
-from pipeline.capture.replication.stream import ReplicationStream
+from pipeline.capture.replication.stream import ReplicationStream, application_name
 from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker
 from pipeline.capture.source import own_tables, slots
 from pipeline.capture.source.sources import Source
@@ -105,7 +105,7 @@ class Coordinator:
         """Stream up to the first part, or without an end."""
         until = self._parts[0].until_lsn if self._parts else None
         await in_thread(self._free_slot, writer)
-        stream = ReplicationStream(self._config.source, self._stored.id)
+        stream = ReplicationStream(self._config.source, application_name(self._stored.id))
         try:
             stream.start(self._stored.slot, start, self._publications)
             own = own_tables.read(self._source, self._pipeline, self._config.events_tables)

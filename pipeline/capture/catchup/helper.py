@@ -16,7 +16,7 @@ from pipeline.capture.catchup import copying, plan_reader, store
 from pipeline.capture.catchup.part_registry import PartRegistry
 from pipeline.capture.catchup.plan import Part
 from pipeline.capture.catchup.worker import PartWorker
-from pipeline.capture.replication.stream import ReplicationStream
+from pipeline.capture.replication.stream import ReplicationStream, application_name
 from pipeline.capture.source import own_tables, slots, sources
 from pipeline.capture.source.sources import Source
 from pipeline.config import settings
@@ -74,7 +74,7 @@ async def _stage(config: Config, worker: int, publications: Sequence[str], stop:
         part = _part(pipeline, stored, worker)
         if stored is None or part is None or part.complete:
             return
-        stream = ReplicationStream(config.source, stored.id, worker)
+        stream = ReplicationStream(config.source, application_name(stored.id, worker))
         try:
             async with await connect_writer(config.database) as staging:
                 writer = await Writer.claim(staging, stored.id, worker)

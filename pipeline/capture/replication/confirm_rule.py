@@ -6,6 +6,7 @@ Inside of a transaction it does not: there `wal_end` is the commit of that same 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NoReturn
 
 PACE = 0.004
@@ -20,6 +21,24 @@ NEVER = 2**63
 """No LSN is as large."""
 
 
+@dataclass(frozen=True)
+class Pace:
+    """When a position that may move does: so many seconds after it last did.
+
+    `reply`: where the source waits for a reply; `confirm`: past what is staged; `idle`: past WAL without changes for
+    us, and `idle_many` past `idle_bytes` of it or more.
+    """
+
+    reply: float = PACE
+    confirm: float = CONFIRM_EVERY
+    idle: float = IDLE_SECONDS
+    idle_many: float = IDLE_PACE
+    idle_bytes: int = IDLE_BYTES
+
+
+WORKER = Pace()
+
+
 class PartEnded(Exception):
     """Everything from here on belongs to another worker."""
 
@@ -30,8 +49,9 @@ class ConfirmRule:
     Never a point inside of a transaction, nor one with received changes before it that are not staged yet.
     """
 
-    def __init__(self, position: int = 0) -> None:
+    def __init__(self, position: int = 0, pace: Pace = WORKER) -> None:
         """`position`: everything before it is staged."""
+        self._pace = pace
         self.until = NEVER
         """Transactions that commit here or later belong to another worker."""
         self.passed = 0
@@ -57,10 +77,10 @@ class ConfirmRule:
             self._end()
         self._open = True
 
-    def commit(self) -> None:
-        """It has arrived completely, and waits to be staged."""
+    def commit(self, *, empty: bool = False) -> None:
+        """It has arrived completely, and waits to be staged; `empty`: there is nothing to stage."""
         self._open = False
-        self._whole = True
+        self._whole = self._whole or not empty
 
     def keepalive(self, wal_end: int, *, asked: bool = False) -> None:
         """`asked`: the source waits for a reply. Raises PartEnded when everything before `until` has arrived."""
@@ -116,10 +136,10 @@ class ConfirmRule:
             return None
         has_rows = self.position > self.confirmed
         if (
-            (has_rows and waited >= CONFIRM_EVERY)
-            or (behind >= IDLE_BYTES and waited >= IDLE_PACE)
-            or waited >= IDLE_SECONDS
-            or (self._asked and waited >= PACE)
+            (has_rows and waited >= self._pace.confirm)
+            or (behind >= self._pace.idle_bytes and waited >= self._pace.idle_many)
+            or waited >= self._pace.idle
+            or (self._asked and waited >= self._pace.reply)
             or target > self._wanted
         ):
             self._done(target)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pipeline.capture.replication.stream import PROTOCOL_OPTIONS, ReplicationStream, SystemIdentity
+from pipeline.capture.replication.stream import PROTOCOL_OPTIONS, ReplicationStream, SystemIdentity, application_name
 from pipeline.capture.source import captured_tables, own_tables, publication_ledger, slot_mark, slots, sources, timeline
 from pipeline.capture.source.publications import Publications, Publisher
 from pipeline.capture.source.sources import Epoch, Source
@@ -111,7 +111,7 @@ def require_slot(config: Config, source: Connection, pipeline: Connection, sourc
 
 
 def _fetch_history(config: Config, of_timeline: int) -> str:
-    stream = ReplicationStream(config.source, uuid.uuid4())
+    stream = ReplicationStream(config.source, application_name(uuid.uuid4()))
     try:
         return stream.timeline_history(of_timeline)
     finally:
@@ -206,7 +206,7 @@ def create_slot(config: Config, source: Connection, pipeline: Connection) -> int
     Returns the LSN from which the slot streams. Raises SlotExists, and what `prepare` raises.
     """
     slots.require_absent(source, config.slot)
-    stream = ReplicationStream(config.source, source_id := config.source_id or uuid.uuid4())
+    stream = ReplicationStream(config.source, application_name(source_id := config.source_id or uuid.uuid4()))
     try:
         prepare(config, source, pipeline, stream.identify(), source_id)
     finally:

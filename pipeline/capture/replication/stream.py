@@ -42,6 +42,7 @@ REQUEST_REPLY_SECONDS = 20
 """Seconds of silence after which a reply is requested: the walsender of a source that writes no WAL sends nothing."""
 GATHER_SECONDS = 0.003
 """Seconds to wait for more messages when they arrive faster than this: waking up for each would cost more."""
+NO_LIMIT = 1 << 62
 _NEW_SLOT = "`pipeline sources adopt` goes on without what is missing; if it finds nothing to do, delete the slot first"
 _EPOCH_2000 = 946_684_800
 _BEYOND_THE_DATA = ("08", "25", "28", "40", "53", "57", "58", "XX001", "XX002")
@@ -66,15 +67,21 @@ class SystemIdentity:
 
 
 class ReplicationStream:
-    """One walsender's stream. Open, `identify`, `start`, then `read` until it raises; always `close`."""
+    """One walsender's stream. Open, `identify`, `start`, then `read` until it raises; always `close`.
 
-    def __init__(self, dsn: str, source_id: uuid.UUID, part: int = 0) -> None:
-        """Connect, under a name that says whose connection it is; `part`: of a backlog, 0 for worker 0.
+    What comes before `attach` may be done in a thread, by one at a time.
+    """
 
-        Raises Unavailable, or SourceUnfit where replication connections are refused.
+    def __init__(self, dsn: str, name: str, *, gather: float = GATHER_SECONDS, timeout: int | None = None) -> None:
+        """Connect. `name`: says at the source, as application_name, whose connection it is.
+
+        `timeout`: seconds within which it must be accepted, if not the usual; `gather`: seconds to wait for more
+        messages when they arrive faster than that. Raises Unavailable, or SourceUnfit where replication connections
+        are refused.
         """
         self._dsn = dsn
-        self._session = walsender.connect(dsn, application_name(source_id, part))
+        self._gather = gather
+        self._session = walsender.connect(dsn, name, timeout)
         self._connection = self._session.pgconn
         self._connection.notice_handler = self._notice
         self._readable = asyncio.Event()
@@ -126,9 +133,14 @@ class ReplicationStream:
         return [None if value is None else value.decode() for value in values]
 
     def start(self, slot: str, position: int, publications: Sequence[str]) -> None:
+        """`begin`, and `attach`."""
+        self.begin(slot, position, publications)
+        self.attach()
+
+    def begin(self, slot: str, position: int, publications: Sequence[str]) -> None:
         """Begin to stream transactions that end after `position`; 0: after what the slot has confirmed.
 
-        Raises the ReplicationError that says why not.
+        Raises the ReplicationError that says why not; after a SlotInUse it may be tried again.
         """
         self.start_position = position
         names = ",".join('"' + name.replace('"', '""') + '"' for name in publications)
@@ -136,19 +148,25 @@ class ReplicationStream:
         settings = ", ".join(f"\"{name}\" '{value.replace(chr(39), chr(39) * 2)}'" for name, value in options.items())
         self._command(f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn.show(position)} ({settings})', expect=_COPY_BOTH)
         self._connection.nonblocking = 1
+
+    def attach(self) -> None:
+        """From now on the running event loop reads what comes."""
         asyncio.get_running_loop().add_reader(self._connection.socket, self._readable.set)
 
-    async def read(self, limit: int = 500, empty: Callable[[], None] = lambda: None) -> list[bytes]:
+    async def read(
+        self, limit: int = 500, empty: Callable[[], None] = lambda: None, room: int = NO_LIMIT
+    ) -> list[bytes]:
         """The next messages, at least one and at most `limit`, each with its type byte (`w` or `k`).
 
-        `empty` is called when there is none, before waiting for more.
+        The last of them is the one with which they have `room` bytes. `empty` is called when there is none, before
+        waiting for more.
         """
-        while not (messages := self._take(limit)):
+        while not (messages := self._take(limit, room)):
             empty()
             self._readable.clear()
             with self.starved:
-                if time.monotonic() - self._received_at < GATHER_SECONDS:
-                    await asyncio.sleep(GATHER_SECONDS)
+                if time.monotonic() - self._received_at < self._gather:
+                    await asyncio.sleep(self._gather)
                 await self._readable.wait()
         self._received_at = time.monotonic()
         return messages
@@ -183,24 +201,29 @@ class ReplicationStream:
                 logger.debug("closed outside of the loop", extra={"action": "replication.closed"})
         self._session.close()
 
-    def _take(self, limit: int) -> list[bytes]:
-        messages = self._received(limit) if self._end is None else []
+    def hang_up(self) -> None:
+        """End a connection that does not answer, from another thread; who waits for it gets Unavailable."""
+        connections.hang_up(self._session)
+
+    def _take(self, limit: int, room: int) -> list[bytes]:
+        messages = self._received(limit, room) if self._end is None else []
         if self._skipped_publication:
             raise PublicationMissing(self._skipped_publication)
         if self._end is not None and not messages:  # messages before the end still count
             raise self._end
         return messages
 
-    def _received(self, limit: int) -> list[bytes]:
+    def _received(self, limit: int, room: int) -> list[bytes]:
         messages: list[bytes] = []
         take = self._connection.get_copy_data
         asked = False
         self.idle = False
         try:
-            while len(messages) < limit:
+            while len(messages) < limit and room > 0:
                 size, data = take(1)
                 if size > 0:
                     messages.append(bytes(data))
+                    room -= size
                     asked = False
                 elif size < 0:
                     self._end = self._ending()

@@ -10,15 +10,16 @@ from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 
 
-def connect(dsn: str, name: str) -> Connection:
+def connect(dsn: str, name: str, timeout: int | None = None) -> Connection:
     """A replication connection that the source sees as `name`, with the settings that its role and database have.
 
-    Raises Unavailable, or SourceUnfit where replication connections are refused.
+    `timeout`: seconds within which it must be accepted, where not as usual. Raises Unavailable, or SourceUnfit where
+    replication connections are refused.
     """
+    limit = {"connect_timeout": str(timeout)} if timeout else {}
     try:  # not PGconn.connect: it keeps every other thread from running until the source has answered
-        return psycopg.connect(
-            connections.conninfo(dsn, replication="database", application_name=name), autocommit=True
-        )
+        info = connections.conninfo(dsn, replication="database", application_name=name, **limit)
+        return psycopg.connect(info, autocommit=True)
     except psycopg.OperationalError as error:
         if "must be superuser or replication role" in str(error) or "REPLICATION attribute" in str(error):
             raise SourceUnfit(

@@ -9,7 +9,7 @@ from functools import partial
 
 from pipeline.capture.catchup import limits
 from pipeline.capture.replication import prepare
-from pipeline.capture.replication.stream import NAME_PREFIX, ReplicationStream
+from pipeline.capture.replication.stream import NAME_PREFIX, ReplicationStream, application_name
 from pipeline.capture.sessions.store import Session
 from pipeline.capture.source import slot_mark, slots, synchronous_standbys
 from pipeline.capture.source.sources import Source
@@ -96,7 +96,7 @@ def _only_errors(check: Callable[[], None]) -> Findings:
 
 
 def _replicates(dsn: str, stored: Source | None) -> Findings:
-    stream = ReplicationStream(dsn, stored.id if stored else uuid.uuid4())
+    stream = ReplicationStream(dsn, application_name(stored.id if stored else uuid.uuid4()))
     try:
         identity = stream.identify()
     finally:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pipeline.capture.catchup import plan_reader, store
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.relation_registry import RelationRegistry
-from pipeline.capture.replication.stream import ReplicationStream, SystemIdentity
+from pipeline.capture.replication.stream import ReplicationStream, SystemIdentity, application_name
 from pipeline.capture.snapshot import known_tables
 from pipeline.capture.source import captured_tables, own_tables, publication_ledger, slot_mark, slots, sources
 from pipeline.capture.source.publications import KEYLESS_SUFFIX, Publications
@@ -89,7 +89,7 @@ class _Adoption:
         slot = slots.find_ours(self._source, self._config.slot, self._stored.id)
         if slot is not None:
             slots.end_walsender(self._source, slot)
-        stream = ReplicationStream(self._config.source, self._stored.id)
+        stream = ReplicationStream(self._config.source, application_name(self._stored.id))
         try:
             identity = stream.identify()
             reasons = self._differences(identity) or asyncio.run(self._replay_differs(stream))

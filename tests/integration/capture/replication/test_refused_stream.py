@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from pipeline.capture.replication.stream import ReplicationStream
+from pipeline.capture.replication.stream import ReplicationStream, application_name
 from pipeline.errors import SourceUnfit
 
 SAID = "unsupported startup parameter: replication"
@@ -32,5 +32,5 @@ def test_a_pooler_that_knows_no_replication() -> None:
         port = listener.getsockname()[1]
         dsn = f"host=127.0.0.1 port={port} user=postgres dbname=shop sslmode=disable gssencmode=disable"
         with pytest.raises(SourceUnfit, match="takes no replication connections; connect to the source directly"):
-            ReplicationStream(dsn, uuid.uuid4())
+            ReplicationStream(dsn, application_name(uuid.uuid4()))
         answering.join()

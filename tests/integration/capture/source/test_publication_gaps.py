@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pipeline.capture.replication import prepare
-from pipeline.capture.replication.stream import ReplicationStream
+from pipeline.capture.replication.stream import ReplicationStream, application_name
 from pipeline.capture.source import sources
 from pipeline.capture.source.publications import Publisher
 from pipeline.config import settings
@@ -57,7 +57,7 @@ def connect(config: Config) -> None:
     """What the worker does before it streams."""
     source, pipeline = prepare.connect(config, name="test")
     with source, pipeline:
-        stream = ReplicationStream(config.source, uuid.uuid4())
+        stream = ReplicationStream(config.source, application_name(uuid.uuid4()))
         try:
             prepare.prepare(config, source, pipeline, stream.identify(), uuid.uuid4())
         finally:
