@@ -40,6 +40,7 @@ PipelineError                    exit 1
     ├── SessionError             a client's session at the source (pipeline/capture/sessions) cannot be streamed
     │   ├── SessionUnknown       no session of that name was made here
     │   ├── SessionHeld          another client streams it
+    │   ├── SessionRefused       no session can be made now: the limit, the source's room, or a transaction that is open
     │   └── SessionGone          it has ended, or its slot no longer holds what is not acknowledged: begin another
     ├── Undecodable               the source cannot send a transaction, which may be skipped; retried meanwhile
     └── DecodeError              bytes that are not the protocol that we requested
@@ -220,6 +221,10 @@ class SessionUnknown(SessionError):
 
 class SessionHeld(SessionError):
     """Another client streams the session; the text names it, and since when."""
+
+
+class SessionRefused(SessionError):
+    """No session can be made now; the text is for the log."""
 
 
 class SessionGone(SessionError):

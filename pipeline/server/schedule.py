@@ -13,6 +13,7 @@ from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from pipeline.capture.replication import prepare
+from pipeline.capture.sessions import bounds
 from pipeline.config import cron
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportStopped, PipelineError, RetentionBusy
@@ -33,6 +34,8 @@ SAMPLE_SECONDS = 5
 """Between two samples of positions and counts, from which rates are made."""
 PUBLISH_SECONDS = 2
 """Between two looks for new tables, and for tables that got or lost their key."""
+SESSIONS_SECONDS = 5
+"""Between two looks for sessions that must end, and for slots of ended ones."""
 INDEX_SECONDS = 3600
 """Between two looks for an index that a legacy events table lacks."""
 RETENTION_SECONDS = 60.0
@@ -59,7 +62,11 @@ def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
     """
     defaults = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
     scheduler = BackgroundScheduler(timezone="UTC", job_defaults=defaults)
-    for act, seconds in ((sample, SAMPLE_SECONDS), (publish_new_tables, PUBLISH_SECONDS)):
+    for act, seconds in (
+        (sample, SAMPLE_SECONDS),
+        (publish_new_tables, PUBLISH_SECONDS),
+        (end_sessions, SESSIONS_SECONDS),
+    ):
         scheduler.add_job(act, "interval", [config], id=act.__name__, seconds=seconds)
     at_once = datetime.now(UTC)
     scheduler.add_job(
@@ -84,6 +91,11 @@ def publish_new_tables(config: Config) -> None:
     source, pipeline = prepare.connect(config, name="pipeline publish")
     with source, pipeline:
         prepare.publish_new_tables(config, source, pipeline)
+
+
+def end_sessions(config: Config) -> None:
+    """End the sessions that must end; slots outlive the setting by which their wire was served."""
+    bounds.enforce(config)
 
 
 def index_history(config: Config, stopped: Callable[[], bool]) -> None:

@@ -47,6 +47,11 @@ _WRITERS: dict[int, Callable[[bytes], bytes]] = {
 """How values of a type are written; all others, domains too, are JSON strings of their text."""
 
 
+def value_writer(type_oid: int) -> Callable[[bytes], bytes]:
+    """How values of a type are written, from the text that Postgres prints."""
+    return _WRITERS.get(type_oid, string)
+
+
 def type_name(name: str) -> bytes:
     """What format_type gives, as JSON: wal2json takes the quotes of a quoted name for those of a string."""
     if name.startswith('"') and not name.endswith("]") and _is_json(name):

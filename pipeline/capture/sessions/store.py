@@ -61,6 +61,11 @@ def kept(connection: Connection, source_id: uuid.UUID) -> list[Session]:
     return queries.rows(connection, Session, statement("capture.sessions", "kept_sessions"), {"source_id": source_id})
 
 
+def get(connection: Connection, session_id: int) -> Session | None:
+    """The session as it is now; None where it ended so long ago that its row is gone."""
+    return queries.one(connection, Session, statement("capture.sessions", "get_session"), {"id": session_id})
+
+
 def find(connection: Connection, wire: str, slot: str) -> Session | None:
     """The session with this slot name: the one that has not ended, else the one that ended last."""
     values = {"wire": wire, "slot": slot}

@@ -5,7 +5,7 @@ functions, which a cast to text does not for every type.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import suppress
 
 import psycopg
@@ -13,7 +13,7 @@ from psycopg import errors, generators, pq, sql
 from psycopg.abc import PQGen
 from psycopg.waiting import Wait
 
-from pipeline.postgres.connections import Connection
+from pipeline.postgres.connections import AsyncConnection, Connection
 from pipeline.wal.messages import Row
 
 AT_ONCE = 1_000
@@ -43,6 +43,15 @@ def lines(connection: Connection, query: sql.Composable) -> Generator[list[bytes
             with suppress(psycopg.Error):
                 while not connection.wait(_next(pgconn))[1]:
                     pass
+
+
+async def arriving(connection: AsyncConnection, query: sql.Composable) -> AsyncGenerator[list[bytes], None]:
+    """The same for asyncio, and as few rows at a time as have come. Who leaves it early must close the connection."""
+    pgconn, ended = connection.pgconn, False
+    await connection.wait(_begin(pgconn, query.as_string(connection).encode()))
+    while not ended:
+        found, ended = await connection.wait(_next(pgconn))
+        yield found
 
 
 def _begin(pgconn: pq.abc.PGconn, query: bytes) -> PQGen[None]:

@@ -1,0 +1,40 @@
+"""What sessions have running at the source: the walsender that exports or streams, and pages that are being read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pipeline.capture.sessions.store import Session, walsender_name
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+END_MILLISECONDS = 5_000
+"""How long a backend has to end."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A backend of a session at the source. `name`: `walsender_name` or `page_name` of the session's slot."""
+
+    pid: int
+    name: str
+    walsender: bool
+
+
+def page_name(slot: str) -> str:
+    """The application_name at the source of what reads a page of a session's snapshot."""
+    return f"pipeline page {slot}"
+
+
+def of(source: Connection, sessions: Iterable[Session]) -> list[Backend]:
+    """All of these sessions, of this user's."""
+    names = [name(session.slot) for session in sessions for name in (walsender_name, page_name)]
+    return queries.rows(source, Backend, statement("capture.sessions", "session_backends"), {"names": names})
+
+
+def end(source: Connection, session: Session) -> None:
+    """End all of a session, and wait for each; one that does not end is left."""
+    for backend in of(source, [session]):
+        source.execute("select pg_catalog.pg_terminate_backend(%s, %s)", (backend.pid, END_MILLISECONDS))
