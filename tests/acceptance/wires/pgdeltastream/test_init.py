@@ -28,9 +28,9 @@ def test_init_gives_the_name_of_a_new_permanent_logical_slot(place: Place) -> No
 
 
 def test_a_second_init_makes_another_and_leaves_the_first_and_what_is_called_alike(place: Place) -> None:
-    others = {"mydelta_x": "test_decoding", "xdelta_y": "pgoutput", "delta_mine": "pgoutput"}
-    for name, plugin in others.items():
-        place.source.execute("select pg_create_logical_replication_slot(%s, %s)", [name, plugin])
+    others = ("mydelta_x", "xdelta_y", "delta_mine")
+    for name in others:
+        place.source.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
     first, second = place.client.init(), place.client.init()
     assert first != second
     slots = {row[0] for row in place.source.execute("select slot_name from pg_replication_slots")}

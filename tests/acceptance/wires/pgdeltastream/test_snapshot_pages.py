@@ -87,8 +87,9 @@ def test_pages_read_side_by_side_are_the_whole_table_once(place: Place, table: s
 def test_values_are_as_on_the_stream_and_json_is_nested(place: Place, odd: str, slot: str) -> None:
     answer = place.client.page(odd, slotName=slot, order_by={"column": "id", "order": "ASC"})
     assert answer.status_code == 200, answer.text
-    assert answer.text.startswith('[{"big":9007199254740993,"doc":{"a":[1,null]},"exact":12.340,"f":null,"id":1,')
+    assert answer.text.startswith('[{"big":9007199254740993,"doc":{"a": [1, null]},"exact":12.340,"f":null,"id":1,')
     first, second = answer.json()
+    assert first["doc"] == {"a": [1, None]}
     assert (first["raw"], first["many"], first["yes"]) == ("dead", "{1,2}", True)
     assert set(second.values()) == {2, -1, None}
 
@@ -143,7 +144,7 @@ def test_a_session_that_is_not_there_gets_503(place: Place, table: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "table",
+    "named",
     [
         "(select 1) q",
         "(select 1 as one) q",
@@ -157,20 +158,17 @@ def test_a_session_that_is_not_there_gets_503(place: Place, table: str) -> None:
         "x" * 70_000,
         "nul\0",
         '"',
-        SECRET,
     ],
     ids=lambda name: name[:20],
 )
-def test_what_is_no_published_table_is_refused_and_runs_nothing(
-    place: Place, table: str, slot: str, request: pytest.FixtureRequest
-) -> None:
+def test_what_is_no_published_table_is_refused_and_runs_nothing(place: Place, named: str, slot: str) -> None:
     target = place.table("id int primary key", "values (1)")
-    answer = place.client.page(table.replace("{table}", target), slotName=slot)
+    answer = place.client.page(named.replace("{table}", target), slotName=slot)
     assert (answer.status_code, answer.text) == (500, FAILED)
     assert place.source.execute(f"select count(*) from {target}".encode()).fetchone() == (1,)
 
 
-@pytest.mark.parametrize("column", ["id; drop table t", "(select 1)", "1", "no_such", "id, name", 'id" --', SECRET])
+@pytest.mark.parametrize("column", ["id; drop table t", "(select 1)", "1", "no_such", "id, name", 'id" --'])
 def test_what_is_no_column_is_refused_and_spoils_nothing(place: Place, table: str, slot: str, column: str) -> None:
     answer = place.client.page(table, slotName=slot, order_by={"column": column, "order": "ASC"})
     assert (answer.status_code, answer.text) == (500, FAILED)
