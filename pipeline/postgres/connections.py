@@ -54,7 +54,7 @@ LIVENESS = {
 def conninfo(dsn: str, **ours: str) -> str:
     """The DSN with our parameters instead of its own, and with those of LIVENESS that it does not set."""
     given = conninfo_to_dict(dsn)
-    liveness = {name: value for name, value in LIVENESS.items() if name not in given}
+    liveness = {name: value for name, value in LIVENESS.items() if name not in {**given, **ours}}
     return make_conninfo(dsn, client_encoding="UTF8", **liveness, **ours)
 
 

@@ -87,23 +87,27 @@ class ChangeWriter:
         }
         """By type byte, a change without an old row, from the TupleData at an offset; None where it must be decoded."""
 
-    def insert(self, change: Insert) -> bytes:
-        """A new row."""
+    def change(self, change: Insert | Update | Delete) -> bytes:
+        """A change of a row. Raises DecodeError for a row of another width."""
+        if isinstance(change, Insert):
+            return self._insert(change)
+        return self._update(change) if isinstance(change, Update) else self._delete(change)
+
+    def _insert(self, change: Insert) -> bytes:
         return self._heads[b"insert"] + self._row(change.new) + b"}"
 
-    def update(self, change: Update) -> bytes:
-        """A changed row: columns that were TOASTed and did not change are left out."""
+    def _update(self, change: Update) -> bytes:
         old = change.old
         if old is None:
             self._require_width(change.new)
             old = [change.new[i] if i in self._key else None for i in self._columns]
         return self._heads[b"update"] + self._row(change.new) + b"," + self._old(old) + b"}"
 
-    def delete(self, change: Delete) -> bytes:
-        """A removed row."""
+    def _delete(self, change: Delete) -> bytes:
         return self._heads[b"delete"] + self._old(change.old) + b"}"
 
     def _row(self, row: Row) -> bytes:
+        """Without columns that were TOASTed and did not change."""
         return self._lists(row, b"column", [i for i, value in enumerate(row) if value is not UNCHANGED])
 
     def _old(self, row: Row) -> bytes:

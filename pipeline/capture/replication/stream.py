@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from psycopg import OperationalError, errors, pq
@@ -72,10 +72,18 @@ class ReplicationStream:
     What comes before `attach` may be done in a thread, by one at a time.
     """
 
-    def __init__(self, dsn: str, name: str, *, gather: float = GATHER_SECONDS, timeout: int | None = None) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        name: str,
+        settings: Mapping[str, str] = session_settings.WALSENDER,
+        *,
+        gather: float = GATHER_SECONDS,
+        timeout: int | None = None,
+    ) -> None:
         """Connect. `name`: says at the source, as application_name, whose connection it is.
 
-        `timeout`: seconds within which it must be accepted, if not the usual; `gather`: seconds to wait for more
+        `settings`: of its session; `timeout`: seconds within which it must be accepted, if not the usual; `gather`: seconds to wait for more
         messages when they arrive faster than that. Raises Unavailable, or SourceUnfit where replication connections
         are refused.
         """
@@ -95,7 +103,7 @@ class ReplicationStream:
         """The position that was passed to `start`."""
         self.idle = True
         """Whether everything received so far has been read."""
-        settings = {**session_settings.WALSENDER, "wal_sender_timeout": f"{SENDER_TIMEOUT}s"}
+        settings = {**settings, "wal_sender_timeout": f"{SENDER_TIMEOUT}s"}
         try:
             self.query(session_settings.statement(settings))
         except BaseException:
@@ -200,6 +208,11 @@ class ReplicationStream:
             except RuntimeError:  # the event loop has ended: there is nothing to remove
                 logger.debug("closed outside of the loop", extra={"action": "replication.closed"})
         self._session.close()
+
+    def end(self, reason: Exception) -> None:
+        """What was received still counts; then `read` raises the reason, also where it waits now."""
+        self._end = self._end or reason
+        self._readable.set()
 
     def hang_up(self) -> None:
         """End a connection that does not answer, from another thread; who waits for it gets Unavailable."""

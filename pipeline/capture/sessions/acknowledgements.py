@@ -15,7 +15,7 @@ _LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 
 
 class Acknowledgements:
-    """Remembers where the frames that were sent end.
+    """Remembers where frames end that are not acknowledged.
 
     Beyond REMEMBERED_ENDS every second of the older half is forgotten: an acknowledgement there stands for an earlier
     end, so that a client which begins again gets some frames once more.
@@ -24,17 +24,16 @@ class Acknowledgements:
     def __init__(self, position: int) -> None:
         """`position`: everything before it is acknowledged."""
         self.sent_to = position
-        """The end of the last whole frame that was sent."""
+        """The end of the last whole frame that was sent: an acknowledgement beyond it counts for nothing."""
         self._ends = array("q")
 
     @property
     def pending(self) -> bool:
-        """Whether something that was sent is not acknowledged."""
+        """Whether something is not acknowledged."""
         return bool(self._ends)
 
-    def sent(self, end: int) -> None:
-        """Remember a frame that is about to be sent, unless it is a part of one: what it holds has no end yet."""
-        self.sent_to = end
+    def expect(self, end: int) -> None:
+        """There is another frame, with which its transaction ends; one that is a part, not the last, has no end."""
         self._ends.append(end)
         if len(self._ends) > REMEMBERED_ENDS:
             del self._ends[1 : REMEMBERED_ENDS // 2 : 2]

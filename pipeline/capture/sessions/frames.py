@@ -43,6 +43,7 @@ class Frames:
         self._nextlsn = _written(position)
         self._begun, self._ended = begun, ended
         self._writers: dict[int, ChangeWriter] = {}
+        self._ignored: set[int] = set()
         self._open = False
         self._ready: list[Frame] = []
         self._changes: list[bytes] = []
@@ -58,6 +59,10 @@ class Frames:
     def learn(self, relation: Relation, types: Sequence[str]) -> None:
         """From now on, write rows of this relation so; `types`: of its columns, as format_type names them."""
         self._writers[relation.oid] = ChangeWriter(relation, types)
+
+    def ignore(self, oid: int) -> None:
+        """From now on, leave out the changes of this relation."""
+        self._ignored.add(oid)
 
     def feed(self, data: bytes, at: int) -> None:
         """The message in `data` from `at` on, but no Relation. Raises DecodeError."""
@@ -76,15 +81,13 @@ class Frames:
 
     def _decode(self, data: bytes, at: int) -> None:
         message = pgoutput.decode(data, at)
-        if isinstance(message, Insert):
-            self._add(self._writer(message.relation).insert(message))
-        elif isinstance(message, Update):
-            self._add(self._writer(message.relation).update(message))
-        elif isinstance(message, Delete):
-            self._add(self._writer(message.relation).delete(message))
+        if isinstance(message, Insert | Update | Delete):
+            if message.relation not in self._ignored:
+                self._add(self._writer(message.relation).change(message))
         elif isinstance(message, Truncate):
             for oid in message.relations:
-                self._truncate(self._writer(oid).named)
+                if oid not in self._ignored:
+                    self._truncate(self._writer(oid).named)
         elif isinstance(message, Relation):
             raise DecodeError(f"relation {message.oid} was fed without `learn`")
 
