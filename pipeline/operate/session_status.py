@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal, get_args
 
-from pipeline.capture.sessions.store import Session
+from pipeline.capture.sessions import backends
+from pipeline.capture.sessions.store import Session, walsender_name
 from pipeline.capture.source.slots import Slot
 from pipeline.config.settings import Config
 from pipeline.operate import formatting
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
 from pipeline.wal import lsn
 
 State = Literal["making", "snapshot", "streamed", "idle", "lost", "unknown"]
@@ -82,11 +82,12 @@ class Sessions:
 
 def look(source: Connection, known: Sequence[Session], slots: Sequence[Slot]) -> AtSource:
     """The source is asked only where sessions are known that have not ended; `slots`: all that it has."""
-    names = {each.slot for each in known if each.state != "ended"}
-    exporting: list[tuple[str]] = []
-    if names:
-        exporting = source.execute(statement("operate", "exporting_sessions"), {"slots": list(names)}).fetchall()
-    return AtSource({slot.name: slot for slot in slots if slot.name in names}, frozenset(name for (name,) in exporting))
+    live = [each for each in known if each.state != "ended"]
+    names = {walsender_name(each.slot): each.slot for each in live}
+    streaming = {slot.active_pid for slot in slots}
+    found = backends.of(source, live) if live else []
+    exporting = {names[each.name] for each in found if each.walsender and each.pid not in streaming}
+    return AtSource({slot.name: slot for slot in slots if slot.name in names.values()}, frozenset(exporting))
 
 
 def of(config: Config, known: Sequence[Session], at: AtSource | None, now: datetime) -> Sessions:

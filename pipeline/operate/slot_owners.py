@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import psycopg
 
-from pipeline.capture.sessions import store
+from pipeline.capture.sessions import bounds, store
 from pipeline.capture.sessions.store import Session
 from pipeline.capture.source import slots, sources, timeline
 from pipeline.capture.source.slots import Slot
@@ -26,15 +26,26 @@ class OwnedSlot(Slot):
     wire: str | None = None
 
 
-def sessions(source: Connection, pipeline: Connection, source_id: uuid.UUID | None) -> dict[str, Session]:
-    """By slot, those of this source and cluster whose slots may exist. A database of an older version has none."""
+def sessions(
+    source: Connection, pipeline: Connection, source_id: uuid.UUID | None, found: Sequence[Slot]
+) -> dict[str, Session]:
+    """By slot, those of this source and cluster whose slots may exist; without those whose slot was made by another.
+
+    `found`: the source's slots, read before this: what a session has confirmed is stored earlier.
+    """
     try:
         stored = sources.find_in_any(pipeline, source_id)
-        found = store.kept(pipeline, stored.id) if stored else []
-    except psycopg.errors.UndefinedTable:
+        known = store.kept(pipeline, stored.id) if stored else []
+    except psycopg.errors.UndefinedTable:  # a database of an older version
         return {}
-    cluster = timeline.identity(source).system_identifier if found else ""
-    return {each.slot: each for each in found if each.system_identifier == cluster}
+    cluster = timeline.identity(source).system_identifier if known else ""
+    there, database = {slot.name: slot for slot in found}, source.info.dbname
+    return {
+        each.slot: each
+        for each in known
+        if each.system_identifier == cluster
+        and ((slot := there.get(each.slot)) is None or bounds.is_its_own(each, slot, database))
+    }
 
 
 def owned(found: Sequence[Slot], anchor: str, known: Mapping[str, Session] | None) -> list[OwnedSlot]:

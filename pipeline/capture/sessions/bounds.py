@@ -138,8 +138,10 @@ def end_all(source: Connection, pipeline: Connection, source_id: uuid.UUID, reas
 def _drop(source: Connection, pipeline: Connection, session: Session, now: datetime | None) -> None:
     """Drop the slot of an ended session. `now`: to tell whether one that is not there may still come."""
     try:
-        backends.end(source, session)
-        gone = _drop_slot(source, pipeline, session)
+        here = timeline.identity(source).system_identifier == session.system_identifier
+        if here:  # else what has its name at this cluster is somebody else's
+            backends.end(source, session)
+        gone = here and _drop_slot(source, pipeline, session)
     except (PipelineError, psycopg.Error) as error:
         values = {"action": "session.slot_kept", "slot": session.slot}
         level = logging.WARNING if session.ended_at is None else logging.DEBUG  # said once

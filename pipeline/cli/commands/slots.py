@@ -72,7 +72,10 @@ Force = Annotated[bool, typer.Option("--force", help="Also the slot that this se
 
 @app.command("delete")
 def slots_delete(context: typer.Context, name: str, force: Force = False, yes: Yes = False) -> int:
-    """Remove a slot; the source then removes WAL that nothing else needs. Asks for its name to be typed."""
+    """Remove a slot; the source then removes WAL that nothing else needs. Asks for its name to be typed.
+
+    With the slot of a client's session, the session ends.
+    """
     from pipeline.capture.source import slots
     from pipeline.cli.render import losses
     from pipeline.errors import ConfigError
@@ -81,13 +84,32 @@ def slots_delete(context: typer.Context, name: str, force: Force = False, yes: Y
     if ours and not force:
         raise ConfigError(f'slot "{name}" is the one that the server reads (PIPELINE_SLOT); add --force to delete it')
 
-    def act(source: Any) -> None:
+    def act(config: Config, source: Connection, pipeline: Connection | None) -> str:
+        if not ours and pipeline is not None and _end_session(config, source, pipeline, name, yes):
+            return f'slot "{name}" deleted, and its session ended'
         confirm.loss(losses.slot(slots.idle(source, name), ours), name, yes)
         slots.drop(source, name)
+        return f'slot "{name}" deleted'
 
-    _with_source(context, act)
-    print(f'slot "{name}" deleted')
+    with _both(context) as (config, source, pipeline):
+        print(act(config, source, pipeline))
     return 0
+
+
+def _end_session(config: Config, source: Connection, pipeline: Connection, name: str, yes: bool) -> bool:
+    """End the session that this slot is of, once that is agreed to; false where it is of none."""
+    from pipeline.capture.sessions import bounds
+    from pipeline.capture.source import slots
+    from pipeline.cli.render import losses
+    from pipeline.operate import slot_owners
+
+    found = [slot for slot in slots.all_slots(source) if slot.name == name]
+    session = slot_owners.sessions(source, pipeline, config.source_id, found).get(name)
+    if session is None:
+        return False
+    confirm.loss(losses.session(session, found[0] if found else None), name, yes)
+    bounds.end(source, pipeline, session, "its slot was deleted by `pipeline slots delete`")
+    return True
 
 
 def _owned(context: typer.Context) -> list[Any]:
@@ -96,11 +118,12 @@ def _owned(context: typer.Context) -> list[Any]:
     from pipeline.operate import slot_owners
 
     with _both(context) as (config, source, pipeline):
-        known = None if pipeline is None else slot_owners.sessions(source, pipeline, config.source_id)
-        found = slot_owners.owned(slots.all_slots(source), config.slot, known)
-    if any(slot.whose is None for slot in found):
+        found = slots.all_slots(source)
+        known = None if pipeline is None else slot_owners.sessions(source, pipeline, config.source_id, found)
+    listed = slot_owners.owned(found, config.slot, known)
+    if any(slot.whose is None for slot in listed):
         print("the pipeline database does not answer: which slots are of sessions is not known", file=sys.stderr)
-    return found
+    return listed
 
 
 def _orphans(context: typer.Context) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from pipeline.capture.sessions.store import Session
 from pipeline.capture.source.slots import Slot
 from pipeline.log.readers import LaggingReader
 from pipeline.operate import formatting
@@ -31,6 +32,17 @@ def slot(found: Slot, ours: bool) -> Iterator[str]:
         yield "a server whose log does not have them all stops, until `pipeline sources adopt` accepts the gap"
 
 
+def session(found: Session, slot: Slot | None) -> Iterator[str]:
+    """By ending a client's session, whose slot is None where it is gone already."""
+    read = f", which {found.reader} streams" if slot and slot.active_pid is not None and found.reader else ""
+    yield (
+        f'slot "{found.slot}" is of a session of {found.wire}{read}: its client is cut off, and gets no change any '
+        f"more that was committed after {formatting.position(found.position)}"
+    )
+    if slot is not None:
+        yield f"it holds back {formatting.size(slot.retained_bytes)} of WAL; our slot and other sessions stay"
+
+
 def lake(found: LaggingReader) -> str:
     """By retention that no longer waits for exports to a folder."""
     return (
@@ -54,6 +66,11 @@ def gap(found: Gap, *, reread: bool = False) -> Iterator[str]:
         yield f"{found.database} has another history: what the log lacks of the one before never comes"
     else:
         yield f"of {formatting.size(found.bytes)} of WAL that was written since, what the slot cannot send never comes"
+    if found.sessions:
+        yield (
+            f"sessions of clients end, with their slots ({', '.join(found.sessions)}): their positions are of the"
+            " history before, and each client has to begin again, with a new session and its snapshot"
+        )
     if reread:
         yield from _reread(found)
 

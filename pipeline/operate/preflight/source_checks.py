@@ -59,7 +59,9 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
 
 def _sessions(source: Connection, pipeline: Connection | None, stored: Source | None) -> Mapping[str, Session]:
     """Sessions of clients by slot; none where the pipeline database does not answer, which is a finding of its own."""
-    return slot_owners.sessions(source, pipeline, stored.id) if pipeline is not None and stored is not None else {}
+    if pipeline is None or stored is None:
+        return {}
+    return slot_owners.sessions(source, pipeline, stored.id, slots.all_slots(source))
 
 
 def _settings(source: Connection) -> Findings:

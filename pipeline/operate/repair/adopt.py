@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from pipeline.capture.catchup import plan_reader, store
+from pipeline.capture.catchup import plan_reader
+from pipeline.capture.catchup import store as parts
 from pipeline.capture.replication import prepare
 from pipeline.capture.replication.relation_registry import RelationRegistry
 from pipeline.capture.replication.stream import ReplicationStream, SystemIdentity, application_name
+from pipeline.capture.sessions import bounds, store
 from pipeline.capture.snapshot import known_tables
 from pipeline.capture.source import captured_tables, own_tables, publication_ledger, slot_mark, slots, sources
 from pipeline.capture.source.publications import KEYLESS_SUFFIX, Publications
@@ -107,10 +109,19 @@ class _Adoption:
                 identity,
                 causes,
                 known_tables.keyless(self._pipeline, self._stored),
+                self._sessions(),
             )
         )
         asyncio.run(self._drain_staging())
-        return self._begin(identity, reasons)
+        ended = self._sessions()
+        bounds.end_all(
+            self._source, self._pipeline, self._stored.id, f"epoch {self._stored.epoch + 1} of the source began"
+        )
+        return replace(self._begin(identity, reasons), sessions=ended)
+
+    def _sessions(self) -> list[str]:
+        """Slots of clients' sessions: their positions are of the epoch that ends."""
+        return [each.slot for each in store.live(self._pipeline) if each.source_id == self._stored.id]
 
     def _differences(self, identity: SystemIdentity) -> list[ReplicationError]:
         """Every reason why our positions are no longer valid."""
@@ -140,7 +151,7 @@ class _Adoption:
     async def _drain_staging(self) -> None:
         """Drop half staged transactions, and move all complete ones to the log: the old epoch must come first."""
         async with await connect_writer(self._config.database) as staging:
-            await store.abandon(staging, self._stored.id, plan_reader.read(self._pipeline, self._stored.id))
+            await parts.abandon(staging, self._stored.id, plan_reader.read(self._pipeline, self._stored.id))
             await Writer.claim(staging, self._stored.id)
         self._staged = progress.staged(self._pipeline, self._stored.id) or self._staged
         config = self._config

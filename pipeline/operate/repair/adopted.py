@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipeline.operate import formatting
 from pipeline.wal import lsn
 
 
@@ -13,7 +15,8 @@ class Adopted:
 
     The new epoch begins at `starts_at`. `kept_slot`: the slot is the one that was there; `known`: how many
     transactions that it may send again are known to be in the log. `begins`: there was no epoch before it; `marked`:
-    the slot carries our mark. `rereads`: tables are compared with the log once a server runs.
+    the slot carries our mark. `rereads`: tables are compared with the log once a server runs. `sessions`: slots of
+    clients' sessions that have ended, since their positions were of the history before.
     """
 
     epoch: int
@@ -25,6 +28,7 @@ class Adopted:
     begins: bool = False
     marked: bool = True
     rereads: bool = False
+    sessions: Sequence[str] = ()
 
     def lines(self) -> list[str]:
         """The report for people: what was done, and what is not in the log."""
@@ -44,6 +48,10 @@ class Adopted:
             shown.append(f"the slot was kept; changes from {lsn.show(self.left_at)} to {at} are not in the log")
         else:
             shown.append(f"a new slot was created; changes from before {at} that the log lacks stay missing")
+        if self.sessions:
+            shown.append(
+                f"{formatting.count(len(self.sessions), 'session')} of clients ended: {', '.join(self.sessions)}"
+            )
         if self.rereads:
             shown.append(
                 "the next `pipeline serve` compares all tables with the log, and appends what differs;"

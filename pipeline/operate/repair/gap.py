@@ -19,7 +19,8 @@ class Gap:
 
     `bytes`: WAL written since, None where the source has another history. `newest`: when the log's newest event was
     committed, None when it has none. `begins`: the log begins at `staged`, and has nothing from before. `keyless`:
-    captured tables whose rows have no key; `elsewhere`: it is another cluster, where oids may be others.
+    captured tables whose rows have no key; `elsewhere`: it is another cluster, where oids may be others. `sessions`:
+    slots of clients' sessions, which end.
     """
 
     database: str
@@ -30,6 +31,7 @@ class Gap:
     begins: bool = False
     keyless: Sequence[str] = ()
     elsewhere: bool = False
+    sessions: Sequence[str] = ()
 
 
 def look(
@@ -40,10 +42,13 @@ def look(
     identity: SystemIdentity,
     reasons: Sequence[str],
     keyless: Sequence[str],
+    sessions: Sequence[str],
 ) -> Gap:
     """The gap at the source as it is now. Changes nothing."""
     same = (identity.system_identifier, identity.timeline) == (stored.system_identifier, stored.timeline)
     missing = max(0, identity.flushed - staged) if same else None
     elsewhere = identity.system_identifier != stored.system_identifier
     newest = recent_transactions.newest(connection, table)
-    return Gap(identity.database, reasons, staged, missing, newest, keyless=keyless, elsewhere=elsewhere)
+    return Gap(
+        identity.database, reasons, staged, missing, newest, keyless=keyless, elsewhere=elsewhere, sessions=sessions
+    )

@@ -18,15 +18,17 @@ from pipeline.capture.sessions import store
 from pipeline.capture.sessions.store import NAME_PREFIX, Session
 from pipeline.capture.source import slots, sources, timeline
 from pipeline.capture.source.sources import Source
+from pipeline.cli.render import losses
 from pipeline.config.settings import Config, load
 from pipeline.operate import session_status, slot_owners, status
+from pipeline.operate.repair.adopt import adopt
+from pipeline.operate.repair.adopted import Adopted
 from pipeline.postgres import connections
 from pipeline.postgres.queries import statement
 from tests.fixtures.postgres import unique
+from tests.fixtures.replicating import replicate_first
 from tests.fixtures.server import run_command
 from tests.fixtures.waiting import eventually
-
-SOURCE = uuid.uuid4()
 
 
 class Held:
@@ -37,8 +39,11 @@ class Held:
         self.source = stack.enter_context(connections.connect(config.source, "source"))
         self.pipeline = stack.enter_context(connections.connect(config.database, "pipeline database"))
         self.cluster = timeline.identity(self.source).system_identifier
-        name = str(self.source.info.dbname)
-        sources.add(self.pipeline, Source(SOURCE, 0, self.cluster, name, config.slot, published={}))
+        stored = sources.find(self.pipeline, None)
+        if stored is None:
+            stored = Source(uuid.uuid4(), 0, self.cluster, str(self.source.info.dbname), config.slot)
+            sources.add(self.pipeline, stored)
+        self.source_id = stored.id
 
     def session(self, *, made: bool = True) -> Session:
         """A session with its slot, both with a name that nobody has."""
@@ -47,7 +52,7 @@ class Held:
             self.pipeline,
             slot=slot,
             wire="pgdeltastream",
-            source_id=SOURCE,
+            source_id=self.source_id,
             epoch=0,
             system_identifier=self.cluster,
             made_after=0,
@@ -84,9 +89,13 @@ class Held:
 
 
 @pytest.fixture
-def held(source_dsn: str, database_dsn: str, slot_name: str, tmp_path: Path) -> Iterator[Held]:
+def config(source_dsn: str, database_dsn: str, slot_name: str, tmp_path: Path) -> Config:
     given: dict[str, Any] = {"wires": "pgdeltastream", "sessions_max": 3, "export_schedule": "off"}
-    config = load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name, data_dir=tmp_path, **given)
+    return load(source_dsn=source_dsn, database_dsn=database_dsn, slot=slot_name, data_dir=tmp_path, **given)
+
+
+@pytest.fixture
+def held(config: Config) -> Iterator[Held]:
     with ExitStack() as stack:
         yield Held(stack, config)
 
@@ -150,8 +159,8 @@ def test_whose_a_slot_is(held: Held, tmp_path: Path) -> None:
     ours, part = held.config.slot, slots.part_name(held.config.slot, 2)
     for name in (ours, part, theirs):
         slots.create(held.source, name)
-    known = slot_owners.sessions(held.source, held.pipeline, SOURCE)
     here = [slot for slot in slots.all_slots(held.source) if slot.database == held.source.info.dbname]
+    known = slot_owners.sessions(held.source, held.pipeline, held.source_id, here)
     expected: dict[str, str | None] = {ours: "ours", part: "part", mine.slot: "session", theirs: "other"}
     assert {slot.name: slot.whose for slot in slot_owners.owned(here, ours, known)} == expected
     unsure = {slot.name: slot.whose for slot in slot_owners.owned(here, ours, None)}
@@ -180,6 +189,23 @@ def test_slots_list_says_whose_they_are_with_and_without_the_pipeline_database(
     assert done.stderr == "the pipeline database does not answer: which slots are of sessions is not known\n"
 
 
+def test_a_deleted_slot_ends_its_session_and_no_other(held: Held, command: Callable[..., Any]) -> None:
+    mine, other = held.session(), held.session()
+    held.stream(mine.slot)
+    refused = command("slots", "delete", mine.slot)
+    assert refused.returncode == 2 and "its client is cut off" in refused.stdout
+    assert slots.find(held.source, mine.slot) is not None
+    done = command("slots", "delete", mine.slot, "--yes")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, f'slot "{mine.slot}" deleted, and its session ended')
+    assert slots.find(held.source, mine.slot) is None and slots.find(held.source, other.slot) is not None
+    ended = store.find(held.pipeline, "pgdeltastream", mine.slot)
+    assert ended is not None and (ended.state, ended.reason) == (
+        "ended",
+        "its slot was deleted by `pipeline slots delete`",
+    )
+    assert [each.slot for each in store.live(held.pipeline)] == [other.slot]
+
+
 def test_a_catch_up_leaves_a_walsender_to_each_session_that_nobody_streams(held: Held) -> None:
     idle, streamed = held.session(), held.session()
     held.stream(streamed.slot)
@@ -192,3 +218,40 @@ def test_a_catch_up_leaves_a_walsender_to_each_session_that_nobody_streams(held:
 
     eventually(looked)
     assert limits.room(held.source, []).kept_senders == 0
+
+
+def adopted(held: Held) -> tuple[list[str], Adopted]:
+    """What is to be agreed to, and what was done."""
+    said: list[str] = []
+    found = adopt(held.config, lambda gap: said.extend(losses.gap(gap)))
+    assert found is not None
+    return said, found
+
+
+def test_a_new_epoch_ends_all_sessions_and_says_so(config: Config) -> None:
+    replicate_first(config)
+    with ExitStack() as stack:
+        held = Held(stack, config)
+        idle, streamed = held.session(), held.session()
+        held.stream(streamed.slot)
+        slots.drop(held.source, config.slot)
+        said, found = adopted(held)
+        both = [idle.slot, streamed.slot]
+        assert any(f"sessions of clients end, with their slots ({', '.join(both)})" in line for line in said)
+        assert found.sessions == both
+        assert f"2 sessions of clients ended: {', '.join(both)}" in found.lines()
+        assert [slots.find(held.source, name) for name in both] == [None, None]
+        ended = [store.find(held.pipeline, "pgdeltastream", name) for name in both]
+        assert [each and each.reason for each in ended] == ["epoch 1 of the source began"] * 2
+
+
+def test_at_another_cluster_slots_of_these_names_are_left_alone(config: Config) -> None:
+    replicate_first(config)
+    with ExitStack() as stack:
+        held = Held(stack, config)
+        mine = held.session()
+        for table in ("sources", "sessions"):
+            held.pipeline.execute(f"update pipeline.{table} set system_identifier = '7'".encode())
+        _, found = adopted(held)
+        assert found.sessions == [mine.slot] and store.live(held.pipeline) == []
+        assert slots.find(held.source, mine.slot) is not None

@@ -37,6 +37,8 @@ def test_cores_decide_only_where_nothing_is_set(setting: int | None, cores: int,
     [
         (Room(180000, 5, 0, 9, 3), 4, 4, 1, "the source has 0 of its max_replication_slots = 5 free; raise it"),
         (Room(180000, 5, 3, 9, 1), 4, 4, 2, "the source has 1 of its max_wal_senders = 9 free; raise it"),
+        (Room(180000, 5, 3, 9, 1, 2), 4, 4, 2, "1 of its max_wal_senders = 9 free, beside 2 for sessions; raise it"),
+        (Room(180000, 5, 1, 9, 3, 2), 4, 4, 2, "the source has 1 of its max_replication_slots = 5 free; raise it"),
         (WIDE, 1, 4, 1, "PIPELINE_CATCHUP_MAX_SLOTS is 1; raise it"),
         (WIDE, None, 1, 1, "this process may use one core; give it three"),
         (WIDE, None, 2, 1, "this process may use 2 cores; give it three or more, or set PIPELINE_CATCHUP_MAX_SLOTS"),
