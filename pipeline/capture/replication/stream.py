@@ -83,9 +83,9 @@ class ReplicationStream:
     ) -> None:
         """Connect. `name`: says at the source, as application_name, whose connection it is.
 
-        `settings`: of its session; `timeout`: seconds within which it must be accepted, if not the usual; `gather`: seconds to wait for more
-        messages when they arrive faster than that. Raises Unavailable, or SourceUnfit where replication connections
-        are refused.
+        `settings`: of its session; `timeout`: seconds within which it must be accepted, if not the usual; `gather`:
+        seconds to wait for more messages when they arrive faster than that. Raises Unavailable, or SourceUnfit where
+        replication connections are refused.
         """
         self._dsn = dsn
         self._gather = gather
