@@ -205,12 +205,15 @@ check("acknowledgements that mean nothing are passed over", async () => {
 
 check("unknown and busy slots are refused in time", async () => {
   equal((await (await stream("delta_none1")).closed).code, 4404);
+  const name = await table("id int primary key");
   const slot = await init();
   const line = await stream(slot);
+  await sql(`insert into ${name} values (1)`);
+  await line.next();
   const second = await (await stream(slot)).closed;
   equal(second.code, 4409);
-  const name = await table("id int primary key", "values (1)");
-  equal((await line.next()).change[0].table, name, "the first goes on");
+  await sql(`insert into ${name} values (2)`);
+  equal((await line.next()).change[0].columnvalues, [2], "the first goes on");
   await line.end();
 });
 
