@@ -8,8 +8,8 @@ import asyncio
 import select
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -36,6 +36,7 @@ SLICE_SECONDS = 0.002
 """How long rows are written before others have their turn on the event loop."""
 HOLD_SECONDS = 60.0
 """A client that takes no piece for so long loses its turn: others wait for it."""
+CANCEL_SECONDS = 5.0
 SETTINGS = {
     **session_settings.SERVER,
     "lock_timeout": "10s",
@@ -120,7 +121,7 @@ class Snapshots:
             exported.close()
 
 
-async def rows(config: Config, exported: Exported, wanted: Page) -> AsyncIterator[bytes]:
+async def rows(config: Config, exported: Exported, wanted: Page) -> AsyncGenerator[bytes, None]:
     """A page as a JSON array of objects, in pieces; the first one comes once rows do, or their end.
 
     Raises PipelineError: TableRefused for what is not there or not published, SessionGone where the snapshot has ended.
@@ -130,10 +131,13 @@ async def rows(config: Config, exported: Exported, wanted: Page) -> AsyncIterato
     await turns.acquire()
     reading = _Reading(config.source, exported, turns)
     try:
-        async for piece in reading.pieces(wanted):
-            held = asyncio.get_running_loop().call_later(HOLD_SECONDS, reading.end)
-            yield piece
-            held.cancel()
+        async with aclosing(reading.pieces(wanted)) as pieces:
+            async for piece in pieces:
+                held = asyncio.get_running_loop().call_later(HOLD_SECONDS, reading.end)
+                try:
+                    yield piece
+                finally:
+                    held.cancel()
     except psycopg.Error as error:
         raise reading.explained(error) from error
     finally:
@@ -157,7 +161,7 @@ class _Reading:
         self._connection: AsyncConnection | None = None
         self._ended = False
 
-    async def pieces(self, page: Page) -> AsyncIterator[bytes]:
+    async def pieces(self, page: Page) -> AsyncGenerator[bytes, None]:
         """Raises psycopg's errors, which `explained` explains."""
         connection = await self._begin()
         found = await page_query.look_up(connection, self._dsn, page, self._exported.publications)
@@ -211,14 +215,15 @@ class _Reading:
             task.add_done_callback(_closing.discard)
 
     async def _close(self) -> None:
+        connection = self._connection
         try:
-            if self._connection is not None:
-                if self._connection.info.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
-                    with suppress(psycopg.Error):
-                        await self._connection.cancel_safe(timeout=5)
-                await self._connection.close()
+            if connection is not None and connection.info.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
+                with suppress(psycopg.Error):
+                    await connection.cancel_safe(timeout=CANCEL_SECONDS)
         finally:
             self._turn.release()
+            if connection is not None:
+                await connection.close()
 
 
 _closing: set[asyncio.Task[None]] = set()
