@@ -124,7 +124,7 @@ def end(source: Connection, pipeline: Connection, session: Session, reason: str,
     A slot that cannot be dropped now is dropped by `enforce` later.
     """
     if store.end(pipeline, session.id, reason):
-        values = {"action": "session.ended", "slot": session.slot, "wire": session.wire}
+        values = {"action": "session.ended", "session": session.slot, "wire": session.wire}
         logger.log(level, 'session "%s" has ended: %s', session.slot, reason, extra=values)
     _drop(source, pipeline, session, None)
 
@@ -143,7 +143,7 @@ def _drop(source: Connection, pipeline: Connection, session: Session, now: datet
             backends.end(source, session)
         gone = here and _drop_slot(source, pipeline, session)
     except (PipelineError, psycopg.Error) as error:
-        values = {"action": "session.slot_kept", "slot": session.slot}
+        values = {"action": "session.slot_kept", "session": session.slot}
         level = logging.WARNING if session.ended_at is None else logging.DEBUG  # said once
         logger.log(level, 'slot "%s" is left for now: %s', session.slot, connections.one_line(error), extra=values)
         return

@@ -66,7 +66,7 @@ def create(config: Config, wire: str, name: Callable[[], str], *, waits: float =
         'session "%s" was made, from %s on',
         session.slot,
         lsn.show(session.position or 0),
-        extra={"action": "session.created", "slot": session.slot, "wire": wire},
+        extra={"action": "session.created", "session": session.slot, "wire": wire},
     )
     return Exported(session, snapshot, publications, connection)
 

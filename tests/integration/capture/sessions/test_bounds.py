@@ -57,7 +57,7 @@ def test_one_that_nobody_uses_goes(any_site: Site, caplog: pytest.LogCaptureFixt
     assert any_site.slots() == {other.session.slot}
     assert (made.alive, other.alive) == (False, True)
     said = [record for record in caplog.records if record.__dict__.get("action") == "session.ended"]
-    assert [record.__dict__["slot"] for record in said] == [made.session.slot]
+    assert [record.__dict__["session"] for record in said] == [made.session.slot]
     any_site.enforce()
     assert caplog.records == said
 

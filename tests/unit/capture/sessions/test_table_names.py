@@ -18,7 +18,7 @@ from pipeline.capture.sessions import table_names
         ("T", ['"t"', '"T"']),
         ('"T"', ['"T"', '"""T"""']),
         ("public.T", ['"public"."t"', '"public"."T"', '"public.T"']),
-        ('"a.b"."c""d"', ['"a.b"."c""d"', '"""a"."b""."""c""""d"""', '"""a.b""."""c""""d"""']),
+        ('"a.b"."c""d"', ['"a.b"."c""d"', '"""a"."b"".""c""""d"""', '"""a.b"".""c""""d"""']),
         (" t ", ['"t"', '" t "']),
         ("Ärger", ['"Ärger"']),
         ("(select 1) q", ['"(select 1) q"']),
