@@ -29,11 +29,12 @@ class Catalog:
         self._dsn = dsn
         self._named: dict[int, str] = {}
         self._lost: Callable[[Unavailable], None] | None = None
+        self._line = source.fileno()  # asked for now: a connection that was lost has none, and is to be forgotten by it
 
     def watch(self, lost: Callable[[Unavailable], None]) -> None:
         """Call `lost`, in the running loop, when the source ends the connection."""
         self._lost = lost
-        asyncio.get_running_loop().add_reader(self._source.fileno(), self._look)
+        asyncio.get_running_loop().add_reader(self._line, self._look)
 
     def name(self, message: Type) -> None:
         """The stream names a type that is not built in: it may be gone by now."""
@@ -41,22 +42,27 @@ class Catalog:
 
     async def types(self, relation: Relation) -> list[str]:
         """Of its columns. Raises Unavailable."""
-        loop, line = asyncio.get_running_loop(), self._source.fileno()
-        loop.remove_reader(line)
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._line)
         try:
             return await in_thread(self._types, relation)
         except psycopg.Error as error:
             raise connections.unavailable(self._dsn, "source", error) from error
         finally:
             if self._lost is not None and not self._source.closed:
-                loop.add_reader(line, self._look)
+                loop.add_reader(self._line, self._look)
 
     def close(self) -> None:
         """Close the connection."""
-        if not self._source.closed:
-            with suppress(RuntimeError):  # the event loop has ended
-                asyncio.get_running_loop().remove_reader(self._source.fileno())
+        self._forget()
         self._source.close()
+
+    def _forget(self) -> None:
+        """Before its number is another's."""
+        if self._lost is not None:
+            self._lost = None
+            with suppress(RuntimeError):  # the event loop has ended
+                asyncio.get_running_loop().remove_reader(self._line)
 
     def _types(self, relation: Relation) -> list[str]:
         columns = relation.columns
@@ -72,6 +78,7 @@ class Catalog:
         try:
             self._source.pgconn.consume_input()
         except psycopg.OperationalError as error:
-            asyncio.get_running_loop().remove_reader(self._source.fileno())
-            if self._lost is not None:
-                self._lost(connections.unavailable(self._dsn, "source", error))
+            lost = self._lost
+            self._forget()
+            if lost is not None:
+                lost(connections.unavailable(self._dsn, "source", error))
