@@ -144,7 +144,7 @@ def rough(
     request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Rough]:
     home = tmp_path_factory.mktemp("pg")
-    with running(request.param, cluster, tmp_path_factory.mktemp("rough"), home / "a", sessions_max=19) as made:
+    with running(request.param, cluster, tmp_path_factory.mktemp("rough"), home / "a") as made:
         yield made
 
 
