@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import socket
+import struct
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -22,6 +25,19 @@ _OTHER_FILES = 100
 _MOST_FILES = 65_536
 _SAY_EVERY = 60.0
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+_RESET = "pipeline.reset"
+_AT_ONCE = struct.pack("ii", 1, 0)
+"""SO_LINGER, on, with no time: what has not been sent is dropped, and the peer gets an RST."""
+
+
+def reset(scope: Mapping[str, Any]) -> None:
+    """Cut the connection of a request in the middle of its answer, so that no client takes what it has for whole.
+
+    Closing it would do over HTTP/1.1 only: in 1.0 the end of the connection is the end of the answer.
+    """
+    scope[_RESET]()
 
 
 class LimitedHttp(H11Protocol):
@@ -51,6 +67,17 @@ class LimitedHttp(H11Protocol):
             self._head_has_come()
         elif self._head_timer is None and not self.transport.is_closing():
             self._wait_for_head()
+
+    def handle_events(self) -> None:
+        before = self.scope
+        super().handle_events()
+        if self.scope is not None and self.scope is not before:  # its task has not begun yet
+            cast(dict[str, Any], self.scope)[_RESET] = self._reset
+
+    def _reset(self) -> None:
+        if (line := self.transport.get_extra_info("socket")) is not None and not self.transport.is_closing():
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_has_come()

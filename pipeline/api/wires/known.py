@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pipeline.api.wires.wire import Served, Wire
+from pipeline.api.wires import pgdeltastream
+from pipeline.api.wires.wire import Served
 from pipeline.config.settings import Config
 
-WIRES: dict[str, Wire] = {}
+WIRES = {wire.name: wire for wire in (pgdeltastream.WIRE,)}
 
 
 def served(config: Config) -> Served:

@@ -1,0 +1,67 @@
+"""Blocking work in threads that nobody has to wait for: neither a client that has gone, nor the end of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from pipeline.errors import Unavailable
+
+T = TypeVar("T")
+
+
+class Background:
+    """At most `most` pieces of work at once."""
+
+    def __init__(self, most: int) -> None:
+        self._room = threading.BoundedSemaphore(most)
+        self._waited: set[Future[Any]] = set()
+        self._closed = False
+
+    async def run(self, work: Callable[[], T], unused: Callable[[T], None]) -> T:
+        """What `work` returns, or raises; Unavailable where there is too much of it, and once this is closed.
+
+        `unused` gets, in the thread, a result for which nobody waits any more.
+        """
+        self._require_open()
+        if not self._room.acquire(blocking=False):
+            raise Unavailable("too many others wait for the same; try again later")
+        future: Future[T] = Future()
+        self._waited.add(future)
+        threading.Thread(target=self._work, args=(future, work, unused), daemon=True).start()
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is None or not task.cancelling():
+                self._require_open()  # it is the future that was cancelled
+            raise
+        finally:
+            self._waited.discard(future)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise Unavailable("the server is stopping")
+
+    def close(self) -> None:
+        """Let nobody wait any more; work that has begun goes on in its thread."""
+        self._closed = True
+        for future in list(self._waited):
+            future.cancel()
+
+    def _work(self, future: Future[T], work: Callable[[], T], unused: Callable[[T], None]) -> None:
+        try:
+            result = work()
+        except BaseException as error:
+            with suppress(InvalidStateError):
+                future.set_exception(error)
+        else:
+            try:
+                future.set_result(result)
+            except InvalidStateError:
+                unused(result)
+        finally:
+            self._room.release()

@@ -1,0 +1,15 @@
+"""What clients of PG Delta Stream speak: a session begins, its snapshot is read in pages, its slot is streamed."""
+
+from __future__ import annotations
+
+from pipeline.api.wires.pgdeltastream import forms
+from pipeline.api.wires.pgdeltastream.service import INIT, SNAPSHOT, STREAM, Service
+from pipeline.api.wires.wire import Place, Wire
+
+WIRE = Wire(
+    name="pgdeltastream",
+    places=(Place(INIT, get_changes=True), Place(SNAPSHOT), Place(STREAM)),
+    forms={404: forms.no_page, 405: forms.no_page},
+    otherwise=forms.error,
+    serve=Service,
+)

@@ -1,0 +1,95 @@
+"""The endpoints of PG Delta Stream: a session begins, its snapshot is read in pages, its slot is streamed."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from fastapi import APIRouter, Request, Response, WebSocket
+
+from pipeline.api.background import Background
+from pipeline.api.problems import explain
+from pipeline.api.wires.pgdeltastream import forms, slot_names
+from pipeline.api.wires.pgdeltastream.page_request import PageRequest, Refused
+from pipeline.api.wires.pgdeltastream.rows_response import RowsResponse
+from pipeline.api.wires.pgdeltastream.streams import Streams
+from pipeline.api.wires.sessions import Sessions
+from pipeline.api.wires.wire import Surroundings
+from pipeline.capture.sessions import creation, snapshot
+from pipeline.capture.sessions.page_query import Page
+from pipeline.capture.sessions.snapshot import Exported, Snapshots
+
+logger = logging.getLogger(__name__)
+
+NAME = "pgdeltastream"
+INIT, SNAPSHOT, STREAM = "/v1/init", "/v1/snapshot/data", "/v1/lr/stream"
+MOST_INITS = 16
+"""Sessions that are made at once; each waits for transactions at the source, in a thread."""
+_NO_SESSION = "snapshot not available: call /init to initialize a new slot and snapshot"
+_NO_INIT = "unable to init session"
+_NO_ROWS = "unable to get snapshot data"
+
+
+class Service:
+    """All sessions of this wire, as far as this process has to do with them."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._config = surroundings.config
+        self._sessions = Sessions(NAME, surroundings.database)
+        self._snapshots = Snapshots()
+        self._inits = Background(MOST_INITS)
+        self._streams = Streams(surroundings, self._sessions, self._snapshots)
+        self.routes = APIRouter(include_in_schema=False)
+        self.routes.add_api_route(INIT, self._init, methods=["GET"])
+        self.routes.add_api_route(SNAPSHOT, self._page, methods=["POST"])
+        self.routes.add_api_route(STREAM, self._no_upgrade, methods=["GET"])
+        self.routes.add_api_websocket_route(STREAM, self._stream)
+
+    async def close(self) -> None:
+        """Answer inits that wait, close streams, end snapshots."""
+        self._inits.close()
+        await self._streams.close()
+        self._snapshots.close()
+
+    async def _init(self) -> Response:
+        begin = partial(creation.create, self._config, NAME, slot_names.any_name)
+        try:
+            exported = await self._inits.run(begin, unused=Exported.close)
+        except Exception as error:
+            logger.warning("no session is made: %s", explain(error), extra={"action": "session.refused"})
+            return forms.refused(500, _NO_INIT)
+        self._snapshots.add(exported)
+        return forms.Json({"slotName": exported.session.slot})
+
+    async def _page(self, request: Request) -> Response:
+        try:
+            newest = await self._sessions.newest()
+            if newest is None:
+                return forms.refused(503, _NO_SESSION)
+            wanted = PageRequest.parse(await request.body())
+            session = newest if wanted.slot is None else await self._sessions.find(wanted.slot)
+            if session is None:
+                return forms.refused(503, _NO_SESSION)
+            exported = self._snapshots.get(session.slot)
+            if exported is None or not exported.alive or exported.session.id != session.id:
+                return self._no_rows("its snapshot has ended, or another process holds it", session.slot)
+            await self._sessions.touch(session)
+        except Refused as error:
+            return forms.refused(400, str(error))
+        except Exception as error:
+            return self._no_rows(explain(error))
+        page = Page(wanted.table, wanted.offset, wanted.limit, wanted.order_by)
+        rows = snapshot.rows(self._config, exported, page)
+        return RowsResponse(rows, lambda error: self._no_rows(explain(error), session.slot))
+
+    def _no_rows(self, reason: str, slot: str | None = None) -> Response:
+        logger.warning(
+            "no rows of the snapshot of %s: %s", slot or "a session", reason, extra={"action": "session.no_rows"}
+        )
+        return forms.refused(500, _NO_ROWS)
+
+    async def _no_upgrade(self, request: Request) -> Response:
+        return forms.not_a_websocket() if request.query_params.get("slotName") else forms.refused(400, forms.NO_SLOT)
+
+    async def _stream(self, websocket: WebSocket) -> None:
+        await self._streams.serve(websocket)
