@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pipeline.capture.sessions.store import Session, walsender_name
+from pipeline.errors import SlotInUse
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -35,6 +36,8 @@ def of(source: Connection, sessions: Iterable[Session]) -> list[Backend]:
 
 
 def end(source: Connection, session: Session) -> None:
-    """End all of a session, and wait for each; one that does not end is left."""
+    """End all of a session, and wait until they have. Raises SlotInUse where one does not end."""
     for backend in of(source, [session]):
         source.execute("select pg_catalog.pg_terminate_backend(%s, %s)", (backend.pid, END_MILLISECONDS))
+    if left := of(source, [session]):  # that one is not there any more is told as if it did not end
+        raise SlotInUse(f'pid {left[0].pid} of session "{session.slot}" does not end; terminate it')

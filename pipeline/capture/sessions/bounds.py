@@ -27,7 +27,7 @@ from pipeline.postgres.queries import statement
 logger = logging.getLogger(__name__)
 
 MAKING_SECONDS = 120.0
-"""A session that is not ready after so long was left half-made; and that long its slot may still come to be."""
+"""A session that is not ready after so long was left half-made."""
 TOUCH_SECONDS = 30.0
 """A session in use is marked as used when that is longer ago than this."""
 
@@ -111,7 +111,7 @@ def _enforce(config: Config, source: Connection, pipeline: Connection, source_id
         if session.id not in there:
             continue
         if session.state == "ended":
-            _drop(source, pipeline, session, now)
+            _drop(source, pipeline, session)
         elif reason := why_end(session, there[session.id], now, config, source.info.dbname):
             end(source, pipeline, session, reason)
         elif there[session.id].in_use and (now - session.used_at).total_seconds() > TOUCH_SECONDS:
@@ -126,7 +126,7 @@ def end(source: Connection, pipeline: Connection, session: Session, reason: str,
     if store.end(pipeline, session.id, reason):
         values = {"action": "session.ended", "session": session.slot, "wire": session.wire}
         logger.log(level, 'session "%s" has ended: %s', session.slot, reason, extra=values)
-    _drop(source, pipeline, session, None)
+    _drop(source, pipeline, session)
 
 
 def end_all(source: Connection, pipeline: Connection, source_id: uuid.UUID, reason: str) -> None:
@@ -135,33 +135,28 @@ def end_all(source: Connection, pipeline: Connection, source_id: uuid.UUID, reas
         end(source, pipeline, session, reason)
 
 
-def _drop(source: Connection, pipeline: Connection, session: Session, now: datetime | None) -> None:
-    """Drop the slot of an ended session. `now`: to tell whether one that is not there may still come."""
+def _drop(source: Connection, pipeline: Connection, session: Session) -> None:
+    """Drop the slot of an ended session. First what could still make it ends: afterwards none comes."""
     try:
-        here = timeline.identity(source).system_identifier == session.system_identifier
-        if here:  # else what has its name at this cluster is somebody else's
-            backends.end(source, session)
-        gone = here and _drop_slot(source, pipeline, session)
+        backends.end(source, session)
+        _drop_slot(source, pipeline, session)
     except (PipelineError, psycopg.Error) as error:
         values = {"action": "session.slot_kept", "session": session.slot}
         level = logging.WARNING if session.ended_at is None else logging.DEBUG  # said once
         logger.log(level, 'slot "%s" is left for now: %s', session.slot, connections.one_line(error), extra=values)
         return
-    ended_for = (now - session.ended_at).total_seconds() if now and session.ended_at else 0.0
-    if gone or session.position is not None or ended_for > MAKING_SECONDS:
-        store.dropped(pipeline, session.id)
+    store.dropped(pipeline, session.id)
 
 
-def _drop_slot(source: Connection, pipeline: Connection, session: Session) -> bool:
-    """Drop the slot if it is the session's own; whether it was there."""
+def _drop_slot(source: Connection, pipeline: Connection, session: Session) -> None:
+    """Drop the slot if it is there, and the session's own."""
     slot = slots.find(source, session.slot)
     now = store.get(pipeline, session.id) or session  # its position, read after what the slot has confirmed
     if slot is None or not is_its_own(now, slot, source.info.dbname):
-        return False
+        return
     if slot.active_pid is not None:
         slots.end_walsender(source, slot)
     try:
         slots.drop(source, session.slot)
     except SlotMissing:  # one that was being made ends with its walsender
         logger.debug("the slot has gone with its walsender", extra={"action": "session.slot_gone"})
-    return True

@@ -145,6 +145,7 @@ class _Creation:
     def _reserve(self, name: Callable[[], str]) -> Session:
         """The row of a session under a name that nobody has."""
         taken = {row[0] for row in self.source.execute(statement("capture.sessions", "slot_names")).fetchall()}
+        taken |= store.kept_slots(self.pipeline)  # what is left of them is ended and dropped by name
         for _ in range(_NAMES):
             if (slot := name()) in taken:
                 continue

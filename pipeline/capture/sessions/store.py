@@ -61,6 +61,11 @@ def kept(connection: Connection, source_id: uuid.UUID) -> list[Session]:
     return queries.rows(connection, Session, statement("capture.sessions", "kept_sessions"), {"source_id": source_id})
 
 
+def kept_slots(connection: Connection) -> set[str]:
+    """Slots of all sources' sessions that may exist, or that may still be made."""
+    return {row[0] for row in connection.execute(statement("capture.sessions", "kept_slots")).fetchall()}
+
+
 def get(connection: Connection, session_id: int) -> Session | None:
     """The session as it is now; None where it ended so long ago that its row is gone."""
     return queries.one(connection, Session, statement("capture.sessions", "get_session"), {"id": session_id})

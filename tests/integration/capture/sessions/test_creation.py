@@ -206,7 +206,25 @@ def test_what_a_killed_server_left_half_made_goes(
     site.log.execute("update pipeline.sessions set created_at = now() - interval '1 hour'")
     site.enforce()
     assert [state for _, state, _ in site.sessions()] == ["ended"]
-    eventually(lambda: site.slots() == set())
+    assert site.slots() == set()
+    assert site.log.execute("select from pipeline.sessions where dropped_at is null").rowcount == 0
+
+
+def test_a_slot_that_a_killed_server_was_still_making_goes_with_its_walsender(any_site: Site):
+    any_site.run("create table if not exists busy (id int primary key)")
+    with connected(any_site) as busy, ThreadPoolExecutor(1) as threads:
+        busy.execute("insert into busy values (1)")
+        making = threads.submit(any_site.create)
+        eventually(lambda: len(any_site.slots()) == 1)
+        any_site.enforce()
+        assert len(any_site.slots()) == 1
+        any_site.log.execute("update pipeline.sessions set created_at = now() - interval '1 hour'")
+        any_site.enforce()
+        assert any_site.slots() == set()
+        with pytest.raises(PipelineError):
+            making.result()
+        busy.rollback()
+    assert any_site.log.execute("select from pipeline.sessions where dropped_at is null").rowcount == 0
 
 
 def test_settings_of_the_role_do_not_matter(site: Site):

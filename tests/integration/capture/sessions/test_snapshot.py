@@ -49,7 +49,7 @@ TABLES = """
     create table empty_of_columns ();
     insert into empty_of_columns default values;
     create table many (id int primary key, filling text);
-    insert into many select i, repeat('x', 10000) from generate_series(1, 2000) i"""
+    insert into many select i, repeat('x', 10000) from generate_series(1, 1200) i"""
 VALUES = r"""
     insert into types values (1, E'\\\n"é\u0001', 12.340, 'NaN', true,
         ('{"b": 1,' || chr(10) || ' "b":2}')::json, '[1, {"z": 1}]',
@@ -63,8 +63,9 @@ def filled(module_site: Site) -> Site:
     return module_site
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def exported(filled: Site) -> Iterator[Exported]:
+    """One for all that only read."""
     yield filled.create()
     filled.clear()
 
@@ -184,7 +185,7 @@ def test_pages_are_the_table_and_no_row_is_on_two(
     order_by = (column, direction) if column else None
     whole = page(filled, exported, table, 0, 10**18, order_by)
     filled.run("insert into plain values (1000, 'later', 0)")
-    pages = [row for offset in range(0, 35, 4) for row in page(filled, exported, table, offset, 4, order_by)]
+    pages = [row for offset in range(0, 35, 7) for row in page(filled, exported, table, offset, 7, order_by)]
     filled.run("delete from plain where id = 1000")
     assert pages == whole
     assert len({row["id"] for row in pages}) == len(pages) == (30 if table == "plain" else 20)
@@ -234,7 +235,7 @@ def test_a_large_answer_comes_in_pieces(filled: Site, exported: Exported):
     most, total = run(largest())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert total > 20_000_000
+    assert total > 12_000_000
     assert most < snapshot.PIECE_BYTES + 20_000
     assert peak < 6_000_000
 
@@ -279,7 +280,8 @@ def test_who_takes_nothing_loses_the_turn(filled: Site, exported: Exported, monk
     run(hold())
 
 
-def test_a_snapshot_ends_with_its_connection(filled: Site, exported: Exported):
+def test_a_snapshot_ends_with_its_connection(filled: Site):
+    exported = filled.create()
     snapshots = Snapshots()
     snapshots.add(exported)
     slot = exported.session.slot
@@ -323,7 +325,6 @@ def test_what_was_altered_since_is_refused_and_not_shown_empty(filled: Site):
     assert page(filled, made, "months") == [{"id": 11}]
     with pytest.raises(TableRefused):
         page(filled, made, "march")
-    filled.clear()
 
 
 def test_a_table_that_hides_rows_from_this_user_is_an_error(filled: Site):
@@ -341,7 +342,6 @@ def test_a_table_that_hides_rows_from_this_user_is_an_error(filled: Site):
             run(drain(config, made, "plain"))
     finally:
         filled.run(f"drop owned by {user}", f"drop role {user}")
-        filled.clear()
 
 
 async def drain(config: Any, made: Exported, table: str) -> None:
