@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from pipeline.api.database import Database
 from pipeline.capture.sessions.store import Session
 from pipeline.postgres.queries import statement
+
+_SLOT = re.compile("[a-z0-9_]{1,63}")
 
 
 class Sessions:
@@ -19,7 +23,9 @@ class Sessions:
         return await self._one("newest_session")
 
     async def find(self, slot: str) -> Session | None:
-        """The one with this slot: it may have ended."""
+        """The one with this slot: it may have ended. None for what cannot be the name of a slot, too."""
+        if not _SLOT.fullmatch(slot):
+            return None
         return await self._one("find_session", slot=slot)
 
     async def touch(self, session: Session) -> None:

@@ -12,7 +12,7 @@ from fastapi import WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from pipeline.api import auth
-from pipeline.api.problems import UNEXPECTED, explain
+from pipeline.api.problems import explain
 from pipeline.api.wires.pgdeltastream import forms
 from pipeline.api.wires.sessions import Sessions
 from pipeline.api.wires.wire import Surroundings
@@ -28,13 +28,9 @@ FIND_SECONDS = 4.0
 GOING_AWAY, BINARY, POLICY, SERVER_ERROR, RESTART = 1001, 1003, 1008, 1011, 1012
 UNKNOWN, HELD, GONE = 4404, 4409, 4410
 """Close codes of RFC 6455, and those of our own stream."""
-_CODES: tuple[tuple[type[PipelineError], int], ...] = (
-    (SessionUnknown, UNKNOWN),
-    (SessionHeld, HELD),
-    (SessionGone, GONE),
-    (Unavailable, RESTART),
-    (PipelineError, SERVER_ERROR),
-)
+_CODES: dict[type[PipelineError], int] = {SessionUnknown: UNKNOWN, SessionHeld: HELD, SessionGone: GONE}
+_AWAY = "the source or the pipeline database is not available; connect again"
+_CANNOT = "the server cannot stream it; its log says why"
 _FAREWELL_SECONDS = 2.0
 _LEAVING_SECONDS = 3.0
 
@@ -173,13 +169,20 @@ async def _leave(leaving: asyncio.Event) -> NoReturn:
 
 
 def _closing(error: Exception) -> tuple[int, str]:
-    """The close code and the reason for whatever ended a stream."""
+    """The close code and the reason for whatever ended a stream. Where a database is does not concern the client."""
     if isinstance(error, Closed):
         return error.code, str(error)
-    if (known := refusals.for_reader(error)) is None:
-        logger.error("a stream failed: %s", explain(error), extra={"action": "session.failed"})
-        return SERVER_ERROR, UNEXPECTED
-    return next(code for kind, code in _CODES if isinstance(known, kind)), str(known)
+    known, code = refusals.for_reader(error), next((_CODES[kind] for kind in _CODES if isinstance(error, kind)), None)
+    if code is not None:
+        return code, str(error)
+    away = isinstance(known, Unavailable)
+    logger.log(
+        logging.WARNING if away else logging.ERROR,
+        "a session cannot be streamed: %s",
+        explain(error) if known is None else known,
+        extra={"action": "session.unavailable" if away else "session.failed"},
+    )
+    return (RESTART, _AWAY) if away else (SERVER_ERROR, _CANNOT)
 
 
 async def _farewell(websocket: WebSocket, code: int, reason: str) -> None:
