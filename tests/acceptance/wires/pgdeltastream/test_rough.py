@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -80,12 +81,12 @@ def test_an_invalidated_slot_is_refused_as_gone(rough: Rough) -> None:
 
 def _server_follows(source: psycopg.Connection, rough: Rough) -> bool:
     """Whether its own slot needs only WAL that was written just now."""
-    source.execute("select pg_log_standby_snapshot()" if rough.postgres_major >= 16 else "checkpoint")
+    source.execute("select pg_log_standby_snapshot()" if source.info.server_version >= 160000 else "checkpoint")
     query = "select pg_current_wal_lsn() - restart_lsn < 1000000 from pg_replication_slots where slot_name = %s"
     return source.execute(query, [rough.settings["slot"]]).fetchone() == (True,)
 
 
-def test_a_restored_source_and_its_adoption_end_sessions(rough: Rough) -> None:
+def test_a_restored_source_and_its_adoption_end_sessions(rough: Rough, tmp_path: Path) -> None:
     slot = rough.client.init()
     with rough.client.stream(slot) as line:
         rough.run("insert into t values (400)")
@@ -108,8 +109,10 @@ def test_a_restored_source_and_its_adoption_end_sessions(rough: Rough) -> None:
     code, reason = eventually(lambda: _not_away(rough, slot))
     assert code == 4410, (code, reason)
     assert rough.client.page("t", slotName=slot).status_code in (500, 503)
-    done = run_command("sources", "adopt", "--yes", folder=rough.folder, **rough.settings)
+    rough.end()
+    done = run_command("sources", "adopt", "--yes", folder=tmp_path, **rough.settings)
     assert done.returncode == 0, done
+    rough.begin()
     code, reason = refusal(rough.client, slot)
     assert code == 4410, (code, reason)
     with psycopg.connect(rough.postgres.tcp_dsn("shop")) as source:
@@ -142,12 +145,14 @@ def test_a_dropped_publication_is_said_and_loses_nothing_that_was_there(rough: R
 
 @pytest.mark.long
 @pytest.mark.parametrize("major", [15, 16])
-def test_the_same_on_older_versions(major: int, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_same_on_older_versions(
+    major: int, cluster: Cluster, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     checks: tuple[Callable[[Rough], None], ...] = (
         lambda rough: test_a_restart_of_the_source_is_said_at_once_and_the_next_connection_goes_on(rough, "fast"),
         lambda rough: test_a_restart_of_the_source_is_said_at_once_and_the_next_connection_goes_on(rough, "immediate"),
         test_an_invalidated_slot_is_refused_as_gone,
-        test_a_restored_source_and_its_adoption_end_sessions,
+        lambda rough: test_a_restored_source_and_its_adoption_end_sessions(rough, tmp_path),
     )
     home = tmp_path_factory.mktemp("pg")
     with running(major, cluster, tmp_path_factory.mktemp("rough"), home / "a") as made:
