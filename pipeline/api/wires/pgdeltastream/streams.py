@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 FIND_SECONDS = 4.0
 """How long the pipeline database has to find a session; beginning its stream has a limit of its own."""
-GOING_AWAY, BINARY, POLICY, SERVER_ERROR, RESTART = 1001, 1003, 1008, 1011, 1012
+POLICY, SERVER_ERROR, RESTART = 1008, 1011, 1012
 UNKNOWN, HELD, GONE = 4404, 4409, 4410
 """Close codes of RFC 6455, and those of our own stream."""
 _CODES: dict[type[PipelineError], int] = {SessionUnknown: UNKNOWN, SessionHeld: HELD, SessionGone: GONE}
@@ -144,7 +144,7 @@ class _Stream:
                 raise WebSocketDisconnect(message.get("code") or 1005)
             text = message.get("text")
             if text is None:
-                raise Closed(BINARY, "frames must be text, not binary")
+                raise Closed(POLICY, "frames must be text, not binary")
             if (lsn := acknowledged(text)) is not None:
                 self._stream.acknowledge(lsn)
 
@@ -165,7 +165,7 @@ def acknowledged(text: str) -> str | None:
 
 async def _leave(leaving: asyncio.Event) -> NoReturn:
     await leaving.wait()
-    raise Closed(GOING_AWAY, "the server is stopping; connect again")
+    raise Closed(RESTART, "the server is stopping; connect again")
 
 
 def _closing(error: Exception) -> tuple[int, str]:
