@@ -79,15 +79,15 @@ def _begin(
     config: Config, session: Session, reader: str, stream: ReplicationStream, source: Connection, pipeline: Connection
 ) -> Opened:
     stored = sources.find(pipeline, session.source_id)
-    if stored is None or stored.epoch != session.epoch:
-        raise gone(session, "the source was adopted in another state since")
     _require_nobody_waits(source, session)
-    publications = list(publication_ledger.known(stored)) or [config.publication]
+    publications = list(publication_ledger.known(stored)) if stored else []
     own = own_tables.read(source, pipeline, config.events_tables)
     until = time.monotonic() + LEAVE_SECONDS
     while True:
         slot = slots.find(source, session.slot)  # first: a position is stored before it is confirmed
         fresh = _require_ready(store.find(pipeline, session.wire, session.slot), session)
+        if stored is None or stored.epoch != fresh.epoch:
+            raise gone(session, "the source was adopted in another state since")
         position = _require_whole(source, fresh, slot)
         try:
             if slot is not None and slot.active_pid is not None:
