@@ -191,7 +191,7 @@ def test_a_type_that_is_gone_has_its_name(sessions: Sessions, session: Session) 
 def test_idle_wal_is_passed_over_once_all_is_acknowledged(
     sessions: Sessions, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "PACE", Pace(reply=0.0, idle=0.5, idle_bytes=NEVER))
+    monkeypatch.setattr(progress, "PACE", Pace(reply=0.0, idle=0.3, idle_bytes=NEVER))
     monkeypatch.setattr(session_stream, "_LOOK_SECONDS", 0.05)
 
     async def follow() -> None:
@@ -199,10 +199,9 @@ def test_idle_wal_is_passed_over_once_all_is_acknowledged(
             insert(sessions, 1)
             frame = await client.next()
             sessions.run("create table nobody_reads ()", "drop table nobody_reads")
-            await asyncio.sleep(1)
+            await asyncio.sleep(0.6)
             assert sessions.confirmed(session) == lsn.show(session.position or 0)
             client.acknowledge(frame)
-            await until(lambda: sessions.confirmed(session) == frame["nextlsn"])
             await until(lambda: lsn.parse(sessions.confirmed(session)) > lsn.parse(frame["nextlsn"]))
             assert (sessions.fresh(session).position or 0) > lsn.parse(frame["nextlsn"])
 
@@ -352,14 +351,17 @@ def test_a_client_that_does_not_read_keeps_its_walsender(
             insert(sessions, 1, 40_000)
             for n in range(40_001, 40_020):
                 insert(sessions, n)
-            await asyncio.sleep(2)
+            await asyncio.sleep(1.5)
             assert sessions.walsender(session) == walsender
             assert len((await client.next())["change"]) == 40_000
 
     run(follow())
 
 
-def test_a_source_that_never_answers_is_given_up(sessions: Sessions, session: Session) -> None:
+def test_a_source_that_never_answers_is_given_up(
+    sessions: Sessions, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "CONNECT_SECONDS", 2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         config = sessions.config
         dsn = f"host=127.0.0.1 port={silent.getsockname()[1]} user=postgres dbname=postgres sslmode=disable"
