@@ -138,8 +138,10 @@ def end_all(source: Connection, pipeline: Connection, source_id: uuid.UUID, reas
 def _drop(source: Connection, pipeline: Connection, session: Session) -> None:
     """Drop the slot of an ended session. First what could still make it ends: afterwards none comes."""
     try:
-        backends.end(source, session)
-        _drop_slot(source, pipeline, session)
+        # What has its name at another cluster is somebody else's.
+        if timeline.identity(source).system_identifier == session.system_identifier:
+            backends.end(source, session)
+            _drop_slot(source, pipeline, session)
     except (PipelineError, psycopg.Error) as error:
         values = {"action": "session.slot_kept", "session": session.slot}
         level = logging.WARNING if session.ended_at is None else logging.DEBUG  # said once
