@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 from pipeline.errors import Unavailable
 
 T = TypeVar("T")
+NAME = "background"
+"""Of the threads."""
 
 
 class Background:
@@ -32,7 +34,7 @@ class Background:
             raise Unavailable("too many others wait for the same; try again later")
         future: Future[T] = Future()
         self._waited.add(future)
-        threading.Thread(target=self._work, args=(future, work, unused), daemon=True).start()
+        threading.Thread(target=self._work, args=(future, work, unused), name=NAME, daemon=True).start()
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -54,14 +56,19 @@ class Background:
 
     def _work(self, future: Future[T], work: Callable[[], T], unused: Callable[[T], None]) -> None:
         try:
-            result = work()
+            result = self._done(work)
         except BaseException as error:
             with suppress(InvalidStateError):
                 future.set_exception(error)
-        else:
-            try:
-                future.set_result(result)
-            except InvalidStateError:
-                unused(result)
+            return
+        try:
+            future.set_result(result)
+        except InvalidStateError:
+            unused(result)
+
+    def _done(self, work: Callable[[], T]) -> T:
+        """Whoever waits may come again as soon as it has the result."""
+        try:
+            return work()
         finally:
             self._room.release()
