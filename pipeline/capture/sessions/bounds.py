@@ -34,10 +34,15 @@ TOUCH_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Facts:
-    """What the source has of a session. `slot`: that of its name, whoever made it. `in_use`: it is streamed or read."""
+    """What the source has of a session. `slot`: that of its name, whoever made it. `in_use`: it is streamed or read.
+
+    `restored`: the source has written less than the session's client has acknowledged. Once it has written as much
+    again that cannot be seen any more, and the client would lack what is written until then.
+    """
 
     slot: Slot | None
     in_use: bool
+    restored: bool = False
 
 
 def is_its_own(session: Session, slot: Slot, database: str) -> bool:
@@ -62,6 +67,8 @@ def why_end(session: Session, facts: Facts, now: datetime, config: Config, datab
     if session.state == "making":
         made_for = (now - session.created_at).total_seconds()
         return "it was never finished: whoever made it has ended" if made_for > MAKING_SECONDS else None
+    if facts.restored:
+        return "the source was restored to a state from before what its client had acknowledged"
     if slot is None:
         return "its slot does not exist any more: somebody dropped it at the source"
     if not is_its_own(session, slot, database):
@@ -79,11 +86,13 @@ def facts(source: Connection, sessions: list[Session]) -> dict[int, Facts]:
     """What the source has of these sessions, by their ids."""
     there = {slot.name: slot for slot in slots.all_slots(source)}
     names = {backend.name for backend in backends.of(source, sessions)}
+    flushed = timeline.identity(source).flushed if sessions else 0
     found = {}
     for session in sessions:
         slot = there.get(session.slot)
         streamed = slot is not None and slot.active_pid is not None
-        found[session.id] = Facts(slot, streamed or page_name(session.slot) in names)
+        in_use = streamed or page_name(session.slot) in names
+        found[session.id] = Facts(slot, in_use, restored=(session.position or 0) > flushed)
     return found
 
 

@@ -59,6 +59,11 @@ def test_a_session_without_a_slot_ends():
     assert "does not exist any more" in (why_end(SESSION, Facts(None, False), NOW, CONFIG, "shop") or "")
 
 
+def test_a_source_that_has_written_less_than_was_acknowledged_was_restored() -> None:
+    facts = Facts(SLOT, True, restored=True)
+    assert "restored to a state from before" in (why_end(SESSION, facts, NOW, CONFIG, "shop") or "")
+
+
 @pytest.mark.parametrize(
     ("position", "slot", "expected"),
     [
