@@ -12,20 +12,11 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from psycopg import OperationalError, errors, pq
+from psycopg import OperationalError, pq
 
-from pipeline.capture.replication import walsender
+from pipeline.capture.replication import source_errors, walsender
 from pipeline.capture.replication.stopwatch import Stopwatch
-from pipeline.errors import (
-    PublicationMissing,
-    Refused,
-    ReplicationError,
-    SlotInUse,
-    SlotMissing,
-    SlotUnusable,
-    SourceUnfit,
-    Undecodable,
-)
+from pipeline.errors import PublicationMissing
 from pipeline.postgres import connections, session_settings
 from pipeline.wal import lsn, pgoutput
 
@@ -43,17 +34,8 @@ REQUEST_REPLY_SECONDS = 20
 GATHER_SECONDS = 0.003
 """Seconds to wait for more messages when they arrive faster than this: waking up for each would cost more."""
 NO_LIMIT = 1 << 62
-_NEW_SLOT = "`pipeline sources adopt` goes on without what is missing; if it finds nothing to do, delete the slot first"
 _EPOCH_2000 = 946_684_800
-_BEYOND_THE_DATA = ("08", "25", "28", "40", "53", "57", "58", "XX001", "XX002")
-"""SQLSTATEs of errors that are not caused by the change that was to be sent."""
 _COPY_BOTH = pq.ExecStatus.COPY_BOTH
-_BY_SQLSTATE: dict[str, type[ReplicationError]] = {
-    "55006": SlotInUse,
-    "42704": SlotMissing,
-    "55000": SlotUnusable,
-    "42501": SourceUnfit,
-}
 
 
 @dataclass(frozen=True)
@@ -136,7 +118,7 @@ class ReplicationStream:
         if result.status == pq.ExecStatus.COMMAND_OK:
             return []
         if result.status != pq.ExecStatus.TUPLES_OK:
-            raise self._error(result)
+            raise source_errors.refusal(result, self._dsn, self._connection.get_error_message())
         values = [result.get_value(0, column) for column in range(result.nfields)]
         return [None if value is None else value.decode() for value in values]
 
@@ -239,7 +221,8 @@ class ReplicationStream:
                     room -= size
                     asked = False
                 elif size < 0:
-                    self._end = self._ending()
+                    ended, said = self._connection.get_result(), self._connection.get_error_message()
+                    self._end = source_errors.ending(ended, self._dsn, said)
                     break
                 elif asked:
                     self.idle = True
@@ -251,48 +234,21 @@ class ReplicationStream:
             raise connections.unavailable(self._dsn, "source", error) from error
         return messages
 
-    def _ending(self) -> Exception:
-        result = self._connection.get_result()
-        if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
-            return connections.unavailable(self._dsn, "source", OperationalError("it ended the replication stream"))
-        error = self._error(result)
-        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
-        if type(error) is not ReplicationError or state.startswith(_BEYOND_THE_DATA):
-            return error
-        where = (result.error_field(pq.DiagnosticField.CONTEXT) or b"").decode("utf-8", "replace")
-        return Undecodable("; ".join([str(error), *where.splitlines()]), _text(result), state)
-
     def _command(self, command: str, expect: pq.ExecStatus = pq.ExecStatus.TUPLES_OK) -> pq.abc.PGresult:
         result = self._connection.exec_(command.encode())
         if result.status != expect:
-            raise self._error(result)
+            raise source_errors.refusal(result, self._dsn, self._connection.get_error_message())
         return result
 
-    def _error(self, result: pq.abc.PGresult) -> Exception:
-        text = _text(result) or "; ".join(self._connection.get_error_message().splitlines())
-        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
-        if state == errors.UndefinedObject.sqlstate and "publication" in text:
-            return PublicationMissing(f"{text} where the slot still has to send changes; {_NEW_SLOT}")
-        if state in _BY_SQLSTATE:
-            return _BY_SQLSTATE[state](f"the source refuses: {text}")
-        if state.startswith(("57P0", "08")) or not state:
-            return connections.unavailable(self._dsn, "source", OperationalError(text))
-        if state.startswith(("57", "53")):
-            return Refused(f"the source refuses: {text} (SQLSTATE {state})")
-        return ReplicationError(f"the source stopped the stream: {text} (SQLSTATE {state})")
-
     def _notice(self, result: pq.abc.PGresult) -> None:
-        text = _text(result)
+        text = source_errors.message(result)
         logger.warning("notice from the source: %s", text, extra={"action": "replication.notice"})
         # 18 skips the rows of a recreated publication, and says so only in this notice (pgoutput.c, LoadPublications).
         if "skipped loading publication" in text:
             self._skipped_publication = (
-                f"{text}: it did not exist at this point of the WAL, so the source leaves changes out; {_NEW_SLOT}"
+                f"{text}: it did not exist at this point of the WAL, so the source leaves changes out; "
+                f"{source_errors.NEW_SLOT}"
             )
-
-
-def _text(result: pq.abc.PGresult) -> str:
-    return (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
 
 
 def application_name(source_id: uuid.UUID, part: int = 0) -> str:

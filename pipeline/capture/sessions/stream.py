@@ -58,7 +58,8 @@ class SessionStream:
         self._touched_at = time.monotonic()
         self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         """Why the stream has ended by itself, which `frames` raises too, but not before its consumer asks for more."""
-        self._tasks = [asyncio.create_task(self._guard(task())) for task in (self._store, self._report)]
+        acts = (self._store, self._feedback.keep_reporting)
+        self._tasks = [asyncio.create_task(self._guard(act())) for act in acts]
 
     @classmethod
     async def open(cls, config: Config, session: Session | None, lend: Lend, reader: str) -> SessionStream:
@@ -193,9 +194,6 @@ class SessionStream:
             cursor = await connection.execute(queries.statement("capture.sessions", name), given)
             row = await cursor.fetchone() if cursor.description else None
         return row[0] if row else None
-
-    async def _report(self) -> None:
-        await self._feedback.keep_reporting()
 
     async def _guard(self, task: Coroutine[object, object, None]) -> None:
         try:

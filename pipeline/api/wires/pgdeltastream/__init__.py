@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pipeline.api.wires.pgdeltastream import forms
+from pipeline.api.wires.pgdeltastream import answers
 from pipeline.api.wires.pgdeltastream.service import INIT, SNAPSHOT, STREAM, Service
 from pipeline.api.wires.wire import Place, Wire
 
 WIRE = Wire(
     name="pgdeltastream",
     places=(Place(INIT, get_changes=True), Place(SNAPSHOT), Place(STREAM)),
-    forms={404: forms.no_page, 405: forms.no_page},
-    otherwise=forms.error,
+    forms={404: answers.no_page, 405: answers.no_page},
+    otherwise=answers.error,
     serve=Service,
 )

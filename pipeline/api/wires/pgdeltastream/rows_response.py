@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from pipeline.api import http_protocol
 from pipeline.api.problems import explain
-from pipeline.api.wires.pgdeltastream.forms import Json
+from pipeline.api.wires.pgdeltastream.answers import Json
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response, WebSocket
 
 from pipeline.api.background import Background
 from pipeline.api.problems import explain
-from pipeline.api.wires.pgdeltastream import forms, slot_names
+from pipeline.api.wires.pgdeltastream import answers, slot_names
 from pipeline.api.wires.pgdeltastream.page_request import PageRequest, Refused
 from pipeline.api.wires.pgdeltastream.rows_response import RowsResponse
 from pipeline.api.wires.pgdeltastream.streams import Streams
@@ -57,25 +57,25 @@ class Service:
             exported = await self._inits.run(begin, unused=Exported.close)
         except Exception as error:
             logger.warning("no session is made: %s", explain(error), extra={"action": "session.refused"})
-            return forms.refused(500, _NO_INIT)
+            return answers.refused(500, _NO_INIT)
         self._snapshots.add(exported)
-        return forms.Json({"slotName": exported.session.slot})
+        return answers.Json({"slotName": exported.session.slot})
 
     async def _page(self, request: Request) -> Response:
         try:
             newest = await self._sessions.newest()
             if newest is None:
-                return forms.refused(503, _NO_SESSION)
+                return answers.refused(503, _NO_SESSION)
             wanted = PageRequest.parse(await request.body())
             session = newest if wanted.slot is None else await self._sessions.find(wanted.slot)
             if session is None:
-                return forms.refused(503, _NO_SESSION)
+                return answers.refused(503, _NO_SESSION)
             exported = self._snapshots.get(session.slot)
             if exported is None or not exported.alive or exported.session.id != session.id:
                 return self._no_rows("its snapshot has ended, or another process holds it", session.slot)
             await self._sessions.touch(session)
         except Refused as error:
-            return forms.refused(400, str(error))
+            return answers.refused(400, str(error))
         except Exception as error:
             return self._no_rows(explain(error))
         page = Page(wanted.table, wanted.offset, wanted.limit, wanted.order_by)
@@ -86,10 +86,12 @@ class Service:
         logger.warning(
             "no rows of the snapshot of %s: %s", slot or "a session", reason, extra={"action": "session.no_rows"}
         )
-        return forms.refused(500, _NO_ROWS)
+        return answers.refused(500, _NO_ROWS)
 
     async def _no_upgrade(self, request: Request) -> Response:
-        return forms.not_a_websocket() if request.query_params.get("slotName") else forms.refused(400, forms.NO_SLOT)
+        if request.query_params.get("slotName"):
+            return answers.not_a_websocket()
+        return answers.refused(400, answers.NO_SLOT)
 
     async def _stream(self, websocket: WebSocket) -> None:
         await self._streams.serve(websocket)

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from pipeline.api import auth
 from pipeline.api.problems import explain
-from pipeline.api.wires.pgdeltastream import forms
+from pipeline.api.wires.pgdeltastream import answers
 from pipeline.api.wires.sessions import Sessions
 from pipeline.api.wires.wire import Surroundings
 from pipeline.capture.sessions.snapshot import Snapshots
@@ -59,7 +59,7 @@ class Streams:
         """Serve one until it ends; the client is told why."""
         slot = websocket.query_params.get("slotName")
         if not slot:
-            await websocket.send_denial_response(forms.refused(400, forms.NO_SLOT))
+            await websocket.send_denial_response(answers.refused(400, answers.NO_SLOT))
             return
         task = asyncio.create_task(self._serve(websocket, slot))
         self._running.add(task)

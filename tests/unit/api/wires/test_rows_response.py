@@ -16,7 +16,7 @@ from fastapi import Response
 from starlette.requests import Request
 
 from pipeline.api import http_protocol
-from pipeline.api.wires.pgdeltastream import forms
+from pipeline.api.wires.pgdeltastream import answers
 from pipeline.api.wires.pgdeltastream.rows_response import RowsResponse
 from tests.fixtures.waiting import eventually
 
@@ -56,7 +56,7 @@ class Rows:
             self.ended += 1
 
     def failed(self, _error: Exception) -> Response:
-        return forms.refused(500, "unable to get snapshot data")
+        return answers.refused(500, "unable to get snapshot data")
 
 
 @pytest.fixture

@@ -109,16 +109,16 @@ def test_the_schedule_role_plans_an_export() -> None:
 
 
 def test_no_export_is_planned_when_they_are_off() -> None:
-    assert jobs(export_schedule="off") == {"sample", "publish_new_tables", "indexes"}
+    assert jobs(export_schedule="off") == {"sample", "publish_new_tables", "end_sessions", "indexes"}
 
 
 def test_content_is_verified_by_schedule() -> None:
     found = jobs(export_schedule="off", verify_schedule="30 3 * * *")
-    assert found == {"sample", "publish_new_tables", "indexes", "verify"}
+    assert found == {"sample", "publish_new_tables", "end_sessions", "indexes", "verify"}
 
 
 def test_no_export_is_planned_without_the_extra(no_extra: None) -> None:
-    assert jobs() == {"sample", "publish_new_tables", "indexes"}
+    assert jobs() == {"sample", "publish_new_tables", "end_sessions", "indexes"}
 
 
 def test_progress_of_a_run() -> None:

@@ -8,7 +8,7 @@ import pytest
 from fastapi import Response
 
 from pipeline.api.wires.known import WIRES
-from pipeline.api.wires.pgdeltastream import WIRE, forms, slot_names
+from pipeline.api.wires.pgdeltastream import WIRE, answers, slot_names
 from pipeline.api.wires.pgdeltastream.streams import Closed, acknowledged
 from pipeline.api.wires.wire import Failure
 from pipeline.config.wires import WIRES as NAMES
@@ -46,7 +46,7 @@ def test_headers_are_kept_and_a_handshake_says_its_version() -> None:
 
 
 def test_a_get_of_the_stream() -> None:
-    answer = forms.not_a_websocket()
+    answer = answers.not_a_websocket()
     assert seen(answer) == (400, TEXT, b'Bad Request\n{"error":"could not upgrade to websocket connection"}')
     assert answer.headers["sec-websocket-version"] == "13"
 

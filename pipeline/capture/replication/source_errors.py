@@ -1,0 +1,63 @@
+"""What the source says when it refuses a command, or ends the stream: its SQLSTATE as our errors."""
+
+from __future__ import annotations
+
+from psycopg import OperationalError, errors, pq
+
+from pipeline.errors import (
+    PublicationMissing,
+    Refused,
+    ReplicationError,
+    SlotInUse,
+    SlotMissing,
+    SlotUnusable,
+    SourceUnfit,
+    Undecodable,
+)
+from pipeline.postgres import connections
+
+NEW_SLOT = "`pipeline sources adopt` goes on without what is missing; if it finds nothing to do, delete the slot first"
+_BEYOND_THE_DATA = ("08", "25", "28", "40", "53", "57", "58", "XX001", "XX002")
+"""SQLSTATEs of errors that are not caused by the change that was to be sent."""
+_BY_SQLSTATE: dict[str, type[ReplicationError]] = {
+    "55006": SlotInUse,
+    "42704": SlotMissing,
+    "55000": SlotUnusable,
+    "42501": SourceUnfit,
+}
+
+
+def refusal(result: pq.abc.PGresult, dsn: str, said: str) -> Exception:
+    """Why a command failed. `said`: the connection's own message, for a result without one."""
+    text = message(result) or "; ".join(said.splitlines())
+    state = _sqlstate(result)
+    if state == errors.UndefinedObject.sqlstate and "publication" in text:
+        return PublicationMissing(f"{text} where the slot still has to send changes; {NEW_SLOT}")
+    if state in _BY_SQLSTATE:
+        return _BY_SQLSTATE[state](f"the source refuses: {text}")
+    if state.startswith(("57P0", "08")) or not state:
+        return connections.unavailable(dsn, "source", OperationalError(text))
+    if state.startswith(("57", "53")):
+        return Refused(f"the source refuses: {text} (SQLSTATE {state})")
+    return ReplicationError(f"the source stopped the stream: {text} (SQLSTATE {state})")
+
+
+def ending(result: pq.abc.PGresult | None, dsn: str, said: str) -> Exception:
+    """Why the stream has ended; Undecodable where the change that was to be sent is the cause."""
+    if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
+        return connections.unavailable(dsn, "source", OperationalError("it ended the replication stream"))
+    error = refusal(result, dsn, said)
+    state = _sqlstate(result)
+    if type(error) is not ReplicationError or state.startswith(_BEYOND_THE_DATA):
+        return error
+    where = (result.error_field(pq.DiagnosticField.CONTEXT) or b"").decode("utf-8", "replace")
+    return Undecodable("; ".join([str(error), *where.splitlines()]), message(result), state)
+
+
+def message(result: pq.abc.PGresult) -> str:
+    """The primary message of an error or a notice."""
+    return (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
+
+
+def _sqlstate(result: pq.abc.PGresult) -> str:
+    return (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
