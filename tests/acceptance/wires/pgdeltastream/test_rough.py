@@ -102,6 +102,9 @@ def test_a_restored_source_and_its_adoption_end_sessions(rough: Rough, tmp_path:
         ids(line, 50)
         line.ack(line.frames[-1]["nextlsn"])
         rough.reaches(slot, line.frames[-1]["nextlsn"])
+    with psycopg.connect(str(rough.settings["database_dsn"]), autocommit=True) as log:
+        arrived = "select from sequin_events where record ->> 'id' = '450'"
+        eventually(lambda: log.execute(arrived).rowcount == 1)  # so that the server too has seen what is undone now
     rough.postgres.stop()
     shutil.rmtree(rough.postgres.data)
     saved.rename(rough.postgres.data)
