@@ -67,9 +67,14 @@ def test_an_invalidated_slot_is_refused_as_gone(rough: Rough) -> None:
         for number in range(4):
             rough.run(f"insert into t values ({301 + number})", "select pg_switch_wal()")
         eventually(lambda: _server_follows(source, rough))
-        rough.run("alter system set max_slot_wal_keep_size = '1MB'", "select pg_reload_conf()", "checkpoint")
-        query = "select wal_status from pg_replication_slots where slot_name = any(%s)"
-        eventually(lambda: source.execute(query, [[idle, streaming]]).fetchall() == [("lost",), ("lost",)])
+        rough.run("alter system set max_slot_wal_keep_size = '1MB'", "select pg_reload_conf()")
+
+        def lost() -> None:
+            rough.run("checkpoint")
+            query = "select wal_status from pg_replication_slots where slot_name = any(%s)"
+            assert source.execute(query, [[idle, streaming]]).fetchall() == [("lost",), ("lost",)]
+
+        eventually(lost)
         rough.run("alter system reset max_slot_wal_keep_size", "select pg_reload_conf()")
         code, reason = line.closed(10)
         assert code in (1012, 4410), (code, reason)
