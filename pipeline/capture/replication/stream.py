@@ -75,6 +75,8 @@ class ReplicationStream:
         self._connection = self._session.pgconn
         self._connection.notice_handler = self._notice
         self._readable = asyncio.Event()
+        self._watched = -1
+        """The socket's number, while the event loop watches it."""
         self._skipped_publication: str | None = None
         self._received_at = time.monotonic()
         self._silence_limit = 1.5 * SENDER_TIMEOUT
@@ -141,7 +143,8 @@ class ReplicationStream:
 
     def attach(self) -> None:
         """From now on the running event loop reads what comes."""
-        asyncio.get_running_loop().add_reader(self._connection.socket, self._readable.set)
+        self._watched = self._connection.socket
+        asyncio.get_running_loop().add_reader(self._watched, self._readable.set)
 
     async def read(
         self, limit: int = 500, empty: Callable[[], None] = lambda: None, room: int = NO_LIMIT
@@ -184,9 +187,10 @@ class ReplicationStream:
 
     def close(self) -> None:
         """Close the connection."""
-        if self._connection.status == pq.ConnStatus.OK and self._connection.socket >= 0:
+        watched, self._watched = self._watched, -1
+        if watched >= 0:  # also of a connection that was lost, or the loop would not watch the next one of that number
             try:
-                asyncio.get_running_loop().remove_reader(self._connection.socket)
+                asyncio.get_running_loop().remove_reader(watched)
             except RuntimeError:  # the event loop has ended: there is nothing to remove
                 logger.debug("closed outside of the loop", extra={"action": "replication.closed"})
         self._session.close()
