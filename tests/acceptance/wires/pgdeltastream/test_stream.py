@@ -206,7 +206,7 @@ def test_a_frame_that_is_no_acknowledgement_ends_the_stream_and_nothing_else(
     with place.client.again(odd_session) as line:
         line.line.send(sent)
         code, reason = line.closed()
-        expected = 1003 if isinstance(sent, bytes) else 1009 if len(sent) > 2**16 else 1008
+        expected = 1009 if len(sent) > 2**16 else 1008
         assert code == expected, (code, reason)
     assert place.server.get("/healthz").status_code == 200
 
