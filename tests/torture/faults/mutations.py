@@ -35,6 +35,8 @@ SNAPSHOT, RANGE_WRITER = "pipeline/capture/snapshot", "pipeline/staging/range_wr
 RACES = "tests/integration/capture/snapshot/test_races.py"
 JOINING = "tests/integration/capture/snapshot/test_joining.py"
 READING = ("--old",)
+SESSIONS = "pipeline/capture/sessions"
+WIRE = "tests/acceptance/wires/pgdeltastream"
 
 
 @dataclass(frozen=True)
@@ -299,6 +301,55 @@ MUTATIONS = (
         (),
         READING,
         f"{JOINING}::test_nothing_is_read_between_the_key_and_the_capture_of_updates",
+    ),
+    Mutation(
+        "an acknowledgement of a part of a transaction counts for all of it",
+        (
+            Edit(
+                f"{SESSIONS}/frames.py",
+                "        self._begun(begin.final_lsn)\n",
+                "        self._begun(begin.final_lsn)\n        self._nextlsn = _written(begin.final_lsn + 1)\n",
+            ),
+            Edit(
+                f"{SESSIONS}/progress.py",
+                "        self.rule.begin(commit_lsn)\n",
+                "        self.rule.begin(commit_lsn)\n"
+                "        self._acknowledgements.expect(commit_lsn + 1)\n"
+                "        self._acknowledgements.sent_to = commit_lsn + 1\n",
+            ),
+        ),
+        (),
+        (),
+        f"{WIRE}/test_stream.py::test_a_large_transaction_comes_in_frames_of_which_only_the_last_confirms_it",
+    ),
+    Mutation(
+        "a session's position is stored after it is confirmed",
+        (
+            Edit(
+                f"{SESSIONS}/stream.py",
+                '            await self._say("move_session", position=position)\n'
+                "            self._feedback.confirm(position)\n",
+                "            self._feedback.confirm(position)\n"
+                '            await self._say("move_session", position=position)\n',
+            ),
+        ),
+        (),
+        (),
+        f"{WIRE}/test_stream.py::test_a_position_is_stored_before_the_source_learns_of_it",
+    ),
+    Mutation(
+        "the snapshot of another session is read",
+        (
+            Edit(
+                f"{SESSIONS}/snapshot.py",
+                "            return self._exported.get(slot)\n",
+                "            return next(reversed(self._exported.values()), None)\n",
+            ),
+            Edit("pipeline/api/wires/pgdeltastream/service.py", " or exported.session.id != session.id", ""),
+        ),
+        (),
+        (),
+        f"{WIRE}/test_snapshot_pages.py::test_each_session_reads_the_rows_of_its_own_moment",
     ),
 )
 
