@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 ACKNOWLEDGE_SECONDS = 0.1
 """So often at most."""
-_TEXT, _CLOSE, _PING = 0x81, 0x88, 0x89
+_TEXT, _FIRST, _PIECE, _LAST, _CLOSE, _PING = 0x81, 0x01, 0x00, 0x80, 0x88, 0x89
 _PONG = b"\x8a\x80\x00\x00\x00\x00"
 _ROOM = 1 << 20
 
@@ -38,6 +38,7 @@ class Connection:
     def frames(self) -> Iterator[bytes]:
         """Texts; raises SystemExit with the reason of a close, TimeoutError when nothing comes."""
         data, at = self._rest, 0
+        pieces: list[bytes] = []
         while True:
             if (found := _head(data, at)) is None or len(data) < found[1] + found[2]:
                 data, at = data[at:] + self._more(found, len(data) - at), 0
@@ -46,6 +47,11 @@ class Connection:
             at = begin + length
             if kind == _TEXT:
                 yield data[begin:at]
+            elif kind in (_FIRST, _PIECE, _LAST):
+                pieces.append(data[begin:at])
+                if kind == _LAST:
+                    yield b"".join(pieces)
+                    pieces = []
             elif kind == _PING:
                 self._socket.sendall(_PONG)
             elif kind == _CLOSE:

@@ -24,6 +24,8 @@ SESSIONS = 12
 MINUTES = float(os.environ.get("WIRE_MINUTES", "10"))
 IDLE = 4
 """Seconds after which a session that nobody uses goes."""
+POOL = 4
+"""Connections, and threads, that the API keeps for a while after it had much to do."""
 MORE = 25.0
 """Megabytes that the API's process may have more after all of it than when it had had a few."""
 
@@ -114,8 +116,8 @@ def test_nothing_of_them_stays(
     assert counts["made"] > 10 * MINUTES
     assert (after.slots, after.walsenders) == (before.slots, before.walsenders)
     assert after.source_connections <= before.source_connections
-    assert after.log_connections <= before.log_connections + 1, "the pool has a spare one now and then"
-    assert after.threads <= before.threads + 2
+    assert after.log_connections <= before.log_connections + POOL, "the API's pool grows and shrinks"
+    assert after.threads <= before.threads + POOL
     assert after.files <= before.files + 3
     assert after.megabytes <= before.megabytes + MORE
     assert "Traceback" not in server.log()
@@ -138,7 +140,8 @@ def _settled(source: psycopg.Connection, log: psycopg.Connection, server: Servin
         "select count(*) from pg_stat_replication",
         "select count(*) from pg_stat_activity where datname = current_database()",
     )
-    slots, walsenders, connections = (_count(source, query) for query in queries)
+    # The leader looks at sessions now and then, over a connection of a moment; the pool shrinks after a while.
+    slots, walsenders, connections = (min(_count(source, query) for _ in range(20)) for query in queries)
     api = server.child_pid("api")
     return Held(
         slots,
