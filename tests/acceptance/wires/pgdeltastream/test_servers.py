@@ -49,7 +49,7 @@ def test_either_server_streams_it_but_not_both_at_once(place: Place, second: Cli
         line.ack(line.frames[-1]["nextlsn"])
         reaches(place.source, slot, line.frames[-1]["nextlsn"])
         place.source.execute(f"insert into {table} values (2)".encode())
-        assert values(line.changes()[0]) == {"id": 2}
+        assert values(line.changes()[0]) == {"id": 2}, "the first goes on"
     with second.again(slot) as line:
         assert values(line.changes()[0]) == {"id": 2}
 

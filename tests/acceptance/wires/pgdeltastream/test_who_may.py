@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -185,18 +184,8 @@ def test_settings_that_cannot_be_meant_are_refused_by_name(given: dict[str, Any]
     assert said in str(refused.value)
 
 
-def test_the_command_line_refuses_them_in_one_line(tmp_path: Path) -> None:
-    done = run_command("serve", folder=tmp_path, wires="walex")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1
-    assert "PIPELINE_WIRES" in done.stderr and "walex" in done.stderr
-
-
-def test_an_open_wire_is_warned_of_at_the_start_and_by_check(
-    place: Place, opened: Api, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_open_wire_is_warned_of_by_check(place: Place, tmp_path: Path) -> None:
     shared = {"source_dsn": place.source_dsn, "database_dsn": place.log.info.dsn, "slot": place.slot}
     done = run_command("check", folder=tmp_path, wires=WIRE, open_wires=WIRE, api_token=TOKEN, **shared)
     assert any(WIRE in line and "token" in line for line in done.stdout.splitlines()), done.stdout
     assert TOKEN not in done.stdout + done.stderr
-    assert logging.getLogger("pipeline").isEnabledFor(logging.WARNING)
