@@ -19,7 +19,7 @@ from tests.fixtures.rough_wire import Rough, running
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
 from tests.fixtures.wire_histories import TABLES, Follower, Writer, content, make
-from tests.fixtures.wire_place import Place
+from tests.fixtures.wire_place import Place, drop_slots
 
 pytestmark = pytest.mark.xdist_group("pgdeltastream")
 WRITERS, FOLLOWERS = 3, 2
@@ -171,3 +171,5 @@ def test_seeds_with_kills_and_restarts(rough: Rough) -> None:
     for seed in range(200, 207):
         shaker = Shaker(seed, [*killers(rough.server, dsn), _fast, _immediate, _sigkill], most=5)
         print(play(dsn, rough.client, seed, 8.0, shaker), shaker.done, flush=True)
+        with psycopg.connect(dsn, autocommit=True) as source:
+            drop_slots(source)  # there is room for so many sessions at once
