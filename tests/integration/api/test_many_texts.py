@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -49,7 +50,9 @@ class Sender:
 def serving(sender: Sender) -> Iterator[str]:
     """The address of a server with that application."""
     port = free_port()
-    config = uvicorn.Config(sender, port=port, lifespan="off", log_config=None, **websocket_protocol.SETTINGS)
+    config = uvicorn.Config(
+        sender, port=port, lifespan="off", log_config=None, timeout_graceful_shutdown=5, **websocket_protocol.SETTINGS
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
     thread.start()
@@ -93,5 +96,6 @@ def test_who_does_not_read_is_waited_for_and_one_that_leaves_is_not(texts: list[
             seen = sender.sent
             threading.Event().wait(0.2)
         assert sender.sent < 30
+        line.socket.shutdown(socket.SHUT_RDWR)  # or a thread of the client that waits for more would keep it open
         line.socket.close()
         eventually(lambda: isinstance(sender.error, ClientDisconnected))
