@@ -114,11 +114,12 @@ def enforce(config: Config) -> None:
 
 
 def _enforce(config: Config, source: Connection, pipeline: Connection, source_id: uuid.UUID) -> None:
-    there = facts(source, store.kept(pipeline, source_id))
+    before = {session.id: session for session in store.kept(pipeline, source_id)}
+    there = facts(source, list(before.values()))
     now: datetime = queries.value(pipeline, "select now()")
     for session in store.kept(pipeline, source_id):  # after the slots: positions are stored before they are confirmed
-        if session.id not in there:
-            continue
+        if session.id not in there or (before[session.id].state, session.state) == ("making", "ready"):
+            continue  # its slot was made after the slots were looked at
         if session.state == "ended":
             _drop(source, pipeline, session)
         elif reason := why_end(session, there[session.id], now, config, source.info.dbname):

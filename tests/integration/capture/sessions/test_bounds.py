@@ -92,6 +92,24 @@ def test_one_whose_slot_was_dropped_by_hand_ends(site: Site):
     assert not made.alive
 
 
+def test_one_that_is_finished_while_slots_are_looked_at_stays(site: Site, monkeypatch: pytest.MonkeyPatch):
+    made = site.create()
+    slot = made.session.slot
+    site.log.execute("update pipeline.sessions set state = 'making', position = null where slot = %s", (slot,))
+    look = slots.all_slots
+
+    def finish(source: psycopg.Connection) -> list[slots.Slot]:
+        found = [each for each in look(source) if each.name != slot]
+        values = (made.session.position, slot)
+        site.log.execute("update pipeline.sessions set state = 'ready', position = %s where slot = %s", values)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(slots, "all_slots", finish)
+        site.enforce()
+    assert (reason(site, made), site.slots()) == (None, {slot})
+
+
 @pytest.mark.parametrize("plugin", ["pgoutput", "physical"])
 def test_a_slot_of_its_name_that_somebody_else_made_is_not_touched(site: Site, plugin: str):
     made = site.create()
