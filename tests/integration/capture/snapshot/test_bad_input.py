@@ -20,9 +20,10 @@ from tests.fixtures.shuffling import move, shuffler, stored
 from tests.fixtures.snapshotting import Snapshotting, snapshotting
 from tests.fixtures.waiting import eventually
 
-TABLE = "create table t (id int primary key, note text, big text) with (fillfactor = 10)"
+STORED = "with (fillfactor = 10, autovacuum_enabled = off)"
+TABLE = f"create table t (id int primary key, note text, big text) {STORED}"
 ROWS = "insert into t select i, repeat('x', 200), 'b' from generate_series(1, 400) i"
-"""Four rows a block: ranges of 67 blocks, as nobody has analyzed the table."""
+"""Four rows a block: ranges of 67 blocks, as nobody has analyzed the table, nor does autovacuum meanwhile."""
 
 
 @pytest.fixture
@@ -133,7 +134,7 @@ def test_types_that_are_altered_meanwhile(config: Config, statements: list[str],
     made = (
         "create type mood as enum ('sad', 'happy')",
         "create type place as (street text, no int)",
-        "create table t (id int primary key, mood mood, place place, note text) with (fillfactor = 10)",
+        f"create table t (id int primary key, mood mood, place place, note text) {STORED}",
         "insert into t select i, 'sad', row('a', i)::place, repeat('x', 200) from generate_series(1, 400) i",
     )
     with snapshotting(config, *made) as reading:
@@ -287,7 +288,7 @@ def test_types_that_are_altered_do_not_keep_their_tables_from_being_read(config:
     """A value's text is as its type was when it was written or read: to alter a type changes no row."""
     made = (
         "create type mood as enum ('sad'); create type place as (x int, name text)",
-        "create table t (id int primary key, m mood, p place, note text) with (fillfactor = 10)",
+        f"create table t (id int primary key, m mood, p place, note text) {STORED}",
         "insert into t select i, 'sad', (i, 'here')::place, repeat('x', 200) from generate_series(1, 400) i",
     )
     with snapshotting(config, *made) as reading:
