@@ -41,7 +41,7 @@ class Connection:
         pieces: list[bytes] = []
         while True:
             if (found := _head(data, at)) is None or len(data) < found[1] + found[2]:
-                data, at = data[at:] + self._more(found, len(data) - at), 0
+                data, at = data[at:] + self._more(found, len(data)), 0
                 continue
             kind, begin, length = found
             at = begin + length
