@@ -36,7 +36,8 @@ def one_holder_each(server: Serving, log: psycopg.Connection) -> None:
     now = server.children()
     sessions = log.execute(
         "select application_name, count(distinct pid) from pg_stat_activity join pg_locks using (pid)"
-        " where locktype = 'advisory' and granted and application_name = any (%s) group by 1",
+        " where locktype = 'advisory' and granted and application_name = any (%s) and datname = current_database()"
+        " group by 1",
         [[f"pipeline {role}" for role in ROLES]],
     ).fetchall()
     assert all(count == 1 for _, count in sessions), sessions
