@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tracemalloc
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 from contextlib import aclosing
 from typing import Any, Literal
 
@@ -241,19 +241,24 @@ def test_a_large_answer_comes_in_pieces(filled: Site, exported: Exported):
 
 
 def test_who_leaves_ends_the_query_and_gives_up_the_turn(filled: Site, exported: Exported):
-    async def leave() -> None:
-        pieces = snapshot.rows(filled.config, exported, Page("many", 0, 10**6))
-        async with aclosing(pieces):
-            await anext(pieces)
+    def many() -> aclosing[AsyncGenerator[bytes, None]]:
+        return aclosing(snapshot.rows(filled.config, exported, Page("many", 0, 10**6)))
+
+    async def take_all(begun: asyncio.Event) -> None:
+        async with many() as pieces:
+            async for _ in pieces:
+                begun.set()
 
     async def leave_often() -> None:
         for _ in range(2 * snapshot.PAGES):
-            await leave()
-        waiting = asyncio.create_task(read(filled, exported, "many", 0, 10**6))
-        await asyncio.sleep(0.05)
-        waiting.cancel()
+            async with many() as pieces:
+                await anext(pieces)
+        begun = asyncio.Event()
+        taking = asyncio.create_task(take_all(begun))
+        await begun.wait()
+        taking.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await waiting
+            await taking
         assert len(json.loads(await read(filled, exported, "plain"))) == 30
 
     run(leave_often())
