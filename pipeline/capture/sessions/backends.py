@@ -35,6 +35,12 @@ def of(source: Connection, sessions: Iterable[Session]) -> list[Backend]:
     return queries.rows(source, Backend, statement("capture.sessions", "session_backends"), {"names": names})
 
 
+def end_exporting(source: Connection, session: Session) -> None:
+    """End the walsender that holds the session's snapshot, whichever server made it: what streams the slot stays."""
+    names = {"name": walsender_name(session.slot), "slot": session.slot}
+    source.execute(statement("capture.sessions", "end_exporting"), names)
+
+
 def end(source: Connection, session: Session) -> None:
     """End all of a session, and wait until they have. Raises SlotInUse where one does not end."""
     for backend in of(source, [session]):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import psycopg
 
 from pipeline.capture.replication.stream import ReplicationStream
-from pipeline.capture.sessions import store
+from pipeline.capture.sessions import backends, store
 from pipeline.capture.sessions.store import Session, walsender_name
 from pipeline.capture.source import own_tables, publication_ledger, slots, sources, synchronous_standbys, timeline
 from pipeline.capture.source.own_tables import OwnTables
@@ -103,6 +103,7 @@ def _begin(
     values = {"id": session.id, "reader": reader}
     if queries.value(pipeline, queries.statement("capture.sessions", "claim_session"), values) is None:
         raise gone(session, "it was ended just now")
+    backends.end_exporting(source, session)
     return Opened(stream, source, position, own)
 
 

@@ -41,8 +41,12 @@ def table(place: Place) -> str:
 def test_either_server_streams_it_but_not_both_at_once(place: Place, second: Client, table: str) -> None:
     slot = second.init()
     place.source.execute(f"insert into {table} values (1)".encode())
+    assert second.page(table, slotName=slot).json() == []
     with place.client.stream(slot) as line:
         assert values(line.changes()[0]) == {"id": 1}
+        walsenders = "select from pg_stat_activity where backend_type = 'walsender' and application_name like %s"
+        eventually(lambda: place.source.execute(walsenders, [f"% {slot}"]).rowcount == 1)
+        assert second.page(table, slotName=slot).status_code == 500, "the snapshot ended with the stream's beginning"
         code, reason = refusal(second, slot)
         assert code == 4409
         assert "127.0.0.1:" in reason, "who has it"
@@ -68,6 +72,19 @@ def test_a_killed_server_leaves_its_sessions_to_the_others(
             assert line.next() == frame, "nothing was acknowledged"
     over = place.client.page(table, slotName=unread)
     assert (over.status_code, over.text) == (500, '{"error":"unable to get snapshot data"}'), "it went with the process"
+
+
+def test_a_server_that_stops_says_so(place: Place, other: Serving, second: Client, table: str) -> None:
+    eventually(lambda: other.get("/healthz").is_success, errors=(httpx.TransportError,))
+    slot = second.init()
+    with second.stream(slot) as line:
+        place.source.execute(f"insert into {table} values (15)".encode())
+        frame = line.next()
+        other.process.terminate()
+        assert line.closed(10) == (1012, "the server is stopping; connect again")
+    assert other.process.wait(40) == 0
+    with place.client.again(slot) as line:
+        assert line.next() == frame
 
 
 def test_a_slot_that_is_dropped_by_hand_is_said_to_be_gone(place: Place, table: str) -> None:
