@@ -38,7 +38,8 @@ SLICE_MESSAGES, SLICE_BYTES = 200, 1 << 19
 TOUCH_SECONDS = 60.0
 """How often a stream says that its session is in use."""
 _LOOK_SECONDS = 1.0
-_LEAVE_SECONDS = 2.0
+_LEAVE_SECONDS = 5.0
+"""What a client has acknowledged just before it left is stored, unless the database takes longer than this."""
 _RELATION, _TYPE = b"RY"
 
 

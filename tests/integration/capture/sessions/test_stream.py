@@ -97,7 +97,7 @@ def test_an_acknowledged_frame_is_not_sent_again(sessions: Sessions, session: Se
         async with sessions.stream(sessions.fresh(session)) as client:
             assert await client.next() == second
             client.acknowledge(second)
-        await until(lambda: sessions.confirmed(session) == second["nextlsn"])
+            await until(lambda: sessions.confirmed(session) == second["nextlsn"])
 
     run(follow())
 
