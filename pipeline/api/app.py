@@ -8,34 +8,27 @@ import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
-from typing import Literal
 
-import psycopg
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from pipeline.api import certificates, docs, http_protocol, problems, websocket_protocol
-from pipeline.api.database import Database
+from pipeline.api import docs, http_protocol, problems, websocket_protocol
 from pipeline.api.long_poll import ClientGone
 from pipeline.api.models import Ready
 from pipeline.api.request_guard import RequestGuard
 from pipeline.api.routes import backfills, consumers, events, metrics, stream
 from pipeline.api.wires import known
 from pipeline.api.wires.wire import Service, Surroundings
+from pipeline.config import certificates
 from pipeline.config.settings import Config
-from pipeline.errors import PipelineError
-from pipeline.operate import status
-from pipeline.postgres import connections, role_locks
-from pipeline.postgres.role_locks import RoleState
+from pipeline.operate import readiness, status
+from pipeline.postgres.pool import Pool
 from pipeline.process.signals import Stop
 from pipeline.readers.wakeups import Wakeups
 
-Role = Literal["snapshot", "replication", "shuffle", "schedule", "api"]
-LOOK_SECONDS = 2.0
-"""How long a database has to accept a connection, and then to answer what health asks."""
 _MAX_HEAD = 65_536
 """The most bytes of a request's line and headers."""
 
@@ -52,7 +45,7 @@ def create(config: Config, server: str) -> FastAPI:
     )
     app.state.config = config
     app.state.events_table = config.events_table
-    app.state.database = Database(config.database)
+    app.state.database = Pool(config.database, "pipeline api")
     app.state.wakeups = Wakeups(config.database, config.events_table)
     app.state.wires = known.served(config)
     app.add_middleware(RequestGuard, config=config, wires=app.state.wires)
@@ -77,40 +70,6 @@ def create(config: Config, server: str) -> FastAPI:
     for service in app.state.services:
         app.include_router(service.routes)
     return app
-
-
-def readiness(config: Config, server: str, role: Role | None = None) -> list[str]:
-    """Why this server is not ready, or that role of any server; empty when it is.
-
-    The api role is ready when it can read the log: also that of a server that stands by.
-    """
-    asks = connections.answering(config.database, "pipeline database", LOOK_SECONDS, name="pipeline readiness")
-    try:
-        with asks as connection:
-            held = list(role_locks.states(connection).values())
-            if role is not None:
-                return [] if role == "api" else status.role_reasons(held, (role,))
-            reasons = [*_elsewhere(held, server), *status.why_not(config, connection, held)]
-        # What the worker does not notice for a while yet: a source that is frozen.
-        return reasons or _silent_source(config)
-    except PipelineError as error:
-        return [str(error)]
-    except psycopg.errors.UndefinedTable:
-        return ["the pipeline database is not migrated"]
-
-
-def _elsewhere(held: Sequence[RoleState], server: str) -> list[str]:
-    """Why a server that stands by is not ready."""
-    return [
-        f"standing by: {role.role} is held by {role.server} (pid {role.pid})"
-        for role in held
-        if role.held and role.server != server and role.role in ("replication", "shuffle")
-    ]
-
-
-def _silent_source(config: Config) -> list[str]:
-    with connections.answering(config.source, "source", LOOK_SECONDS, name="pipeline readiness"):
-        return []
 
 
 def run(config: Config, server: str, stop: Stop) -> None:
@@ -191,12 +150,12 @@ def _add_health(app: FastAPI, config: Config, server: str) -> None:
             503: {"model": Ready, "description": "Not ready, and why."},
         },
     )
-    def readyz(role: Role | None = None) -> JSONResponse:
+    def readyz(role: readiness.Role | None = None) -> JSONResponse:
         """200 when this server writes the log; else 503 and why, naming the server that does. Needs no token.
 
         With `role` that role is judged, whichever server runs it; `api` is ready on a server that stands by too.
         """
-        reasons = readiness(config, server, role)
+        reasons = readiness.why_not(config, server, role)
         return JSONResponse({"ready": not reasons, "reasons": reasons}, status_code=503 if reasons else 200)
 
     @app.get(
@@ -208,8 +167,8 @@ def _add_health(app: FastAPI, config: Config, server: str) -> None:
     )
     def all_metrics() -> Response:
         """Computed from the databases now; 503 when the pipeline database does not answer."""
-        now = status.collect(config, 2.2 * LOOK_SECONDS)  # the source is asked meanwhile
-        reasons = [*_elsewhere(now.roles, server), *now.reasons]
+        now = status.collect(config, 2.2 * readiness.LOOK_SECONDS)  # the source is asked meanwhile
+        reasons = [*readiness.elsewhere(now.roles, server), *now.reasons]
         return Response(metrics.render(replace(now, reasons=reasons)), media_type=CONTENT_TYPE_LATEST)
 
 

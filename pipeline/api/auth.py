@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import ipaddress
-import secrets
 import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -33,13 +32,6 @@ def given_token(headers: Mapping[str, str], *, basic: bool = False) -> str | Non
     offered = (part.strip() for part in headers.get("sec-websocket-protocol", "").split(","))
     given = next((part for part in offered if part.startswith(_SUBPROTOCOL_TOKEN)), None)
     return None if given is None else _decoded(given.removeprefix(_SUBPROTOCOL_TOKEN))
-
-
-def is_token_valid(given: str | None, config: Config) -> bool:
-    """Whether that is the token, or none is needed. Takes constant time."""
-    if config.api_token is None:
-        return True
-    return secrets.compare_digest((given or "").encode(), config.api_token.get_secret_value().encode())
 
 
 def origin_allowed(headers: Mapping[str, str], config: Config) -> bool:

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pipeline.api import auth
 from pipeline.api.problems import answer
 from pipeline.api.wires.wire import At, Failure, Served
+from pipeline.config import access
 from pipeline.config.settings import Config
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -61,7 +62,7 @@ class RequestGuard:
             return None
         docs = path in _DOCS or path.startswith("/docs/")
         is_open = at is not None and at.is_open
-        has_token = auth.is_token_valid(auth.given_token(headers, basic=docs), self._config)
+        has_token = access.is_token_valid(auth.given_token(headers, basic=docs), self._config)
         if not auth.host_allowed(headers, self._config, is_open=is_open and not has_token):
             said = _FOREIGN_HOST if self._config.api_token is None else _FOREIGN_HOST_OF_OPEN
             return Failure(403, said, handshake=handshake)

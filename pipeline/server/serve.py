@@ -11,10 +11,9 @@ from functools import partial
 
 from setproctitle import setproctitle
 
-from pipeline.api import certificates
 from pipeline.capture.replication import prepare
 from pipeline.capture.source import sources
-from pipeline.config import settings
+from pipeline.config import certificates, settings
 from pipeline.config.settings import Config
 from pipeline.errors import AddressInUse, NotReady, PipelineError
 from pipeline.operate.preflight import check, legacy_log, snapshots

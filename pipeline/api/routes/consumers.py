@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from psycopg.rows import scalar_row
 from starlette.exceptions import HTTPException
 
-from pipeline.api.database import Database, TheDatabase, TheWakeups, rows
+from pipeline.api.database import TheDatabase, TheWakeups
 from pipeline.api.long_poll import Client, until_found
 from pipeline.api.models import (
     MAX_SEQ,
@@ -30,6 +30,7 @@ from pipeline.api.models import (
 from pipeline.api.parameters import refuse_unknown
 from pipeline.api.patterns import NAME
 from pipeline.api.problems import documented
+from pipeline.postgres.pool import Pool, rows
 from pipeline.postgres.queries import statement
 
 router = APIRouter(
@@ -165,7 +166,7 @@ def json_list(texts: list[str]) -> Response:
     return Response(f'{{"data":[{",".join(texts)}]}}', media_type="application/json")
 
 
-async def _hand_out(database: Database, client: Client, name: str, wanted: Receive) -> list[str] | None:
+async def _hand_out(database: Pool, client: Client, name: str, wanted: Receive) -> list[str] | None:
     """Items for a client that is still connected; if it disconnected meanwhile, their delivery is rolled back."""
     parameters = {"name": name, "max": wanted.max, "visibility": wanted.visibility}
     async with database.transaction() as connection, connection.cursor(row_factory=scalar_row) as cursor:
@@ -175,7 +176,7 @@ async def _hand_out(database: Database, client: Client, name: str, wanted: Recei
     return items or None
 
 
-async def _change(database: Database, change: LiteralString, name: str, **arguments: Any) -> dict[str, Any]:
+async def _change(database: Pool, change: LiteralString, name: str, **arguments: Any) -> dict[str, Any]:
     """Call a function; returns the consumer as it is then, or as it was if it was deleted."""
     async with database.transaction() as connection:
         before = await rows(connection, statement("readers", "consumer_status"), {"name": name})
@@ -185,6 +186,6 @@ async def _change(database: Database, change: LiteralString, name: str, **argume
         return (await rows(connection, statement("readers", "consumer_status"), {"name": name}) or before or [{}])[0]
 
 
-async def _one(database: Database, call: LiteralString, **arguments: Any) -> dict[str, Any]:
+async def _one(database: Pool, call: LiteralString, **arguments: Any) -> dict[str, Any]:
     found = await database.rows(statement("readers", call), arguments)
     return found[0]

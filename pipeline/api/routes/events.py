@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.exceptions import HTTPException
 
-from pipeline.api.database import AsyncConnection, Database, TheDatabase, TheWakeups, rows
+from pipeline.api.database import TheDatabase, TheWakeups
 from pipeline.api.long_poll import MAX_SECONDS, Client, until_found
 from pipeline.api.models import MAX_SEQ, Events
 from pipeline.api.parameters import refuse_unknown
@@ -17,6 +17,8 @@ from pipeline.api.patterns import NAME, TABLES
 from pipeline.api.problems import documented
 from pipeline.log.page import EVERYTHING, Filter, KeptFrom, NewestSeq, PageRequest, beyond, is_expired
 from pipeline.log.table import EventsTable
+from pipeline.postgres.connections import AsyncConnection
+from pipeline.postgres.pool import Pool, rows
 from pipeline.postgres.queries import statement
 from pipeline.readers.cursor.feed import PAGES
 
@@ -88,7 +90,7 @@ async def read(
     return _answer(request, reading)
 
 
-async def _look(database: Database, reading: _Reading) -> list[str] | None:
+async def _look(database: Pool, reading: _Reading) -> list[str] | None:
     """Read until an event matches, the head is reached, or this has taken long enough."""
     until = time.monotonic() + _SEARCH_SECONDS
     reading.unfinished = True

@@ -12,10 +12,10 @@ from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from pipeline.api import auth
-from pipeline.api.database import Database
 from pipeline.api.problems import UNEXPECTED
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
+from pipeline.postgres.pool import Pool
 from pipeline.readers import refusals
 from pipeline.readers.cursor import frames
 from pipeline.readers.cursor.feed import Feed, Follower
@@ -31,7 +31,7 @@ IDLE_SECONDS = 30.0
 _FAREWELL_SECONDS = 2.0
 
 
-def router(config: Config, database: Database, wakeups: Wakeups, server: str) -> APIRouter:
+def router(config: Config, database: Pool, wakeups: Wakeups, server: str) -> APIRouter:
     """The endpoint `/v1/consumers/{name}/stream`. `server`: this server's name, shown to clients refused a cursor."""
     routes = APIRouter()
     streams = _Streams(

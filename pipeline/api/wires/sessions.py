@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from pipeline.api.database import Database
 from pipeline.capture.sessions.store import Session
+from pipeline.postgres.pool import Pool
 from pipeline.postgres.queries import statement
 
 _SLOT = re.compile("[a-z0-9_]{1,63}")
@@ -14,7 +14,7 @@ _SLOT = re.compile("[a-z0-9_]{1,63}")
 class Sessions:
     """Those of one wire, whichever server made them."""
 
-    def __init__(self, wire: str, database: Database) -> None:
+    def __init__(self, wire: str, database: Pool) -> None:
         self._wire = wire
         self._database = database
 

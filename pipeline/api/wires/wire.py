@@ -14,7 +14,7 @@ from starlette.routing import compile_path
 from pipeline.config.settings import Config
 
 if TYPE_CHECKING:
-    from pipeline.api.database import Database
+    from pipeline.postgres.pool import Pool
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Surroundings:
     """What a wire is served with. `server`: this server's name, unique among those on one pipeline database."""
 
     config: Config
-    database: Database
+    database: Pool
     server: str
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.api import auth
+from pipeline.config import access
 from pipeline.config.settings import load
 from pipeline.errors import ConfigError
 
@@ -42,8 +43,8 @@ def test_a_browsers_own_dialog_sends_the_token_as_a_password() -> None:
 
 @pytest.mark.parametrize(("given", "right"), [(None, False), ("", False), ("s3cret", False), ("s3cret-ä", True)])
 def test_the_token(given: str | None, right: bool) -> None:
-    assert auth.is_token_valid(given, CLOSED) is right
-    assert auth.is_token_valid(given, OPEN)
+    assert access.is_token_valid(given, CLOSED) is right
+    assert access.is_token_valid(given, OPEN)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ CONNECTS = re.compile(r"psycopg\.connect\(|AsyncConnection\.connect\(|AsyncConne
 ALLOWED = {
     "pipeline/postgres/connections.py",
     "pipeline/postgres/embedded.py",  # its own server, which nobody has altered yet
-    "pipeline/api/database.py",  # sets what `API` has
+    "pipeline/postgres/pool.py",  # sets what `API` has
     "pipeline/capture/replication/walsender.py",  # who calls it sets what `WALSENDER` has
     "pipeline/capture/sessions/snapshot.py",  # sets what its own `SETTINGS` has
     "spark/pyspark_sequin_events/catalog.py",

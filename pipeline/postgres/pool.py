@@ -1,0 +1,69 @@
+"""A pool of connections to the pipeline database, lent for one transaction each: what requests of clients use."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, LiteralString
+
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool
+
+from pipeline.postgres import connections, session_settings
+from pipeline.postgres.connections import AsyncConnection
+
+MAX_CONNECTIONS = 10
+"""A long poll holds no connection while it waits."""
+_WAIT_SECONDS = 5.0
+
+
+class Pool:
+    """Requests wait up to 5 s for a connection, then get PoolTimeout, which becomes "try again later"."""
+
+    def __init__(self, dsn: str, name: str) -> None:
+        """`name`: of its connections at the database, for instance `pipeline api`."""
+        self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
+            connections.conninfo(dsn, application_name=name),
+            min_size=1,
+            max_size=MAX_CONNECTIONS,
+            open=False,
+            timeout=_WAIT_SECONDS,
+            max_waiting=1000,
+            reconnect_timeout=60,
+            configure=_configure,
+            check=AsyncConnectionPool.check_connection,
+        )
+        logging.getLogger("psycopg.pool").setLevel("CRITICAL")  # each failed request is reported anyway
+
+    async def open(self) -> None:
+        """Start connecting, without waiting for it."""
+        await self._pool.open(wait=False)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._pool.close(timeout=2)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """A connection with a transaction, committed at the end of the block, rolled back when it raises."""
+        async with self._pool.connection() as connection:
+            yield connection
+
+    async def rows(self, statement: LiteralString, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The rows of one statement, in its own transaction, by column name."""
+        async with self.transaction() as connection:
+            return await rows(connection, statement, parameters)
+
+
+async def rows(
+    connection: AsyncConnection, statement: LiteralString, parameters: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """The rows of a statement by column name."""
+    async with connection.cursor(row_factory=dict_row) as cursor:
+        return await (await cursor.execute(statement, parameters)).fetchall()
+
+
+async def _configure(connection: AsyncConnection) -> None:
+    await connection.execute(session_settings.statement(session_settings.API).encode())
+    await connection.commit()
