@@ -126,6 +126,7 @@ class Pages(Generic[T]):
         self.statement = sql.SQL(statement("log", "read_page")).format(
             events=events, columns=sql.SQL(shape.columns), size=sql.SQL(shape.size)
         )
+        self._newest = sql.SQL("select coalesce(max(seq), 0) from {}").format(events)
         self._make = shape.make
 
     def read(self, connection: Connection, request: PageRequest) -> Page[T]:
@@ -136,6 +137,11 @@ class Pages(Generic[T]):
         """The same for asyncio."""
         cursor = await connection.execute(self.statement, values(request), prepare=True)
         return self.page(request, await cursor.fetchall())
+
+    async def newest_async(self, connection: AsyncConnection) -> int:
+        """The newest seq in it; 0 when it has no event."""
+        row = await (await connection.execute(self._newest)).fetchone()
+        return int(row[0]) if row else 0
 
     def page(self, request: PageRequest, rows: Sequence[tuple[Any, ...]]) -> Page[T]:
         """The page that the statement's rows make."""

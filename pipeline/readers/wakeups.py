@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 CONSUMERS_CHANNEL = "pipeline_consumers"
 """NOTIFY channel; the payload is the name of a consumer that may have something to receive."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
-_NEW_EVENTS = " new events"
-"""A topic that cannot be the name of a consumer: those have no space."""
+_NEW_EVENTS = " new events of "
+"""How topics of events tables begin: no name of a consumer does, those have no space."""
 
 
 class Subscription:
@@ -58,7 +58,7 @@ class Wakeups:
     def __init__(self, dsn: str, events_table: str) -> None:
         self.closing = False
         self._dsn = dsn
-        self._events_table = events_table
+        self._default = events_table
         self._subscriptions: defaultdict[str, set[Subscription]] = defaultdict(set)
 
     @contextmanager
@@ -68,9 +68,9 @@ class Wakeups:
             yield subscription
 
     @contextmanager
-    def for_events(self, *consumers: str) -> Iterator[Subscription]:
-        """A subscription to new events, and to notifications of these consumers."""
-        with self._subscribe(_NEW_EVENTS, *consumers) as subscription:
+    def for_events(self, *consumers: str, table: str | None = None) -> Iterator[Subscription]:
+        """A subscription to new events, and to notifications of these consumers. `table`: not the default one."""
+        with self._subscribe(_NEW_EVENTS + (table or self._default), *consumers) as subscription:
             yield subscription
 
     async def run(self) -> None:
@@ -101,8 +101,10 @@ class Wakeups:
         async for heard in connection.notifies():
             if heard.channel == CONSUMERS_CHANNEL:
                 self._notify(heard.payload)
-            elif _table(heard.payload) in (self._events_table, None):
-                self._notify(_NEW_EVENTS)
+            elif (table := _table(heard.payload)) is not None:
+                self._notify(_NEW_EVENTS + table)
+            else:
+                self._notify_all()
 
     @contextmanager
     def _subscribe(self, *topics: str) -> Iterator[Subscription]:

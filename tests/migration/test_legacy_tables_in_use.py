@@ -19,6 +19,7 @@ from pipeline.log.retention import delete_rows
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.operate import retention
 from pipeline.operate.preflight import legacy_log
+from pipeline.readers.cursor import shapes
 from pipeline.readers.cursor.feed import read_page
 from pipeline.server import schedule
 from pyspark_sequin_events import catalog
@@ -87,7 +88,7 @@ def test_a_stream_gets_every_event_though_seqs_repeat(rows: int, migrated_dsn: s
         found: list[str] = []
         async with await psycopg.AsyncConnection.connect(migrated_dsn, autocommit=True) as connection:
             after = 0
-            while (batch := await read_page(connection, after, EVERYTHING, rows)).upto > after:
+            while (batch := await read_page(connection, shapes.JSON, after, EVERYTHING, rows)).upto > after:
                 found += [str(entry.seq) for entry in batch.entries]
                 after = batch.upto
         return found

@@ -20,7 +20,7 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import Pool, rows
 from pipeline.postgres.queries import statement
-from pipeline.readers.cursor.feed import PAGES
+from pipeline.readers.cursor import shapes
 
 NDJSON = "application/x-ndjson"
 MAX_BYTES = 8_000_000
@@ -124,7 +124,7 @@ async def _read_on(connection: AsyncConnection, reading: _Reading) -> bool:
     size, rows, full = 0, _FIRST_ROWS, True
     while full and (left := reading.limit - len(reading.events)) > 0 and size < MAX_BYTES:
         wanted = PageRequest(after, min(rows, left), MAX_BYTES - size, reading.wanted)
-        page = await PAGES.read_async(connection, wanted)
+        page = await shapes.JSON.read_async(connection, wanted)
         reading.events += [entry.event for entry in page.entries]
         after, size, rows, full = page.upto, size + page.size, page.next_rows, page.full
     kept_from = await KeptFrom(EventsTable.parse(reading.table)).read_async(connection)

@@ -17,7 +17,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.postgres.pool import Pool
 from pipeline.readers import refusals
-from pipeline.readers.cursor import frames
+from pipeline.readers.cursor import frames, shapes
 from pipeline.readers.cursor.feed import Feed, Follower
 from pipeline.readers.cursor.leases import Claim, Cursors
 from pipeline.readers.wakeups import Wakeups
@@ -35,7 +35,9 @@ def router(config: Config, database: Pool, wakeups: Wakeups, server: str) -> API
     """The endpoint `/v1/consumers/{name}/stream`. `server`: this server's name, shown to clients refused a cursor."""
     routes = APIRouter()
     streams = _Streams(
-        Cursors(config.database, database.transaction), Feed(config.database, wakeups, database.transaction), server
+        Cursors(config.database, database.transaction),
+        Feed(config.database, wakeups, database.transaction, shapes.JSON, config.events_table),
+        server,
     )
 
     @routes.websocket("/v1/consumers/{name}/stream")
@@ -51,7 +53,7 @@ def router(config: Config, database: Pool, wakeups: Wakeups, server: str) -> API
 class _Streams:
     """All streams of this process."""
 
-    def __init__(self, cursors: Cursors, feed: Feed, server: str) -> None:
+    def __init__(self, cursors: Cursors, feed: Feed[frames.Entry], server: str) -> None:
         self._cursors = cursors
         self._feed = feed
         self._server = server
@@ -85,7 +87,12 @@ class _Stream:
     """One client: sends, receives and stores acknowledgements concurrently, so that none waits for another."""
 
     def __init__(
-        self, websocket: WebSocket, cursors: Cursors, claim: Claim, follower: Follower, options: frames.Options
+        self,
+        websocket: WebSocket,
+        cursors: Cursors,
+        claim: Claim,
+        follower: Follower[frames.Entry],
+        options: frames.Options,
     ) -> None:
         self._websocket = websocket
         self._cursors = cursors

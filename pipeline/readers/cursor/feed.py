@@ -8,14 +8,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 import psycopg
 from psycopg.rows import TupleRow
 
 from pipeline.errors import Unavailable
-from pipeline.log.page import DEFAULT_LOG, EVERYTHING, Filter, PageRequest, Pages, Shape
+from pipeline.log.page import EVERYTHING, Described, Filter, Numbered, PageRequest, Pages
 from pipeline.postgres import connections
-from pipeline.readers.cursor.frames import FRAME_BYTES, MAX_EVENTS, Entry
+from pipeline.readers.cursor.frames import FRAME_BYTES, MAX_EVENTS
 from pipeline.readers.wakeups import Wakeups
 
 logger = logging.getLogger(__name__)
@@ -32,20 +33,19 @@ POLL_SECONDS = 2.0
 _RETRY_SECONDS, _START_SECONDS = 0.5, 10.0
 
 
-_JSON = Shape(
-    columns="""e.seq, e.source_table_schema || '.' || e.source_table_name as table_name, e.action,
-        coalesce(concat(e.source_database_id, ' ', e.source_epoch, ' ', nullif(e.commit_lsn::text, '')), '')
-            || case when e.commit_lsn is null then e.seq::text else '' end as transaction,
-        e.commit_lsn, e.xid, row_to_json(e)::text as event""",
-    size="octet_length(event)",
-    make=Entry,
-)
-PAGES = Pages(DEFAULT_LOG, _JSON)
-"""Reads events as finished JSON, to be passed on unchanged."""
+class Event(Numbered, Described, Protocol):
+    """An event in a shape that can be followed."""
+
+    @property
+    def size(self) -> int:
+        """The characters it takes."""
+
+
+E = TypeVar("E", bound=Event)
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(Generic[E]):
     """The events that a filter wants, after `after`, up to `upto`; `whole`: no transaction continues after that.
 
     `next_rows`: how many to ask for next, so that no large events are read only to be discarded.
@@ -53,12 +53,12 @@ class Batch:
 
     after: int
     upto: int
-    entries: Sequence[Entry]
+    entries: Sequence[E]
     whole: bool
     next_rows: int = MAX_EVENTS
-    found: dict[Filter, list[Entry]] = field(default_factory=dict, repr=False)
+    found: dict[Filter, list[E]] = field(default_factory=dict, repr=False)
 
-    def of(self, wanted: Filter) -> Batch:
+    def of(self, wanted: Filter) -> Batch[E]:
         """The part that a filter wants; computed once."""
         if wanted == EVERYTHING:
             return self
@@ -80,14 +80,14 @@ class _Interest:
         changed.set()
 
 
-class Follower:
+class Follower(Generic[E]):
     """One reader of the feed. `position`: it has everything up to there; also skips what its filter leaves out."""
 
-    def __init__(self, feed: Feed, wanted: Filter, position: int) -> None:
+    def __init__(self, feed: Feed[E], wanted: Filter, position: int) -> None:
         self._feed = feed
         self._filter = wanted
         self._position = position
-        self._handed: Batch | None = None
+        self._handed: Batch[E] | None = None
         self._rows = MAX_EVENTS
         self._unfinished = False
 
@@ -98,7 +98,7 @@ class Follower:
             self._position = self._feed.head
         return self._position
 
-    async def batches(self) -> AsyncIterator[Batch]:
+    async def batches(self) -> AsyncIterator[Batch[E]]:
         """Everything after `position`, in order, without end. Holds no connection while the caller uses a batch."""
         while True:
             batch = await self._next()
@@ -107,7 +107,7 @@ class Follower:
             self._handed = None
             self._position = batch.upto
 
-    async def _next(self) -> Batch:
+    async def _next(self) -> Batch[E]:
         while True:
             position = self.position
             if (batch := self._feed.buffered(self._filter, position)) is not None:
@@ -122,15 +122,18 @@ class Follower:
             await self._feed.wait(self._filter)
 
 
-class Feed:
-    """One per process. Reads the log only while there is a follower."""
+class Feed(Generic[E]):
+    """One per process, events table and shape. Reads the log only while there is a follower."""
 
-    def __init__(self, dsn: str, wakeups: Wakeups, lend: Connect) -> None:
+    def __init__(self, dsn: str, wakeups: Wakeups, lend: Connect, pages: Pages[E], table: str) -> None:
+        """`pages`: of the events table of this name, `schema.table`."""
         self.head = 0
+        self._pages = pages
+        self._table = table
         self._dsn = dsn
         self._wakeups = wakeups
         self._lend = lend
-        self._ring: deque[Batch] = deque()
+        self._ring: deque[Batch[E]] = deque()
         self._size = 0
         self._interests: dict[Filter, _Interest] = {}
         self._tail: asyncio.Task[None] | None = None
@@ -138,7 +141,7 @@ class Feed:
         self._readers = asyncio.Semaphore(PAGE_READERS)
 
     @asynccontextmanager
-    async def follower(self, wanted: Filter, position: int) -> AsyncIterator[Follower]:
+    async def follower(self, wanted: Filter, position: int) -> AsyncIterator[Follower[E]]:
         """Follow the events that a filter wants after `position`. Raises Unavailable when the log cannot be read."""
         if self._tail is None:
             self._tail = asyncio.create_task(self._run(), name="feed")
@@ -153,7 +156,7 @@ class Feed:
         """Whether the filter wants no event from there to the head, as far as is known without reading."""
         return self._interests[wanted].newest <= position < self.head
 
-    def buffered(self, wanted: Filter, position: int) -> Batch | None:
+    def buffered(self, wanted: Filter, position: int) -> Batch[E] | None:
         """The next batch after a position; None when it is not buffered."""
         if not self._ring or not self._ring[0].after <= position < self.head:
             return None
@@ -163,10 +166,10 @@ class Feed:
             batch = Batch(position, batch.upto, [e for e in batch.entries if e.seq > position], batch.whole)
         return batch.of(wanted)
 
-    async def page(self, after: int, wanted: Filter, rows: int) -> Batch:
+    async def page(self, after: int, wanted: Filter, rows: int) -> Batch[E]:
         """Read the next events that a filter wants, at most one frame of them."""
         async with self._readers, self._lend() as connection:
-            return await read_page(connection, after, wanted, rows)
+            return await read_page(connection, self._pages, after, wanted, rows)
 
     async def wait(self, wanted: Filter) -> None:
         """Wait until there may be new events for that filter."""
@@ -207,12 +210,12 @@ class Feed:
         self._started.set()  # a new follower is about to be told that the server ends
 
     async def _read_head(self, connection: Connection) -> None:
-        with self._wakeups.for_events() as subscription:
+        with self._wakeups.for_events(table=self._table) as subscription:
             if not self._started.is_set():
-                self._begin(await _newest(connection))
+                self._begin(await self._pages.newest_async(connection))
             rows = MAX_EVENTS
             while not subscription.closing:
-                batch = await read_page(connection, self.head, EVERYTHING, rows)
+                batch = await read_page(connection, self._pages, self.head, EVERYTHING, rows)
                 rows = batch.next_rows
                 if batch.upto > self.head:
                     self._append(batch)
@@ -225,7 +228,7 @@ class Feed:
             interest.newest = head
         self._started.set()
 
-    def _append(self, batch: Batch) -> None:
+    def _append(self, batch: Batch[E]) -> None:
         continues = bool(self._ring) and not self._ring[-1].whole
         self._ring.append(batch)
         self._size += _size(batch)
@@ -238,16 +241,11 @@ class Feed:
                 interest.wake()
 
 
-async def read_page(connection: Connection, after: int, wanted: Filter, rows: int) -> Batch:
+async def read_page(connection: Connection, pages: Pages[E], after: int, wanted: Filter, rows: int) -> Batch[E]:
     """The next events after a seq, at most `rows` and at most one frame; `upto` is `after` when there are none."""
-    page = await PAGES.read_async(connection, PageRequest(after, rows, FRAME_BYTES, wanted))
+    page = await pages.read_async(connection, PageRequest(after, rows, FRAME_BYTES, wanted))
     return Batch(after, page.upto, page.entries, page.at_head, min(page.next_rows, MAX_EVENTS))
 
 
-async def _newest(connection: Connection) -> int:
-    row = await (await connection.execute("select coalesce(max(seq), 0) from pipeline.events")).fetchone()
-    return int(row[0]) if row else 0
-
-
-def _size(batch: Batch) -> int:
-    return sum(len(entry.event) for entry in batch.entries) + 200 * len(batch.entries)
+def _size(batch: Batch[E]) -> int:
+    return sum(entry.size for entry in batch.entries) + 200 * len(batch.entries)

@@ -66,6 +66,11 @@ class Entry:
     xid: int | None
     event: str
 
+    @property
+    def size(self) -> int:
+        """The characters it takes."""
+        return len(self.event)
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:

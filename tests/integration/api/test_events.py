@@ -15,7 +15,7 @@ from psycopg.sql import SQL
 
 from pipeline.api.routes.events import MAX_BYTES
 from pipeline.log.page import EVERYTHING, Filter, PageRequest, values
-from pipeline.readers.cursor.feed import PAGES
+from pipeline.readers.cursor import shapes
 from tests.fixtures.api import Api
 from tests.fixtures.small_log import add_inserts, add_table, small_log
 from tests.fixtures.waiting import eventually
@@ -234,7 +234,7 @@ def test_reads_by_the_primary_key(log: psycopg.Connection, wanted: Filter) -> No
     log.execute("create table later partition of sequin_events for values from (100000000) to (200000000)")
     log.execute("analyze sequin_events")
     request = values(PageRequest(after=20_000, rows=100, bytes=MAX_BYTES, wanted=wanted))
-    row = log.execute(SQL("explain (format json) {}").format(PAGES.statement), request).fetchone()
+    row = log.execute(SQL("explain (format json) {}").format(shapes.JSON.statement), request).fetchone()
     assert row is not None
     ran = list(nodes(row[0][0]["Plan"]))
     assert "sequin_events_small_pkey" in {node.get("Index Name") for node in ran}

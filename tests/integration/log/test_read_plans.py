@@ -13,7 +13,7 @@ from pipeline.log.page import EVERYTHING, Filter, PageRequest, values
 from pipeline.log.partitions import Partitions
 from pipeline.log.table import DEFAULT
 from pipeline.postgres.connections import Connection
-from pipeline.readers.cursor.feed import PAGES
+from pipeline.readers.cursor import shapes
 
 PARTITIONS, ROWS = 20, 1500
 TABLES, KEYS = 3, 50
@@ -103,7 +103,7 @@ def test_the_history_of_one_key_is_an_index_scan(log: Connection):
 def test_a_page_for_a_client_reads_in_order_and_no_more_than_a_span(log: Connection, wanted: Filter):
     seven = {"after": "bigint", "span": "bigint", "tables": "text[]", "within": "text[]", "actions": "text[]"}
     types = seven | {"rows": "int", "bytes": "bigint"}
-    text = PAGES.statement.as_string(log)
+    text = shapes.JSON.statement.as_string(log)
     for place, name in enumerate(types, 1):
         text = text.replace(f"%({name})s", f"${place}")
     for after in (0, ROWS - 10, 10 * ROWS - 500, PARTITIONS * ROWS - 10):

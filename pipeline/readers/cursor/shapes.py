@@ -1,0 +1,75 @@
+"""The shapes in which a feed reads events: finished JSON, to be passed on unchanged; or columns, to be written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from pipeline.log.page import DEFAULT_LOG, Pages, Shape
+from pipeline.readers.cursor.frames import Entry
+
+_TRANSACTION = """coalesce(concat(e.source_database_id, ' ', e.source_epoch, ' ', nullif(e.commit_lsn::text, '')), '')
+            || case when e.commit_lsn is null then e.seq::text else '' end as transaction"""
+"""Adjacent events of which this is equal are of one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """One event by its columns; jsonb as the text that Postgres prints. `committed_at`: microseconds since 1970, UTC.
+
+    Adjacent ones of one `transaction` belong together.
+    """
+
+    seq: int
+    schema: str
+    name: str
+    action: str
+    transaction: str
+    epoch: int
+    commit_lsn: int | None
+    commit_idx: int | None
+    xid: int | None
+    committed_at: int
+    record_pk: str
+    record: str
+    changes: str | None
+    exact: str | None
+    unchanged_columns: list[str] | None
+    annotations: str | None
+    metadata: str | None
+
+    @property
+    def table(self) -> str:
+        """`schema.table`."""
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def size(self) -> int:
+        """The characters it takes, nearly."""
+        return sum(map(len, (self.record, self.changes or "", self.exact or "", self.metadata or "")))
+
+
+_JSON: Shape[Entry] = Shape(
+    columns=f"""e.seq, e.source_table_schema || '.' || e.source_table_name as table_name, e.action,
+        {_TRANSACTION}, e.commit_lsn, e.xid, row_to_json(e)::text as event""",
+    size="octet_length(event)",
+    make=Entry,
+)
+_COLUMNS: Shape[Columns] = Shape(
+    columns=f"""e.seq, e.source_table_schema, e.source_table_name, e.action, {_TRANSACTION},
+        e.source_epoch, e.commit_lsn, e.commit_idx, e.xid,
+        (extract(epoch from e.committed_at) * 1000000)::bigint as committed_at, e.record_pk,
+        e.record::text as record, e.changes::text as changes, e.exact::text as exact, e.unchanged_columns,
+        e.transaction_annotations::text as annotations, e.metadata::text as metadata""",
+    size="octet_length(record) + coalesce(octet_length(changes), 0) + coalesce(octet_length(exact), 0)"
+    " + coalesce(octet_length(metadata), 0)",
+    make=Columns,
+)
+JSON = Pages(DEFAULT_LOG, _JSON)
+"""The default events table as JSON."""
+
+
+def columns_of(events: sql.Identifier) -> Pages[Columns]:
+    """An events table by its columns."""
+    return Pages(events, _COLUMNS)
