@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 .PHONY: .browser .test-python help setup hooks demo serve up down migrate unit test test-one test-python check fix \
-  generated long package-test bench torture
+  proto generated long package-test bench torture
 
 PYTHON ?= python3
 # How long `make torture` goes on, on which major version, and from which seed; by default after the last recorded one.
@@ -70,6 +70,9 @@ check: $(VENV)/.dev ## Format, lint, types, layers, docs
 fix: $(VENV)/.dev ## Format, and repair what ruff can repair
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+proto: $(VENV)/.dev ## Write again what is made from pipeline/rpc/protos/*.proto
+	@$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. pipeline/rpc/protos/*.proto
 
 generated: $(VENV)/.dev ## Write again the parts of docs that are made from code, tests and a migrated database
 	@for page in $(PAGES); do $(BIN)/python -m $$page || exit 1; done

@@ -64,6 +64,7 @@ class Role(StrEnum):
     SNAPSHOT = "snapshot"
     SCHEDULE = "schedule"
     API = "api"
+    GRPC = "grpc"
 
 
 Only = Annotated[Role | None, typer.Option("--only", help="Run only this role.")]

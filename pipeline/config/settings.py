@@ -30,6 +30,7 @@ from pipeline.config.values import (
     OptionalPath,
     OptionalSecret,
     Origins,
+    PortOrOff,
     Publication,
     Retention,
     Routes,
@@ -94,13 +95,14 @@ class Config(BaseSettings):
     spark_master: Master = Field("local[*]", description="where Spark runs: local[N], spark://…, yarn, k8s://…")
     http_host: str = Field("127.0.0.1", min_length=1, description="address of the HTTP API")
     http_port: int = Field(12312, ge=1, le=65535, description="port of the HTTP API")
+    grpc_port: PortOrOff = Field("50051", description="port of the gRPC server, at the same address; or off")
     http_certificate: OptionalPath = Field(None, description="PEM file with the certificate chain; HTTPS when set")
     http_key: OptionalPath = Field(None, description="PEM file with the certificate's key, without a passphrase")
     http_origins: Origins = Field(
         (), description="web pages of these origins (`https://host:port`) may use the API, besides its own"
     )
     api_token: OptionalSecret = Field(None, description="bearer token that every endpoint but health requires")
-    wires: Wires = Field((), description="other systems whose clients are served: pgdeltastream")
+    wires: Wires = Field((), description="other systems whose clients are served: pgdeltastream, walstream")
     open_wires: Wires = Field((), description="those of them that are answered without the token")
     sessions_max: int = Field(4, ge=1, description="sessions of such clients at once, each with a slot")
     sessions_idle: Duration = Field(

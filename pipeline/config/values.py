@@ -16,6 +16,7 @@ from pydantic_settings import NoDecode
 from pipeline.config import cron, durations, routes, sizes, wires
 from pipeline.config.routes import Route
 
+OFF = "off"
 EXPORT_SCHEDULE = "*/5 * * * *"
 _DSN_FORMS = "a libpq URI (postgresql://user@host/db) or key=value pairs (host=… dbname=…)"
 _MASTERS = r"local(\[[^\]]+\])?|local-cluster\[[^\]]+\]|spark://\S+|yarn|k8s://\S+"
@@ -91,6 +92,13 @@ def _threshold(value: str) -> str:
     return value
 
 
+def _port(value: str) -> str:
+    value = value.strip().lower()
+    if value != OFF and not (value.isdecimal() and 1 <= int(value) <= 65535):
+        raise ValueError(f"expected a port from 1 to 65535, or {OFF}, not {value!r}")
+    return value
+
+
 def _retention(value: str) -> str:
     value = value.strip().lower() or durations.NONE
     durations.parse(value)
@@ -143,6 +151,7 @@ Retention = Annotated[str, AfterValidator(_retention)]
 Threshold = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_threshold)]
 Duration = Annotated[str, AfterValidator(_duration)]
 Amount = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_amount)]
+PortOrOff = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_port)]
 MaxSlots = Annotated[Annotated[int, Field(ge=1, le=64)] | None, BeforeValidator(_none_when_blank)]
 Schedule = Annotated[str, AfterValidator(_schedule)]
 Master = Annotated[str, AfterValidator(_master)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-WIRES = {"pgdeltastream": "PG Delta Stream"}
+WIRES = {"pgdeltastream": "PG Delta Stream", "walstream": "walstream"}
 """Each wire that can be served, and the system whose clients speak it."""
 
 

@@ -99,6 +99,7 @@ def _environment(data_dir: Path, port: int) -> dict[str, str]:
         "PYTHONSAFEPATH": "1",
         "PIPELINE_DATA_DIR": str(data_dir),
         "PIPELINE_HTTP_PORT": str(port),
+        "PIPELINE_GRPC_PORT": "off",
         "PIPELINE_LOG_FORMAT": "text",
         "PIPELINE_EXPORT_SCHEDULE": "off",  # the demo exports at its end
     }

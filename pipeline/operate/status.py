@@ -21,7 +21,7 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.log import dead_letters, tables
 from pipeline.log.tables import KnownTable
-from pipeline.operate import export_status, retention, session_status, snapshot_status
+from pipeline.operate import export_status, retention, session_status, snapshot_status, walstream_status
 from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.json_values import as_json
 from pipeline.operate.lag import facts, stages
@@ -33,6 +33,7 @@ from pipeline.operate.session_status import Sessions
 from pipeline.operate.snapshot_status import SnapshotStatus
 from pipeline.operate.verify import verifications
 from pipeline.operate.verify.verifications import Verification
+from pipeline.operate.walstream_status import Walstream
 from pipeline.postgres import connections, migrations, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -94,6 +95,7 @@ class Status:
     catchup: list[Part] = field(default_factory=list)
     snapshots: SnapshotStatus | None = None
     sessions: Sessions | None = None
+    walstream: Walstream | None = None
     verification: Verification | None = None
     lag: Lag | None = None
     reasons: list[str] = field(default_factory=list)
@@ -125,6 +127,7 @@ def collect(config: Config, patience: float = 60.0) -> Status:
             retention=retention.read(config, connection),
             consumers=consumer_status.find(connection),
             dead_letters=dead_letters.counts(connection),
+            walstream=walstream_status.read(config, connection),
         )
         if stored := sources.find(connection, config.source_id):
             found = replace(

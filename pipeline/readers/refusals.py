@@ -1,4 +1,6 @@
-"""What each error means to a reader, in one table: SQLSTATE of our functions, error class, HTTP status, close code."""
+"""What each error means to a reader, in one table: SQLSTATE of our functions, error class, HTTP status, close code,
+gRPC status.
+"""
 
 from __future__ import annotations
 
@@ -31,27 +33,31 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Meaning:
-    """A row of the table. `sqlstate`: what the SQL functions raise. After close code RESTART the client reconnects."""
+    """A row of the table. `sqlstate`: what the SQL functions raise. After close code RESTART the client reconnects.
+
+    `grpc`: the name of a status of gRPC; after UNAVAILABLE the client calls again.
+    """
 
     error: type[PipelineError]
     status: int
     close_code: int
+    grpc: str
     sqlstate: str | None = None
 
 
 _TABLE = (
-    Meaning(UnknownConsumer, 404, frames.UNKNOWN, "42704"),
-    Meaning(WrongKind, 409, frames.POLICY, "42809"),
-    Meaning(CursorHeld, 409, frames.HELD, "55006"),
-    Meaning(CursorExpired, 410, frames.EXPIRED, "22003"),  # retention has dropped what comes next
-    Meaning(ConsumerError, 409, frames.RESTART, "42710"),  # the name is taken
-    Meaning(WrongArgument, 422, frames.RESTART, "22023"),
-    Meaning(ConditionRefused, 422, frames.RESTART),
-    Meaning(TableRefused, 422, frames.RESTART),
-    Meaning(UnknownBackfill, 404, frames.RESTART),
-    Meaning(BackfillError, 409, frames.RESTART),
-    Meaning(Unavailable, 503, frames.RESTART),
-    Meaning(PipelineError, 500, frames.RESTART),
+    Meaning(UnknownConsumer, 404, frames.UNKNOWN, "NOT_FOUND", "42704"),
+    Meaning(WrongKind, 409, frames.POLICY, "FAILED_PRECONDITION", "42809"),
+    Meaning(CursorHeld, 409, frames.HELD, "FAILED_PRECONDITION", "55006"),
+    Meaning(CursorExpired, 410, frames.EXPIRED, "OUT_OF_RANGE", "22003"),  # retention has dropped what comes next
+    Meaning(ConsumerError, 409, frames.RESTART, "UNAVAILABLE", "42710"),  # the name is taken
+    Meaning(WrongArgument, 422, frames.RESTART, "INVALID_ARGUMENT", "22023"),
+    Meaning(ConditionRefused, 422, frames.RESTART, "INVALID_ARGUMENT"),
+    Meaning(TableRefused, 422, frames.RESTART, "NOT_FOUND"),
+    Meaning(UnknownBackfill, 404, frames.RESTART, "NOT_FOUND"),
+    Meaning(BackfillError, 409, frames.RESTART, "FAILED_PRECONDITION"),
+    Meaning(Unavailable, 503, frames.RESTART, "UNAVAILABLE"),
+    Meaning(PipelineError, 500, frames.RESTART, "INTERNAL"),
 )
 _TEMPORARY = ("08", "53", "57", "40", "55P03")
 """How SQLSTATEs of temporary errors begin: no connection, no room, shutdown, deadlock, a lock not available."""

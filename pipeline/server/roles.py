@@ -80,8 +80,8 @@ def run(role: str, supervisor: int, siblings: Siblings | None = None) -> int:
 
 
 def _hold_and_run(role: str, config: Config, stop: Stop) -> None:
-    if role == "api":  # any number may answer requests
-        _run_api(config, stop)
+    if role in runners.ANYWHERE:  # any number may answer requests
+        runners.ANYWHERE[role](config, server_name(), stop)
         return
     with connections.connect(config.database, "pipeline database", name=f"pipeline {role}") as connection:
         try:
@@ -133,12 +133,6 @@ def _report(connection: Connection, role: str, state: role_locks.State, reason: 
 def server_name() -> str:
     """The name of this server, unique among others: host and the supervisor's pid."""
     return f"{platform.node()}:{_supervisor}"
-
-
-def _run_api(config: Config, stop: Stop) -> None:
-    from pipeline.api import app
-
-    app.run(config, server_name(), stop)
 
 
 if __name__ == "__main__":

@@ -197,6 +197,22 @@ RUNNERS: dict[str, Callable[[Role], None]] = {
     "shuffle": _run_shuffle,
     "schedule": _run_schedule,
 }
+
+
+def _run_api(config: Config, server: str, stop: Stop) -> None:
+    from pipeline.api import app
+
+    app.run(config, server, stop)
+
+
+def _run_grpc(config: Config, server: str, stop: Stop) -> None:
+    from pipeline.rpc import server as rpc
+
+    rpc.run(config, server, stop)
+
+
+ANYWHERE: dict[str, Callable[[Config, str, Stop], None]] = {"api": _run_api, "grpc": _run_grpc}
+"""The roles that serve clients, which any number of servers may run at once."""
 CATCH_UP, READ_TABLES = "catch-up", "snapshot worker"
 HELPERS: dict[str, Callable[[], int]] = {CATCH_UP: _help_to_catch_up, READ_TABLES: _read_tables}
 """Processes that a role asks the fork server for."""
@@ -211,5 +227,6 @@ NEEDS = {
     "shuffle": ("pipeline.shuffle.worker",),
     "schedule": ("concurrent.futures.thread", "pipeline.server.schedule", "apscheduler.triggers.interval"),
     "api": ("pipeline.api.app", "uvicorn.lifespan.on", "uvicorn.loops.asyncio", "uvicorn.protocols.http.h11_impl"),
+    "grpc": ("concurrent.futures.thread", "pipeline.rpc.server"),
 }
 """What the roles import, and what libraries import late: imported once before the fork, its memory is shared."""

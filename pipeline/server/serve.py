@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,9 +12,10 @@ from setproctitle import setproctitle
 
 from pipeline.capture.replication import prepare
 from pipeline.capture.source import sources
-from pipeline.config import certificates, settings
+from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.errors import AddressInUse, NotReady, PipelineError
+from pipeline.config.values import OFF
+from pipeline.errors import ConfigError, NotReady, PipelineError
 from pipeline.operate.preflight import check, legacy_log, snapshots
 from pipeline.operate.preflight.findings import Finding
 from pipeline.postgres import connections, databases, migrations, role_locks
@@ -24,12 +24,15 @@ from pipeline.process import heartbeat
 from pipeline.process.fork_client import ForkServer
 from pipeline.process.heartbeat import Heartbeat
 from pipeline.process.supervisor import Supervisor
+from pipeline.server import listeners
 from pipeline.server.leadership import Leadership
 
 logger = logging.getLogger(__name__)
 
-ROLES = ("snapshot", "replication", "shuffle", "schedule", "api")
+ROLES = ("snapshot", "replication", "shuffle", "schedule", "api", "grpc")
 """In the order in which they are stopped: upstream first."""
+ANYWHERE = ("api", "grpc")
+"""Those that serve clients: any number of servers may run them, standbys too."""
 
 
 def serve(config: Config, only: str | None = None, accepted: Collection[str] = ()) -> int:
@@ -38,16 +41,14 @@ def serve(config: Config, only: str | None = None, accepted: Collection[str] = (
     `accepted`: names of findings of `pipeline check` with which it starts although they are errors.
     """
     setproctitle("pipeline serve" + (f" --only {only}" if only else ""))
-    chosen = (only,) if only else ROLES
-    if "api" in chosen:
-        certificates.context(config)
-        _require_port(config)
+    chosen = _chosen(config, only)
+    listeners.require(config, chosen)
     # Before any thread or connection, which a fork does not survive. It imports what roles need while this migrates.
     with (
         ForkServer(partial(_serve_forks, chosen), _fork_server_command(chosen)) as fork_server,
         databases.resolved(config) as resolved,
     ):
-        boot(resolved, accepted, reads_source=chosen != ("api",))
+        boot(resolved, accepted, reads_source=not set(chosen) <= set(ANYWHERE))
         _log_start(config, resolved, chosen)
         name = f"serve {only}" if only else "serve"
         with (
@@ -55,7 +56,17 @@ def serve(config: Config, only: str | None = None, accepted: Collection[str] = (
             _beating(config, only) as beat,
         ):
             settings_line = resolved.to_json()
-            return Supervisor(chosen, fork_server, settings_line, leads=leads, always=("api",), beat=beat).run()
+            return Supervisor(chosen, fork_server, settings_line, leads=leads, always=ANYWHERE, beat=beat).run()
+
+
+def _chosen(config: Config, only: str | None) -> tuple[str, ...]:
+    """The roles that are run. Raises ConfigError for gRPC alone where it is off."""
+    served = tuple(role for role in ROLES if role != "grpc" or config.grpc_port != OFF)
+    if only is None:
+        return served
+    if only not in served:
+        raise ConfigError("PIPELINE_GRPC_PORT is off, and --only grpc would serve nothing: set a port")
+    return (only,)
 
 
 def boot(config: Config, accepted: Collection[str] = (), *, reads_source: bool = True) -> None:
@@ -136,19 +147,6 @@ def _revive_embedded(config: Config) -> None:
             logger.error("%s", error, extra={"action": "embedded.failed"})
 
 
-def _require_port(config: Config) -> None:
-    family = socket.AF_INET6 if ":" in config.http_host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((config.http_host, config.http_port))
-        except OSError as error:
-            raise AddressInUse(
-                f"cannot listen on {config.http_host}:{config.http_port}: {error.strerror}; "
-                "stop what uses the port, or choose another PIPELINE_HTTP_PORT"
-            ) from error
-
-
 def _log_start(config: Config, resolved: Config, chosen: tuple[str, ...]) -> None:
     if databases.needs_embedded(config):
         server = databases.embedded_server(config)
@@ -160,16 +158,7 @@ def _log_start(config: Config, resolved: Config, chosen: tuple[str, ...]) -> Non
                     server.psql_command(name),
                     extra={"action": "serve.embedded"},
                 )
-    if "api" in chosen:
-        scheme, host = "https" if config.http_certificate else "http", config.http_host
-        shown = f"[{host}]" if ":" in host else host
-        logger.info("HTTP at %s://%s:%d", scheme, shown, config.http_port, extra={"action": "serve.http"})
-        if config.open_wires:
-            logger.warning(
-                "PIPELINE_OPEN_WIRES: whoever reaches this address may use %s without a token",
-                ", ".join(config.open_wires),
-                extra={"action": "serve.open_wires"},
-            )
+    listeners.log(config, chosen)
     logger.info("data in %s", config.data_dir.absolute(), extra={"action": "serve.folder"})
     logger.info(
         "serving %s from %s to %s",

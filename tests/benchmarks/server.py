@@ -165,6 +165,7 @@ def _environment(cluster: Cluster, databases: Cluster, slot: str, http_port: int
         "PIPELINE_DATABASE_DSN": databases.tcp_dsn(DATABASE),
         "PIPELINE_SLOT": slot,
         "PIPELINE_HTTP_PORT": str(http_port),
+        "PIPELINE_GRPC_PORT": "off",
         "PIPELINE_LOG_FORMAT": "text",
         "PIPELINE_EXPORT_SCHEDULE": "off",
     }

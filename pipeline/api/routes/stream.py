@@ -14,20 +14,20 @@ from starlette.websockets import WebSocketDisconnect
 from pipeline.api import auth
 from pipeline.api.problems import UNEXPECTED
 from pipeline.config.settings import Config
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, WrongArgument
 from pipeline.postgres.pool import Pool
 from pipeline.readers import refusals
 from pipeline.readers.cursor import frames, shapes
+from pipeline.readers.cursor.acknowledgements import Acknowledgements
 from pipeline.readers.cursor.feed import Feed, Follower
 from pipeline.readers.cursor.leases import Claim, Cursors
+from pipeline.readers.cursor.reading import Reading
 from pipeline.readers.wakeups import Wakeups
 
 logger = logging.getLogger(__name__)
 
 ACKNOWLEDGE_SECONDS = 0.1
 """One client's acknowledgements are stored at most so often; the newest covers all before it."""
-IDLE_SECONDS = 30.0
-"""How often the position of a client that has acknowledged everything skips events that its filter leaves out."""
 _FAREWELL_SECONDS = 2.0
 
 
@@ -95,15 +95,13 @@ class _Stream:
         options: frames.Options,
     ) -> None:
         self._websocket = websocket
-        self._cursors = cursors
         self._claim = claim
         self._follower = follower
-        self._acknowledgements = frames.Acknowledgements(claim.position, options.mode)
         self._frames = (frames.EventFrames if options.mode == "events" else frames.TransactionFrames)(
             options.max_events
         )
-        self._wanted: int | None = None
-        self._acknowledged = asyncio.Event()
+        acknowledgements = Acknowledgements(claim.position, whole=options.mode == "transactions")
+        self._reading = Reading(cursors, claim, follower, acknowledgements, lambda: self._frames.has_pending)
 
     async def run(self) -> None:
         """Run until one side ends it. Raises the error that ended it."""
@@ -119,7 +117,7 @@ class _Stream:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(PipelineError, psycopg.Error, OSError):
-            await self._store()
+            await self._reading.store()
         if self._claim.ended in done:
             raise self._claim.ended.result()
         for task in tasks:
@@ -134,46 +132,24 @@ class _Stream:
             text = message.get("text")
             if text is None:
                 raise frames.BadFrame(frames.NOT_SUPPORTED, "frames must be text, not binary")
-            position = self._acknowledgements.position(frames.acknowledged_seq(text))
-            self._wanted = max(position or 0, self._wanted or 0)
-            self._acknowledged.set()
+            try:
+                self._reading.acknowledge(frames.acknowledged_seq(text))
+            except WrongArgument as error:
+                raise frames.BadFrame(frames.POLICY, f'"ack": {error}') from None
 
     async def _send(self) -> None:
         async for batch in self._follower.batches():
             await self._claim.active()
             for frame in self._frames.add(batch.entries, whole=batch.whole):
-                self._acknowledgements.sent(frame)
+                self._reading.sent(frame.seq, ends=frame.ends)
                 await self._websocket.send_text(frame.text)  # waits while the client has enough to read
 
     async def _acknowledge(self) -> NoReturn:
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._acknowledged.wait(), IDLE_SECONDS)
-            self._acknowledged.clear()
-            if self._wanted is None:
-                await self._skip_filtered()
-            elif (position := await self._store()) is not None:
+            await self._reading.acknowledged()
+            if (position := await self._reading.store()) is not None:
                 await self._websocket.send_text(frames.acknowledged(position))
             await asyncio.sleep(ACKNOWLEDGE_SECONDS)
-
-    async def _store(self) -> int | None:
-        """Store the newest acknowledgement; returns the position then. If cancelled, it may be repeated."""
-        wanted = self._wanted
-        if wanted is None:
-            return None
-        if wanted > self._claim.position:
-            await self._cursors.advance(self._claim, wanted)
-        if self._wanted == wanted:
-            self._wanted = None
-        else:
-            self._acknowledged.set()
-        return self._claim.position
-
-    async def _skip_filtered(self) -> None:
-        """Advance a client that has acknowledged everything past filtered events, so that retention need not wait."""
-        skipped_to = self._follower.position
-        if self._acknowledgements.last <= self._claim.position < skipped_to and not self._frames.has_pending:
-            await self._cursors.advance(self._claim, skipped_to)
 
 
 async def _farewell(websocket: WebSocket, code: int, sentence: str) -> None:

@@ -21,6 +21,7 @@ from pipeline.cli.render import (
     retention,
     routes,
     sessions,
+    walstream,
 )
 from pipeline.operate import formatting
 from pipeline.operate.preflight.findings import Finding
@@ -56,6 +57,7 @@ def _of_the_log(now: Status) -> Iterator[Table]:
         yield routes.summary(now.events_tables)
     yield from _of_readers(now)
     yield from sessions.sections(now.sessions)
+    yield from walstream.sections(now.walstream)
     if now.roles:
         yield formatting.table(("role", "state", "holder", "pid", "since", "reason"), map(_role, now.roles))
     if now.not_captured:

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 import psycopg
@@ -48,7 +48,8 @@ E = TypeVar("E", bound=Event)
 class Batch(Generic[E]):
     """The events that a filter wants, after `after`, up to `upto`; `whole`: no transaction continues after that.
 
-    `next_rows`: how many to ask for next, so that no large events are read only to be discarded.
+    `next_rows`: how many to ask for next, so that no large events are read only to be discarded. `paged`: read for one
+    follower that lags; only there may retention have dropped what follows `after`.
     """
 
     after: int
@@ -56,6 +57,7 @@ class Batch(Generic[E]):
     entries: Sequence[E]
     whole: bool
     next_rows: int = MAX_EVENTS
+    paged: bool = False
     found: dict[Filter, list[E]] = field(default_factory=dict, repr=False)
 
     def of(self, wanted: Filter) -> Batch[E]:
@@ -169,7 +171,7 @@ class Feed(Generic[E]):
     async def page(self, after: int, wanted: Filter, rows: int) -> Batch[E]:
         """Read the next events that a filter wants, at most one frame of them."""
         async with self._readers, self._lend() as connection:
-            return await read_page(connection, self._pages, after, wanted, rows)
+            return replace(await read_page(connection, self._pages, after, wanted, rows), paged=True)
 
     async def wait(self, wanted: Filter) -> None:
         """Wait until there may be new events for that filter."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from array import array
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
@@ -16,8 +14,6 @@ FRAME_BYTES = 1_000_000
 """A frame is complete once it holds so many characters of events; a single event may be larger."""
 MAX_CLIENT_FRAME = 65_536
 """Bytes of a client's message."""
-REMEMBERED_ENDS = 131_072
-"""How many ends of unacknowledged transactions are remembered, to tell which acknowledgement is inside one."""
 
 NOT_SUPPORTED, NOT_TEXT, POLICY, SERVER_ERROR, RESTART = 1003, 1007, 1008, 1011, 1012
 UNKNOWN, HELD, EXPIRED = 4404, 4409, 4410
@@ -163,40 +159,6 @@ class TransactionFrames:
         )
         text = ",".join([entry.event for entry in part])
         return Frame(f'{head[:-1]},"data":[{text}]}}', part[-1].seq, ends=complete)
-
-
-class Acknowledgements:
-    """Which position an acknowledgement sets: never beyond what was sent, and never inside a transaction."""
-
-    def __init__(self, position: int, mode: Mode) -> None:
-        self._sent = position
-        self._unacknowledged: array[int] | None = array("q") if mode == "transactions" else None
-
-    def sent(self, frame: Frame) -> None:
-        """Remember a frame that is about to be sent."""
-        self._sent = frame.seq
-        if self._unacknowledged is not None and frame.ends:
-            self._unacknowledged.append(frame.seq)
-            if len(self._unacknowledged) > REMEMBERED_ENDS:
-                del self._unacknowledged[: REMEMBERED_ENDS // 2]
-
-    def position(self, seq: int) -> int | None:
-        """The position that an acknowledgement sets; None: it moves nothing. Raises BadFrame beyond what was sent."""
-        if seq > self._sent:
-            raise BadFrame(POLICY, f'"ack": {seq} is beyond the last event that was sent, {self._sent}')
-        if self._unacknowledged is None:
-            return seq
-        settled = bisect_right(self._unacknowledged, seq)
-        if not settled:
-            return None
-        position = self._unacknowledged[settled - 1]
-        del self._unacknowledged[:settled]
-        return position
-
-    @property
-    def last(self) -> int:
-        """The last seq that was sent."""
-        return self._sent
 
 
 def _parts(entries: Sequence[Entry], max_events: int) -> Iterator[Sequence[Entry]]:

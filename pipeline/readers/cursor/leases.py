@@ -221,7 +221,11 @@ class _Session:
         name = uuid.uuid4().hex
         try:
             connection = await connections.connect_async(dsn, name="pipeline cursors")
-            await connection.execute(queries.statement("readers.cursor", "lock_session"), {"session": name})
+            try:
+                await connection.execute(queries.statement("readers.cursor", "lock_session"), {"session": name})
+            except BaseException:
+                await connection.close()
+                raise
         except (psycopg.Error, OSError) as error:
             raise connections.unavailable(dsn, "pipeline database", error) from error
         return cls(name, dsn, connection, claims)

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from pipeline.api.routes import stream as streams
+from pipeline.readers.cursor import reading
 from tests.fixtures.small_log import add_inserts, add_table, small_log
 from tests.fixtures.streaming import Stream, Streaming, announce
 from tests.fixtures.waiting import eventually
@@ -140,7 +140,7 @@ def test_a_filter_is_kept_both_behind_and_at_the_head(api: Streaming, log: psyco
 def test_who_has_acknowledged_everything_passes_over_what_is_not_for_him(
     api: Streaming, log: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(reading, "IDLE_SECONDS", 0.1)
     api.create("c", tables=["public.none"])
     with api.stream("c") as client:
         client.next()
@@ -154,7 +154,7 @@ def test_who_has_acknowledged_everything_passes_over_what_is_not_for_him(
 def test_who_has_not_acknowledged_stays(
     api: Streaming, log: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(reading, "IDLE_SECONDS", 0.05)
     add_table(log, "other", 17000)
     add_inserts(log, 1, "other", 17000)
     api.create("c", tables=["public.other"])

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from pipeline.readers.cursor.frames import (
     FRAME_BYTES,
-    Acknowledgements,
     BadFrame,
     Entry,
     EventFrames,
@@ -73,20 +72,6 @@ def test_a_frame_is_closed_by_the_event_that_fills_it(kind: type[EventFrames | T
     entries = [entry(seq, 1, FRAME_BYTES // 3) for seq in range(1, 8)]
     sent = list(kind(500).add(entries, whole=True))
     assert [seqs(frame) for frame in sent] == [[1, 2, 3], [4, 5, 6], [7]]
-
-
-def test_an_acknowledgement_inside_of_a_transaction_settles_those_before_it() -> None:
-    ends = Acknowledgements(0, "transactions")
-    for frame in TransactionFrames(2).add([entry(seq, seq // 4) for seq in range(1, 12)], whole=True):
-        ends.sent(frame)
-    assert [ends.position(seq) for seq in (2, 3, 6, 7, 7, 10, 11)] == [None, 3, None, 7, None, None, 11]
-
-
-def test_an_acknowledgement_of_what_was_not_sent_is_refused() -> None:
-    ends = Acknowledgements(5, "events")
-    assert ends.position(5) == 5
-    with pytest.raises(BadFrame, match="beyond the last event that was sent, 5"):
-        ends.position(6)
 
 
 @pytest.mark.parametrize(

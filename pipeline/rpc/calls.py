@@ -1,0 +1,45 @@
+"""The calls that a service is in the middle of, so that all can be ended with a reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+END_SECONDS = 1.0
+
+
+class Calls:
+    """Runs the work of each call, until it ends or all are ended."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+        self._reason: asyncio.Future[Exception] | None = None
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of the work. Raises the reason when all calls are ended meanwhile, or were before."""
+        if self._reason is None:
+            self._reason = asyncio.get_running_loop().create_future()
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        try:
+            either: list[asyncio.Future[Any]] = [task, self._reason]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise self._reason.result()
+        finally:
+            self._running.discard(task)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def end(self, reason: Exception) -> None:
+        """End all of them, and every later one, with this reason; returns when they have ended, or after a second."""
+        if self._reason is None:
+            self._reason = asyncio.get_running_loop().create_future()
+        if not self._reason.done():
+            self._reason.set_result(reason)
+        if self._running:
+            await asyncio.wait(self._running, timeout=END_SECONDS)

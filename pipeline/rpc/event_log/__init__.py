@@ -1,0 +1,3 @@
+"""pipeline.v1.EventLog: the log for programs that want it over gRPC."""
+
+from __future__ import annotations

@@ -1,0 +1,185 @@
+"""The calls of EventLog: Read, which streams transactions, and Ack, which moves the position of a consumer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, NoReturn, TypeAlias
+
+import grpc
+
+from pipeline.errors import ConsumerChanged, Unavailable
+from pipeline.postgres.queries import statement
+from pipeline.readers.cursor.acknowledgements import Acknowledgements
+from pipeline.readers.cursor.feed import Batch
+from pipeline.readers.cursor.leases import Claim
+from pipeline.readers.cursor.reading import Reading
+from pipeline.readers.cursor.shapes import Columns
+from pipeline.rpc import statuses
+from pipeline.rpc.calls import Calls
+from pipeline.rpc.event_log import request as requests
+from pipeline.rpc.event_log.messages import Grouping
+from pipeline.rpc.event_log.request import Wanted
+from pipeline.rpc.event_log.tables import Table, Tables
+from pipeline.rpc.protos import event_log_pb2 as pb
+from pipeline.rpc.service import Surroundings
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+SESSION = "session"
+"""The key of Read's initial metadata whose value Ack repeats."""
+
+
+class EventLog:
+    """The service."""
+
+    name = "pipeline.v1.EventLog"
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._config = surroundings.config
+        self._server = surroundings.server
+        self._database = surroundings.database
+        self._cursors = surroundings.cursors
+        self._tables = Tables(surroundings)
+        self._readings: dict[str, Reading] = {}
+        self._calls = Calls()
+
+    @property
+    def handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
+        """Read and Ack."""
+        return grpc.method_handlers_generic_handler(
+            self.name,
+            {
+                "Read": grpc.unary_stream_rpc_method_handler(
+                    self._read, pb.ReadRequest.FromString, pb.Transaction.SerializeToString
+                ),
+                "Ack": grpc.unary_unary_rpc_method_handler(
+                    self._ack, pb.AckRequest.FromString, pb.AckReply.SerializeToString
+                ),
+            },
+        )
+
+    async def close(self) -> None:
+        """End every call with UNAVAILABLE."""
+        await self._calls.end(Unavailable(statuses.LEAVING))
+
+    async def _read(self, request: pb.ReadRequest, context: Context) -> None:
+        try:
+            await self._calls.run(self._serve(request, context))
+        except Exception as error:
+            await statuses.abort(context, error)
+
+    async def _serve(self, request: pb.ReadRequest, context: Context) -> None:
+        wanted = requests.wanted(request, self._config.events_table, self._config.events_tables)
+        table = self._tables.get(wanted.table)
+        if wanted.consumer is not None:
+            await self._serve_consumer(table, wanted, wanted.consumer, context)
+            return
+        after = await table.begin(wanted.after)
+        await context.send_initial_metadata(())
+        await self._send_from(table, wanted, after, context)
+
+    async def _send_from(self, table: Table, wanted: Wanted, after: int, context: Context) -> None:
+        grouping = Grouping()
+        if not wanted.follow:
+            async for batch in _up_to_head(table, wanted, after):
+                await _send(context, grouping, batch)
+            return
+        async with table.feed.follower(wanted.filter, after) as follower:
+            async for batch in follower.batches():
+                if batch.paged:
+                    await table.require_kept(batch.after)
+                await _send(context, grouping, batch)
+
+    async def _serve_consumer(self, table: Table, wanted: Wanted, consumer: str, context: Context) -> None:
+        async with AsyncExitStack() as stack:
+            reader = f"{context.peer()} through server {self._server}"
+            claim = await stack.enter_async_context(self._cursors.claim(consumer, reader))
+            follower = await stack.enter_async_context(table.feed.follower(claim.wanted, claim.position))
+            grouping = Grouping()
+            acknowledgements = Acknowledgements(claim.position, whole=True)
+            reading = Reading(self._cursors, claim, follower, acknowledgements, lambda: grouping.has_pending)
+            self._readings[claim.session] = reading
+            stack.callback(self._readings.pop, claim.session)
+            await context.send_initial_metadata(((SESSION, claim.session),))
+            if wanted.follow:
+                batches = follower.batches()
+            else:
+                batches = _up_to_head(table, Wanted(wanted.table, False, consumer, None, claim.wanted), claim.position)
+            await _until_claim_ends(claim, _send_read(batches, claim, reading, grouping, context), _store(reading))
+
+    async def _ack(self, request: pb.AckRequest, context: Context) -> pb.AckReply:
+        try:
+            return await self._calls.run(self._acknowledge(request))
+        except ConsumerChanged as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        except Exception as error:
+            await statuses.abort(context, error)
+        raise AssertionError("abort raises")
+
+    async def _acknowledge(self, request: pb.AckRequest) -> pb.AckReply:
+        reading = self._readings.get(request.session)
+        if reading is None or reading.claim.name != request.consumer:
+            raise ConsumerChanged(
+                f"this session does not read consumer {request.consumer[:63]!r} here; Read it, and repeat the "
+                f"{SESSION!r} of its initial metadata"
+            )
+        reading.acknowledge(request.position.seq)
+        await reading.store()
+        return pb.AckReply(position=await self._position(reading.claim.position))
+
+    async def _position(self, seq: int) -> pb.Position:
+        found = await self._database.rows(statement("rpc.event_log", "place"), {"seq": seq})
+        place = found[0] if found else {}
+        return pb.Position(source_epoch=place.get("source_epoch"), commit_lsn=place.get("commit_lsn"), seq=seq)
+
+
+async def _up_to_head(table: Table, wanted: Wanted, after: int) -> AsyncIterator[Batch[Columns]]:
+    """What is in the log by now."""
+    head, rows = await table.head(), 1
+    while after < head:
+        batch = await table.feed.page(after, wanted.filter, rows)
+        await table.require_kept(after)
+        yield batch
+        if batch.upto <= after:
+            return
+        after, rows = batch.upto, batch.next_rows
+
+
+async def _send(context: Context, grouping: Grouping, batch: Batch[Columns]) -> None:
+    for message in grouping.add(batch.entries, whole=batch.whole):
+        await context.write(message)
+
+
+async def _send_read(
+    batches: AsyncIterator[Batch[Columns]], claim: Claim, reading: Reading, grouping: Grouping, context: Context
+) -> None:
+    async for batch in batches:
+        await claim.active()
+        for message in grouping.add(batch.entries, whole=batch.whole):
+            reading.sent(message.position.seq, ends=message.complete)
+            await context.write(message)
+
+
+async def _store(reading: Reading) -> NoReturn:
+    """Passes over what the filter leaves out; what is acknowledged Ack stores itself."""
+    while True:
+        await reading.acknowledged()
+        await reading.store()
+
+
+async def _until_claim_ends(
+    claim: Claim, sends: Coroutine[Any, Any, None], stores: Coroutine[Any, Any, NoReturn]
+) -> None:
+    """Run both until everything is sent or one fails; raises why, or why the claim has ended."""
+    tasks: list[asyncio.Task[Any]] = [asyncio.create_task(sends), asyncio.create_task(stores)]
+    try:
+        done, _ = await asyncio.wait([*tasks, claim.ended], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for ended in done:
+        if ended is claim.ended:
+            raise claim.ended.result()
+        ended.result()

@@ -1,0 +1,72 @@
+"""The events tables that calls read, each with a feed of its own, which reads only while somebody follows."""
+
+from __future__ import annotations
+
+from pipeline.errors import CursorExpired, WrongArgument
+from pipeline.log.page import DEFAULT_LOG, KeptFrom, NewestSeq, beyond, is_expired
+from pipeline.log.table import EventsTable
+from pipeline.readers.cursor import shapes
+from pipeline.readers.cursor.feed import Feed
+from pipeline.readers.cursor.shapes import Columns
+from pipeline.rpc.service import Surroundings
+
+
+class Table:
+    """One events table."""
+
+    def __init__(self, name: str, surroundings: Surroundings) -> None:
+        """`name`: `schema.table`."""
+        config, self._lend = surroundings.config, surroundings.database.transaction
+        table = EventsTable.parse(name)
+        relation = DEFAULT_LOG if name == config.events_table else table.identifier
+        self.pages = shapes.columns_of(relation)
+        self.feed: Feed[Columns] = Feed(config.database, surroundings.wakeups, self._lend, self.pages, name)
+        self._kept_from = KeptFrom(table)
+        self._newest = NewestSeq(table)
+
+    async def begin(self, after: int | None) -> int:
+        """The seq after which a call begins; None: before the oldest event that is kept.
+
+        Raises CursorExpired where events that follow are no longer kept, WrongArgument beyond the newest one.
+        """
+        async with self._lend() as connection:
+            kept_from = await self._kept_from.read_async(connection)
+            if after is None:
+                return kept_from - 1
+            if wrong := beyond(after, await self._newest.read_async(connection), kept_from):
+                raise WrongArgument(wrong)
+        _require_kept(after, kept_from)
+        return after
+
+    async def require_kept(self, after: int) -> None:
+        """Raises CursorExpired if events after that seq may have been dropped before they were read: ask afterwards."""
+        async with self._lend() as connection:
+            _require_kept(after, await self._kept_from.read_async(connection))
+
+    async def head(self) -> int:
+        """The newest seq."""
+        async with self._lend() as connection:
+            return await self.pages.newest_async(connection)
+
+
+class Tables:
+    """All that were asked for."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        self._known: dict[str, Table] = {}
+
+    def get(self, name: str) -> Table:
+        """The table of that name, which must be one of the settings'."""
+        if name not in self._known:
+            self._known[name] = Table(name, self._surroundings)
+        return self._known[name]
+
+
+def _require_kept(after: int, kept_from: int) -> None:
+    if is_expired(after, kept_from):
+        raise CursorExpired(
+            f"the events up to seq {kept_from - 1} were dropped by retention; continue with after.seq = "
+            f"{kept_from - 1}, or without `from`",
+            kept_from - 1,
+        )

@@ -1,0 +1,130 @@
+"""The role's server: grpcio's for asyncio, at one address, until it is asked to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc_reflection.v1alpha import reflection
+
+from pipeline.config.settings import Config
+from pipeline.operate import readiness
+from pipeline.postgres.pool import Pool
+from pipeline.process.signals import Stop, in_loop
+from pipeline.readers.cursor.leases import Cursors
+from pipeline.readers.wakeups import Wakeups
+from pipeline.rpc import known
+from pipeline.rpc.guard import Guard
+from pipeline.rpc.health import Health
+from pipeline.rpc.presence import Presence
+from pipeline.rpc.service import Service, Surroundings
+
+logger = logging.getLogger(__name__)
+
+MAX_STREAMS = 1_000
+"""Calls at once on one connection; a client's next ones wait for one of them to end."""
+MAX_REQUEST = 1_000_000
+"""The most bytes of a client's message."""
+AGAIN_SECONDS = 2.0
+"""How often a port that was taken is tried again."""
+_LEAVE_SECONDS = 1.0
+_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.so_reuseport", 0),  # else two servers share a port without a word
+    ("grpc.max_concurrent_streams", MAX_STREAMS),
+    ("grpc.max_receive_message_length", MAX_REQUEST),
+    ("grpc.max_send_message_length", -1),
+    # Clients ping as often as they like, idle or not: by default the fifth ping within 5 minutes is GOAWAY.
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # One whose machine is silent for a minute is given up.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 40_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+
+def run(config: Config, server: str, stop: Stop) -> None:
+    """Serve until asked to stop. A port that is taken is waited for, which the log says."""
+    asyncio.run(_serve(config, server, stop))
+
+
+async def _serve(config: Config, server: str, stop: Stop) -> None:
+    leaving = asyncio.Event()
+    stop.then(in_loop(leaving.set))
+    presence = Presence(config, server)
+    async with _surroundings(config, server) as surroundings:
+        services = known.services(surroundings)
+        names = tuple(service.name for service in services)
+
+        def judge(whole: bool) -> bool:
+            return not readiness.why_not(config, server, None if whole else "api")
+
+        services.append(Health(judge, names))
+        with presence.kept():
+            listening = await _listening(config, services, leaving, presence)
+            if listening is not None:
+                await listening.start()
+                presence.report("running")
+                logger.info("serving %s", ", ".join(names), extra={"action": "grpc.serving"})
+                await leaving.wait()
+                surroundings.wakeups.close()
+                await asyncio.gather(*(service.close() for service in services))
+                await listening.stop(_LEAVE_SECONDS)
+
+
+@asynccontextmanager
+async def _surroundings(config: Config, server: str) -> AsyncIterator[Surroundings]:
+    """The pool and the LISTEN connection, which connect as soon as the pipeline database answers."""
+    database = Pool(config.database, "pipeline grpc")
+    wakeups = Wakeups(config.database, config.events_table)
+    await database.open()
+    hearing = asyncio.create_task(wakeups.run(), name="wakeups")
+    try:
+        yield Surroundings(config, database, wakeups, Cursors(config.database, database.transaction), server)
+    finally:
+        hearing.cancel()
+        with suppress(asyncio.CancelledError):
+            await hearing
+        await database.close()
+
+
+async def _listening(
+    config: Config, services: Sequence[Service], leaving: asyncio.Event, presence: Presence
+) -> grpc.aio.Server | None:
+    """A server that has the port; None when asked to stop before."""
+    told = False
+    while not leaving.is_set():
+        server = grpc.aio.server(interceptors=[Guard(config, known.WIRES)], options=_OPTIONS)
+        server.add_generic_rpc_handlers(tuple(service.handlers for service in services))
+        reflection.enable_server_reflection([*(service.name for service in services), reflection.SERVICE_NAME], server)
+        if _bind(server, config):
+            return server
+        if not told:
+            taken = f"port {config.grpc_port} is taken; stop what uses it, or choose another PIPELINE_GRPC_PORT"
+            logger.warning("gRPC is not served: %s", taken, extra={"action": "grpc.port_taken"})
+            presence.report("waiting", taken)
+        told = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(AGAIN_SECONDS):
+                await leaving.wait()
+    return None
+
+
+def _bind(server: grpc.aio.Server, config: Config) -> bool:
+    host = f"[{config.http_host}]" if ":" in config.http_host else config.http_host
+    address = f"{host}:{config.grpc_port}"
+    try:
+        if config.http_certificate is None or config.http_key is None:
+            bound = server.add_insecure_port(address)
+        else:
+            pair = (Path(config.http_key).read_bytes(), Path(config.http_certificate).read_bytes())
+            bound = server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
+    except RuntimeError:  # grpcio: "Failed to bind to address"
+        return False
+    return bound != 0

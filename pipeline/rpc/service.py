@@ -1,0 +1,39 @@
+"""What a service of the role is, and what it is served with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import grpc
+
+from pipeline.config.settings import Config
+from pipeline.postgres.pool import Pool
+from pipeline.readers.cursor.leases import Cursors
+from pipeline.readers.wakeups import Wakeups
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a service is served with. `server`: this server's name, unique among those on one pipeline database."""
+
+    config: Config
+    database: Pool
+    wakeups: Wakeups
+    cursors: Cursors
+    server: str
+
+
+class Service(Protocol):
+    """A service while it is served."""
+
+    @property
+    def name(self) -> str:
+        """Its full name, with which the paths of its calls begin."""
+
+    @property
+    def handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
+        """Its calls."""
+
+    async def close(self) -> None:
+        """End every call with UNAVAILABLE, within a second; what is called from then on ends so at once."""

@@ -1,0 +1,37 @@
+"""Errors as gRPC tells them: a status and one plain sentence (pipeline/readers/refusals.py has the table)."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from typing import NoReturn
+
+import grpc
+
+from pipeline.errors import Unavailable
+from pipeline.readers import refusals
+
+logger = logging.getLogger(__name__)
+
+LEAVING = "the server is stopping; call again"
+_UNEXPECTED = "an unexpected error; see the server's log"
+
+
+async def abort(context: grpc.aio.ServicerContext[object, object], error: Exception) -> NoReturn:
+    """End the call with what an error means to a reader. Where a database is does not concern the client."""
+    known = refusals.for_reader(error)
+    if known is None:
+        _log_unexpected(error)
+        await context.abort(grpc.StatusCode.INTERNAL, _UNEXPECTED)
+    status = grpc.StatusCode[refusals.meaning(known).grpc]
+    if isinstance(known, Unavailable):
+        logger.info("a call ended: %s", known, extra={"action": "grpc.unavailable"})
+    await context.abort(status, str(known))
+    raise AssertionError("abort raises")
+
+
+def _log_unexpected(error: Exception) -> None:
+    """Where it happened; its text may hold values."""
+    frames = traceback.extract_tb(error.__traceback__)[-5:]
+    where = " < ".join(f"{each.filename}:{each.lineno}" for each in reversed(frames))
+    logger.error("unexpected %s", type(error).__name__, extra={"action": "grpc.failed", "where": where})

@@ -1,0 +1,219 @@
+"""All sessions of this process, and the position that they share: the cursor `walstream`, read while there are some.
+
+It moves to the end of the last transaction that every session has acknowledged as a whole. A session that ends before
+it has acknowledged all that it was sent holds the position for HOLD_SECONDS: its client comes back, and begins behind
+the position. After a crash every session that was there counts as such a one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import psycopg
+
+from pipeline.errors import ConsumerError, CursorHeld, PipelineError, Unavailable, UnknownConsumer
+from pipeline.readers import refusals
+from pipeline.readers.cursor.feed import Feed
+from pipeline.readers.cursor.leases import Claim, Cursors
+from pipeline.readers.cursor.shapes import Columns
+from pipeline.rpc.walstream import messages
+from pipeline.rpc.walstream.session import Absent, Session
+from pipeline.rpc.walstream.store import CONSUMER, Store
+
+logger = logging.getLogger(__name__)
+
+HOLD_SECONDS = 60.0
+"""How long the client of a session that has ended is waited for."""
+STORE_SECONDS = 0.1
+"""The position is stored at most so often."""
+_LOOK_SECONDS, _NOTE_SECONDS = 1.0, 2.0
+
+
+class Hub:
+    """`session` for each client; `close` at the end."""
+
+    def __init__(self, cursors: Cursors, feed: Feed[Columns], store: Store, server: str) -> None:
+        self._cursors, self._feed, self._store = cursors, feed, store
+        self._reader = f"walstream's clients through server {server}"
+        self._sessions: set[Session] = set()
+        self._absent: list[Absent] = []
+        self._entering = 0
+        self._due = 0
+        self._writes: list[Callable[[], Awaitable[None]]] = []
+        self._noted_at = 0.0
+        self._changed = asyncio.Event()
+        self._ready: asyncio.Future[Claim] | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._closing = False
+
+    @asynccontextmanager
+    async def session(self, peer: str) -> AsyncIterator[Session]:
+        """A session that begins behind the position, until the block ends. Raises PipelineError."""
+        self._entering += 1
+        try:
+            claim = await self._claimed()
+            row = await self._store.begin(claim.session, peer)
+            wanted = messages.wanted(claim.wanted)
+            async with self._feed.follower(wanted, claim.position) as follower:
+                session = Session(row, peer, follower, claim.position)
+                if claim.ended.done():
+                    raise claim.ended.result()
+                self._sessions.add(session)
+                self._entering -= 1
+                try:
+                    yield session
+                finally:
+                    self._entering += 1
+                    self._leave(session)
+        finally:
+            self._entering -= 1
+            self._changed.set()
+
+    async def active(self) -> None:
+        """Wait while the consumer is paused."""
+        if self._ready is not None and self._ready.done() and not self._ready.exception():
+            await self._ready.result().active()
+
+    def acknowledge(self, session: Session, lsn: int) -> None:
+        """A client's acknowledgement."""
+        session.acknowledge(lsn)
+        self._changed.set()
+
+    def later(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Write something to the pipeline database soon, again and again until it succeeds."""
+        self._writes.append(write)
+        self._changed.set()
+
+    async def close(self, seconds: float) -> None:
+        """Store what was acknowledged; sessions have ended. Those that owe something are waited for by the next one."""
+        self._closing = True
+        self._changed.set()
+        if self._keeper is not None:
+            await asyncio.wait([self._keeper], timeout=seconds)
+            self._keeper.cancel()
+
+    async def _claimed(self) -> Claim:
+        if self._keeper is None or self._keeper.done():
+            self._ready = asyncio.get_running_loop().create_future()
+            self._keeper = asyncio.create_task(self._keep(self._ready), name="walstream")
+        assert self._ready is not None  # noqa: S101  made with the keeper
+        return await asyncio.shield(self._ready)
+
+    async def _keep(self, ready: asyncio.Future[Claim]) -> None:
+        """Read the cursor as long as somebody needs it."""
+        reason: PipelineError = Unavailable("the server has let go of consumer walstream; call again")
+        try:
+            async with self._cursor() as claim:
+                self._due = claim.position
+                await self._write()  # what an earlier claim has left undone
+                await self._take_over(claim)
+                ready.set_result(claim)
+                while self._is_needed(claim):
+                    await self._look(claim)
+        except Exception as error:
+            reason = _reason(error)
+        finally:
+            if not ready.done():
+                ready.set_exception(reason)
+                ready.exception()  # nobody may wait for it any more
+            for session in self._sessions:
+                if not session.ended.done():
+                    session.ended.set_result(reason)
+
+    @asynccontextmanager
+    async def _cursor(self) -> AsyncIterator[Claim]:
+        async with AsyncExitStack() as stack:
+            try:
+                claim = await stack.enter_async_context(self._cursors.claim(CONSUMER, self._reader))
+            except UnknownConsumer:  # it was deleted: from now on, then
+                await self._store.make_consumer()
+                claim = await stack.enter_async_context(self._cursors.claim(CONSUMER, self._reader))
+            yield claim
+
+    async def _take_over(self, claim: Claim) -> None:
+        """Sessions that an earlier claim has left, by a crash perhaps, hold the position as any that has ended."""
+        now = time.monotonic()
+        self._absent = [
+            Absent(left.id, left.peer, left.unacknowledged, claim.position, now + HOLD_SECONDS - left.ended_for)
+            for left in await self._store.take(claim.session)
+        ]
+
+    def _is_needed(self, claim: Claim) -> bool:
+        absent = self._absent and not self._closing
+        return bool(self._sessions or self._entering or self._writes or absent or self._due > claim.position)
+
+    async def _look(self, claim: Claim) -> None:
+        changed = asyncio.ensure_future(self._changed.wait())
+        either: list[asyncio.Future[Any]] = [changed, claim.ended]
+        await asyncio.wait(either, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        changed.cancel()
+        self._changed.clear()
+        if claim.ended.done():
+            raise claim.ended.result()
+        self._give_up()
+        self._settle()
+        if self._due > claim.position:
+            await self._cursors.advance(claim, self._due)
+        await self._write()
+        if not self._closing:
+            await asyncio.sleep(STORE_SECONDS)
+
+    def _settle(self) -> None:
+        """How far the position may move by what the sessions of now have acknowledged; without any it does not."""
+        if self._sessions:
+            floors = [*(each.floor for each in self._sessions), *(each.floor for each in self._absent)]
+            self._due = max(self._due, min(floors))
+
+    def _give_up(self) -> None:
+        now = time.monotonic()
+        for each in [absent for absent in self._absent if absent.until <= now]:
+            self._absent.remove(each)
+            if each.unacknowledged:
+                logger.warning(
+                    "a walstream client (%s) has not come back within %g s: %d events that it had not acknowledged are "
+                    "no longer kept for it",
+                    each.peer,
+                    HOLD_SECONDS,
+                    each.unacknowledged,
+                    extra={"action": "walstream.given_up"},
+                )
+            self._writes.append(lambda row=each.id: self._store.forget(row))  # type: ignore[misc]
+
+    def _leave(self, session: Session) -> None:
+        self._settle()
+        self._sessions.discard(session)
+        row, sent, left = session.id, session.sent, session.unacknowledged
+        if not session.owes:
+            self.later(lambda: self._store.forget(row))
+            return
+        self._absent.append(Absent(row, session.peer, left, session.floor, time.monotonic() + HOLD_SECONDS))
+        self.later(lambda: self._store.note(row, sent, left, ended=True))
+
+    async def _write(self) -> None:
+        """What is to be written; whatever fails is tried again."""
+        if time.monotonic() - self._noted_at > _NOTE_SECONDS:
+            self._noted_at = time.monotonic()
+            for session in self._sessions:
+                if (news := session.news()) is not None:
+                    self._writes.append(lambda row=session.id, news=news: self._store.note(row, *news))  # type: ignore[misc]
+        while self._writes:
+            await self._writes[0]()
+            del self._writes[0]
+
+
+def _reason(error: Exception) -> PipelineError:
+    """Why sessions cannot go on, for their clients: they come back after any error."""
+    known = refusals.for_reader(error)
+    if isinstance(known, CursorHeld):
+        return Unavailable(f"this wire is served by one process at a time: {known}")
+    if known is None:
+        logger.error("unexpected %s", type(error).__name__, extra={"action": "walstream.failed"}, exc_info=error)
+        return Unavailable("an unexpected error; see the server's log")
+    if isinstance(known, ConsumerError) or not isinstance(error, psycopg.Error):
+        return known
+    return Unavailable("the pipeline database does not answer; call again")

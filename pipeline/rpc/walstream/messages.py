@@ -1,0 +1,76 @@
+"""Events as walstream's messages: each is written once, for all sessions."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from orjson import loads
+
+from pipeline.log.page import Filter
+from pipeline.readers.cursor.shapes import Columns
+from pipeline.rpc.protos import plugin_pb2 as pb
+from pipeline.rpc.walstream import payload
+
+logger = logging.getLogger(__name__)
+
+ACTIONS = ("insert", "update", "delete", "truncate")
+"""What these clients know; `read` comes as an insert, to a consumer that lists it."""
+BUFFER_BYTES = 8_000_000
+"""So much of what was written last is kept for sessions that come to it later."""
+_WITHOUT_VALUES = ("parked", "skipped")
+_EVENTS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "insert": ("insert", pb.InsertEvent),
+    "read": ("insert", pb.InsertEvent),
+    "update": ("update", pb.UpdateEvent),
+    "delete": ("delete", pb.DeleteEvent),
+}
+
+
+def wanted(consumer: Filter) -> Filter:
+    """What sessions get of what the consumer `walstream` wants."""
+    known = [*ACTIONS, "read"] if "read" in consumer.actions else ACTIONS
+    actions = tuple(action for action in known if action in consumer.actions or not consumer.actions)
+    return Filter(consumer.tables, actions or ("none",), consumer.within)
+
+
+class Messages:
+    """`of` writes an event, or takes what it has written."""
+
+    def __init__(self, shortened: Callable[[], None]) -> None:
+        """`shortened` is called for each event that goes out without some of its values."""
+        self._shortened = shortened
+        self._written: OrderedDict[int, bytes | None] = OrderedDict()
+        self._size = 0
+
+    def of(self, event: Columns) -> bytes | None:
+        """A ServerMessage, serialized; None for an event that has no values."""
+        if event.seq in self._written:
+            return self._written[event.seq]
+        message = self._write(event)
+        self._written[event.seq] = message
+        self._size += len(message or b"")
+        while self._size > BUFFER_BYTES and len(self._written) > 1:
+            self._size -= len(self._written.popitem(last=False)[1] or b"")
+        return message
+
+    def _write(self, event: Columns) -> bytes | None:
+        if event.metadata is not None and any(name in loads(event.metadata) for name in _WITHOUT_VALUES):
+            return None
+        place: dict[str, Any] = {"pg_lsn": event.commit_lsn or 0, "schema": event.schema, "table": event.name}
+        if event.action == "truncate":
+            return pb.ServerMessage(truncate=pb.TruncateEvent(**place)).SerializeToString()
+        kind, make = _EVENTS[event.action]
+        made = payload.payload(event.record, event.exact)
+        if made.without:
+            self._shortened()
+            logger.warning(
+                "seq %d of %s went out without %s: these clients take no message above 4 MiB",
+                event.seq,
+                event.table,
+                ", ".join(made.without),
+                extra={"action": "walstream.shortened", "seq": event.seq},
+            )
+        return pb.ServerMessage(**{kind: make(**place, json_payload=made.text)}).SerializeToString()

@@ -1,0 +1,113 @@
+"""plugin.PluginService: the one call of walstream's clients, a session."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, NoReturn, TypeAlias
+
+import grpc
+import psycopg
+
+from pipeline.errors import PipelineError, Unavailable
+from pipeline.log.page import DEFAULT_LOG
+from pipeline.readers.cursor import shapes
+from pipeline.readers.cursor.feed import Feed
+from pipeline.rpc import statuses
+from pipeline.rpc.calls import Calls
+from pipeline.rpc.protos import plugin_pb2 as pb
+from pipeline.rpc.service import Surroundings
+from pipeline.rpc.walstream.hub import Hub
+from pipeline.rpc.walstream.messages import Messages
+from pipeline.rpc.walstream.session import Session
+from pipeline.rpc.walstream.store import Store
+
+logger = logging.getLogger(__name__)
+
+NAME = "plugin.PluginService"
+CLOSE_SECONDS = 1.0
+_RETRY_SECONDS = 2.0
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+
+class PluginService:
+    """The service."""
+
+    name = NAME
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        config, database = surroundings.config, surroundings.database
+        pages = shapes.columns_of(DEFAULT_LOG)
+        feed = Feed(config.database, surroundings.wakeups, database.transaction, pages, config.events_table)
+        self._store = Store(database, surroundings.server)
+        self._hub = Hub(surroundings.cursors, feed, self._store, surroundings.server)
+        self._messages = Messages(lambda: self._hub.later(self._store.count_shortened))
+        self._calls = Calls()
+        self._making = asyncio.create_task(self._make_consumer(), name="walstream consumer")
+
+    @property
+    def handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
+        """Session; what it sends is serialized already."""
+        session = grpc.stream_stream_rpc_method_handler(self._session, pb.ClientMessage.FromString, bytes)
+        return grpc.method_handlers_generic_handler(self.name, {"Session": session})
+
+    async def close(self) -> None:
+        """End every session with UNAVAILABLE, and store what was acknowledged."""
+        self._making.cancel()
+        await self._calls.end(Unavailable(statuses.LEAVING))
+        await self._hub.close(CLOSE_SECONDS)
+
+    async def _make_consumer(self) -> None:
+        """At the head of the log, when the wire is first switched on."""
+        while True:
+            with suppress(psycopg.Error, PipelineError, OSError):
+                if await self._store.make_consumer():
+                    logger.info("consumer walstream begins at the head of the log", extra={"action": "walstream.made"})
+                return
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _session(self, requests: AsyncIterator[pb.ClientMessage], context: Context) -> None:
+        try:
+            await context.send_initial_metadata(())  # or clients would not know that they are connected
+            await self._calls.run(self._serve(requests, context))
+        except Exception as error:
+            await statuses.abort(context, error)
+
+    async def _serve(self, requests: AsyncIterator[pb.ClientMessage], context: Context) -> None:
+        async with self._hub.session(context.peer()) as session:
+            tasks = [
+                asyncio.create_task(self._send(session, context)),
+                asyncio.create_task(self._receive(session, requests)),
+            ]
+            try:
+                either: list[asyncio.Future[Any]] = [*tasks, session.ended]
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        if session.ended.done():
+            raise session.ended.result()
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
+
+    async def _send(self, session: Session, context: Context) -> NoReturn:
+        async for batch in session.follower.batches():
+            await self._hub.active()
+            for event in batch.entries:
+                if (message := self._messages.of(event)) is not None:
+                    session.begin_to_send(event)
+                    await context.write(message)  # waits for a slow client
+            if batch.whole:
+                session.whole()
+        raise Unavailable("the log cannot be read now; call again")
+
+    async def _receive(self, session: Session, requests: AsyncIterator[pb.ClientMessage]) -> NoReturn:
+        async for message in requests:
+            if message.HasField("ack"):
+                self._hub.acknowledge(session, message.ack.pg_lsn)
+        await asyncio.Event().wait()  # a client that closes its side goes on receiving
+        raise AssertionError("nobody sets it")

@@ -1,0 +1,45 @@
+"""Messages of EventLog: every event in one, in order, and `complete` only where a transaction ends."""
+
+from __future__ import annotations
+
+from itertools import groupby, pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.readers.cursor.shapes import Columns
+from pipeline.rpc.event_log.messages import PART_BYTES, Grouping
+from pipeline.rpc.protos import event_log_pb2 as pb
+
+
+def event(seq: int, transaction: int, padding: int = 0) -> Columns:
+    rest = (f"{transaction}", 0, transaction, seq, transaction, 1_700_000_000_123_456, str(seq), "x" * padding)
+    return Columns(seq, "public", "t", "insert", *rest, None, None, None, None, None)
+
+
+@given(st.lists(st.integers(1, 12), max_size=12), st.sets(st.integers(0, 144)))
+def test_transactions_are_whole_however_they_are_read(sizes: list[int], cuts: set[int]) -> None:
+    owners = [number for number, size in enumerate(sizes) for _ in range(size)]
+    bounds = sorted({0, len(owners), *(cut for cut in cuts if cut < len(owners))})
+    grouping, sent = Grouping(), list[pb.Transaction]()
+    for start, end in pairwise(bounds):
+        whole = end == len(owners) or owners[end - 1] != owners[end]
+        sent += grouping.add([event(seq + 1, owners[seq]) for seq in range(start, end)], whole=whole)
+    assert [[change.seq for change in each.changes] for each in sent] == [
+        [seq + 1 for seq, _ in rows] for _, rows in groupby(enumerate(owners), lambda row: row[1])
+    ]
+    assert all(each.complete and each.position.seq == each.changes[-1].seq for each in sent)
+    assert not grouping.has_pending
+
+
+def test_a_large_transaction_comes_in_parts() -> None:
+    events = [event(seq, 1, PART_BYTES // 3) for seq in range(1, 8)]
+    sent = list(Grouping().add(events, whole=True))
+    assert [[change.seq for change in each.changes] for each in sent] == [[1, 2], [3, 4], [5, 6], [7]]
+    assert [each.complete for each in sent] == [False, False, False, True]
+
+
+def test_one_large_event_is_a_message() -> None:
+    sent = list(Grouping().add([event(1, 1, 3 * PART_BYTES), event(2, 2)], whole=True))
+    assert [len(each.changes) for each in sent] == [1, 1]
+    assert (sent[0].committed_at.seconds, sent[0].committed_at.nanos) == (1_700_000_000, 123_456_000)
