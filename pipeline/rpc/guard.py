@@ -11,11 +11,11 @@ from pipeline.config import access
 from pipeline.config.settings import Config
 from pipeline.rpc import health
 
-Continuation = Callable[[grpc.HandlerCallDetails], Awaitable["grpc.RpcMethodHandler[Any, Any]"]]
+Continuation = Callable[[grpc.HandlerCallDetails], Awaitable["grpc.RpcMethodHandler[Any, Any] | None"]]
 _TOKEN_NEEDED = "this call needs the metadata authorization: Bearer with PIPELINE_API_TOKEN"  # noqa: S105  a sentence
 
 
-class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+class Guard(grpc.aio.ServerInterceptor):
     """No call that is not allowed gets through."""
 
     def __init__(self, config: Config, wires: Mapping[str, str]) -> None:
@@ -25,7 +25,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> grpc.RpcMethodHandler[Any, Any]:
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
         """The handler of an allowed call; of another one, a handler that refuses it."""
         service = handler_call_details.method.lstrip("/").rpartition("/")[0]
         wire = self._wires.get(service)

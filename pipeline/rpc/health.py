@@ -33,8 +33,8 @@ class Health:
         self._leaving = asyncio.Event()
 
     @property
-    def handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
-        """Check, List and Watch."""
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """Check and Watch."""
         request = health_pb2.HealthCheckRequest.FromString
         return grpc.method_handlers_generic_handler(
             NAME,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import grpc
 
@@ -32,7 +32,7 @@ class Service(Protocol):
         """Its full name, with which the paths of its calls begin."""
 
     @property
-    def handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
+    def handlers(self) -> grpc.GenericRpcHandler:
         """Its calls."""
 
     async def close(self) -> None:

@@ -65,7 +65,13 @@ OWNERS = {
     "pipeline.catchup_parts": Owner("pipeline/capture/catchup"),
     "pipeline.consumer_progress": Owner("pipeline/readers", {"pipeline/log/functions/readers.sql": REGISTRY}),
     "pipeline.consumer_touches": Owner("pipeline/readers", {"pipeline/log/functions/readers.sql": REGISTRY}),
-    "pipeline.consumers": Owner("pipeline/readers", {"pipeline/log/functions/readers.sql": REGISTRY}),
+    "pipeline.consumers": Owner(
+        "pipeline/readers",
+        {
+            "pipeline/log/functions/readers.sql": REGISTRY,
+            "pipeline/rpc/walstream": "a consumer is made only where there is none",
+        },
+    ),
     "pipeline.dead_letters": Owner(
         "pipeline/log",
         {
@@ -166,6 +172,8 @@ OWNERS = {
             "pipeline/operate": REPORT,
         },
     ),
+    "pipeline.walstream_sessions": Owner("pipeline/rpc/walstream", {"pipeline/operate": REPORT}),
+    "pipeline.wire_counters": Owner("pipeline/rpc/walstream", {"pipeline/operate": REPORT}),
     "pipeline.wal_written": Owner("pipeline/capture/replication", {"pipeline/operate/lag": REPORT}),
     "pipeline.worker_load": Owner("pipeline/capture/replication", {"pipeline/operate": REPORT}),
     "public.consumer_records": Owner(

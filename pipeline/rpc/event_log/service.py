@@ -45,7 +45,7 @@ class EventLog:
         self._calls = Calls()
 
     @property
-    def handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
+    def handlers(self) -> grpc.GenericRpcHandler:
         """Read and Ack."""
         return grpc.method_handlers_generic_handler(
             self.name,

@@ -48,7 +48,7 @@ class PluginService:
         self._making = asyncio.create_task(self._make_consumer(), name="walstream consumer")
 
     @property
-    def handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
+    def handlers(self) -> grpc.GenericRpcHandler:
         """Session; what it sends is serialized already."""
         session = grpc.stream_stream_rpc_method_handler(self._session, pb.ClientMessage.FromString, bytes)
         return grpc.method_handlers_generic_handler(self.name, {"Session": session})

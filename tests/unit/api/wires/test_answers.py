@@ -12,6 +12,7 @@ from pipeline.api.wires.pgdeltastream import WIRE, answers, slot_names
 from pipeline.api.wires.pgdeltastream.streams import Closed, acknowledged
 from pipeline.api.wires.wire import Failure
 from pipeline.config.wires import WIRES as NAMES
+from pipeline.rpc import known
 
 JSON, TEXT = "application/json; charset=utf-8", "text/plain; charset=utf-8"
 
@@ -21,7 +22,8 @@ def seen(answer: Response) -> tuple[int, str, bytes]:
 
 
 def test_every_name_of_the_settings_is_a_wire() -> None:
-    assert {name: wire.name for name, wire in WIRES.items()} == {name: name for name in NAMES}
+    assert all(wire.name == name for name, wire in WIRES.items())
+    assert sorted([*WIRES, *known.WIRES.values()]) == sorted(NAMES)
 
 
 @pytest.mark.parametrize(
