@@ -18,7 +18,7 @@ ENV PATH=/opt/pipeline/bin:$PATH PIPELINE_DATA_DIR=/data PYTHONUNBUFFERED=1
 USER 10001:10001
 WORKDIR /data
 VOLUME /data
-EXPOSE 12312
+EXPOSE 12312 50051
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
     CMD ["pipeline", "health"]
 ENTRYPOINT ["pipeline"]
