@@ -1913,6 +1913,44 @@ COMMENT ON COLUMN pipeline.wal_written.written_at IS 'The last moment at which n
 
 COMMENT ON COLUMN pipeline.wal_written.spilled_bytes IS 'What decoding for the slot had spilled to the disk of the source by then.';
 
+CREATE TABLE pipeline.walstream_sessions (
+    id bigint NOT NULL,
+    claim text NOT NULL,
+    server text NOT NULL,
+    peer text NOT NULL,
+    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    sent_seq bigint,
+    unacknowledged bigint DEFAULT 0 NOT NULL,
+    ended_at timestamp with time zone
+);
+
+COMMENT ON TABLE pipeline.walstream_sessions IS 'Sessions of walstream''s clients; one that has ended stays while it holds the position of consumer walstream.';
+
+COMMENT ON COLUMN pipeline.walstream_sessions.claim IS 'reader_session of consumer walstream when it began.';
+
+COMMENT ON COLUMN pipeline.walstream_sessions.sent_seq IS 'The last event that it was sent, some seconds ago.';
+
+COMMENT ON COLUMN pipeline.walstream_sessions.unacknowledged IS 'Events that it was sent and has not acknowledged, some seconds ago.';
+
+COMMENT ON COLUMN pipeline.walstream_sessions.ended_at IS 'When it ended and still owed something; null: it is there.';
+
+ALTER TABLE pipeline.walstream_sessions ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.walstream_sessions_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.wire_counters (
+    wire text NOT NULL,
+    name text NOT NULL,
+    count bigint NOT NULL
+);
+
+COMMENT ON TABLE pipeline.wire_counters IS 'What has happened on the wires of other systems'' clients, in all.';
+
 CREATE TABLE pipeline.worker_load (
     source_id uuid NOT NULL,
     epoch integer NOT NULL,
@@ -2081,6 +2119,12 @@ ALTER TABLE ONLY pipeline.verifications
 
 ALTER TABLE ONLY pipeline.wal_written
     ADD CONSTRAINT wal_written_pkey PRIMARY KEY (source_id, epoch, lsn);
+
+ALTER TABLE ONLY pipeline.walstream_sessions
+    ADD CONSTRAINT walstream_sessions_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.wire_counters
+    ADD CONSTRAINT wire_counters_pkey PRIMARY KEY (wire, name);
 
 ALTER TABLE ONLY pipeline.worker_load
     ADD CONSTRAINT worker_load_pkey PRIMARY KEY (source_id);
