@@ -23,7 +23,7 @@ _GROUPS = {
     "events_table": "The log",
     "catchup_threshold": "Catching up after a backlog",
     "export_dir": "Exports to the lake",
-    "http_host": "The HTTP API",
+    "http_host": "HTTP and gRPC",
     "wires": "Clients of other systems",
     "accept": "The server",
 }

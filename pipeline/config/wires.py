@@ -7,6 +7,14 @@ import difflib
 WIRES = {"pgdeltastream": "PG Delta Stream", "walstream": "walstream"}
 """Each wire that can be served, and the system whose clients speak it."""
 
+WITH_SLOTS = ("pgdeltastream",)
+"""Those whose sessions are slots at the source."""
+
+
+def with_slots(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of them whose sessions are slots at the source."""
+    return tuple(name for name in given if name in WITH_SLOTS)
+
 
 def names(value: tuple[str, ...]) -> tuple[str, ...]:
     """Each of these names once. Raises ValueError that lists what there is."""

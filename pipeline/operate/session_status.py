@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from pipeline.capture.sessions import backends
 from pipeline.capture.sessions.store import Session, walsender_name
 from pipeline.capture.source.slots import Slot
+from pipeline.config import wires
 from pipeline.config.settings import Config
 from pipeline.operate import formatting
 from pipeline.postgres.connections import Connection
@@ -67,8 +68,8 @@ class Ended:
 class Sessions:
     """Those that have not ended, oldest first, and the limits for each: how many, idle time, WAL held back.
 
-    `wires`: those that are served with these settings, `open_wires` of them without the token. `ended`: sessions that
-    ended in the last day, of the newest ones.
+    `wires`: those with slots that are served with these settings, `open_wires` of them without the token. `ended`:
+    sessions that ended in the last day, of the newest ones.
     """
 
     wires: Sequence[str]
@@ -92,9 +93,8 @@ def look(source: Connection, known: Sequence[Session], slots: Sequence[Slot]) ->
 
 def of(config: Config, known: Sequence[Session], at: AtSource | None, now: datetime) -> Sessions:
     """The sessions that are known, as they are `at` the source; None where it does not answer. Asks nobody."""
-    limits = Sessions(
-        config.wires, config.open_wires, config.sessions_max, config.sessions_idle_seconds, config.sessions_wal_bytes
-    )
+    served, unguarded = wires.with_slots(config.wires), wires.with_slots(config.open_wires)
+    limits = Sessions(served, unguarded, config.sessions_max, config.sessions_idle_seconds, config.sessions_wal_bytes)
     live = [_status(limits, each, at) for each in known if each.state != "ended"]
     next_to_go = _next_to_go(limits, live, now)
     return replace(

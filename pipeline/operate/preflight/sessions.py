@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from pipeline.capture.sessions.store import NAME_PREFIX, Session
 from pipeline.capture.source import slots, synchronous_standbys
+from pipeline.config import wires
 from pipeline.config.settings import Config
 from pipeline.operate import formatting, session_status
 from pipeline.operate.preflight import catchup
@@ -31,8 +32,11 @@ class _Limits:
 
 
 def run(config: Config, source: Connection, known: Mapping[str, Session]) -> Findings:
-    """Nothing where no wire is served. `known`: sessions by slot. Never an error: the server works without sessions."""
-    if not config.wires:
+    """Nothing where no wire with slots is served. `known`: sessions by slot.
+
+    Never an error: the server works without sessions.
+    """
+    if not wires.with_slots(config.wires):
         return
     yield _room(config, source, known)
     limits = queries.one(source, _Limits, statement("operate.preflight", "session_limits"))
@@ -72,9 +76,10 @@ def _room(config: Config, source: Connection, known: Mapping[str, Session]) -> F
 
 def open_wires(config: Config) -> Findings:
     """A warning for wires that are answered without the token."""
-    if not config.open_wires:
-        return
-    names = ", ".join(config.open_wires)
-    text = f"{names} answers without the token: whoever reaches {config.http_host}:{config.http_port} can make a slot"
-    text += " at the source, and read every published row"
-    yield Finding("warning", OPEN, text, "let only its clients reach it; close it when they are gone")
+    for name in config.open_wires:
+        slots_too = name in wires.WITH_SLOTS
+        port = config.http_port if slots_too else config.grpc_port
+        text = f"{name} answers without the token: whoever reaches {config.http_host}:{port} can "
+        text += "make a slot at the source, and " if slots_too else "acknowledge for its clients, and "
+        text += "read every published row"
+        yield Finding("warning", OPEN, text, "let only its clients reach it; close it when they are gone")

@@ -134,3 +134,11 @@ def test_open_wires_are_a_warning_with_a_remedy(findings: Callable[..., list[Fin
     (found,) = [each for each in findings(**given) if each.name == "open_wires"]
     assert (found.level, found.remedy) == ("warning", "let only its clients reach it; close it when they are gone")
     assert found.text.startswith("pgdeltastream answers without the token: whoever reaches 127.0.0.1:12312 can make")
+
+
+def test_walstream_has_no_slots_and_a_port_of_its_own(findings: Callable[..., list[Finding]]) -> None:
+    found = findings(wires="walstream", open_wires="walstream", api_token="geheim")
+    assert [each.text for each in found if each.name in ("sessions", "open_wires")] == [
+        "walstream answers without the token: whoever reaches 127.0.0.1:50051 can acknowledge for its clients, and read"
+        " every published row"
+    ]
