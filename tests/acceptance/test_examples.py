@@ -18,6 +18,7 @@ import pytest
 
 from pipeline.postgres.embedded import wheel_bin_dir
 from tests.fixtures.browsers import required
+from tests.fixtures.postgres import free_port
 from tests.fixtures.server import ROOT, Serving, Shared, environment
 from tests.fixtures.waiting import eventually
 
@@ -58,6 +59,14 @@ def running(line: str, settings: dict[str, str], output: Path) -> Iterator[subpr
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def create(consumer: str, settings: dict[str, str]) -> None:
+    """By the line of the README that makes it."""
+    line = next(line for line in COMMANDS if line.startswith("curl") and f'"{consumer}"' in line)
+    with_token = line.replace("curl", 'curl -sS -H "Authorization: Bearer $PIPELINE_API_TOKEN"')
+    done = subprocess.run(["bash", "-c", with_token], env={**os.environ, **settings}, capture_output=True, check=True)
+    assert json.loads(done.stdout)["name"] == consumer
 
 
 def until(look: Callable[[], object], expected: object) -> None:
@@ -101,8 +110,13 @@ def orders(shared: Shared) -> Iterator[Orders]:
 
 
 @pytest.fixture(scope="module")
-def server(orders: Orders, shared: Shared) -> Serving:
-    started = shared.serve(api_token=TOKEN, snapshot="never")
+def grpc_port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def server(orders: Orders, shared: Shared, grpc_port: int) -> Serving:
+    started = shared.serve(api_token=TOKEN, snapshot="never", grpc_port=grpc_port)
     orders.write()
     return started
 
@@ -183,10 +197,7 @@ def test_node_prints_the_stream_and_goes_on_where_it_ended(
         return len(seqs), row is not None and row[0] in seqs[-1:]
 
     required("node")
-    create = next(line for line in COMMANDS if line.startswith("curl"))
-    with_token = create.replace("curl", 'curl -sS -H "Authorization: Bearer $PIPELINE_API_TOKEN"')
-    done = subprocess.run(["bash", "-c", with_token], env={**os.environ, **settings}, capture_output=True, check=True)
-    assert json.loads(done.stdout)["name"] == "live"
+    create("live", settings)
     for _ in range(2):
         orders.write()
         with running(command("stream.mjs"), settings, output):
@@ -194,6 +205,26 @@ def test_node_prints_the_stream_and_goes_on_where_it_ended(
     changes = _changes(output)
     assert len(changes) == len(set(changes)) == orders.changes
     assert changes == sorted(changes, key=lambda line: int(line.split()[0]))
+
+
+def test_the_grpc_follower_prints_and_goes_on_where_it_ended(
+    orders: Orders, grpc_port: int, settings: dict[str, str], output: Path, log: psycopg.Connection
+) -> None:
+    def settled() -> tuple[int, bool]:
+        """What is printed, and whether the last of it is acknowledged."""
+        seqs = [int(line.split()[0]) for line in _changes(output)]
+        row = log.execute("select position from pipeline.consumers where name = 'over-grpc'").fetchone()
+        return len(seqs), row is not None and row[0] in seqs[-1:]
+
+    required("curl")
+    create("over-grpc", settings)
+    line = command("follow_grpc.py").replace("127.0.0.1:50051", f"127.0.0.1:{grpc_port}")
+    for _ in range(2):
+        orders.write()
+        with running(line, settings, output):
+            until(settled, (orders.changes, True))
+    changes = _changes(output)
+    assert len(changes) == len(set(changes)) == orders.changes
 
 
 def _changes(output: Path) -> list[str]:
@@ -227,5 +258,5 @@ def test_the_queue_in_psql_keeps_the_changes_of_rows_without_a_key(
 
 def test_every_example_is_run_here_or_by_the_browsers() -> None:
     programs = {path.name for path in (ROOT / "docs" / "examples").iterdir() if path.name != "README.md"}
-    assert programs == {"queue.sql", "follow.py", "receive.sh", "stream.mjs", "stream.html"}
+    assert programs == {"queue.sql", "follow.py", "receive.sh", "stream.mjs", "stream.html", "follow_grpc.py"}
     assert all(f"[{name}]({name})" in README for name in programs)
