@@ -66,6 +66,11 @@ def test_ports_are_on_loopback_only(services: Any) -> None:
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
 
 
+def test_the_image_exposes_what_compose_opens(services: Any) -> None:
+    ((*exposed,),) = instructions("EXPOSE")
+    assert [port.rpartition(":")[2] for port in services["server"]["ports"]] == exposed == ["12312", "50051"]
+
+
 def test_password_is_in_no_dsn(services: Any) -> None:
     environment = services["server"]["environment"]
     assert environment["PGPASSWORD"] == services["postgres"]["environment"]["POSTGRES_PASSWORD"]
