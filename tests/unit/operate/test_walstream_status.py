@@ -1,0 +1,56 @@
+"""What is shown of walstream's sessions: who is connected, who is waited for, and what each owes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.registry import Collector
+
+from pipeline.api import walstream_metrics
+from pipeline.cli.render import walstream as shown
+from pipeline.operate import formatting
+from pipeline.operate.walstream_status import Walstream, WalstreamSession
+
+NOW = datetime.now(UTC)
+THERE = WalstreamSession("ipv4:127.0.0.1:1", "db1:7", datetime.fromtimestamp(1000, UTC), 4711, 312, None)
+GONE = WalstreamSession("ipv4:127.0.0.1:2", "db1:7", NOW - timedelta(hours=3), None, 0, NOW - timedelta(seconds=20))
+
+
+def metrics(found: Walstream | None) -> list[str]:
+    class Collected(Collector):
+        def collect(self) -> Iterator[Metric]:
+            yield from walstream_metrics.collect(found)
+
+    registry = CollectorRegistry()
+    registry.register(Collected())
+    return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
+
+
+def test_metrics_of_those_that_are_there_and_how_many_are_waited_for() -> None:
+    assert metrics(Walstream(True, 5, [THERE, GONE])) == [
+        'pipeline_walstream_sessions{state="connected"} 1.0',
+        'pipeline_walstream_sessions{state="waited for"} 1.0',
+        "pipeline_walstream_shortened_total 5.0",
+        'pipeline_walstream_session_unacknowledged{peer="ipv4:127.0.0.1:1"} 312.0',
+        'pipeline_walstream_session_since_timestamp_seconds{peer="ipv4:127.0.0.1:1"} 1000.0',
+    ]
+
+
+@pytest.mark.parametrize("found", [None, Walstream(served=False)])
+def test_no_metrics_where_the_wire_is_not_served_and_no_session_is_left(found: Walstream | None) -> None:
+    assert metrics(found) == []
+
+
+def test_status_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    formatting.show(*shown.sections(Walstream(True, 0, [THERE, GONE])))
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0][:3] == ["walstream", "sessions", "(2)"]
+    assert (lines[1][0], lines[1][-2:]) == ("ipv4:127.0.0.1:1", ["4711", "312"])
+    assert " ".join(lines[2]) == "ipv4:127.0.0.1:2 3 h - 0 ended 20 s ago, waited for a minute"
+
+
+def test_nothing_is_shown_where_nobody_is() -> None:
+    assert list(shown.sections(Walstream(served=True))) == list(shown.sections(None)) == []
