@@ -1,0 +1,48 @@
+"""One server, which serves this wire, for all tests that leave it as it was: by one process, in one group."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.browsers import required
+from tests.fixtures.grpc_place import Place, place_of
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.waiting import eventually
+
+PACKAGES = Path(__file__).with_name("package.json")
+
+
+@pytest.fixture(scope="session")
+def running(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with place_of(cluster, tmp_path_factory.mktemp("walstream"), wires="walstream") as place:
+        yield place
+
+
+@pytest.fixture
+def place(running: Place) -> Iterator[Place]:
+    """The same for every test; whom a test leaves waited for is forgotten, for a minute would be long."""
+    yield running
+    owing = "select count(*) from pipeline.walstream_sessions where ended_at is not null"
+    gone = "select count(*) from pipeline.walstream_sessions"
+    if eventually(lambda: running.number(owing) or not running.number(gone)) and running.number(owing):
+        running.begin_again()
+
+
+@pytest.fixture(scope="session")
+def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what walstream's clients in Node need."""
+    npm = required("npm")
+    folder = tmp_path_factory.mktemp("node")
+    (folder / "package.json").write_bytes(PACKAGES.read_bytes())
+    command = [npm, "install", "--ignore-scripts", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.skip("npm has not installed the client's packages within two minutes")
+    if done.returncode:
+        pytest.skip(f"npm cannot install the client's packages: {done.stderr.strip().splitlines()[:1]}")
+    return folder
