@@ -11,7 +11,6 @@ import pytest
 from tests.fixtures.browsers import required
 from tests.fixtures.grpc_place import Place, place_of
 from tests.fixtures.postgres import Cluster
-from tests.fixtures.waiting import eventually
 
 PACKAGES = Path(__file__).with_name("package.json")
 
@@ -23,13 +22,16 @@ def running(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-def place(running: Place) -> Iterator[Place]:
-    """The same for every test; whom a test leaves waited for is forgotten, for a minute would be long."""
-    yield running
-    owing = "select count(*) from pipeline.walstream_sessions where ended_at is not null"
-    gone = "select count(*) from pipeline.walstream_sessions"
-    if eventually(lambda: running.number(owing) or not running.number(gone)) and running.number(owing):
-        running.begin_again()
+def place(running: Place) -> Place:
+    """The same for every test; whom a test leaves waited for holds the position for a minute."""
+    return running
+
+
+@pytest.fixture
+def moving(running: Place) -> Place:
+    """Where nobody is waited for, so that the position moves."""
+    running.let_go()
+    return running
 
 
 @pytest.fixture(scope="session")

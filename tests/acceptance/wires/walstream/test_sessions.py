@@ -13,11 +13,11 @@ from tests.fixtures.waiting import eventually
 pytestmark = pytest.mark.xdist_group("walstream")
 
 
-def test_the_rust_client_is_connected_before_any_event_and_prints_the_four_kinds(place: Place) -> None:
-    table = place.table("id int primary key, note text")
-    with Rust(place.port) as client:
+def test_the_rust_client_is_connected_before_any_event_and_prints_the_four_kinds(moving: Place) -> None:
+    table = moving.table("id int primary key, note text")
+    with Rust(moving.port) as client:
         client.printed("Connected")
-        place.run(
+        moving.run(
             f"insert into {table} values (1, 'a')",
             f"update {table} set note = 'b'",
             f"delete from {table}",
@@ -31,7 +31,7 @@ def test_the_rust_client_is_connected_before_any_event_and_prints_the_four_kinds
         ]
         client.printed(*lines)
         assert [line for line in client.lines if table in line] == lines
-        place.settled()
+        moving.settled()
         assert not client.has_exited
 
 
@@ -94,18 +94,18 @@ def test_a_client_that_closes_its_side_goes_on_receiving(place: Place) -> None:
         assert not call.done.is_set()
 
 
-def test_many_events_come_in_order_and_their_lsns_never_fall(place: Place) -> None:
-    table = place.table()
-    place.source.execute("select pg_switch_wal()")
-    with place.client() as client:
-        with place.source.cursor().copy(f"copy {table} from stdin") as copy:
+def test_many_events_come_in_order_and_their_lsns_never_fall(moving: Place) -> None:
+    table = moving.table()
+    moving.source.execute("select pg_switch_wal()")
+    with moving.client() as client:
+        with moving.source.cursor().copy(f"copy {table} from stdin") as copy:
             copy.write("".join(f"{number}\n" for number in range(10_000)))
-        place.run(f"insert into {table} select generate_series(10001, 20000)", f"insert into {table} values (10000)")
+        moving.run(f"insert into {table} select generate_series(10001, 20000)", f"insert into {table} values (10000)")
         events = of(client, table, 20_001)
         assert ids(events) == [*range(10_000), *range(10_001, 20_001), 10_000]
         lsns = [event.lsn for event in events]
         assert lsns == sorted(lsns)
         assert len(set(lsns)) == 3, "what is committed together shares one"
         assert 0 < lsns[-1] < 2**53
-        assert lsns[-1] <= place.source.execute("select pg_current_wal_lsn() - '0/0'").fetchone()[0]  # type: ignore[index]
-        place.settled()
+        assert lsns[-1] <= moving.source.execute("select pg_current_wal_lsn() - '0/0'").fetchone()[0]  # type: ignore[index]
+        moving.settled()

@@ -89,10 +89,10 @@ def test_a_table_without_a_key(place: Place) -> None:
         assert kinds in ({'{"note":"c"}': "insert"}, {'{"note":"b"}': "update"})
 
 
-def test_two_tables_that_are_truncated_together(place: Place) -> None:
-    first, second = place.table(rows="values (1)"), place.table(rows="values (1)")
-    with place.client() as client:
-        place.run(f"truncate {first}, {second}")
+def test_two_tables_that_are_truncated_together(moving: Place) -> None:
+    first, second = moving.table(rows="values (1)"), moving.table(rows="values (1)")
+    with moving.client() as client:
+        moving.run(f"truncate {first}, {second}")
         found = [client.next() for _ in range(2)]
         while found[-1].kind != "truncate" or found[-2].kind != "truncate":
             found.append(client.next())
@@ -100,22 +100,22 @@ def test_two_tables_that_are_truncated_together(place: Place) -> None:
         assert found[-1].lsn == found[-2].lsn
         for event in found:
             client.ack(event.lsn)
-        place.settled()
+        moving.settled()
 
 
-def test_a_row_of_five_megabytes_goes_without_its_largest_value_and_holds_nothing_up(place: Place) -> None:
-    table = place.table("id int primary key, long text, note text")
-    before = place.number("select count from pipeline.wire_counters where name = 'shortened'")
-    with place.client() as client:
-        place.run(
+def test_a_row_of_five_megabytes_goes_without_its_largest_value_and_holds_nothing_up(moving: Place) -> None:
+    table = moving.table("id int primary key, long text, note text")
+    before = moving.number("select count from pipeline.wire_counters where name = 'shortened'")
+    with moving.client() as client:
+        moving.run(
             f"insert into {table} values (1, repeat('{SECRET} ', 300000), 'a')", f"insert into {table} values (2)"
         )
         large, later = of(client, table, 2)
         assert large.text == '{"id":1,"note":"a"}'
         assert later.text == '{"id":2,"long":null,"note":null}'
-        place.settled()
+        moving.settled()
     counted = "select count from pipeline.wire_counters where name = 'shortened'"
-    eventually(lambda: place.number(counted) == before + 1)
-    said = [each["message"] for each in warnings(place.server, "walstream.shortened")]
+    eventually(lambda: moving.number(counted) == before + 1)
+    said = [each["message"] for each in warnings(moving.server, "walstream.shortened")]
     assert any(f"of public.{table} went out without long" in sentence for sentence in said), said
-    assert f"pipeline_walstream_shortened_total {before + 1:.1f}" in place.server.get("/metrics").text
+    assert f"pipeline_walstream_shortened_total {before + 1:.1f}" in moving.server.get("/metrics").text
