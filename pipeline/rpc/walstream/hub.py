@@ -22,13 +22,12 @@ from pipeline.readers.cursor.feed import Feed
 from pipeline.readers.cursor.leases import Claim, Cursors
 from pipeline.readers.cursor.shapes import Columns
 from pipeline.rpc.walstream import messages
-from pipeline.rpc.walstream.session import Absent, Session
+from pipeline.rpc.walstream.absent import Waiting
+from pipeline.rpc.walstream.session import Session
 from pipeline.rpc.walstream.store import CONSUMER, Store
 
 logger = logging.getLogger(__name__)
 
-HOLD_SECONDS = 60.0
-"""How long the client of a session that has ended is waited for."""
 STORE_SECONDS = 0.1
 """The position is stored at most so often."""
 _LOOK_SECONDS, _NOTE_SECONDS = 1.0, 2.0
@@ -41,12 +40,13 @@ class Hub:
         self._cursors, self._feed, self._store = cursors, feed, store
         self._reader = f"walstream's clients through server {server}"
         self._sessions: set[Session] = set()
-        self._absent: list[Absent] = []
+        self._absent = Waiting(store)
         self._entering = 0
         self._due = 0
-        self._writes: list[Callable[[], Awaitable[None]]] = []
+        self._writes: list[Callable[[], Awaitable[object]]] = []
         self._noted_at = 0.0
         self._changed = asyncio.Event()
+        self._claim: Claim | None = None
         self._ready: asyncio.Future[Claim] | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._closing = False
@@ -55,36 +55,30 @@ class Hub:
     async def session(self, peer: str) -> AsyncIterator[Session]:
         """A session that begins behind the position, until the block ends. Raises PipelineError."""
         self._entering += 1
+        row, session = None, None
         try:
             claim = await self._claimed()
             row = await self._store.begin(claim.session, peer)
-            wanted = messages.wanted(claim.wanted)
-            async with self._feed.follower(wanted, claim.position) as follower:
-                session = Session(row, peer, follower, claim.position)
+            async with self._feed.follower(messages.wanted(claim.wanted), claim.position) as follower:
+                session = Session(row, peer, claim, follower)
+                self._sessions.add(session)
                 if claim.ended.done():
                     raise claim.ended.result()
-                self._sessions.add(session)
-                self._entering -= 1
-                try:
-                    yield session
-                finally:
-                    self._entering += 1
-                    self._leave(session)
+                yield session
         finally:
             self._entering -= 1
+            if session is not None:
+                self._leave(session)
+            elif row is not None:
+                self.later(lambda: self._store.forget(row))
             self._changed.set()
-
-    async def active(self) -> None:
-        """Wait while the consumer is paused."""
-        if self._ready is not None and self._ready.done() and not self._ready.exception():
-            await self._ready.result().active()
 
     def acknowledge(self, session: Session, lsn: int) -> None:
         """A client's acknowledgement."""
         session.acknowledge(lsn)
         self._changed.set()
 
-    def later(self, write: Callable[[], Awaitable[None]]) -> None:
+    def later(self, write: Callable[[], Awaitable[object]]) -> None:
         """Write something to the pipeline database soon, again and again until it succeeds."""
         self._writes.append(write)
         self._changed.set()
@@ -92,38 +86,46 @@ class Hub:
     async def close(self, seconds: float) -> None:
         """Store what was acknowledged; sessions have ended. Those that owe something are waited for by the next one."""
         self._closing = True
+        self._absent.close()
         self._changed.set()
         if self._keeper is not None:
             await asyncio.wait([self._keeper], timeout=seconds)
             self._keeper.cancel()
 
     async def _claimed(self) -> Claim:
-        if self._keeper is None or self._keeper.done():
+        if self._ready is None:
             self._ready = asyncio.get_running_loop().create_future()
             self._keeper = asyncio.create_task(self._keep(self._ready), name="walstream")
-        assert self._ready is not None  # noqa: S101  made with the keeper
         return await asyncio.shield(self._ready)
 
     async def _keep(self, ready: asyncio.Future[Claim]) -> None:
-        """Read the cursor as long as somebody needs it."""
-        reason: PipelineError = Unavailable("the server has let go of consumer walstream; call again")
+        """Read the cursor as long as somebody needs it. From its end on, who comes makes another claim."""
         try:
             async with self._cursor() as claim:
-                self._due = claim.position
-                await self._write()  # what an earlier claim has left undone
-                await self._take_over(claim)
-                ready.set_result(claim)
-                while self._is_needed(claim):
-                    await self._look(claim)
+                try:
+                    self._claim, self._due = claim, claim.position
+                    await self._write()  # what an earlier claim has left undone
+                    # Sessions of an earlier claim, which a crash has ended perhaps, are waited for like any other.
+                    self._absent.replace(await self._store.take(claim.session), claim.position)
+                    ready.set_result(claim)
+                    while self._is_needed(claim):
+                        await self._look(claim)
+                    self._ready = None
+                except Exception as error:
+                    self._end(claim, _reason(error))
+                    raise
         except Exception as error:
-            reason = _reason(error)
-        finally:
+            self._ready = None
             if not ready.done():
-                ready.set_exception(reason)
+                ready.set_exception(_reason(error))
                 ready.exception()  # nobody may wait for it any more
-            for session in self._sessions:
-                if not session.ended.done():
-                    session.ended.set_result(reason)
+
+    def _end(self, claim: Claim, reason: PipelineError) -> None:
+        self._ready = self._claim = None
+        claim.end(reason)
+        for session in self._sessions:
+            if session.claim is claim and not session.ended.done():
+                session.ended.set_result(reason)
 
     @asynccontextmanager
     async def _cursor(self) -> AsyncIterator[Claim]:
@@ -135,17 +137,8 @@ class Hub:
                 claim = await stack.enter_async_context(self._cursors.claim(CONSUMER, self._reader))
             yield claim
 
-    async def _take_over(self, claim: Claim) -> None:
-        """Sessions that an earlier claim has left, by a crash perhaps, hold the position as any that has ended."""
-        now = time.monotonic()
-        self._absent = [
-            Absent(left.id, left.peer, left.unacknowledged, claim.position, now + HOLD_SECONDS - left.ended_for)
-            for left in await self._store.take(claim.session)
-        ]
-
     def _is_needed(self, claim: Claim) -> bool:
-        absent = self._absent and not self._closing
-        return bool(self._sessions or self._entering or self._writes or absent or self._due > claim.position)
+        return bool(self._sessions or self._entering or self._writes or self._due > claim.position)
 
     async def _look(self, claim: Claim) -> None:
         changed = asyncio.ensure_future(self._changed.wait())
@@ -155,7 +148,6 @@ class Hub:
         self._changed.clear()
         if claim.ended.done():
             raise claim.ended.result()
-        self._give_up()
         self._settle()
         if self._due > claim.position:
             await self._cursors.advance(claim, self._due)
@@ -165,24 +157,9 @@ class Hub:
 
     def _settle(self) -> None:
         """How far the position may move by what the sessions of now have acknowledged; without any it does not."""
-        if self._sessions:
-            floors = [*(each.floor for each in self._sessions), *(each.floor for each in self._absent)]
-            self._due = max(self._due, min(floors))
-
-    def _give_up(self) -> None:
-        now = time.monotonic()
-        for each in [absent for absent in self._absent if absent.until <= now]:
-            self._absent.remove(each)
-            if each.unacknowledged:
-                logger.warning(
-                    "a walstream client (%s) has not come back within %g s: %d events that it had not acknowledged are "
-                    "no longer kept for it",
-                    each.peer,
-                    HOLD_SECONDS,
-                    each.unacknowledged,
-                    extra={"action": "walstream.given_up"},
-                )
-            self._writes.append(lambda row=each.id: self._store.forget(row))  # type: ignore[misc]
+        floors = [each.floor for each in self._sessions if each.claim is self._claim]
+        if floors:
+            self._due = max(self._due, min([*floors, *self._absent.floors]))
 
     def _leave(self, session: Session) -> None:
         self._settle()
@@ -191,7 +168,7 @@ class Hub:
         if not session.owes:
             self.later(lambda: self._store.forget(row))
             return
-        self._absent.append(Absent(row, session.peer, left, session.floor, time.monotonic() + HOLD_SECONDS))
+        self._absent.add(row, session.peer, left, session.floor)
         self.later(lambda: self._store.note(row, sent, left, ended=True))
 
     async def _write(self) -> None:

@@ -96,7 +96,7 @@ class PluginService:
 
     async def _send(self, session: Session, context: Context) -> NoReturn:
         async for batch in session.follower.batches():
-            await self._hub.active()
+            await session.claim.active()
             for event in batch.entries:
                 if (message := self._messages.of(event)) is not None:
                     session.begin_to_send(event)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 
 from pipeline.errors import PipelineError
 from pipeline.readers.cursor.feed import Follower
+from pipeline.readers.cursor.leases import Claim
 from pipeline.readers.cursor.shapes import Columns
 from pipeline.rpc.walstream.ledger import Ledger
 
@@ -14,12 +14,14 @@ from pipeline.rpc.walstream.ledger import Ledger
 class Session:
     """`ended`: why it must end. `id`: of its row."""
 
-    def __init__(self, session: int, peer: str, follower: Follower[Columns], position: int) -> None:
+    def __init__(self, session: int, peer: str, claim: Claim, follower: Follower[Columns]) -> None:
+        """`claim`: of the cursor, behind whose position it begins, as `follower` does."""
         self.id = session
         self.peer = peer
+        self.claim = claim
         self.follower = follower
         self.ended: asyncio.Future[PipelineError] = asyncio.get_running_loop().create_future()
-        self.sent = position
+        self.sent = position = follower.position
         self._ledger = Ledger(position)
         self._transaction: str | None = None
         self._noted = (position, 0)
@@ -60,14 +62,3 @@ class Session:
             return None
         self._noted = now
         return now
-
-
-@dataclass
-class Absent:
-    """A session that has ended and owes something: its client may come back. `until`: by the loop's clock."""
-
-    id: int
-    peer: str
-    unacknowledged: int
-    floor: int
-    until: float = field(default=0.0)

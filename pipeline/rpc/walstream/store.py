@@ -53,9 +53,9 @@ class Store:
         values = {"id": session, "sent": sent, "unacknowledged": unacknowledged, "ended": ended}
         await self._execute("note_session", values)
 
-    async def forget(self, session: int) -> None:
-        """It owes nothing, or is waited for no longer."""
-        await self._execute("forget_session", {"id": session})
+    async def forget(self, session: int) -> bool:
+        """It owes nothing, or is waited for no longer. Whether it was still there."""
+        return bool(await self._database.rows(statement(_PACKAGE, "forget_session"), {"id": session}))
 
     async def count_shortened(self) -> None:
         """One more event went out without some of its values."""
