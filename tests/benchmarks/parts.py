@@ -17,6 +17,8 @@ from tests.benchmarks import (
     held,
     latency,
     records,
+    rpc_latency,
+    rpc_throughput,
     session_drain,
     session_follow,
     session_latency,
@@ -72,12 +74,15 @@ PARTS: dict[str, Part] = {
     content.NAME: lambda b: content.report(b.cluster, b.figures, b.scale, b.runs),
     session_latency.NAME: lambda b: session_latency.report(b.cluster, b.figures, b.scale, b.runs, b.classes),
     session_drain.NAME: lambda b: session_drain.report(b.cluster, b.figures, b.scale, b.runs),
+    rpc_latency.NAME: lambda b: rpc_latency.report(b.cluster, b.figures, b.scale, b.runs),
+    rpc_throughput.NAME: lambda b: rpc_throughput.report(b.cluster, b.figures, b.scale, b.runs),
     session_follow.NAME: lambda b: session_follow.report(b.cluster, b.figures, b.scale, b.runs),
 }
 DEFAULT = [*BACKLOGS, catchup.NAME, burst.NAME, latency.NAME]
 """What fits into 25 minutes together."""
 GROUPS = {
     "consumers": [stream_latency.NAME, stream_throughput.NAME, records.NAME, clients.NAME, fold.NAME],
+    "grpc": [rpc_latency.NAME, rpc_throughput.NAME],
     "sessions": [session_latency.NAME, session_drain.NAME, session_follow.NAME],
     "snapshot": [snapshot.NAME, snapshot_latency.NAME, content.NAME],
 }

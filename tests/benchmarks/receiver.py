@@ -1,9 +1,9 @@
 """One that receives events and notes when, in a process of its own.
 
-python -m tests.benchmarks.receiver EVENTS SECONDS WARM_UP websocket URL | session URL | pg_recvlogical COMMAND...: says
-"connected", and "warm" after WARM_UP of the events; when all have come, or the seconds are over, prints "KEY
-MICROSECONDS COMMITTED" of each: when it had come, and when the source says that it was committed, 0 where that is not
-known.
+python -m tests.benchmarks.receiver EVENTS SECONDS WARM_UP websocket URL | session URL | walstream ADDRESS |
+pg_recvlogical COMMAND...: says "connected", and "warm" after WARM_UP of the events; when all have come, or the seconds
+are over, prints "KEY MICROSECONDS COMMITTED" of each: when it had come, and when the source says that it was committed,
+0 where that is not known.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ import sys
 import time
 from datetime import datetime
 
+import grpc
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
+
+from tests.benchmarks import rpc_client
 
 _INSERTED = re.compile(rb"I.{4}N\x00\x08t\x00{3}[\x01-\x13](\d{1,19})t", re.DOTALL)
 """pgoutput's Insert of a row of eight columns, up to the first, which is text."""
@@ -50,6 +53,8 @@ def main(arguments: list[str]) -> None:
     seen = Seen(int(arguments[0]), int(arguments[2]))
     if how == "websocket":
         asyncio.run(_websocket(arguments[4], seconds, seen))
+    elif how == "walstream":
+        asyncio.run(_walstream(arguments[4], seconds, seen))
     elif how == "session":
         asyncio.run(_session(arguments[4], seconds, seen))
     else:
@@ -93,6 +98,24 @@ async def _session(url: str, seconds: float, seen: Seen) -> None:
                 for change in frame["change"]:
                     seen.note(change["columnvalues"][0], now, 0)
                 await stream.send(f'{{"lsn":"{frame["nextlsn"]}"}}')
+    except TimeoutError:
+        pass  # who reads our lines counts them
+
+
+async def _walstream(address: str, seconds: float, seen: Seen) -> None:
+    """A client of walstream that acknowledges each event."""
+    acks = asyncio.Queue[int]()
+    try:
+        async with asyncio.timeout(seconds), grpc.aio.insecure_channel(address) as channel:
+            call = rpc_client.session(channel, acks)
+            await call.wait_for_connection()
+            await call.initial_metadata()
+            print("connected", flush=True)
+            while not seen.whole:
+                message = await call.read()
+                now = time.time_ns() // 1000
+                seen.note(int(orjson.loads(message.insert.json_payload)["id"]), now, 0)
+                acks.put_nowait(message.insert.pg_lsn)
     except TimeoutError:
         pass  # who reads our lines counts them
 

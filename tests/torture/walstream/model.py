@@ -57,9 +57,7 @@ class Given:
     before: list[Given]  # sessions that it knows of, begun earlier
     numbers: list[int] = field(default_factory=list)
     acknowledged: int = 0  # of its events, from the first on, if the server has all that the client has sent
-    early: Counter[int] = field(
-        default_factory=Counter
-    )  # of what is not received yet, but perhaps sent
+    early: Counter[int] = field(default_factory=Counter)  # of what is not received yet, but perhaps sent
     ended_at: float | None = None
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 

@@ -36,7 +36,8 @@ CLIENTS = 6
 _INSERT = """
     insert into sequin_events (source_database_id, commit_lsn, commit_idx, xid, source_table_oid, source_table_schema,
         source_table_name, record_pk, record, action, committed_at)
-    select %s, %s, s.i, 1, 16384, 'public', 't', s.i::text, jsonb_build_object('n', %s + s.i, 'filling', %s::text), %s, now()
+    select %s, %s, s.i, 1, 16384, 'public', 't', s.i::text, jsonb_build_object('n', %s + s.i, 'filling', %s::text), %s,
+        now()
     from generate_series(0, %s) s (i) order by s.i returning seq
 """
 
@@ -94,9 +95,9 @@ class Round:
             self._finish(log)
         return self.outcome
 
-    def _client(self, kind: str) -> Client:
-        seed = self._random.getrandbits(32)
-        return Client(f"127.0.0.1:{self._port}", kind, self._log, self._begin, self._wrong, seed, HOLD_SECONDS)
+    def _client(self, kind: str, *, dies: bool = True) -> Client:
+        seed, address = self._random.getrandbits(32), f"127.0.0.1:{self._port}"
+        return Client(address, kind, self._log, self._begin, self._wrong, seed, HOLD_SECONDS, dies=dies)
 
     def _begin(self, kind: str) -> Given:
         with psycopg.connect(self._dsn) as connection:
@@ -155,7 +156,7 @@ class Round:
                 time.sleep(self._random.choice([0.0, 0.005, 0.02, 0.1]))
 
     def _finish(self, log: psycopg.Connection) -> None:
-        client = self._client("each")
+        client = self._client("each", dies=False)
         try:
             if not self.outcome.wrong:
                 client.start()
@@ -172,7 +173,7 @@ class Round:
         head = self._log.events[-1].seq if self._log.events else 0
         query = "select position from pipeline.consumers where name = 'walstream'"
         try:
-            eventually(lambda: (log.execute(query).fetchone() or [0])[0] >= head, HOLD_SECONDS + 30)
+            eventually(lambda: (log.execute(query).fetchone() or [0])[0] >= head, HOLD_SECONDS + 60)
         except AssertionError:
             self._wrong(f"the position is {log.execute(query).fetchone()}, and not at the head, {head}")
 
