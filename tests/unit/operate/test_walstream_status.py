@@ -14,9 +14,13 @@ from pipeline.cli.render import walstream as shown
 from pipeline.operate import formatting
 from pipeline.operate.walstream_status import Walstream, WalstreamSession
 
-NOW = datetime.now(UTC)
 THERE = WalstreamSession("ipv4:127.0.0.1:1", "db1:7", datetime.fromtimestamp(1000, UTC), 4711, 312, None)
-GONE = WalstreamSession("ipv4:127.0.0.1:2", "db1:7", NOW - timedelta(hours=3), None, 0, NOW - timedelta(seconds=20))
+
+
+def gone() -> WalstreamSession:
+    """It ended 20 s ago."""
+    now = datetime.now(UTC)
+    return WalstreamSession("ipv4:127.0.0.1:2", "db1:7", now - timedelta(hours=3), None, 0, now - timedelta(seconds=20))
 
 
 def metrics(found: Walstream | None) -> list[str]:
@@ -30,7 +34,7 @@ def metrics(found: Walstream | None) -> list[str]:
 
 
 def test_metrics_of_those_that_are_there_and_how_many_are_waited_for() -> None:
-    assert metrics(Walstream(True, 5, [THERE, GONE])) == [
+    assert metrics(Walstream(True, 5, [THERE, gone()])) == [
         'pipeline_walstream_sessions{state="connected"} 1.0',
         'pipeline_walstream_sessions{state="waited for"} 1.0',
         "pipeline_walstream_shortened_total 5.0",
@@ -45,7 +49,7 @@ def test_no_metrics_where_the_wire_is_not_served_and_no_session_is_left(found: W
 
 
 def test_status_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
-    formatting.show(*shown.sections(Walstream(True, 0, [THERE, GONE])))
+    formatting.show(*shown.sections(Walstream(True, 0, [THERE, gone()])))
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0][:3] == ["walstream", "sessions", "(2)"]
     assert (lines[1][0], lines[1][-2:]) == ("ipv4:127.0.0.1:1", ["4711", "312"])
