@@ -34,6 +34,8 @@ class Calls:
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()  # of a call that its client has ended nobody else takes it
 
     async def end(self, reason: Exception) -> None:
         """End all of them, and every later one, with this reason; returns when they have ended, or after a second."""
