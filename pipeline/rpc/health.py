@@ -10,7 +10,10 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2
 
+from pipeline.errors import PipelineError
 from pipeline.process.signals import in_thread
+from pipeline.rpc import statuses
+from pipeline.rpc.parsing import parser, require
 
 NAME = "grpc.health.v1.Health"
 LOOK_SECONDS = 2.0
@@ -35,7 +38,7 @@ class Health:
     @property
     def handlers(self) -> grpc.GenericRpcHandler:
         """Check and Watch."""
-        request = health_pb2.HealthCheckRequest.FromString
+        request = parser(health_pb2.HealthCheckRequest.FromString)
         return grpc.method_handlers_generic_handler(
             NAME,
             {
@@ -49,19 +52,20 @@ class Health:
         self._leaving.set()
 
     async def _check(
-        self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]
+        self, request: health_pb2.HealthCheckRequest | None, context: grpc.aio.ServicerContext[Any, Any]
     ) -> health_pb2.HealthCheckResponse:
-        status = await self._status(request.service)
+        service = await _service(request, context)
+        status = await self._status(service)
         if status == _Status.SERVICE_UNKNOWN:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {request.service[:100]!r} here")
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {service[:100]!r} here")
         return _Status(status=status)
 
     async def _watch(
-        self, request: health_pb2.HealthCheckRequest, _context: grpc.aio.ServicerContext[Any, Any]
+        self, request: health_pb2.HealthCheckRequest | None, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
-        told = None
+        service, told = await _service(request, context), None
         while True:
-            status = await self._status(request.service)
+            status = await self._status(service)
             if status != told:
                 told = status
                 yield _Status(status=status)
@@ -84,3 +88,10 @@ class Health:
                 found = await in_thread(self._judge, whole)
                 self._looked[whole] = time.monotonic(), found
             return found
+
+
+async def _service(request: health_pb2.HealthCheckRequest | None, context: grpc.aio.ServicerContext[Any, Any]) -> str:
+    try:
+        return str(require(request).service)
+    except PipelineError as error:
+        await statuses.abort(context, error)

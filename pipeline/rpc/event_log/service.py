@@ -22,6 +22,7 @@ from pipeline.rpc.event_log import request as requests
 from pipeline.rpc.event_log.messages import Grouping
 from pipeline.rpc.event_log.request import Wanted
 from pipeline.rpc.event_log.tables import Table, Tables
+from pipeline.rpc.parsing import parser, require
 from pipeline.rpc.protos import event_log_pb2 as pb
 from pipeline.rpc.service import Surroundings
 
@@ -51,10 +52,10 @@ class EventLog:
             self.name,
             {
                 "Read": grpc.unary_stream_rpc_method_handler(
-                    self._read, pb.ReadRequest.FromString, pb.Transaction.SerializeToString
+                    self._read, parser(pb.ReadRequest.FromString), pb.Transaction.SerializeToString
                 ),
                 "Ack": grpc.unary_unary_rpc_method_handler(
-                    self._ack, pb.AckRequest.FromString, pb.AckReply.SerializeToString
+                    self._ack, parser(pb.AckRequest.FromString), pb.AckReply.SerializeToString
                 ),
             },
         )
@@ -63,9 +64,9 @@ class EventLog:
         """End every call with UNAVAILABLE."""
         await self._calls.end(Unavailable(statuses.LEAVING))
 
-    async def _read(self, request: pb.ReadRequest, context: Context) -> None:
+    async def _read(self, request: pb.ReadRequest | None, context: Context) -> None:
         try:
-            await self._calls.run(self._serve(request, context))
+            await self._calls.run(self._serve(require(request), context))
         except Exception as error:
             await statuses.abort(context, error)
 
@@ -108,9 +109,9 @@ class EventLog:
                 batches = _up_to_head(table, Wanted(wanted.table, False, consumer, None, claim.wanted), claim.position)
             await _until_claim_ends(claim, _send_read(batches, claim, reading, grouping, context), _store(reading))
 
-    async def _ack(self, request: pb.AckRequest, context: Context) -> pb.AckReply:
+    async def _ack(self, request: pb.AckRequest | None, context: Context) -> pb.AckReply:
         try:
-            return await self._calls.run(self._acknowledge(request))
+            return await self._calls.run(self._acknowledge(require(request)))
         except ConsumerChanged as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         except Exception as error:

@@ -17,6 +17,7 @@ from pipeline.readers.cursor import shapes
 from pipeline.readers.cursor.feed import Feed
 from pipeline.rpc import statuses
 from pipeline.rpc.calls import Calls
+from pipeline.rpc.parsing import parser, require
 from pipeline.rpc.protos import plugin_pb2 as pb
 from pipeline.rpc.service import Surroundings
 from pipeline.rpc.walstream.hub import Hub
@@ -50,7 +51,7 @@ class PluginService:
     @property
     def handlers(self) -> grpc.GenericRpcHandler:
         """Session; what it sends is serialized already."""
-        session = grpc.stream_stream_rpc_method_handler(self._session, pb.ClientMessage.FromString, bytes)
+        session = grpc.stream_stream_rpc_method_handler(self._session, parser(pb.ClientMessage.FromString), bytes)
         return grpc.method_handlers_generic_handler(self.name, {"Session": session})
 
     async def close(self) -> None:
@@ -68,14 +69,14 @@ class PluginService:
                 return
             await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _session(self, requests: AsyncIterator[pb.ClientMessage], context: Context) -> None:
+    async def _session(self, requests: AsyncIterator[pb.ClientMessage | None], context: Context) -> None:
         try:
             await context.send_initial_metadata(())  # or clients would not know that they are connected
             await self._calls.run(self._serve(requests, context))
         except Exception as error:
             await statuses.abort(context, error)
 
-    async def _serve(self, requests: AsyncIterator[pb.ClientMessage], context: Context) -> None:
+    async def _serve(self, requests: AsyncIterator[pb.ClientMessage | None], context: Context) -> None:
         async with self._hub.session(context.peer()) as session:
             tasks = [
                 asyncio.create_task(self._send(session, context)),
@@ -105,8 +106,9 @@ class PluginService:
                 session.whole()
         raise Unavailable("the log cannot be read now; call again")
 
-    async def _receive(self, session: Session, requests: AsyncIterator[pb.ClientMessage]) -> NoReturn:
-        async for message in requests:
+    async def _receive(self, session: Session, requests: AsyncIterator[pb.ClientMessage | None]) -> NoReturn:
+        async for received in requests:
+            message = require(received)
             if message.HasField("ack"):
                 self._hub.acknowledge(session, message.ack.pg_lsn)
         await asyncio.Event().wait()  # a client that closes its side goes on receiving

@@ -1,0 +1,31 @@
+"""Messages of clients. One that cannot be read is None, since grpcio would answer with its text and log a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError
+
+from pipeline.errors import WrongArgument
+
+T = TypeVar("T")
+
+
+def parser(read: Callable[[bytes], T]) -> Callable[[bytes], T | None]:
+    """A deserializer, of what `FromString` of a kind of message reads."""
+
+    def parse(data: bytes) -> T | None:
+        try:
+            return read(data)
+        except DecodeError:
+            return None
+
+    return parse
+
+
+def require(message: T | None) -> T:
+    """Raises WrongArgument for one that could not be read."""
+    if message is None:
+        raise WrongArgument("the message cannot be read as what this call takes")
+    return message
