@@ -62,14 +62,15 @@ class Hub:
             async with self._feed.follower(messages.wanted(claim.wanted), claim.position) as follower:
                 session = Session(row, peer, claim, follower)
                 self._sessions.add(session)
-                if claim.ended.done():
-                    raise claim.ended.result()
-                yield session
+                try:
+                    if claim.ended.done():
+                        raise claim.ended.result()
+                    yield session
+                finally:
+                    self._leave(session)  # while its follower still knows where it is
         finally:
             self._entering -= 1
-            if session is not None:
-                self._leave(session)
-            elif row is not None:
+            if session is None and row is not None:
                 self.later(lambda: self._store.forget(row))
             self._changed.set()
 
