@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,6 @@ from tests.fixtures.postgres import Cluster
 
 @pytest.fixture(scope="session")
 def place(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    settings = {"wires": "walstream", "open_wires": "walstream", "api_token": TOKEN}
+    settings: dict[str, Any] = {"wires": "walstream", "open_wires": "walstream", "api_token": TOKEN}
     with place_of(cluster, tmp_path_factory.mktemp("rpc"), **settings) as made:
         yield made
