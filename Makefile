@@ -92,6 +92,7 @@ torture: $(VENV)/.dev ## Random transactions under random faults: MINUTES=30 PG=
 	@$(BIN)/python -m tests.torture --minutes $(MINUTES) --pg $(PG) $(if $(SEED),--seed $(SEED)) $(ARGS)
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.export_kills)
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.consumers --minutes 10)
+	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.walstream --minutes 10)
 
 bench: $(VENV)/.bench ## Speed, memory, latency beside pg_recvlogical and Debezium, 25 minutes; a part: make bench-steady
 	@$(BIN)/python -m tests.benchmarks $(ARGS)

@@ -55,8 +55,9 @@ def _nobody_is_waited_for() -> None:
     absent.HOLD_SECONDS = 0.0
 
 
+ANY_SESSION = "position by the last acknowledgement of any session"
 MUTATIONS: dict[str, Callable[[], None]] = {
-    "position by the last acknowledgement of any session": _last_of_any,
+    ANY_SESSION: _last_of_any,
     "acknowledgement by LSN alone": _by_lsn_alone,
     "position stored after it counts": _stored_later,
     "nobody is waited for": _nobody_is_waited_for,

@@ -92,7 +92,11 @@ class Round:
                     client.stopped.set()
                 for client in clients:
                     client.join(20)
-            self._finish(log)
+            try:
+                if not self.outcome.wrong:
+                    self._finish(log)
+            finally:
+                self._end_role()
         return self.outcome
 
     def _client(self, kind: str, *, dies: bool = True) -> Client:
@@ -136,6 +140,11 @@ class Round:
                 self._role.wait(20)
                 self._start()
 
+    def _end_role(self) -> None:
+        assert self._role is not None
+        self._role.kill()
+        self._role.wait(20)
+
     def _write(self) -> None:
         """Transactions of one row, of some, and large ones, as the shuffler adds them."""
         lsn = 1_000
@@ -157,16 +166,12 @@ class Round:
 
     def _finish(self, log: psycopg.Connection) -> None:
         client = self._client("each", dies=False)
+        client.start()
         try:
-            if not self.outcome.wrong:
-                client.start()
-                self._require_head(log)
+            self._require_head(log)
         finally:
             client.stopped.set()
             client.join(20)
-            assert self._role is not None
-            self._role.terminate()
-            self._role.wait(20)
 
     def _require_head(self, log: psycopg.Connection) -> None:
         """Once everybody is let go, whoever acknowledges everything moves the position to the end."""
