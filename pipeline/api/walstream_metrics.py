@@ -13,7 +13,7 @@ def collect(found: Walstream | None) -> Iterator[Metric]:
     """Nothing where the wire is not served and no session is left."""
     if found is None or not (found.served or found.sessions):
         return
-    there = [each for each in found.sessions if each.ended_at is None]
+    there = [each for each in found.sessions if each.connected]
     sessions = GaugeMetricFamily(
         "pipeline_walstream_sessions", "Sessions of walstream's clients, by state.", labels=["state"]
     )

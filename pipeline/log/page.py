@@ -72,12 +72,13 @@ class Shape(Generic[T]):
     """The form in which a reader gets events: `columns` of the relation `e`, including seq; `make` turns their values
     into an event.
 
-    `size`: an SQL expression over these columns: how many characters an event takes.
+    `size`: an SQL expression over these columns: how many bytes an event takes; with `sized`, `make` is given it first.
     """
 
     columns: LiteralString
     size: LiteralString
     make: Callable[..., T]
+    sized: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ class Pages(Generic[T]):
         )
         self._newest = sql.SQL("select coalesce(max(seq), 0) from {}").format(events)
         self._make = shape.make
+        self._first = 4 if shape.sized else 5
 
     def read(self, connection: Connection, request: PageRequest) -> Page[T]:
         """The page that was asked for."""
@@ -148,7 +150,7 @@ class Pages(Generic[T]):
         head, bound, found = rows[0][:3]
         if bound is None:
             return Page([], request.after, head, 0, full=False, next_rows=request.rows)
-        entries = [self._make(*row[5:]) for row in rows] if found else []
+        entries = [self._make(*row[self._first :]) for row in rows] if found else []
         size = sum(row[4] for row in rows) if found else 0
         full = bool(found) and (found >= request.rows or len(entries) < found)
         upto = entries[-1].seq if full else min(head, bound - 1)

@@ -17,7 +17,8 @@ class WalstreamSession:
     """One session, as it was some seconds ago. `sent_seq`: the last event that it was sent; None: none yet.
 
     `unacknowledged`: events that it was sent and has not acknowledged. `ended_at`: it has ended, and holds the position
-    for a minute from then on; None: it is there.
+    for a minute from then on. `connected`: it is there; where neither, its server was killed: the next one that serves
+    these clients waits a minute for them.
     """
 
     peer: str
@@ -26,6 +27,7 @@ class WalstreamSession:
     sent_seq: int | None
     unacknowledged: int
     ended_at: datetime | None
+    connected: bool
 
 
 @dataclass(frozen=True)

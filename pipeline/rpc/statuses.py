@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import traceback
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import grpc
 
@@ -14,6 +15,7 @@ from pipeline.readers import refusals
 logger = logging.getLogger(__name__)
 
 LEAVING = "the server is stopping; call again"
+_SEND_SECONDS = 1.0
 _UNEXPECTED = "an unexpected error; see the server's log"
 
 
@@ -28,6 +30,16 @@ async def abort(context: grpc.aio.ServicerContext[object, object], error: Except
         logger.info("a call ended: %s", known, extra={"action": "grpc.unavailable"})
     await context.abort(status, str(known))
     raise AssertionError("abort raises")
+
+
+async def begin(context: grpc.aio.ServicerContext[Any, Any], *metadata: tuple[str, str]) -> None:
+    """Send the call's initial metadata. What is on its way when the call is ended is not sent twice."""
+    sending = asyncio.ensure_future(context.send_initial_metadata(metadata))
+    try:
+        await asyncio.shield(sending)
+    except asyncio.CancelledError:
+        await asyncio.wait([sending], timeout=_SEND_SECONDS)
+        raise
 
 
 def _log_unexpected(error: Exception) -> None:

@@ -19,7 +19,10 @@ def sections(found: Walstream | None) -> Iterator[Table]:
 
 
 def _line(session: WalstreamSession) -> list[object]:
-    ended = "" if session.ended_at is None else f"ended {formatting.since(session.ended_at)} ago, waited for a minute"
+    if session.ended_at is not None:
+        ended = f"ended {formatting.since(session.ended_at)} ago, waited for a minute"
+    else:
+        ended = "" if session.connected else "its server was killed; waited for a minute once another serves"
     return [
         session.peer,
         formatting.since(session.since),

@@ -274,9 +274,10 @@ async def _find(connection: Connection, name: str) -> _Found:
         values: dict[str, Any] = {"name": name}
         found = await (await cursor.execute(queries.statement("readers.cursor", "find_cursor"), values)).fetchone()
     if found is None:
-        raise UnknownConsumer(f"there is no consumer {name!r}; create it: POST /v1/consumers")
+        remedy = "create it: `pipeline consumers create`, or POST /v1/consumers"
+        raise UnknownConsumer(f"there is no consumer {name!r}; {remedy}")
     if found.kind != "cursor":
-        raise WrongKind(f"consumer {name} is of kind {found.kind}; a stream is for kind cursor, use /receive")
+        raise WrongKind(f"consumer {name} is of kind {found.kind}; streams are for cursors, its items are received")
     if found.position < found.floor:
         raise CursorExpired(
             f"consumer {name} is at seq {found.position}, but events up to seq {found.floor} are no longer kept; "

@@ -46,6 +46,11 @@ class Reading:
         self._wanted = max(position or 0, self._wanted or 0)
         self._acknowledged.set()
 
+    @property
+    def settled(self) -> bool:
+        """Whether everything that was sent is acknowledged, and stored."""
+        return self._acknowledgements.last <= self.claim.position
+
     async def acknowledged(self) -> None:
         """Wait until there may be something to store, at most IDLE_SECONDS."""
         with suppress(TimeoutError):

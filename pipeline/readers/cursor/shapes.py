@@ -18,9 +18,10 @@ _TRANSACTION = """coalesce(concat(e.source_database_id, ' ', e.source_epoch, ' '
 class Columns:
     """One event by its columns; jsonb as the text that Postgres prints. `committed_at`: microseconds since 1970, UTC.
 
-    Adjacent ones of one `transaction` belong together.
+    Adjacent ones of one `transaction` belong together. `size`: the bytes of what is long in it.
     """
 
+    size: int
     seq: int
     schema: str
     name: str
@@ -44,11 +45,6 @@ class Columns:
         """`schema.table`."""
         return f"{self.schema}.{self.name}"
 
-    @property
-    def size(self) -> int:
-        """The characters it takes, nearly."""
-        return sum(map(len, (self.record, self.changes or "", self.exact or "", self.metadata or "")))
-
 
 _JSON: Shape[Entry] = Shape(
     columns=f"""e.seq, e.source_table_schema || '.' || e.source_table_name as table_name, e.action,
@@ -62,9 +58,9 @@ _COLUMNS: Shape[Columns] = Shape(
         (extract(epoch from e.committed_at) * 1000000)::bigint as committed_at, e.record_pk,
         e.record::text as record, e.changes::text as changes, e.exact::text as exact, e.unchanged_columns,
         e.transaction_annotations::text as annotations, e.metadata::text as metadata""",
-    size="octet_length(record) + coalesce(octet_length(changes), 0) + coalesce(octet_length(exact), 0)"
-    " + coalesce(octet_length(metadata), 0)",
+    size="octet_length(concat(record_pk, record, changes, exact, annotations, metadata))",
     make=Columns,
+    sized=True,
 )
 JSON = Pages(DEFAULT_LOG, _JSON)
 """The default events table as JSON."""

@@ -22,6 +22,7 @@ from pipeline.rpc.event_log import request as requests
 from pipeline.rpc.event_log.messages import Grouping
 from pipeline.rpc.event_log.request import Wanted
 from pipeline.rpc.event_log.tables import Table, Tables
+from pipeline.rpc.event_log.unacknowledged import Unacknowledged
 from pipeline.rpc.parsing import parser, require
 from pipeline.rpc.protos import event_log_pb2 as pb
 from pipeline.rpc.service import Surroundings
@@ -44,6 +45,7 @@ class EventLog:
         self._tables = Tables(surroundings)
         self._readings: dict[str, Reading] = {}
         self._calls = Calls()
+        self._unacknowledged = Unacknowledged()
 
     @property
     def handlers(self) -> grpc.GenericRpcHandler:
@@ -63,6 +65,7 @@ class EventLog:
     async def close(self) -> None:
         """End every call with UNAVAILABLE."""
         await self._calls.end(Unavailable(statuses.LEAVING))
+        await self._unacknowledged.close()
 
     async def _read(self, request: pb.ReadRequest | None, context: Context) -> None:
         try:
@@ -77,7 +80,7 @@ class EventLog:
             await self._serve_consumer(table, wanted, wanted.consumer, context)
             return
         after = await table.begin(wanted.after)
-        await context.send_initial_metadata(())
+        await statuses.begin(context)
         await self._send_from(table, wanted, after, context)
 
     async def _send_from(self, table: Table, wanted: Wanted, after: int, context: Context) -> None:
@@ -93,6 +96,7 @@ class EventLog:
                 await _send(context, grouping, batch)
 
     async def _serve_consumer(self, table: Table, wanted: Wanted, consumer: str, context: Context) -> None:
+        await self._unacknowledged.end(consumer)
         async with AsyncExitStack() as stack:
             reader = f"{context.peer()} through server {self._server}"
             claim = await stack.enter_async_context(self._cursors.claim(consumer, reader))
@@ -102,12 +106,14 @@ class EventLog:
             reading = Reading(self._cursors, claim, follower, acknowledgements, lambda: grouping.has_pending)
             self._readings[claim.session] = reading
             stack.callback(self._readings.pop, claim.session)
-            await context.send_initial_metadata(((SESSION, claim.session),))
+            await statuses.begin(context, (SESSION, claim.session))
             if wanted.follow:
                 batches = follower.batches()
             else:
                 batches = _up_to_head(table, Wanted(wanted.table, False, consumer, None, claim.wanted), claim.position)
             await _until_claim_ends(claim, _send_read(batches, claim, reading, grouping, context), _store(reading))
+            if not reading.settled:  # all is sent, and the client may acknowledge it yet
+                self._unacknowledged.keep(reading, stack.pop_all())
 
     async def _ack(self, request: pb.AckRequest | None, context: Context) -> pb.AckReply:
         try:

@@ -41,7 +41,9 @@ class Hub:
         self._reader = f"walstream's clients through server {server}"
         self._sessions: set[Session] = set()
         self._absent = Waiting(store)
-        self._entering = 0
+        self._coming = 0  # clients that are here, or about to be
+        self._beginning: list[int] = []  # where those begin whose session is not made yet
+        self._moving = asyncio.Lock()
         self._due = 0
         self._writes: list[Callable[[], Awaitable[object]]] = []
         self._noted_at = 0.0
@@ -54,14 +56,31 @@ class Hub:
     @asynccontextmanager
     async def session(self, peer: str) -> AsyncIterator[Session]:
         """A session that begins behind the position, until the block ends. Raises PipelineError."""
-        self._entering += 1
-        row, session = None, None
+        self._coming += 1
         try:
             claim = await self._claimed()
-            row = await self._store.begin(claim.session, peer)
-            async with self._feed.follower(messages.wanted(claim.wanted), claim.position) as follower:
+            async with self._moving:  # it begins where the position is, and holds it there from then on
+                begins = claim.position
+                self._beginning.append(begins)
+            try:
+                async with self._begun(peer, claim, begins) as session:
+                    yield session
+            finally:
+                if begins in self._beginning:
+                    self._beginning.remove(begins)
+        finally:
+            self._coming -= 1
+            self._changed.set()
+
+    @asynccontextmanager
+    async def _begun(self, peer: str, claim: Claim, begins: int) -> AsyncIterator[Session]:
+        row = await self._store.begin(claim.session, peer)
+        session = None
+        try:
+            async with self._feed.follower(messages.wanted(claim.wanted), begins) as follower:
                 session = Session(row, peer, claim, follower)
                 self._sessions.add(session)
+                self._beginning.remove(begins)
                 try:
                     if claim.ended.done():
                         raise claim.ended.result()
@@ -69,10 +88,8 @@ class Hub:
                 finally:
                     self._leave(session)  # while its follower still knows where it is
         finally:
-            self._entering -= 1
-            if session is None and row is not None:
+            if session is None:
                 self.later(lambda: self._store.forget(row))
-            self._changed.set()
 
     def acknowledge(self, session: Session, lsn: int) -> None:
         """A client's acknowledgement."""
@@ -139,7 +156,7 @@ class Hub:
             yield claim
 
     def _is_needed(self, claim: Claim) -> bool:
-        return bool(self._sessions or self._entering or self._writes or self._due > claim.position)
+        return bool(self._coming or self._writes or self._target() > claim.position)
 
     async def _look(self, claim: Claim) -> None:
         changed = asyncio.ensure_future(self._changed.wait())
@@ -149,21 +166,22 @@ class Hub:
         self._changed.clear()
         if claim.ended.done():
             raise claim.ended.result()
-        self._settle()
-        if self._due > claim.position:
-            await self._cursors.advance(claim, self._due)
+        async with self._moving:
+            if (target := self._target()) > claim.position:
+                await self._cursors.advance(claim, target)
         await self._write()
         if not self._closing:
             await asyncio.sleep(STORE_SECONDS)
 
-    def _settle(self) -> None:
-        """How far the position may move by what the sessions of now have acknowledged; without any it does not."""
-        floors = [each.floor for each in self._sessions if each.claim is self._claim]
+    def _target(self) -> int:
+        """Where the position may be: where all who are here have everything; without anybody, where all had who left."""
+        floors = [each.floor for each in self._sessions if each.claim is self._claim] + self._beginning
         if floors:
-            self._due = max(self._due, min([*floors, *self._absent.floors]))
+            self._due = min(floors)
+        return min([self._due, *self._absent.floors])
 
     def _leave(self, session: Session) -> None:
-        self._settle()
+        self._target()  # with what it has acknowledged
         self._sessions.discard(session)
         row, sent, left = session.id, session.sent, session.unacknowledged
         if not session.owes:

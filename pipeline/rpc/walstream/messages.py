@@ -20,7 +20,6 @@ ACTIONS = ("insert", "update", "delete", "truncate")
 """What these clients know; `read` comes as an insert, to a consumer that lists it."""
 BUFFER_BYTES = 8_000_000
 """So much of what was written last is kept for sessions that come to it later."""
-_WITHOUT_VALUES = ("parked", "skipped")
 _EVENTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "insert": ("insert", pb.InsertEvent),
     "read": ("insert", pb.InsertEvent),
@@ -57,7 +56,7 @@ class Messages:
         return message
 
     def _write(self, event: Columns) -> bytes | None:
-        if event.metadata is not None and any(name in loads(event.metadata) for name in _WITHOUT_VALUES):
+        if event.metadata is not None and _says_nothing_new(event.action, loads(event.metadata)):
             return None
         place: dict[str, Any] = {"pg_lsn": event.commit_lsn or 0, "schema": event.schema, "table": event.name}
         if event.action == "truncate":
@@ -74,3 +73,9 @@ class Messages:
                 extra={"action": "walstream.shortened", "seq": event.seq},
             )
         return pb.ServerMessage(**{kind: make(**place, json_payload=made.text)}).SerializeToString()
+
+
+def _says_nothing_new(action: str, metadata: dict[str, Any]) -> bool:
+    """Whether it has no values, or older ones than the log has (docs/delivery.md): these clients see no metadata."""
+    without_values = "skipped" in metadata or ("parked" in metadata and action != "delete")
+    return without_values or "outdated" in metadata

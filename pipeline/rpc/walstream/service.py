@@ -71,7 +71,7 @@ class PluginService:
 
     async def _session(self, requests: AsyncIterator[pb.ClientMessage | None], context: Context) -> None:
         try:
-            await context.send_initial_metadata(())  # or clients would not know that they are connected
+            await statuses.begin(context)  # or clients would not know that they are connected
             await self._calls.run(self._serve(requests, context))
         except Exception as error:
             await statuses.abort(context, error)

@@ -132,6 +132,31 @@ def test_a_consumer_goes_on_where_it_acknowledged(log: psycopg.Connection, rpc: 
     released(log, "reader")
 
 
+def test_one_that_does_not_follow_acknowledges_after_its_end(log: psycopg.Connection, rpc: Rpc) -> None:
+    consumer(log, "batch", tables=["public.orders"])
+    call = rpc.read(consumer="batch")
+    session = session_of(call)
+    last = list(call)[-1].position.seq
+    assert rpc.ack("batch", last, session).seq == last
+    released(log, "batch")
+    add_inserts(log, 10)
+    call = rpc.read(consumer="batch")
+    seqs_of_call = seqs(list(call))
+    assert seqs_of_call[0] == last + 1
+    again = rpc.read(consumer="batch")
+    assert seqs(list(again)) == seqs_of_call, "who reads it again does not wait for itself"
+    with refused(grpc.StatusCode.FAILED_PRECONDITION, "does not read consumer 'batch'"):
+        rpc.ack("batch", last, session_of(call))
+    assert rpc.ack("batch", seqs_of_call[-1], session_of(again)).seq == seqs_of_call[-1]
+
+
+def test_what_is_no_message_is_said(rpc: Rpc) -> None:
+    for path in ("Read", "Ack"):
+        call: Any = rpc.channel.unary_unary(f"/pipeline.v1.EventLog/{path}")
+        with refused(grpc.StatusCode.INVALID_ARGUMENT, "cannot be read as what this call takes"):
+            call(b"\xff\xff garbage", timeout=20)
+
+
 def test_one_reader_at_a_time_and_only_its_session_acknowledges(log: psycopg.Connection, rpc: Rpc) -> None:
     consumer(log, "mine")
     consumer(log, "other")

@@ -50,7 +50,8 @@ def test_sessions_with_what_they_owe_and_those_that_are_waited_for(log: psycopg.
         assert now().sessions[0].unacknowledged == 30
 
 
-def test_a_session_of_a_process_that_has_died_is_not_there(log: psycopg.Connection, dsn: str) -> None:
+def test_a_session_of_a_process_that_has_died_is_not_connected(log: psycopg.Connection, dsn: str) -> None:
     log.execute("insert into pipeline.walstream_sessions (claim, server, peer) values ('dead:1', 'dead:1', 'ipv4:x')")
     with Rpc(dsn) as rpc:
-        assert walstream_status.read(rpc.config, log) == Walstream(served=False)
+        (session,) = walstream_status.read(rpc.config, log).sessions
+        assert (session.server, session.ended_at, session.connected) == ("dead:1", None, False)

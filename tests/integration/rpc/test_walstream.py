@@ -211,6 +211,19 @@ def test_events_without_values_and_messages_are_left_out(log: psycopg.Connection
         stored(log, head(log))
 
 
+def test_a_row_is_not_set_back_by_what_is_written_late(log: psycopg.Connection, rpc: Rpc) -> None:
+    with Client(rpc.address).connected() as client:
+        write(log, ("update", {"id": 1}), metadata='{"outdated": true}')
+        write(log, ("delete", {"id": 1}), metadata='{"parked": {}}')
+        assert client.next().kind == "delete"
+
+
+def test_what_is_no_message_is_said(rpc: Rpc) -> None:
+    call: Any = rpc.channel.stream_stream("/plugin.PluginService/Session")
+    with refused(grpc.StatusCode.INVALID_ARGUMENT, "cannot be read as what this call takes"):
+        list(call(iter([b"\xff\xff garbage"]), timeout=20))
+
+
 def test_its_filter_is_that_of_the_consumer(log: psycopg.Connection, rpc: Rpc) -> None:
     log.execute("update pipeline.consumers set actions = '{read,delete}' where name = 'walstream'")
     with Client(rpc.address).connected() as client:

@@ -32,15 +32,15 @@ class Client(threading.Thread):
         wrong: Callable[[str], None],
         seed: int,
         hold: float,
-        *,
-        dies: bool = True,
+        life: float,
     ) -> None:
+        """`life`: its sessions live for so many seconds at most."""
         super().__init__(daemon=True)
         self.stopped = threading.Event()
         self.kind = kind
         self.current: Given | None = None
         self._address, self._log, self._begin, self._wrong = address, log, begin, wrong
-        self._random, self._hold, self._dies = random.Random(seed), hold, dies
+        self._random, self._hold, self._life = random.Random(seed), hold, life
         self._late: list[int] = []
 
     def run(self) -> None:
@@ -55,7 +55,7 @@ class Client(threading.Thread):
         call: Any = channel.stream_stream(
             "/plugin.PluginService/Session", pb.ClientMessage.SerializeToString, pb.ServerMessage.FromString
         )(_requests(acks))
-        until = time.monotonic() + (self._random.uniform(0.3, 4.0) if self._dies else 1e6)
+        until = time.monotonic() + (self._random.uniform(0.3, self._life) if self._life < 1e6 else self._life)
         threading.Thread(target=self._end_at, args=(until, call), daemon=True).start()
         try:
             for message in call:

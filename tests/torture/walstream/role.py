@@ -19,10 +19,11 @@ from pipeline.rpc.walstream.ledger import Ledger
 def _last_of_any() -> None:
     """The position is that of whoever has acknowledged most, as in the system that this one follows."""
 
-    def settle(self: Hub) -> None:
+    def target(self: Hub) -> int:
         self._due = max([self._due, *(each.floor for each in self._sessions if each.claim is self._claim)])
+        return self._due
 
-    Hub._settle = settle  # type: ignore[method-assign]
+    Hub._target = target  # type: ignore[method-assign]
 
 
 def _by_lsn_alone() -> None:

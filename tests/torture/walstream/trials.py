@@ -33,6 +33,9 @@ HOLD_SECONDS = 4.0
 """How long a client that has ended is waited for here."""
 ROUND_SECONDS = 12.0
 CLIENTS = 6
+COMPANIES = (KINDS, ("each", "slow", "twice"), ("each",))
+"""Who meets in a round: with one that never acknowledges the position does not move."""
+FOR_EVER = 1e9
 _INSERT = """
     insert into sequin_events (source_database_id, commit_lsn, commit_idx, xid, source_table_oid, source_table_schema,
         source_table_name, record_pk, record, action, committed_at)
@@ -79,7 +82,8 @@ class Round:
             log.execute("select pipeline.create_consumer('walstream', 'cursor')")
             self._start()
             writer = threading.Thread(target=self._write)
-            clients = [self._client(self._random.choice(KINDS)) for _ in range(CLIENTS)]
+            kinds, life = self._random.choice(COMPANIES), self._random.choice([4.0, 40.0])
+            clients = [self._client(self._random.choice(kinds), life) for _ in range(CLIENTS)]
             try:
                 writer.start()
                 for client in clients:
@@ -99,9 +103,9 @@ class Round:
                 self._end_role()
         return self.outcome
 
-    def _client(self, kind: str, *, dies: bool = True) -> Client:
+    def _client(self, kind: str, life: float) -> Client:
         seed, address = self._random.getrandbits(32), f"127.0.0.1:{self._port}"
-        return Client(address, kind, self._log, self._begin, self._wrong, seed, HOLD_SECONDS, dies=dies)
+        return Client(address, kind, self._log, self._begin, self._wrong, seed, HOLD_SECONDS, life)
 
     def _begin(self, kind: str) -> Given:
         with psycopg.connect(self._dsn) as connection:
@@ -165,7 +169,7 @@ class Round:
                 time.sleep(self._random.choice([0.0, 0.005, 0.02, 0.1]))
 
     def _finish(self, log: psycopg.Connection) -> None:
-        client = self._client("each", dies=False)
+        client = self._client("each", FOR_EVER)
         client.start()
         try:
             self._require_head(log)

@@ -14,13 +14,14 @@ from pipeline.cli.render import walstream as shown
 from pipeline.operate import formatting
 from pipeline.operate.walstream_status import Walstream, WalstreamSession
 
-THERE = WalstreamSession("ipv4:127.0.0.1:1", "db1:7", datetime.fromtimestamp(1000, UTC), 4711, 312, None)
+THERE = WalstreamSession("ipv4:127.0.0.1:1", "db1:7", datetime.fromtimestamp(1000, UTC), 4711, 312, None, True)
 
 
 def gone() -> WalstreamSession:
     """It ended 20 s ago."""
     now = datetime.now(UTC)
-    return WalstreamSession("ipv4:127.0.0.1:2", "db1:7", now - timedelta(hours=3), None, 0, now - timedelta(seconds=20))
+    began, ended = now - timedelta(hours=3), now - timedelta(seconds=20)
+    return WalstreamSession("ipv4:127.0.0.1:2", "db1:7", began, None, 0, ended, False)
 
 
 def metrics(found: Walstream | None) -> list[str]:
