@@ -42,7 +42,7 @@ class Hub:
         self._sessions: set[Session] = set()
         self._absent = Waiting(store)
         self._coming = 0  # clients that are here, or about to be
-        self._beginning: list[int] = []  # where those begin whose session is not made yet
+        self._beginning: dict[object, int] = {}  # where those begin whose session is not made yet
         self._moving = asyncio.Lock()
         self._due = 0
         self._writes: list[Callable[[], Awaitable[object]]] = []
@@ -56,31 +56,29 @@ class Hub:
     @asynccontextmanager
     async def session(self, peer: str) -> AsyncIterator[Session]:
         """A session that begins behind the position, until the block ends. Raises PipelineError."""
+        one = object()
         self._coming += 1
         try:
             claim = await self._claimed()
             async with self._moving:  # it begins where the position is, and holds it there from then on
-                begins = claim.position
-                self._beginning.append(begins)
-            try:
-                async with self._begun(peer, claim, begins) as session:
-                    yield session
-            finally:
-                if begins in self._beginning:
-                    self._beginning.remove(begins)
+                self._beginning[one] = claim.position
+            async with self._begun(peer, claim, one) as session:
+                yield session
         finally:
+            self._beginning.pop(one, None)
             self._coming -= 1
             self._changed.set()
 
     @asynccontextmanager
-    async def _begun(self, peer: str, claim: Claim, begins: int) -> AsyncIterator[Session]:
+    async def _begun(self, peer: str, claim: Claim, one: object) -> AsyncIterator[Session]:
+        begins = self._beginning[one]
         row = await self._store.begin(claim.session, peer)
         session = None
         try:
             async with self._feed.follower(messages.wanted(claim.wanted), begins) as follower:
                 session = Session(row, peer, claim, follower)
                 self._sessions.add(session)
-                self._beginning.remove(begins)
+                del self._beginning[one]
                 try:
                     if claim.ended.done():
                         raise claim.ended.result()
@@ -174,8 +172,8 @@ class Hub:
             await asyncio.sleep(STORE_SECONDS)
 
     def _target(self) -> int:
-        """Where the position may be: where all who are here have everything; without anybody, where all had who left."""
-        floors = [each.floor for each in self._sessions if each.claim is self._claim] + self._beginning
+        """Where the position may be: up to there all who are here have everything, or had who left last."""
+        floors = [each.floor for each in self._sessions if each.claim is self._claim] + [*self._beginning.values()]
         if floors:
             self._due = min(floors)
         return min([self._due, *self._absent.floors])
