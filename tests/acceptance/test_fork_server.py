@@ -12,12 +12,17 @@ import psycopg
 import pytest
 
 from tests.fixtures.processes import alive, children
-from tests.fixtures.server import Serving
+from tests.fixtures.server import Serving, with_grpc
 from tests.fixtures.waiting import eventually
 
 GONE_WITHIN = 5.0
 """Seconds after its supervisor's end."""
-ROLES = {"snapshot", "replication", "shuffle", "schedule", "api"}
+ROLES = {"snapshot", "replication", "shuffle", "schedule", "api", "grpc"}
+
+
+@pytest.fixture
+def serve(serve: Callable[..., Serving]) -> Callable[..., Serving]:
+    return with_grpc(serve)
 
 
 def arrive(source: psycopg.Connection, log: psycopg.Connection, *numbers: int) -> None:

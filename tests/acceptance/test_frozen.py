@@ -8,17 +8,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
+import pytest
 
 from pipeline.postgres import role_locks
 from pipeline.process import child
 from pipeline.server import leadership
 from pipeline.server.runners import STANDBY_SECONDS
 from tests.fixtures import test_decoding
-from tests.fixtures.server import Serving
+from tests.fixtures.server import Serving, with_grpc
 from tests.fixtures.waiting import eventually
 
 PROMISED = 15
 """Seconds; how long a start takes beside the waiting is the machine's business."""
+
+
+@pytest.fixture
+def serve(serve: Callable[..., Serving]) -> Callable[..., Serving]:
+    return with_grpc(serve)
 
 
 @contextmanager

@@ -14,11 +14,16 @@ from pipeline.process.child import DRAIN_SECONDS
 from tests.fixtures import test_decoding
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.processes import alive
-from tests.fixtures.server import Serving
+from tests.fixtures.server import Serving, with_grpc
 from tests.fixtures.test_decoding import Change
 from tests.fixtures.waiting import eventually
 
 ROWS = 20_000
+
+
+@pytest.fixture
+def serve(serve: Callable[..., Serving]) -> Callable[..., Serving]:
+    return with_grpc(serve)
 
 
 @pytest.fixture
