@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from psycopg import sql
 
@@ -14,8 +14,7 @@ _TRANSACTION = """coalesce(concat(e.source_database_id, ' ', e.source_epoch, ' '
 """Adjacent events of which this is equal are of one transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """One event by its columns; jsonb as the text that Postgres prints. `committed_at`: microseconds since 1970, UTC.
 
     Adjacent ones of one `transaction` belong together. `size`: the bytes of what is long in it.
