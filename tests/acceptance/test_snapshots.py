@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +24,10 @@ MAKE = (
     f"""insert into shop select i, 0, repeat('x', 150), repeat(md5(i::text), 100) from generate_series(1, {ROWS}) i""",
 )
 """Few rows a block, so that there are several ranges."""
+FIRST_START = (
+    r"1 table will be read: about [\d,]+ rows?, [\d.]+ \wB; at a rough 50,000 rows/s that takes 1 s, "
+    r"and about [\d.]+ \wB of disk in the pipeline database"
+)
 
 
 def write(dsn: str, seed: int, stop: threading.Event) -> None:
@@ -131,6 +136,7 @@ def test_a_consumer_from_the_beginning_gets_every_live_row_once(
             source.execute(statement.encode())
         server = serve()
         eventually(lambda: (snapshot_of(log) or [""])[0] == "complete")
+        assert re.search(FIRST_START, server.log()), "rows, bytes, time and disk, before it begins"
         rows: dict[str, Any] = dict(source.execute("select id::text, to_jsonb(shop) from shop").fetchall())
         assert sorted(handed_out(server, "first")) == sorted(("read", key, row) for key, row in rows.items())
 
