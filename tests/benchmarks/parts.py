@@ -18,6 +18,7 @@ from tests.benchmarks import (
     latency,
     records,
     rpc_latency,
+    rpc_start,
     rpc_throughput,
     session_drain,
     session_follow,
@@ -75,6 +76,7 @@ PARTS: dict[str, Part] = {
     session_latency.NAME: lambda b: session_latency.report(b.cluster, b.figures, b.scale, b.runs, b.classes),
     session_drain.NAME: lambda b: session_drain.report(b.cluster, b.figures, b.scale, b.runs),
     rpc_latency.NAME: lambda b: rpc_latency.report(b.cluster, b.figures, b.scale, b.runs),
+    rpc_start.NAME: lambda b: rpc_start.report(b.cluster, b.figures, b.runs),
     rpc_throughput.NAME: lambda b: rpc_throughput.report(b.cluster, b.figures, b.scale, b.runs),
     session_follow.NAME: lambda b: session_follow.report(b.cluster, b.figures, b.scale, b.runs),
 }
@@ -82,7 +84,7 @@ DEFAULT = [*BACKLOGS, catchup.NAME, burst.NAME, latency.NAME]
 """What fits into 25 minutes together."""
 GROUPS = {
     "consumers": [stream_latency.NAME, stream_throughput.NAME, records.NAME, clients.NAME, fold.NAME],
-    "grpc": [rpc_latency.NAME, rpc_throughput.NAME],
+    "grpc": [rpc_latency.NAME, rpc_throughput.NAME, rpc_start.NAME],
     "sessions": [session_latency.NAME, session_drain.NAME, session_follow.NAME],
     "snapshot": [snapshot.NAME, snapshot_latency.NAME, content.NAME],
 }
