@@ -78,7 +78,7 @@ def test_a_database_that_refuses_everybody_is_said_and_nothing_is_lost(place: Pl
         finally:
             elsewhere.execute(f"alter database {name} allow_connections true".encode())
     place.run(f"insert into {table} values (1)")
-    place.log = psycopg.connect(place.log.info.dsn, autocommit=True)
+    place.connect_again()
     eventually(lambda: place.server.get("/readyz").status_code == 200)
 
     def comes() -> None:
