@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -72,7 +72,7 @@ class Hub:
     @asynccontextmanager
     async def _begun(self, peer: str, claim: Claim, one: object) -> AsyncIterator[Session]:
         begins = self._beginning[one]
-        row = await self._store.begin(claim.session, peer)
+        row = await self._begin_row(peer, claim)
         session = None
         try:
             async with self._feed.follower(messages.wanted(claim.wanted), begins) as follower:
@@ -88,6 +88,17 @@ class Hub:
         finally:
             if session is None:
                 self.later(lambda: self._store.forget(row))
+
+    async def _begin_row(self, peer: str, claim: Claim) -> int:
+        """Of a client that goes meanwhile nothing stays: nobody would end that session."""
+        making = asyncio.ensure_future(self._store.begin(claim.session, peer))
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            with suppress(psycopg.Error, PipelineError, OSError):
+                row = await making
+                self.later(lambda: self._store.forget(row))
+            raise
 
     def acknowledge(self, session: Session, lsn: int) -> None:
         """A client's acknowledgement."""
