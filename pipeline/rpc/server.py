@@ -55,6 +55,7 @@ def run(config: Config, server: str, stop: Stop) -> None:
 
 
 async def _serve(config: Config, server: str, stop: Stop) -> None:
+    asyncio.get_running_loop().set_exception_handler(_pass_over_departures)
     leaving = asyncio.Event()
     stop.then(in_loop(leaving.set))
     presence = Presence(config, server)
@@ -76,6 +77,12 @@ async def _serve(config: Config, server: str, stop: Stop) -> None:
                 surroundings.wakeups.close()
                 await asyncio.gather(*(service.close() for service in services))
                 await listening.stop(_LEAVE_SECONDS)
+
+
+def _pass_over_departures(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What grpcio was doing for a client that has just gone fails in a task of its own, which nobody waits for."""
+    if not isinstance(context.get("exception"), grpc.aio.InternalError):
+        loop.default_exception_handler(context)
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import LiteralString
 
+import psycopg
 from psycopg.rows import class_row
 
 from pipeline.postgres.pool import Pool
@@ -35,7 +36,10 @@ class Store:
 
     async def make_consumer(self) -> bool:
         """The consumer at the head of the log, when there is none; whether it was made."""
-        return bool(await self._database.rows(statement(_PACKAGE, "make_consumer")))
+        try:
+            return bool(await self._database.rows(statement(_PACKAGE, "make_consumer")))
+        except psycopg.errors.DuplicateObject:  # somebody else has made it just now
+            return False
 
     async def take(self, claim: str) -> list[Left]:
         """Sessions that an earlier claim has left."""
