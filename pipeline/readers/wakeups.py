@@ -42,7 +42,8 @@ class Subscription:
     async def wait(self, seconds: float) -> bool:
         """Wait until notified, at most `seconds`; returns whether it was. Check `closing` before."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._notified.wait(), max(seconds, 0.0))
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._notified.wait()
         notified = self._notified.is_set()
         self._notified.clear()
         return notified

@@ -149,7 +149,8 @@ class Feed(Generic[E]):
             self._tail = asyncio.create_task(self._run(), name="feed")
         with self._interest(wanted):
             try:
-                await asyncio.wait_for(self._started.wait(), _START_SECONDS)
+                async with asyncio.timeout(_START_SECONDS):  # wait_for of Python 3.11 may swallow a cancellation
+                    await self._started.wait()
             except TimeoutError:
                 raise Unavailable("the log cannot be read now; connect again") from None
             yield Follower(self, wanted, position)

@@ -54,7 +54,8 @@ class Reading:
     async def acknowledged(self) -> None:
         """Wait until there may be something to store, at most IDLE_SECONDS."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._acknowledged.wait(), IDLE_SECONDS)
+            async with asyncio.timeout(IDLE_SECONDS):
+                await self._acknowledged.wait()
         self._acknowledged.clear()
 
     async def store(self) -> int | None:
