@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import traceback
 from typing import Any, NoReturn
 
@@ -16,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 LEAVING = "the server is stopping; call again"
 _SEND_SECONDS = 1.0
+_AWAY = "the pipeline database is not available; call again"
+_ADDRESS = re.compile(r"\b(host|hostaddr|port|user|dbname)=|connection")
 _UNEXPECTED = "an unexpected error; see the server's log"
 
 
@@ -28,7 +31,7 @@ async def abort(context: grpc.aio.ServicerContext[object, object], error: Except
     status = grpc.StatusCode[refusals.meaning(known).grpc]
     if isinstance(known, Unavailable):
         logger.info("a call ended: %s", known, extra={"action": "grpc.unavailable"})
-    await context.abort(status, str(known))
+    await context.abort(status, _AWAY if isinstance(known, Unavailable) and _ADDRESS.search(str(known)) else str(known))
     raise AssertionError("abort raises")
 
 
