@@ -70,6 +70,7 @@ class Comparison:
         Raises NotComparable, psycopg.Error of either database, or Unavailable where the log does not go on.
         """
         with log_state.opened(self._pipeline, self._stored, self.table, ROWS_PER_PART) as state:
+            self._wait_for_commits(state)
             edges = [None, *self.rows.in_order(state.bounds), None]
             parts = list(enumerate(pairwise(edges)))
             if share < 1:
@@ -78,6 +79,20 @@ class Comparison:
                 if self._stopping():
                     return
                 yield self._look(state, dict(parts[at : at + PARTS_PER_LOOK]), len(parts)), state
+
+    def _wait_for_commits(self, state: LogState) -> None:
+        """Until snapshots contain what the state has. A commit that waits for a standby is streamed, and not visible.
+
+        Raises Unavailable where that takes too long.
+        """
+        since = time.monotonic()
+        while state.has_any_of(source_rows.running(self._source)) and not self._stopping():
+            if time.monotonic() - since > STALLED_SECONDS:
+                raise Unavailable(
+                    f"a transaction that the log has has not become visible at the source for {STALLED_SECONDS:.0f} s:"
+                    " it waits for a synchronous standby. Content can be compared once that has answered"
+                )
+            time.sleep(_POLL)
 
     def _look(self, state: LogState, parts: dict[int, source_rows.Bounds], parts_of_table: int) -> Looked:
         lsn = source_rows.mark(self._source)

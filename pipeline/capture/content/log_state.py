@@ -27,6 +27,7 @@ from pipeline.wal.messages import Value
 
 Key = tuple[str, ...]
 """Texts of the key's columns."""
+_NEWEST = 50_000
 _LIST = sql.SQL(", ")
 _DROP = (
     "drop table if exists pg_temp.content_state, pg_temp.content_changes, pg_temp.content_bounds, pg_temp.content_keys"
@@ -99,6 +100,24 @@ class LogState:
         query = sql.SQL("select {}").format(_LIST.join(newest.format(each.identifier) for each in self._written))
         found = self._connection.execute(query).fetchone() or ()
         return {str(events): seq for events, seq in zip(self._written, found, strict=True)}
+
+    def has_any_of(self, xids: Sequence[int]) -> bool:
+        """Whether events of these transactions are among the newest that it has read. Asks nothing where none is given.
+
+        While some commits wait for a standby, most others do: the log does not go far beyond them.
+        """
+        if not xids:
+            return False
+        each = sql.SQL("exists (select from {} e where e.seq > {} and e.seq <= {} and e.xid = any({}))")
+        looks = [
+            each.format(events.identifier, upto - _NEWEST, upto, sql.Literal(list(xids)))
+            for events in self._written
+            if (upto := self._read_upto[str(events)])
+        ]
+        if not looks:
+            return False
+        found = self._connection.execute(sql.SQL("select {}").format(sql.SQL(" or ").join(looks))).fetchone()
+        return bool(found and found[0])
 
     def _make(self) -> None:
         nothing = dict.fromkeys(self._read_upto, 0)

@@ -122,6 +122,12 @@ class SourceRows:
         )
 
 
+def running(source: Connection) -> list[int]:
+    """The transactions that no snapshot of now contains, though they have begun: the lower halves of their xids."""
+    query = "select (x::text::bigint & 4294967295) from pg_snapshot_xip(pg_current_snapshot()) as x"
+    return [xid for (xid,) in source.execute(query).fetchall()]
+
+
 def mark(source: Connection) -> int:
     """An LSN before which everything is that any snapshot until now contains, and which the stream will reach soon.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -14,8 +15,9 @@ from pipeline.errors import NotComparable
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.comparing_content import compare, comparing, differing
-from tests.fixtures.postgres import Cluster
+from tests.fixtures.postgres import Cluster, temporary_server
 from tests.fixtures.stage import Stage, databases
+from tests.fixtures.waiting import eventually
 from tests.torture.plan import literals
 from tests.torture.plan.statements import literal
 
@@ -283,6 +285,40 @@ def test_rows_that_are_written_meanwhile_are_no_difference(stage: Stage):
     stage.log.execute("update sequin_events set record = record || '{\"n\": -1}' where record_pk = '1000'")
     _, found = compare(stage, "busy")
     assert [(each.key, each.kind) for each in found] == [(("1000",), "differs")]
+
+
+def test_a_commit_that_waits_for_a_standby_is_waited_for(cluster: Cluster):
+    """It is streamed, and in the log, while no snapshot at the source contains it."""
+    with (
+        temporary_server(18) as own,
+        databases(own, cluster, snapshot="never") as config,
+        Stage(config) as stage,
+        ThreadPoolExecutor() as threads,
+    ):
+        stage.start()
+        made(stage, "waited", "id int primary key", "insert into waited values (1)")
+        stage.run("set synchronous_commit = local")
+        standbys(stage, "'nobody'")
+        committing = threads.submit(commit_alone, config.source, "insert into waited values (2)")
+        eventually(
+            lambda: stage.source.execute("select from pg_stat_activity where wait_event = 'SyncRep'").rowcount == 1
+        )
+        stage.arrive()
+        comparing_now = threads.submit(compare, stage, "waited")
+        with pytest.raises(TimeoutError):
+            comparing_now.result(1)
+        standbys(stage, "default")
+        assert comparing_now.result(60) == (2, [])
+        committing.result(60)
+
+
+def standbys(stage: Stage, names: str) -> None:
+    stage.run(f"alter system set synchronous_standby_names = {names}", "select pg_reload_conf()")
+
+
+def commit_alone(dsn: str, statement: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(statement.encode())
 
 
 def test_a_row_that_the_log_leaves_out_in_part_is_compared_as_far_as_it_goes(stage: Stage):
