@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import psycopg
 import pytest
@@ -298,22 +299,25 @@ def test_a_commit_that_waits_for_a_standby_is_waited_for(cluster: Cluster):
         stage.start()
         made(stage, "waited", "id int primary key", "insert into waited values (1)")
         stage.run("set synchronous_commit = local")
-        standbys(stage, "'nobody'")
-        committing = threads.submit(commit_alone, config.source, "insert into waited values (2)")
-        eventually(
-            lambda: stage.source.execute("select from pg_stat_activity where wait_event = 'SyncRep'").rowcount == 1
-        )
-        stage.arrive()
-        comparing_now = threads.submit(compare, stage, "waited")
-        with pytest.raises(TimeoutError):
-            comparing_now.result(1)
-        standbys(stage, "default")
+        waiting = "select from pg_stat_activity where wait_event = 'SyncRep'"
+        with standby_that_is_not_there(stage):
+            committing = threads.submit(commit_alone, config.source, "insert into waited values (2)")
+            eventually(lambda: stage.source.execute(waiting).rowcount == 1)
+            stage.arrive()
+            comparing_now = threads.submit(compare, stage, "waited")
+            with pytest.raises(TimeoutError):
+                comparing_now.result(1)
         assert comparing_now.result(60) == (2, [])
         committing.result(60)
 
 
-def standbys(stage: Stage, names: str) -> None:
-    stage.run(f"alter system set synchronous_standby_names = {names}", "select pg_reload_conf()")
+@contextmanager
+def standby_that_is_not_there(stage: Stage) -> Iterator[None]:
+    stage.run("alter system set synchronous_standby_names = 'nobody'", "select pg_reload_conf()")
+    try:
+        yield
+    finally:
+        stage.run("alter system reset synchronous_standby_names", "select pg_reload_conf()")
 
 
 def commit_alone(dsn: str, statement: str) -> None:
