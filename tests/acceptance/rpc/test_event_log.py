@@ -65,9 +65,10 @@ def test_a_consumer_outlives_the_role(place: Place) -> None:
         with refused(grpc.StatusCode.UNAVAILABLE, ""):
             list(call)
     with EventLog(place.address, TOKEN) as log:
-        assert [each.position.seq for each in log.read(consumer="outlives")] == [
-            each.position.seq for each in found[3:]
-        ]
+        call = log.read(consumer="outlives")
+        session = session_of(call)
+        assert [each.position.seq for each in call] == [each.position.seq for each in found[3:]]
+        assert log.ack("outlives", found[-1].position.seq, session) == found[-1].position.seq, "after its end"
     released(place.log, "outlives")
 
 

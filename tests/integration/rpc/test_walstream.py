@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Json
 
+from pipeline.readers.cursor import leases
 from pipeline.rpc.walstream import absent
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.rpc import Rpc, position, refused
@@ -144,7 +145,7 @@ def test_the_position_waits_for_the_slowest(log: psycopg.Connection, rpc: Rpc) -
 def test_who_leaves_and_owes_something_is_waited_for(
     log: psycopg.Connection, rpc: Rpc, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(absent, "HOLD_SECONDS", 3.0)
+    monkeypatch.setattr(absent, "HOLD_SECONDS", 2.0)
     with Client(rpc.address).connected() as stays:
         with Client(rpc.address).connected() as leaves:
             before = head(log)
@@ -244,12 +245,15 @@ def test_a_row_that_is_too_large_goes_without_its_largest_value(
     eventually(lambda: (log.execute(count).fetchone() or [0])[0] >= 1)
 
 
-def test_what_is_done_to_the_consumer_reaches_sessions(log: psycopg.Connection, rpc: Rpc) -> None:
+def test_what_is_done_to_the_consumer_reaches_sessions(
+    log: psycopg.Connection, rpc: Rpc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "REVIEW_SECONDS", 0.1)
     with Client(rpc.address).connected() as client:
         log.execute("select pipeline.pause_consumer('walstream')")
-        time.sleep(2.5)
+        time.sleep(1)
         write(log, ("insert", {"id": 1}))
-        assert client.nothing(0.5)
+        assert client.nothing(0.3)
         log.execute("select pipeline.resume_consumer('walstream')")
         assert client.next().values == {"id": 1}
         log.execute("select pipeline.reset_consumer('walstream', 'beginning')")

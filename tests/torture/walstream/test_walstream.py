@@ -11,7 +11,7 @@ from tests.fixtures.postgres import Cluster
 from tests.torture.walstream import trials
 from tests.torture.walstream.role import ANY_SESSION
 
-SECONDS = 4.0
+SECONDS = 3.0
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +27,7 @@ def test_clients_are_given_what_they_were_promised(cluster: Cluster):
     assert outcome.counts["events"] > 0
 
 
+@pytest.mark.long
 def test_a_broken_promise_is_noticed(cluster: Cluster):
     """A position that follows whoever has acknowledged most, as in the system that this one follows."""
     outcomes = (trials.play(cluster, seed, SECONDS, ANY_SESSION) for seed in range(5))

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.rpc.walstream import payload
@@ -33,6 +33,7 @@ def printed(value: Any) -> str:
     return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(NAMES, NESTED, max_size=8))
 def test_values_are_those_of_the_record(record: dict[str, Any]) -> None:
     found = payload.payload(printed(record), None)

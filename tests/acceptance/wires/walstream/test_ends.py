@@ -72,6 +72,7 @@ def test_a_pipeline_database_that_goes_ends_sessions_and_they_go_on_when_it_is_b
     eventually(lambda: place.server.get("/readyz").status_code == 200)
 
 
+@pytest.mark.long
 def test_a_database_that_refuses_everybody_is_said_and_nothing_is_lost(place: Place) -> None:
     table = place.table()
     name = place.log.info.dbname
@@ -97,6 +98,7 @@ def test_a_database_that_refuses_everybody_is_said_and_nothing_is_lost(place: Pl
     eventually(comes, errors=(grpc.RpcError,))
 
 
+@pytest.mark.long
 def test_a_frozen_role_is_killed_and_its_clients_go_on_with_the_next(place: Place) -> None:
     table = place.table()
     with Rust(place.port, again_seconds=0.2) as rust:
