@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -300,15 +302,26 @@ def test_a_commit_that_waits_for_a_standby_is_waited_for(cluster: Cluster):
         made(stage, "waited", "id int primary key", "insert into waited values (1)")
         stage.run("set synchronous_commit = local")
         waiting = "select from pg_stat_activity where wait_event = 'SyncRep'"
+        enough = threading.Event()
         with standby_that_is_not_there(stage):
-            committing = threads.submit(commit_alone, config.source, "insert into waited values (2)")
+            committing = threads.submit(commit_until, enough, config.source)
             eventually(lambda: stage.source.execute(waiting).rowcount == 1)
+            enough.set()
             stage.arrive()
             comparing_now = threads.submit(compare, stage, "waited")
             with pytest.raises(TimeoutError):
                 comparing_now.result(1)
-        assert comparing_now.result(60) == (2, [])
-        committing.result(60)
+        assert comparing_now.result(60) == (1 + committing.result(60), [])
+
+
+def commit_until(enough: threading.Event, dsn: str) -> int:
+    """Row by row, since the first ones may not wait yet; returns how many."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for number in itertools.count(1):
+            connection.execute("insert into waited values (%s)", [1 + number])
+            if enough.wait(0.01):
+                return number
+    raise AssertionError("numbers do not end")
 
 
 @contextmanager
