@@ -98,12 +98,12 @@ def look(source: Connection, before: Mapping[int, str], now: Mapping[int, str]) 
         return None
     row = source.execute(statement("capture.source", "captured_now")).fetchone()
     assert row is not None  # noqa: S101  function calls
-    at, next_xid = row
+    (at,) = row
     present = _present(source, left)
     return Changed(
         at,
         joined,
-        _filled(source, joined, next_xid),
+        _filled(source, joined),
         _roots(source, joined),
         {oid: name for oid, name in left.items() if oid in present},
         left.keys() - present,
@@ -148,8 +148,8 @@ def _roots(source: Connection, tables: Mapping[int, str]) -> dict[int, int]:
     return dict(source.execute(query, (list(tables),)).fetchall()) if tables else {}
 
 
-def _filled(source: Connection, tables: Mapping[int, str], next_xid: str) -> dict[int, bool | None]:
-    """Tables that have rows of transactions before this xid, by oid; None where that could not be read."""
+def _filled(source: Connection, tables: Mapping[int, str]) -> dict[int, bool | None]:
+    """Tables that may have had rows when they joined, by oid; None where that could not be read."""
     if not tables:
         return {}
     found: dict[int, bool | None] = {}
@@ -161,20 +161,21 @@ def _filled(source: Connection, tables: Mapping[int, str], next_xid: str) -> dic
     found.update(dict.fromkeys(oid for oid, written in rows if written))
     possibly = [oid for oid, written in rows if not written]
     for first in range(0, len(possibly), _AT_ONCE):
-        found |= _rows_before(source, possibly[first : first + _AT_ONCE], next_xid)
+        found |= _with_rows(source, possibly[first : first + _AT_ONCE])
     return found
 
 
-def _rows_before(source: Connection, oids: Collection[int], next_xid: str) -> dict[int, bool | None]:
-    """An old row is found at once; where deleted ones have to be read first it may take too long."""
+def _with_rows(source: Connection, oids: Collection[int]) -> dict[int, bool | None]:
+    """A row is found at once; where deleted ones have to be read first it may take too long.
+
+    Any row counts, however new: it may be an old one that was updated since, whose other values were never sent.
+    """
     try:
         with source.transaction(), queries.lock_timeout(source, _PATIENCE):
             source.execute(sql.SQL("set local statement_timeout = {}").format(_PATIENCE))
             names = _identifiers(source, oids)
             each = (
-                sql.SQL("select {}::bigint, exists (select from only {} where age(xmin) > age({}::xid))").format(
-                    oid, name, sql.Literal(next_xid)
-                )
+                sql.SQL("select {}::bigint, exists (select from only {})").format(oid, name)
                 for oid, name in names.items()
             )
             rows: list[tuple[int, bool]] = source.execute(sql.SQL(" union all ").join(each)).fetchall() if names else []
