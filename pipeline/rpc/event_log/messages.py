@@ -29,6 +29,10 @@ class Grouping:
         """Whether some of the added events are in no message yet."""
         return bool(self._part)
 
+    def has_pending_upto(self, seq: int) -> bool:
+        """Whether one of them is not after this seq."""
+        return bool(self._part) and self._part[0].seq <= seq
+
     def add(self, events: Sequence[Columns], *, whole: bool) -> Iterator[pb.Transaction]:
         """The messages that these events complete. `whole`: no transaction continues after them."""
         for event in events:

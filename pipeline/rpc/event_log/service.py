@@ -10,9 +10,11 @@ from typing import Any, NoReturn, TypeAlias
 import grpc
 
 from pipeline.errors import ConsumerChanged, Unavailable
+from pipeline.log.page import Filter
 from pipeline.postgres.queries import statement
 from pipeline.readers.cursor.acknowledgements import Acknowledgements
 from pipeline.readers.cursor.feed import Batch
+from pipeline.readers.cursor.frames import MAX_EVENTS
 from pipeline.readers.cursor.leases import Claim
 from pipeline.readers.cursor.reading import Reading
 from pipeline.readers.cursor.shapes import Columns
@@ -86,7 +88,7 @@ class EventLog:
     async def _send_from(self, table: Table, wanted: Wanted, after: int, context: Context) -> None:
         grouping = Grouping()
         if not wanted.follow:
-            async for batch in _up_to_head(table, wanted, after):
+            async for batch in _up_to_head(table, wanted.filter, after, grouping):
                 await _send(context, grouping, batch)
             return
         async with table.feed.follower(wanted.filter, after) as follower:
@@ -110,7 +112,7 @@ class EventLog:
             if wanted.follow:
                 batches = follower.batches()
             else:
-                batches = _up_to_head(table, Wanted(wanted.table, False, consumer, None, claim.wanted), claim.position)
+                batches = _up_to_head(table, claim.wanted, claim.position, grouping)
             await _until_claim_ends(claim, _send_read(batches, claim, reading, grouping, context), _store(reading))
             if not reading.settled:  # all is sent, and the client may acknowledge it yet
                 self._unacknowledged.keep(reading, stack.pop_all())
@@ -141,14 +143,14 @@ class EventLog:
         return pb.Position(source_epoch=place.get("source_epoch"), commit_lsn=place.get("commit_lsn"), seq=seq)
 
 
-async def _up_to_head(table: Table, wanted: Wanted, after: int) -> AsyncIterator[Batch[Columns]]:
-    """What is in the log by now."""
-    head, rows = await table.head(), 1
-    while after < head:
-        batch = await table.feed.page(after, wanted.filter, rows)
+async def _up_to_head(table: Table, wanted: Filter, after: int, grouping: Grouping) -> AsyncIterator[Batch[Columns]]:
+    """What is in the log by now, and what completes it in `grouping`, to which each batch is added meanwhile."""
+    head, rows = await table.head(), MAX_EVENTS
+    while after < head or grouping.has_pending_upto(head):
+        batch = await table.feed.page(after, wanted, rows)
         await table.require_kept(after)
         yield batch
-        if batch.upto <= after:
+        if batch.upto <= after:  # somebody has deleted what was there
             return
         after, rows = batch.upto, batch.next_rows
 

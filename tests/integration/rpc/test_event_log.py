@@ -14,6 +14,7 @@ import pytest
 
 from pipeline.log import table_setup
 from pipeline.log.table import EventsTable
+from pipeline.rpc.event_log.tables import Table
 from pipeline.rpc.protos import event_log_pb2 as pb
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.rpc import Rpc, consumer, position, refused, released, session_of
@@ -94,6 +95,23 @@ def test_following_gives_what_comes_later(log: psycopg.Connection, rpc: Rpc) -> 
     threading.Timer(0.1, add_ten, [log]).start()
     assert seqs(list(islice(call, 1)))[0] == head + 1
     call.cancel()
+
+
+def test_all_up_to_the_head_comes_though_the_log_goes_on(
+    log: psycopg.Connection, rpc: Rpc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if everything after that seq had been written while the call was reading."""
+    for head in (*range(1, 25), *range(81, 91), *range(337, 347), 500, 501, 1_000):  # where pages end, among others
+
+        async def then(_table: Table, head: int = head) -> int:
+            return head
+
+        monkeypatch.setattr(Table, "head", then)
+        found = list(rpc.read())
+        assert all(each.complete for each in found)
+        last = seqs(found)[-1]
+        assert seqs(found) == list(range(1, last + 1))
+        assert head <= last < newest(log)
 
 
 def test_a_large_transaction_comes_in_parts_of_which_the_last_is_complete(log: psycopg.Connection, rpc: Rpc) -> None:
