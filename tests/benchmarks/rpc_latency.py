@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from statistics import median
 
 from psycopg import Connection
 
 from tests.benchmarks import programs, stream_latency
-from tests.benchmarks.latency import SHARES
-from tests.benchmarks.processes import QUIET_CORES, OtherPrograms
 from tests.benchmarks.programs import Program
 from tests.benchmarks.server import serve
-from tests.benchmarks.stream_latency import COMMITS, LIMIT, PATIENCE, SLOT, WARM_UP, Latencies, Receive
+from tests.benchmarks.stream_latency import COMMITS, LIMIT, PATIENCE, SLOT, WARM_UP, Receive
 from tests.benchmarks.table import Table
-from tests.benchmarks.usage import postmaster
-from tests.benchmarks.visible import percentile
 from tests.fixtures.postgres import Cluster, free_port
 
 NAME = "grpc-latency"
@@ -34,23 +28,9 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int) -> None:
         WALSTREAM: partial(_walstream, WARM_UP + commits),
         WEBSOCKET: partial(stream_latency.websocket, WARM_UP + commits),
     }
-    found: defaultdict[str, list[Latencies]] = defaultdict(list)
-    others: list[float] = []
-    for run in range(1, runs + 1):
-        for name, receive in contenders.items():
-            meter = OtherPrograms(postmaster(cluster))
-            found[name].append(stream_latency.measure(cluster, receive, commits))
-            others.append(meter.cores())
-            stream_latency.say(f"{NAME}, run {run} of {runs}: {name}", found[name][-1], others[-1])
-    for name, measured in found.items():
-        figures.add(NAME, f"{name}: commits/s", [each.commits_per_second for each in measured])
-        for figure, share in SHARES:
-            milliseconds = [percentile(each.from_commit, share) for each in measured]
-            figures.add(NAME, f"{name}: commit to received, {figure}: ms", milliseconds, "{:.2f}")
-    pairs = zip(found[WALSTREAM], found[WEBSOCKET], strict=True)
-    ratios = [median(mine.from_commit) / median(theirs.from_commit) for mine, theirs in pairs]
+    found = stream_latency.in_turn(NAME, contenders, cluster, figures, runs, commits)
+    ratios = stream_latency.ratios(found[WALSTREAM], found[WEBSOCKET])
     figures.add(NAME, "walstream ÷ our WebSocket, median", ratios, "{:.2f}", most=GOAL)
-    figures.add(NAME, "cores that other programs took meanwhile", others, "{:.2f}", below=QUIET_CORES)
 
 
 @contextmanager

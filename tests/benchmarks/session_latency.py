@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 from psycopg import Connection
 
 from tests.benchmarks import programs, session_wire, stream_latency
 from tests.benchmarks.debezium import DebeziumJava
 from tests.benchmarks.errors import CannotRun
-from tests.benchmarks.latency import SHARES
-from tests.benchmarks.processes import QUIET_CORES, OtherPrograms
 from tests.benchmarks.programs import Program
 from tests.benchmarks.server import serve
-from tests.benchmarks.stream_latency import COMMITS, LIMIT, PATIENCE, POLLS, SLOT, WARM_UP, Latencies, Receive
+from tests.benchmarks.stream_latency import COMMITS, LIMIT, PATIENCE, POLLS, SLOT, WARM_UP, Receive
 from tests.benchmarks.table import Table
-from tests.benchmarks.usage import postmaster
-from tests.benchmarks.visible import percentile
 from tests.fixtures.postgres import Cluster
 
 NAME = "session-latency"
@@ -34,25 +28,11 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int, classes: P
     """Each `runs` times, in turn, at a thousand commits a second; adds the figures."""
     commits = round(COMMITS * min(1.0, max(0.1, scale)))
     contenders = _contenders(WARM_UP + commits, classes, figures)
-    found: defaultdict[str, list[Latencies]] = defaultdict(list)
-    others: list[float] = []
-    for run in range(1, runs + 1):
-        for name, receive in contenders.items():
-            meter = OtherPrograms(postmaster(cluster))
-            found[name].append(stream_latency.measure(cluster, receive, commits))
-            others.append(meter.cores())
-            stream_latency.say(f"{NAME}, run {run} of {runs}: {name}", found[name][-1], others[-1])
-    for name, measured in found.items():
-        figures.add(NAME, f"{name}: commits/s", [each.commits_per_second for each in measured])
-        for figure, share in SHARES:
-            milliseconds = [percentile(each.from_commit, share) for each in measured]
-            figures.add(NAME, f"{name}: commit to received, {figure}: ms", milliseconds, "{:.2f}")
+    found = stream_latency.in_turn(NAME, contenders, cluster, figures, runs, commits)
     for name, most in GOALS.items():
         if name in found:
-            pairs = zip(found[SESSION], found[name], strict=True)
-            ratios = [median(mine.from_commit) / median(theirs.from_commit) for mine, theirs in pairs]
+            ratios = stream_latency.ratios(found[SESSION], found[name])
             figures.add(NAME, f"session ÷ {name}, median", ratios, "{:.2f}", most=most)
-    figures.add(NAME, "cores that other programs took meanwhile", others, "{:.2f}", below=QUIET_CORES)
 
 
 def _contenders(events: int, classes: Path, figures: Table) -> dict[str, Receive]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -53,6 +53,8 @@ class Latencies:
 
 Receive = Callable[[Cluster, Connection], AbstractContextManager[Program]]
 """With the source, on which nobody has written yet: a program that receives all events, and says "warm" on its way."""
+Found = Mapping[str, list[Latencies]]
+"""What each contender came to, run by run."""
 
 
 def report(cluster: Cluster, figures: Table, scale: float, runs: int, only: Sequence[str], classes: Path) -> None:
@@ -80,6 +82,33 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int, only: Sequ
         figures.add(NAME, "cores that other programs took meanwhile", others, "{:.2f}", below=QUIET_CORES)
     if failures:
         raise BenchmarkFailed(f"{NAME}: {'; '.join(failures.values())}")
+
+
+def in_turn(
+    name: str, contenders: Mapping[str, Receive], cluster: Cluster, figures: Table, runs: int, commits: int
+) -> Found:
+    """Measure each `runs` times, in turn, for the part of that name; adds their figures, and what was busy beside."""
+    found: defaultdict[str, list[Latencies]] = defaultdict(list)
+    others: list[float] = []
+    for run in range(1, runs + 1):
+        for contender, receive in contenders.items():
+            meter = OtherPrograms(postmaster(cluster))
+            found[contender].append(measure(cluster, receive, commits))
+            others.append(meter.cores())
+            say(f"{name}, run {run} of {runs}: {contender}", found[contender][-1], others[-1])
+    for contender, measured in found.items():
+        figures.add(name, f"{contender}: commits/s", [each.commits_per_second for each in measured])
+        for figure, share in SHARES:
+            milliseconds = [percentile(each.from_commit, share) for each in measured]
+            figures.add(name, f"{contender}: commit to received, {figure}: ms", milliseconds, "{:.2f}")
+    figures.add(name, "cores that other programs took meanwhile", others, "{:.2f}", below=QUIET_CORES)
+    return found
+
+
+def ratios(mine: Sequence[Latencies], theirs: Sequence[Latencies]) -> list[float]:
+    """Of the medians from commit to received, run by run."""
+    pairs = zip(mine, theirs, strict=True)
+    return [median(one.from_commit) / median(other.from_commit) for one, other in pairs]
 
 
 def measure(cluster: Cluster, receive: Receive, commits: int) -> Latencies:
