@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import random
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import psycopg
 import pytest
@@ -15,12 +11,10 @@ import pytest
 from pipeline.capture.content import comparison
 from pipeline.capture.content.log_state import LogState
 from pipeline.errors import NotComparable
-from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.background import BackgroundThread
-from tests.fixtures.comparing_content import compare, comparing, differing
-from tests.fixtures.postgres import Cluster, temporary_server
+from tests.fixtures.comparing_content import compare, comparing, differing, made
+from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
-from tests.fixtures.waiting import eventually
 from tests.torture.plan import literals
 from tests.torture.plan.statements import literal
 
@@ -44,14 +38,6 @@ on_both = pytest.mark.parametrize("stage", [18, 15], indirect=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "ROWS_PER_PART", 7)
     monkeypatch.setattr(comparison, "PARTS_PER_LOOK", 3)
-
-
-def made(stage: Stage, name: str, columns: str, *statements: str) -> None:
-    """A table that is captured before it has rows."""
-    stage.run(f"drop table if exists {name}", f"create table {name} ({columns})")
-    publish_new_tables(stage.config)
-    stage.run(*statements)
-    stage.arrive()
 
 
 @on_both
@@ -288,54 +274,6 @@ def test_rows_that_are_written_meanwhile_are_no_difference(stage: Stage):
     stage.log.execute("update sequin_events set record = record || '{\"n\": -1}' where record_pk = '1000'")
     _, found = compare(stage, "busy")
     assert [(each.key, each.kind) for each in found] == [(("1000",), "differs")]
-
-
-def test_a_commit_that_waits_for_a_standby_is_waited_for(cluster: Cluster):
-    """It is streamed, and in the log, while no snapshot at the source contains it."""
-    with (
-        temporary_server(18) as own,
-        databases(own, cluster, snapshot="never") as config,
-        Stage(config) as stage,
-        ThreadPoolExecutor() as threads,
-    ):
-        stage.start()
-        made(stage, "waited", "id int primary key", "insert into waited values (1)")
-        stage.run("set synchronous_commit = local")
-        waiting = "select from pg_stat_activity where wait_event = 'SyncRep'"
-        enough = threading.Event()
-        with standby_that_is_not_there(stage):
-            committing = threads.submit(commit_until, enough, config.source)
-            eventually(lambda: stage.source.execute(waiting).rowcount == 1)
-            enough.set()
-            stage.arrive()
-            comparing_now = threads.submit(compare, stage, "waited")
-            with pytest.raises(TimeoutError):
-                comparing_now.result(1)
-        assert comparing_now.result(60) == (1 + committing.result(60), [])
-
-
-def commit_until(enough: threading.Event, dsn: str) -> int:
-    """Row by row, since the first ones may not wait yet; returns how many."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        for number in itertools.count(1):
-            connection.execute("insert into waited values (%s)", [1 + number])
-            if enough.wait(0.01):
-                return number
-    raise AssertionError("numbers do not end")
-
-
-@contextmanager
-def standby_that_is_not_there(stage: Stage) -> Iterator[None]:
-    stage.run("alter system set synchronous_standby_names = 'nobody'", "select pg_reload_conf()")
-    try:
-        yield
-    finally:
-        stage.run("alter system reset synchronous_standby_names", "select pg_reload_conf()")
-
-
-def commit_alone(dsn: str, statement: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(statement.encode())
 
 
 def test_a_row_that_the_log_leaves_out_in_part_is_compared_as_far_as_it_goes(stage: Stage):
