@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -27,6 +26,7 @@ from tests.torture.consumers.clients import Client, Journal, drain, kill
 from tests.torture.consumers.model import Event, Truth, Wish, violations
 from tests.torture.consumers.mutations import MUTATIONS, mutated
 from tests.torture.consumers.writer import Writer
+from tests.torture.outcome import Outcome
 
 TABLES = (Table("t"), Table("pair", ("a", "b")), Table("keyless", ()))
 KEYS = {**{table.name: table.key for table in TABLES}, "note": ()}
@@ -50,19 +50,6 @@ LEFT = """
     from public.consumer_records r join pipeline.consumers c on c.id = r.consumer_id where c.name = %s
 """
 DEFERRED = "select consumer_id, record_pk, seq, queued_seq, action from pipeline.consumer_touches"
-
-
-@dataclass
-class Outcome:
-    """What a round did, and what was wrong."""
-
-    seed: int
-    counts: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        done = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
-        return f"seed {self.seed}: {done}" + "".join(f"\n  WRONG: {what}" for what in self.wrong[:10])
 
 
 class Shuffling(threading.Thread):

@@ -61,7 +61,7 @@ class Client(threading.Thread):
             for message in call:
                 self._take(given, message, acks)
         finally:
-            given.ended_at = time.monotonic()
+            given.ended_at = given.ended_at or time.monotonic()
             acks.put(None)
             call.cancel()
 

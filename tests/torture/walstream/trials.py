@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from pipeline.config.settings import Config
 from tests.fixtures.postgres import Cluster, free_port, temporary_server
 from tests.fixtures.small_log import SOURCE, small_log
 from tests.fixtures.waiting import eventually
+from tests.torture.outcome import Outcome
 from tests.torture.walstream.clients import KINDS, Client
 from tests.torture.walstream.model import Given, Log
 from tests.torture.walstream.role import MUTATIONS
@@ -43,19 +43,6 @@ _INSERT = """
         now()
     from generate_series(0, %s) s (i) order by s.i returning seq
 """
-
-
-@dataclass
-class Outcome:
-    """What a round did, and what was wrong."""
-
-    seed: int
-    counts: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        done = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
-        return f"seed {self.seed}: {done}" + "".join(f"\n  WRONG: {what}" for what in self.wrong[:10])
 
 
 class Round:
@@ -133,6 +120,8 @@ class Round:
             what = self._random.choice(["kill", "terminate", "stop", "nothing", "nothing"])
             self.outcome.counts[what] += 1
             assert self._role is not None
+            if what != "nothing":
+                self._end_all()
             if what == "terminate":
                 with psycopg.connect(self._dsn, autocommit=True) as connection:
                     connection.execute(
@@ -143,6 +132,12 @@ class Round:
                 self._role.send_signal(signal.SIGKILL if what == "kill" else signal.SIGTERM)
                 self._role.wait(20)
                 self._start()
+
+    def _end_all(self) -> None:
+        """The server has ended them; a client that is slow learns that once it has read what had been sent."""
+        with self._lock:
+            for given in self._given:
+                given.ended_at = given.ended_at or time.monotonic()
 
     def _end_role(self) -> None:
         assert self._role is not None
