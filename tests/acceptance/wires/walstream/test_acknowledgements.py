@@ -151,8 +151,11 @@ def test_another_process_answers_who_serves_the_wire(moving: Place) -> None:
     other = moving.start(arguments=("serve", "--only", "grpc"), wait=False, **{**moving.settings, "grpc_port": port})
     listening(port)
     table = moving.table()
-    with moving.client() as client, Client(f"127.0.0.1:{port}") as second:
-        status, words = second.ended()
+    with moving.client() as client:
+        moving.run(f"insert into {table} values (0)")
+        assert ids(of(client, table, 1)) == [0]  # connected is not yet served
+        with Client(f"127.0.0.1:{port}") as second:
+            status, words = second.ended()
         assert status == grpc.StatusCode.UNAVAILABLE
         assert "one process at a time" in words
         assert f"server {os.uname().nodename}:{moving.server.process.pid}" in words, words
