@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -76,16 +75,8 @@ def explain(error: Exception) -> str:
     """One sentence for the log; an unexpected error is logged with its place by itself."""
     if (known := refusals.for_reader(error)) is not None:
         return str(known)
-    say_unexpected(error)
+    refusals.log_unexpected(error, "api.failed")
     return f"unexpected {type(error).__name__}"
-
-
-def say_unexpected(error: Exception) -> None:
-    """Log where an error happened that nothing expects; its text may hold values."""
-    where = " < ".join(
-        f"{each.filename}:{each.lineno}" for each in reversed(traceback.extract_tb(error.__traceback__)[-5:])
-    )
-    logger.error("unexpected %s", type(error).__name__, extra={"action": "api.failed", "where": where})
 
 
 def install(app: FastAPI) -> None:
@@ -152,5 +143,5 @@ async def _failed(request: Request, error: Exception) -> Response:
         status = refusals.meaning(known).status
         later = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else {}
         return _answer(request, Failure(status, str(known), later))
-    say_unexpected(error)
+    refusals.log_unexpected(error, "api.failed")
     return _answer(request, Failure(500, UNEXPECTED))

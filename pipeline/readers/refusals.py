@@ -5,6 +5,7 @@ gRPC status.
 from __future__ import annotations
 
 import logging
+import traceback
 from dataclasses import dataclass
 
 import psycopg
@@ -87,6 +88,13 @@ def for_reader(error: Exception) -> PipelineError | None:
     if isinstance(error, psycopg.Error):
         return from_sqlstate(error) or _from_database(error)
     return _temporary(error) if isinstance(error, OSError) else None
+
+
+def log_unexpected(error: Exception, action: str) -> None:
+    """Log where an error happened that `for_reader` does not know; its text may hold values."""
+    frames = traceback.extract_tb(error.__traceback__)[-5:]
+    where = " < ".join(f"{each.filename}:{each.lineno}" for each in reversed(frames))
+    logger.error("unexpected %s", type(error).__name__, extra={"action": action, "where": where})
 
 
 def _temporary(error: Exception) -> Unavailable:

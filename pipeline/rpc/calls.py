@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from pipeline.errors import PipelineError
+
 T = TypeVar("T")
 END_SECONDS = 1.0
 
@@ -45,3 +47,21 @@ class Calls:
             self._reason.set_result(reason)
         if self._running:
             await asyncio.wait(self._running, timeout=END_SECONDS)
+
+
+async def until_one_ends(ended: asyncio.Future[PipelineError], *works: Coroutine[Any, Any, None]) -> None:
+    """Do all of these at once until one is done, or fails, or `ended` says why there is nothing to go on with, which is
+    raised; what is left is cancelled.
+    """
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        either: list[asyncio.Future[Any]] = [*tasks, ended]
+        done, _ = await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    if ended in done:
+        raise ended.result()
+    for each in done:
+        each.result()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pipeline.rpc.event_log.service import EventLog
 from pipeline.rpc.service import Service, Surroundings
+from pipeline.rpc.tables import Tables
 from pipeline.rpc.walstream.service import PluginService
 
 WIRES = {PluginService.name: "walstream"}
@@ -12,7 +13,8 @@ WIRES = {PluginService.name: "walstream"}
 
 def services(surroundings: Surroundings) -> list[Service]:
     """Those that these settings serve."""
-    served: list[Service] = [EventLog(surroundings)]
+    tables = Tables(surroundings)
+    served: list[Service] = [EventLog(surroundings, tables)]
     if WIRES[PluginService.name] in surroundings.config.wires:
-        served.append(PluginService(surroundings))
+        served.append(PluginService(surroundings, tables.get(surroundings.config.events_table).feed))
     return served

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import traceback
 from typing import Any, NoReturn
 
 import grpc
@@ -17,6 +16,7 @@ logger = logging.getLogger(__name__)
 
 LEAVING = "the server is stopping; call again"
 _SEND_SECONDS = 1.0
+_GONE = "the client went while it was sent something"
 _AWAY = "the pipeline database is not available; call again"
 _ADDRESS = re.compile(r"\b(host|hostaddr|port|user|dbname)=|connection")
 _UNEXPECTED = "an unexpected error; see the server's log"
@@ -24,9 +24,10 @@ _UNEXPECTED = "an unexpected error; see the server's log"
 
 async def abort(context: grpc.aio.ServicerContext[object, object], error: Exception) -> NoReturn:
     """End the call with what an error means to a reader. Where a database is does not concern the client."""
-    known = refusals.for_reader(error)
+    # Where a client goes while it is sent something, that may fail before grpcio cancels the call.
+    known = Unavailable(_GONE) if isinstance(error, grpc.aio.InternalError) else refusals.for_reader(error)
     if known is None:
-        _log_unexpected(error)
+        refusals.log_unexpected(error, "grpc.failed")
         await context.abort(grpc.StatusCode.INTERNAL, _UNEXPECTED)
     status = grpc.StatusCode[refusals.meaning(known).grpc]
     if isinstance(known, Unavailable):
@@ -43,10 +44,3 @@ async def begin(context: grpc.aio.ServicerContext[Any, Any], *metadata: tuple[st
     except asyncio.CancelledError:
         await asyncio.wait([sending], timeout=_SEND_SECONDS)
         raise
-
-
-def _log_unexpected(error: Exception) -> None:
-    """Where it happened; its text may hold values."""
-    frames = traceback.extract_tb(error.__traceback__)[-5:]
-    where = " < ".join(f"{each.filename}:{each.lineno}" for each in reversed(frames))
-    logger.error("unexpected %s", type(error).__name__, extra={"action": "grpc.failed", "where": where})

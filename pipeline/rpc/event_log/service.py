@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any, NoReturn, TypeAlias
 
@@ -19,15 +18,15 @@ from pipeline.readers.cursor.leases import Claim
 from pipeline.readers.cursor.reading import Reading
 from pipeline.readers.cursor.shapes import Columns
 from pipeline.rpc import statuses
-from pipeline.rpc.calls import Calls
+from pipeline.rpc.calls import Calls, until_one_ends
 from pipeline.rpc.event_log import request as requests
 from pipeline.rpc.event_log.messages import Grouping
 from pipeline.rpc.event_log.request import Wanted
-from pipeline.rpc.event_log.tables import Table, Tables
 from pipeline.rpc.event_log.unacknowledged import Unacknowledged
 from pipeline.rpc.parsing import parser, require
 from pipeline.rpc.protos import event_log_pb2 as pb
 from pipeline.rpc.service import Surroundings
+from pipeline.rpc.tables import Table, Tables
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 SESSION = "session"
@@ -39,12 +38,12 @@ class EventLog:
 
     name = "pipeline.v1.EventLog"
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, surroundings: Surroundings, tables: Tables) -> None:
         self._config = surroundings.config
         self._server = surroundings.server
         self._database = surroundings.database
         self._cursors = surroundings.cursors
-        self._tables = Tables(surroundings)
+        self._tables = tables
         self._readings: dict[str, Reading] = {}
         self._calls = Calls()
         self._unacknowledged = Unacknowledged()
@@ -113,7 +112,7 @@ class EventLog:
                 batches = follower.batches()
             else:
                 batches = _up_to_head(table, claim.wanted, claim.position, grouping)
-            await _until_claim_ends(claim, _send_read(batches, claim, reading, grouping, context), _store(reading))
+            await until_one_ends(claim.ended, _send_read(batches, claim, reading, grouping, context), _store(reading))
             if not reading.settled:  # all is sent, and the client may acknowledge it yet
                 self._unacknowledged.keep(reading, stack.pop_all())
 
@@ -175,20 +174,3 @@ async def _store(reading: Reading) -> NoReturn:
     while True:
         await reading.acknowledged()
         await reading.store()
-
-
-async def _until_claim_ends(
-    claim: Claim, sends: Coroutine[Any, Any, None], stores: Coroutine[Any, Any, NoReturn]
-) -> None:
-    """Run both until everything is sent or one fails; raises why, or why the claim has ended."""
-    tasks: list[asyncio.Task[Any]] = [asyncio.create_task(sends), asyncio.create_task(stores)]
-    try:
-        done, _ = await asyncio.wait([*tasks, claim.ended], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for ended in done:
-        if ended is claim.ended:
-            raise claim.ended.result()
-        ended.result()

@@ -1,8 +1,8 @@
 """All sessions of this process, and the position that they share: the cursor `walstream`, read while there are some.
 
 It moves to the end of the last transaction that every session has acknowledged as a whole. A session that ends before
-it has acknowledged all that it was sent holds the position for HOLD_SECONDS: its client comes back, and begins behind
-the position. After a crash every session that was there counts as such a one.
+it has acknowledged all that it was sent holds the position for a minute: its client comes back, and begins behind the
+position. After a crash every session that was there counts as such a one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from pipeline.errors import ConsumerError, CursorHeld, PipelineError, Unavailable, UnknownConsumer
+from pipeline.errors import CursorHeld, PipelineError, Unavailable, UnknownConsumer
 from pipeline.readers import refusals
 from pipeline.readers.cursor.feed import Feed
 from pipeline.readers.cursor.leases import Claim, Cursors
@@ -139,15 +139,18 @@ class Hub:
                         await self._look(claim)
                     self._ready = None
                 except Exception as error:
-                    self._end(claim, _reason(error))
-                    raise
+                    reason = _reason(error)
+                    self._end(claim, reason)
+                    raise reason from error
         except Exception as error:
-            self._ready = None
+            if self._ready is ready:  # else somebody has begun another claim meanwhile
+                self._ready = None
             if not ready.done():
                 ready.set_exception(_reason(error))
                 ready.exception()  # nobody may wait for it any more
 
     def _end(self, claim: Claim, reason: PipelineError) -> None:
+        """Who is told that its session has ended, and comes back at once, must find that there is no claim any more."""
         self._ready = self._claim = None
         claim.end(reason)
         for session in self._sessions:
@@ -217,8 +220,6 @@ def _reason(error: Exception) -> PipelineError:
     if isinstance(known, CursorHeld):
         return Unavailable(f"this wire is served by one process at a time: {known}")
     if known is None:
-        logger.error("unexpected %s", type(error).__name__, extra={"action": "walstream.failed"}, exc_info=error)
+        refusals.log_unexpected(error, "walstream.failed")
         return Unavailable("an unexpected error; see the server's log")
-    if isinstance(known, ConsumerError) or not isinstance(error, psycopg.Error):
-        return known
-    return Unavailable("the pipeline database does not answer; call again")
+    return known

@@ -30,8 +30,7 @@ _EVENTS: dict[str, tuple[str, Callable[..., Any]]] = {
 
 def wanted(consumer: Filter) -> Filter:
     """What sessions get of what the consumer `walstream` wants."""
-    known = [*ACTIONS, "read"] if "read" in consumer.actions else ACTIONS
-    actions = tuple(action for action in known if action in consumer.actions or not consumer.actions)
+    actions = tuple(action for action in (*ACTIONS, "read") if action in (consumer.actions or ACTIONS))
     return Filter(consumer.tables, actions or ("none",), consumer.within)
 
 

@@ -12,11 +12,10 @@ import grpc
 import psycopg
 
 from pipeline.errors import PipelineError, Unavailable
-from pipeline.log.page import DEFAULT_LOG
-from pipeline.readers.cursor import shapes
 from pipeline.readers.cursor.feed import Feed
+from pipeline.readers.cursor.shapes import Columns
 from pipeline.rpc import statuses
-from pipeline.rpc.calls import Calls
+from pipeline.rpc.calls import Calls, until_one_ends
 from pipeline.rpc.parsing import parser, require
 from pipeline.rpc.protos import plugin_pb2 as pb
 from pipeline.rpc.service import Surroundings
@@ -38,11 +37,9 @@ class PluginService:
 
     name = NAME
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        config, database = surroundings.config, surroundings.database
-        pages = shapes.columns_of(DEFAULT_LOG)
-        feed = Feed(config.database, surroundings.wakeups, database.transaction, pages, config.events_table)
-        self._store = Store(database, surroundings.server)
+    def __init__(self, surroundings: Surroundings, feed: Feed[Columns]) -> None:
+        """`feed`: of the default events table."""
+        self._store = Store(surroundings.database, surroundings.server)
         self._hub = Hub(surroundings.cursors, feed, self._store, surroundings.server)
         self._messages = Messages(lambda: self._hub.later(self._store.count_shortened))
         self._calls = Calls()
@@ -78,22 +75,7 @@ class PluginService:
 
     async def _serve(self, requests: AsyncIterator[pb.ClientMessage | None], context: Context) -> None:
         async with self._hub.session(context.peer()) as session:
-            tasks = [
-                asyncio.create_task(self._send(session, context)),
-                asyncio.create_task(self._receive(session, requests)),
-            ]
-            try:
-                either: list[asyncio.Future[Any]] = [*tasks, session.ended]
-                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-        if session.ended.done():
-            raise session.ended.result()
-        for task in tasks:
-            if not task.cancelled():
-                task.result()
+            await until_one_ends(session.ended, self._send(session, context), self._receive(session, requests))
 
     async def _send(self, session: Session, context: Context) -> NoReturn:
         async for batch in session.follower.batches():

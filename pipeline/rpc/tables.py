@@ -1,4 +1,4 @@
-"""The events tables that calls read, each with a feed of its own, which reads only while somebody follows."""
+"""The events tables that calls read, each with one feed for all services, which reads only while somebody follows."""
 
 from __future__ import annotations
 
