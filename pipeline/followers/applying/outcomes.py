@@ -1,0 +1,117 @@
+"""What events make of rows, found by the pipeline database: of a range folded by row, or event by event."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from psycopg import sql
+
+from pipeline.errors import NotFollowable
+from pipeline.followers.applying import rendering
+from pipeline.followers.applying.followed_tables import FollowedTable
+from pipeline.log.table import EventsTable
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+Operation = Literal["insert", "update", "delete", "move", "upsert", "truncate"]
+"""`move`: the row has another key after it. `upsert`: whether the row was there is not said."""
+_ROOM = "followers.applying"
+_NO_KEY = sql.SQL("false")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one row. `seq`: its first event in the range. `whole`: `element` has all values of the row."""
+
+    operation: Operation
+    seq: int
+    whole: bool
+    element: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """One event. `table`: its oid, of a truncate perhaps a partition's; `element`: None for a truncate."""
+
+    operation: Operation
+    seq: int
+    whole: bool
+    element: str | None
+    table: int
+
+
+class Outcomes:
+    """Reads them from one events table."""
+
+    def __init__(self, log: Connection, source: uuid.UUID, events_table: EventsTable) -> None:
+        self._log, self._source, self._events_table = log, source, events_table
+
+    def folded(self, table: FollowedTable, after: int, upto: int) -> list[Outcome]:
+        """What the events in (after, upto] make of each row together, in the order of `seq`.
+
+        Raises NotFollowable where a new row lacks a value.
+        """
+        keyless = not table.key
+        query = sql.SQL(statement(_ROOM, "fold_events")).format(
+            **self._range(table, after, upto),
+            action=sql.SQL("case when e.action = 'read' then 'insert' else e.action end" if keyless else "e.action"),
+            lenient=_NO_KEY if keyless else rendering.lenient(table),
+            left_pk=rendering.left_pk(table),
+            names=rendering.names(table.columns),
+            element=rendering.element(
+                table,
+                rendering.old_key(table, "f", sql.SQL("f.left_pk is not null")),
+                seq="l.seq",
+                lenient="l.lenient",
+            ),
+        )
+        found = queries.rows(self._log, Outcome, query)
+        for each in found:
+            require_whole(table, each)
+        return found
+
+    def in_order(self, tables: Sequence[FollowedTable], after: int, upto: int) -> list[Ordered]:
+        """The events in (after, upto] of all these tables, in the order of the log."""
+        if not tables:
+            return []
+        each = [self._ordered(table, after, upto) for table in tables]
+        query = sql.SQL("{} order by seq").format(sql.SQL("\nunion all\n").join(each))
+        return queries.rows(self._log, Ordered, query)
+
+    def _ordered(self, table: FollowedTable, after: int, upto: int) -> sql.Composable:
+        moved = rendering.changes_key(table)
+        old = rendering.old_key(table, "e", moved) if table.key else rendering.old_row(table)
+        return sql.SQL(statement(_ROOM, "events_in_order")).format(
+            **self._range(table, after, upto),
+            lenient=rendering.lenient(table),
+            keyed=sql.Literal(bool(table.key)),
+            changes_key=moved,
+            element=rendering.element(table, old, seq="e.seq", lenient="e.lenient"),
+        )
+
+    def _range(self, table: FollowedTable, after: int, upto: int) -> dict[str, sql.Composable]:
+        return {
+            "events": self._events_table.identifier,
+            "source": sql.Literal(self._source),
+            "table": sql.Literal(table.oid),
+            "after": sql.Literal(after),
+            "upto": sql.Literal(upto),
+            "counts": rendering.counts(table),
+            "row": rendering.row(table),
+            "columns": rendering.columns(table),
+        }
+
+
+def require_whole(table: FollowedTable, outcome: Outcome | Ordered) -> None:
+    """A row that is new has nothing to take a missing value from. Raises NotFollowable."""
+    if outcome.operation == "insert" and not outcome.whole:
+        raise NotFollowable(
+            f"table {table} of the follower stops before seq {outcome.seq}: the log lacks a value of that new row",
+            str(table),
+            outcome.seq,
+            "incomplete",
+        )
