@@ -65,7 +65,9 @@ class Applier:
         self._log, self._follower, self._wanted = log, follower, wanted
         self._position = found
         self._passes = Passes(log, source, events_table, events)
-        self._outcomes = Outcomes(log, source, events_table)
+        self._events_table = events_table
+        # The log grows while the session lasts: where a range of it is, a plan must not have decided before.
+        log.execute("select set_config('plan_cache_mode', 'force_custom_plan', false)")
         self._one_by_one_upto = 0
         self.read_tables()
 
@@ -82,6 +84,7 @@ class Applier:
     def read_tables(self) -> None:
         """Look again what the follower's tables are. Needed after one was changed there."""
         self._tables = FollowedTables.read(self._log, self._follower, self._wanted, self._position)
+        self._outcomes = Outcomes(self._log, self._position.source, self._events_table)
         self._statements = {table.oid: TableStatements(table) for table in self._tables}
 
     def apply(self, upto: int | None = None) -> Applied | None:

@@ -1,4 +1,4 @@
-"""Which events are applied next, in one go: a pass. A transaction of the follower is one pass, or several of a large one.
+"""Which events are applied next, in one go: a pass. A transaction of the follower is one of them, or several.
 
 The log shows whole transactions only (docs/delivery.md, G3), so a pass that comes to its end has whole ones.
 """
@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+import psycopg
 from psycopg import sql
+from psycopg.rows import class_row
 
 from pipeline.errors import CursorExpired, NotFollowable
 from pipeline.followers.applying.followed_tables import FollowedTables
 from pipeline.followers.applying.table_versions import Place
 from pipeline.log.page import KeptFrom
 from pipeline.log.table import EventsTable
-from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -77,6 +78,7 @@ class Passes:
         """`events`: the most in a pass."""
         self._log, self._source, self._events_table, self._events = log, source, events_table, events
         self._kept_from = KeptFrom(events_table)
+        self._composed: tuple[FollowedTables, str] | None = None
 
     def next(
         self, tables: FollowedTables, after: int, upto: int | None, *, continues: bool = False, single: bool = False
@@ -86,24 +88,30 @@ class Passes:
         `continues`: a transaction is open there, which is finished first. `single`: only one transaction. Raises
         NotFollowable where what comes next cannot be applied.
         """
-        query = sql.SQL(statement("followers.applying", "next_pass")).format(
-            **_tables(tables),
-            events=self._events_table.identifier,
-            source=sql.Literal(self._source),
-            after=sql.Literal(after),
-            most=sql.Literal(self._events),
-            bytes=sql.Literal(BYTES),
-            upto=sql.Literal(_NO_BOUND if upto is None else upto),
-            continues=sql.Literal(continues),
-            single=sql.Literal(single),
-        )
-        found = queries.one(self._log, _Found, query)
+        if self._composed is None or self._composed[0] is not tables:
+            self._composed = tables, self._compose(tables).as_string(None)
+        bound = _NO_BOUND if upto is None else upto
+        cursor = psycopg.RawCursor(self._log, row_factory=class_row(_Found))
+        found = cursor.execute(self._composed[1], (after, bound, continues, single)).fetchone()
         assert found is not None  # noqa: S101  one row, whatever is found
         if found.obstacle is not None:
             raise _not_followable(tables, found)
         if found.upto is None:
             return None
         return _pass(after, found)
+
+    def _compose(self, tables: FollowedTables) -> sql.Composed:
+        return sql.SQL(statement("followers.applying", "next_pass")).format(
+            **_tables(tables),
+            events=self._events_table.identifier,
+            source=sql.Literal(self._source),
+            most=sql.Literal(self._events),
+            bytes=sql.Literal(BYTES),
+            after=sql.SQL("$1::bigint"),
+            upto=sql.SQL("$2::bigint"),
+            continues=sql.SQL("$3::boolean"),
+            single=sql.SQL("$4::boolean"),
+        )
 
     def require_kept(self, after: int) -> None:
         """Ask after the events behind this seq were read: retention records what it drops before it does.

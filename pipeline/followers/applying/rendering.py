@@ -83,7 +83,7 @@ def element(table: FollowedTable, old: sql.Composable, *, seq: str, lenient: str
 
 
 def old_key(table: FollowedTable, event: str, moved: sql.Composable) -> sql.Composable:
-    """The key that the row had before the event of this alias, as a part of an element; `moved`: the event changed it."""
+    """The key that the row had before the event of this alias, as a part of an element; `moved`: it was changed."""
     parts = []
     for place, column in enumerate(table.key):
         called = _called_by(column.source, event)
@@ -129,7 +129,8 @@ def old_row(table: FollowedTable) -> sql.Composable:
                     "',\"' || {mark} || 'old{place}\":' || to_json(coalesce("
                     "case when not coalesce(e.changes ? {name}, false) then e.exact ->> {name} end,"
                     " old.row ->> {name}, 'null'))::text"
-                    " || ',\"' || {mark} || 'like{place}\":' || to_json(coalesce(old.row -> {name}, 'null')::text)::text"
+                    " || ',\"' || {mark} || 'like{place}\":'"
+                    " || to_json(coalesce(old.row -> {name}, 'null')::text)::text"
                 ).format(**values)
             )
         else:
@@ -153,7 +154,7 @@ def lenient(table: FollowedTable) -> sql.Composable:
 
 
 def counts(table: FollowedTable) -> sql.Composable:
-    """Whether the event `e` says something of a row: rows without a key that were read are only new while it is filled."""
+    """Whether the event `e` counts: rows without a key that were read are new only while their table is filled."""
     read = sql.SQL("true") if table.key else sql.SQL("e.seq <= {}").format(table.wanted.filled_upto)
     return sql.SQL(
         "(e.action in ('insert', 'update', 'delete') or e.action = 'read' and {})"

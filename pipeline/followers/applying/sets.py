@@ -52,8 +52,8 @@ def present(statements: TableStatements, seq: int) -> Differs:
     """The error for a row that is there already, or for another that has one of its unique values."""
     table = str(statements.table)
     return Differs(
-        f"table {table} of the follower has a row with the key, or a unique value, of the one that seq {seq} writes: it is"
-        " not as the source's was before that transaction, which is not applied",
+        f"table {table} of the follower has a row with the key, or a unique value, of the one that seq {seq} writes:"
+        " it is not as the source's was before that transaction, which is not applied",
         table,
         seq,
     )
