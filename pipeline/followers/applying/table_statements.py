@@ -89,9 +89,9 @@ class TableStatements:
 
     @property
     def _carried_values(self) -> sql.Composable:
+        carried = enumerate(self._carried)
         return sql.Composed(
-            sql.SQL(", t.{} as {}").format(sql.Identifier(name), self._place(place))
-            for place, name in enumerate(self._carried)
+            [sql.SQL(", t.{} as {}").format(sql.Identifier(name), self._place(place)) for place, name in carried]
         )
 
     @staticmethod

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import psycopg
 import pytest
 from psycopg import sql
 
 from tests.fidelity.types import cases, tables
-from tests.fidelity.types.conftest import MAJORS
-from tests.fidelity.types.stage import Comparing
+from tests.fidelity.types.kinds import Kinds
 from tests.fidelity.types.tables import ODD_COLUMNS, ODD_TABLES
-from tests.fidelity.types.test_types import Kinds
 from tests.fixtures.following import Follower, drain, follower
 from tests.fixtures.postgres import Cluster
 
 pytestmark = pytest.mark.xdist_group("fidelity")
 
 
-@pytest.fixture(scope="module", params=MAJORS)
-def followed(
-    request: pytest.FixtureRequest, stages: Callable[[int], Comparing], clusters: Callable[[int], Cluster]
-) -> Iterator[tuple[Kinds, Follower]]:
-    with ExitStack() as stack:
-        stage = stages(request.param)
-        stage.run(*(f'truncate public."{title}"' for title in cases.GROUPS))
-        kinds = Kinds(stage)
-        there = stack.enter_context(follower(stage, clusters(request.param)))
+@pytest.fixture(scope="module")
+def followed(kinds: Kinds, clusters: Callable[[int], Cluster]) -> Iterator[tuple[Kinds, Follower]]:
+    major = kinds.stage.source.info.server_version // 10000
+    with follower(kinds.stage, clusters(major)) as there:
         tables.create(there.look)
         drain(there.applier(list(cases.GROUPS)))
         yield kinds, there
