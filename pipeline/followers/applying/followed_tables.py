@@ -48,7 +48,6 @@ class FollowedColumn:
     name: str
     type_name: str
     as_text: bool
-    plain_json: bool
     large: bool
     written: bool
     equals: str | None
@@ -168,7 +167,6 @@ def _columns(wanted: Wanted, history: History, there: Mapping[str, Any]) -> tupl
             column.name,
             at["type_name"],
             column.document or at["document"],
-            at["plain_json"],
             at["large"],
             not at["generated"],
             (operators or {}).get(column.name) if column.key else None,

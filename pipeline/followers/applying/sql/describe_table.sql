@@ -15,7 +15,6 @@ select class.relkind = 'p' as partitioned,
             'type_name', pg_catalog.format_type(a.atttypid, a.atttypmod),
             -- A domain has the output function of what it is over.
             'document', t.typoutput in ('json_out'::regproc, 'jsonb_out'::regproc),
-            'plain_json', t.typoutput = 'json_out'::regproc,
             'generated', a.attgenerated <> '',
             'large', a.attstorage in ('x', 'e')
         ) order by a.attnum), '[]')
