@@ -20,6 +20,10 @@ PipelineError                    exit 1
 │   ├── CursorHeld               another client reads that cursor
 │   ├── ConsumerChanged          it was reset, or another client reads it now; connect again
 │   └── CursorExpired            the log is no longer kept back to that position
+├── FollowerError                a follower cannot be written to as it is
+│   ├── Overtaken                another applier has moved its position; this one has written nothing
+│   ├── Differs                  it lacks a row that the log changes, or has one that the log adds
+│   └── NotFollowable            the log does not say what a row is, or a table has another form from there on
 ├── BackfillError                a backfill cannot begin, or cannot change, as it is
 │   └── UnknownBackfill          there is no backfill with that id
 ├── ExportFailed                 an export did not run, or not to its end; the next one continues where it ended
@@ -135,6 +139,37 @@ class CursorExpired(ConsumerError):
     def __init__(self, sentence: str, floor: int | None = None) -> None:
         super().__init__(sentence)
         self.floor = floor
+
+
+class FollowerError(PipelineError):
+    """A follower cannot be written to as it is."""
+
+
+class Overtaken(FollowerError):
+    """Another applier has moved the follower's position; what this one wrote is rolled back."""
+
+
+class Differs(FollowerError):
+    """A follower lacks a row that the log changes, or has one that the log adds: `seq` is the event's."""
+
+    def __init__(self, sentence: str, table: str, seq: int) -> None:
+        super().__init__(sentence)
+        self.table = table
+        self.seq = seq
+
+
+class NotFollowable(FollowerError):
+    """The log does not say what a row is, or a table has another form from there on: `seq` is the event's.
+
+    `why`: `skipped`, `parked`, `changed` (the form), `incomplete` (a new row lacks a value), or `partition` (one that
+    the follower does not have is truncated). `table` is empty where all are concerned.
+    """
+
+    def __init__(self, sentence: str, table: str, seq: int, why: str) -> None:
+        super().__init__(sentence)
+        self.table = table
+        self.seq = seq
+        self.why = why
 
 
 class BackfillError(PipelineError):

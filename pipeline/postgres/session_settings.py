@@ -47,6 +47,15 @@ API = {
 }
 """Requests: none holds a connection, or a lock that the shuffler needs, for long."""
 WALSENDER = {**SERVER, **SESSION_SETTINGS}
+FOLLOWER = {
+    **SERVER,
+    **SESSION_SETTINGS,  # texts are read as they were printed
+    # Foreign keys, cascades and ordinary triggers did their work at the source; the log has what came of it.
+    "session_replication_role": "replica",
+    # Tables grow while a session lasts: a plan of when they were empty reads all of them for each batch.
+    "plan_cache_mode": "force_custom_plan",
+}
+"""Writing to a follower. A role that may not set the first needs `grant set on parameter session_replication_role`."""
 _DURABLE = """
     case when current_setting('synchronous_commit') = 'off' then set_config('synchronous_commit', 'on', false) end
 """

@@ -121,6 +121,7 @@ OWNERS = {
             "pipeline/capture/snapshot": "a truncate of a partition is an event of the partition",
             "pipeline/log": VERSION,
             "pipeline/exports": VERSION,
+            "pipeline/followers": VERSION,
             "pipeline/operate/verify": PROOF,
             "spark": JOB,
         },

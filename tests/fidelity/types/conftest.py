@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.fidelity.types import tables
+from tests.fidelity.types.kinds import Kinds
 from tests.fidelity.types.stage import Comparing
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import databases
@@ -35,3 +36,9 @@ def stages(clusters: Callable[[int], Cluster], cluster: Cluster) -> Iterator[Cal
 def stage(request: pytest.FixtureRequest, stages: Callable[[int], Comparing]) -> Comparing:
     """Each version in turn."""
     return stages(request.param)
+
+
+@pytest.fixture(scope="session", params=MAJORS)
+def kinds(request: pytest.FixtureRequest, stages: Callable[[int], Comparing]) -> Kinds:
+    """Rows that are there once for all tests."""
+    return Kinds(stages(request.param))

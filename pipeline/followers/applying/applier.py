@@ -1,0 +1,184 @@
+"""Applies the log to one follower: each call brings it from the end of one transaction to the end of a later one."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+import psycopg
+from psycopg import sql
+
+from pipeline.errors import Differs, FollowerError, NotFollowable, Refused
+from pipeline.followers.applying import in_order, position, sets, table_versions, truncates
+from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables, Wanted
+from pipeline.followers.applying.outcomes import Outcomes
+from pipeline.followers.applying.passes import Pass, Passes
+from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.table_statements import TableStatements
+from pipeline.log.table import DEFAULT, EventsTable
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+
+EVENTS = 1000
+"""The most events in a pass: beyond that many, another way of carrying rows is cheaper."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What one call has done: the follower is the source as of the transaction that ends at `seq`."""
+
+    seq: int
+    commit_lsn: int | None
+    committed_at: datetime
+    transactions: int
+    events: int
+
+
+class Applier:
+    """Of one follower. Both connections are its own, from one thread, and `follower` one of `position.connect`.
+
+    The follower must have a position (`position.begin`). After any error the follower is as it was before the call, and
+    `apply` may be called again; after one of psycopg's make a new applier, which reads the position again.
+    """
+
+    def __init__(
+        self,
+        log: Connection,
+        follower: Connection,
+        source: uuid.UUID,
+        name: str,
+        wanted: Mapping[int, Wanted],
+        *,
+        events_table: EventsTable = DEFAULT,
+        events: int = EVENTS,
+    ) -> None:
+        """`wanted`: which tables, by their oids at the source.
+
+        Raises FollowerError where the follower has no position, or cannot take the rows of a table.
+        """
+        found = position.find(follower, source, name)
+        if found is None:
+            raise FollowerError(f"follower {name} has no position: begin one first")
+        self._log, self._follower, self._wanted = log, follower, wanted
+        self._position = found
+        self._passes = Passes(log, source, events_table, events)
+        self._events_table = events_table
+        # The log grows while the session lasts: where a range of it is, a plan must not have decided before.
+        log.execute("select set_config('plan_cache_mode', 'force_custom_plan', false)")
+        self._one_by_one_upto = 0
+        self.read_tables()
+
+    @property
+    def position(self) -> Position:
+        """Up to where the log is applied."""
+        return self._position
+
+    @property
+    def tables(self) -> FollowedTables:
+        """The tables as they are at the position."""
+        return self._tables
+
+    def read_tables(self) -> None:
+        """Look again what the follower's tables are. Needed after one was changed there."""
+        self._tables = FollowedTables.read(self._log, self._follower, self._wanted, self._position)
+        self._outcomes = Outcomes(self._log, self._position.source, self._events_table)
+        self._statements = {table.oid: TableStatements(table) for table in self._tables}
+
+    def apply(self, upto: int | None = None) -> Applied | None:
+        """Apply the next transactions, as many as fit into a batch, in one transaction; None when there is none.
+
+        None of them begins after the seq `upto`. Raises Overtaken, and CursorExpired where retention has dropped what
+        comes next. Raises Differs and NotFollowable where the next transaction is the one that cannot be applied: all
+        before it have been by then. Raises Refused where the follower refuses a statement.
+        """
+        single = self._position.seq < self._one_by_one_upto
+        batch = self._plan(self._position.seq, upto, single=single)
+        if batch is None:
+            return None
+        try:
+            return self._apply(batch, upto)
+        except (Differs, NotFollowable, Refused):
+            if batch.transactions == 1:
+                raise
+            # The follower stops before the transaction that is in the way. Which one that is, a whole batch cannot say.
+            self._one_by_one_upto = batch.upto
+        return self.apply(upto)
+
+    def _plan(self, after: int, upto: int | None, *, single: bool, continues: bool = False) -> Pass | None:
+        found = self._passes.next(self._tables, after, upto, continues=continues, single=single)
+        if table_versions.newest(self._log, self._position.source) == self._tables.version:
+            return found
+        # A table version is there before its first event is, so what was planned without it may not fit.
+        self.read_tables()
+        return self._passes.next(self._tables, after, upto, continues=continues, single=single)
+
+    def _apply(self, batch: Pass, upto: int | None) -> Applied:
+        events, here = 0, self._position
+        planned: Pass | None = batch
+        with self._follower.transaction():
+            while planned is not None:
+                after = position.advanced(
+                    here, planned.source_epoch, planned.upto, planned.commit_lsn, planned.committed_at
+                )
+                position.move(self._follower, here, after)
+                self._write(planned)
+                self._passes.require_kept(planned.after)
+                events, here, last = events + planned.events, after, planned
+                planned = None if planned.whole else self._plan(planned.upto, upto, single=True, continues=True)
+        self._position = here
+        return Applied(here.seq, here.commit_lsn, last.committed_at, batch.transactions, events)
+
+    def _write(self, planned: Pass) -> None:
+        """The events of a pass: truncates first, since of a table that is emptied only what follows counts."""
+        emptied = dict[int, int]()
+        leaves = []
+        for seq, oid in planned.truncates:
+            table = self._tables[oid]
+            if oid in table.partitions:
+                leaves.append(_partition(table, oid, seq))
+            elif not table.in_order:
+                emptied[oid] = seq
+        with self._named("its truncates", planned):
+            truncates.run(self._follower, [*leaves, *(self._tables[oid].target for oid in emptied)])
+        tables = [self._tables[oid] for oid in sorted(planned.tables)]
+        for table in tables:
+            if not table.in_order:
+                found = self._outcomes.folded(table, emptied.get(table.oid, planned.after), planned.upto)
+                with self._named(f"table {table}", planned):
+                    sets.write(self._follower, self._statements[table.oid], found)
+        self._write_in_order(planned, (table for table in self._tables if table.in_order))
+
+    def _write_in_order(self, planned: Pass, tables: Iterable[FollowedTable]) -> None:
+        touched = {*planned.tables, *(oid for _, oid in planned.truncates)}
+        found = self._outcomes.in_order([each for each in tables if each.oid in touched], planned.after, planned.upto)
+        with self._named("a table whose events are applied one by one", planned):
+            in_order.write(self._follower, self._statements.__getitem__, found)
+
+    @contextmanager
+    def _named(self, what: str, planned: Pass) -> Iterator[None]:
+        """Say where the follower has refused a statement."""
+        try:
+            yield
+        except psycopg.Error as error:
+            if connections.is_gone(error) or connections.is_ours(error):
+                raise
+            raise Refused(
+                f"the follower refuses a statement for {what}, of seqs {planned.after + 1} to {planned.upto}:"
+                f" {connections.one_line(error)} (SQLSTATE {error.sqlstate})"
+            ) from error
+
+
+def _partition(table: FollowedTable, oid: int, seq: int) -> sql.Identifier:
+    found = table.partitions[oid]
+    if found is None:
+        raise NotFollowable(
+            f"table {table} of the follower stops before seq {seq}: it truncates a partition that the follower does not"
+            " have",
+            str(table),
+            seq,
+            "partition",
+        )
+    return found

@@ -1,0 +1,136 @@
+"""SQL for the follower of what an element is: its columns, the row that it is about, and the values that it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from psycopg import sql
+
+from pipeline.followers.applying.followed_tables import FollowedColumn, FollowedTable
+
+_COMMA = sql.SQL(", ")
+_AND = sql.SQL(" and ")
+
+
+class ElementShape:
+    """Of one table's elements. In a statement `t` is the table, `s` the elements, `given` these as a named query.
+
+    `written`: the columns that get values.
+    """
+
+    def __init__(self, table: FollowedTable) -> None:
+        self.table = table
+        self.written = [column for column in table.columns if column.written]
+
+    def marked(self, name: str) -> sql.Identifier:
+        """A column of an element that is no value of the row."""
+        return sql.Identifier(f"{self.table.mark}{name}")
+
+    @cached_property
+    def given(self) -> sql.Composable:
+        """The columns of an element."""
+        values = [sql.SQL("{} {}").format(sql.Identifier(column.name), _type(column)) for column in self.written]
+        return _COMMA.join([self.marks, *values])
+
+    @cached_property
+    def marks(self) -> sql.Composable:
+        """Those that are not the row's values."""
+        listed = [
+            sql.SQL("{} bigint").format(self.marked("seq")),
+            sql.SQL("{} boolean").format(self.marked("strict")),
+            sql.SQL("{} text[]").format(self.marked("left")),
+        ]
+        for place, column in enumerate(self._identifying):
+            listed.append(sql.SQL("{} {}").format(self.marked(f"old{place}"), _type(column)))
+            if column.as_text and not self.table.key:
+                listed.append(sql.SQL("{} text").format(self.marked(f"like{place}")))
+        return _COMMA.join(listed)
+
+    @property
+    def _identifying(self) -> Sequence[FollowedColumn]:
+        """What of the old row is in an element."""
+        return self.table.key or (self.table.columns if self.table.in_order else ())
+
+    @property
+    def found(self) -> sql.Composable:
+        """Elements and what finds their rows: without a key where one of the equal rows is."""
+        if self.table.key:
+            return sql.SQL("given s")
+        return sql.SQL(
+            "(select g.*, f.* from given g cross join lateral ("
+            "select x.tableoid as {part}, x.ctid as {place} from {table} x where {same} limit 1) f) s"
+        ).format(part=self.marked("part"), place=self.marked("place"), table=self.table.target, same=self._same_content)
+
+    @property
+    def same_found(self) -> sql.Composable:
+        """Whether `t` is the row of `s` among `found`."""
+        if self.table.key:
+            return self.same_key
+        return sql.SQL("t.ctid = s.{} and t.tableoid = s.{}").format(self.marked("place"), self.marked("part"))
+
+    @property
+    def same_key(self) -> sql.Composable:
+        """Whether `t` has the key that the row of `s` had."""
+        return _AND.join(
+            sql.SQL("t.{} {} {}").format(
+                sql.Identifier(column.name),
+                sql.SQL(column.equals or ""),
+                _typed(column, sql.Identifier("s", f"{self.table.mark}old{place}")),
+            )
+            for place, column in enumerate(self.table.key)
+        )
+
+    @property
+    def _same_content(self) -> sql.Composable:
+        """Whether the row `x` is the old row of `g`: by what its types print, as not all of them know equality."""
+        plain: list[tuple[sql.Composable, sql.Composable]] = []
+        conditions = []
+        for place, column in enumerate(self.table.columns):
+            there = sql.Identifier("x", column.name)
+            old = sql.Identifier("g", f"{self.table.mark}old{place}")
+            if column.as_text:
+                like = sql.Identifier("g", f"{self.table.mark}like{place}")
+                conditions.append(
+                    sql.SQL(
+                        "(coalesce({there}::text, 'null') in ({old}, {like})"
+                        " or coalesce(pipeline_follower.document({there}::text) = {like}::jsonb, false))"
+                    ).format(there=there, old=old, like=like)
+                )
+            else:
+                plain.append((there, old))
+        if plain:
+            rows = [sql.SQL("row({})::text").format(_COMMA.join(side)) for side in zip(*plain, strict=True)]
+            conditions.insert(0, sql.SQL(" = ").join(rows))
+        return _AND.join(conditions) if conditions else sql.SQL("true")
+
+    def assignments(self, columns: Sequence[FollowedColumn], *, excluded: bool = False) -> sql.Composable:
+        """What an update sets: not what the element leaves out. `excluded`: in a conflict of an insert."""
+        return _COMMA.join(
+            sql.SQL("{} = {}").format(sql.Identifier(column.name), self._new_value(column, excluded=excluded))
+            for column in columns
+        )
+
+    def _new_value(self, column: FollowedColumn, *, excluded: bool) -> sql.Composable:
+        there = sql.Identifier("t", column.name)
+        value = sql.Identifier("excluded", column.name) if excluded else self.value(column)
+        cases = []
+        if not excluded:
+            cases.append(sql.SQL("when {} = any(s.{}) then {}").format(column.name, self.marked("left"), there))
+        if column.large:  # a large value that is written again costs its size in WAL, though it is equal
+            cases.append(sql.SQL("when pg_catalog.record_image_eq(row({0}), row({1})) then {0}").format(there, value))
+        if not cases:
+            return value
+        return sql.SQL("case {} else {} end").format(sql.SQL(" ").join(cases), value)
+
+    def value(self, column: FollowedColumn) -> sql.Composable:
+        """What the element `s` gives the column."""
+        return _typed(column, sql.Identifier("s", column.name))
+
+
+def _type(column: FollowedColumn) -> sql.Composable:
+    return sql.SQL("text" if column.as_text else column.type_name)
+
+
+def _typed(column: FollowedColumn, value: sql.Composable) -> sql.Composable:
+    return sql.SQL("{}::{}").format(value, sql.SQL(column.type_name)) if column.as_text else value

@@ -1,0 +1,184 @@
+"""The tables that a follower follows: what events say of them, by the relation history, and what the follower has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from pipeline.errors import FollowerError
+from pipeline.followers.applying import table_versions
+from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.table_versions import History, NamedColumn, Place
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_ROOM = "followers.applying"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A table to follow: its name at the follower.
+
+    `filled_upto`: up to this seq the log may lack rows, and events say what a row is, not that it was there: inserts
+    and whole updates are upserts, what is missing is no difference. So it is where a follower began from the log, up
+    to the table's `complete_seq`. `formed`: the follower has the form that the table has from this place on, though its
+    position is before that: whoever changes it says so here.
+    """
+
+    schema: str
+    name: str
+    filled_upto: int = 0
+    formed: Place | None = None
+
+
+@dataclass(frozen=True)
+class FollowedColumn:
+    """A column that events have and the follower takes. `type_name`: as SQL writes it there.
+
+    `as_text`: json or jsonb at one of the sides, so that its text is carried. `equals`: of a column of the key, the
+    operator of the index. `large`: may be stored out of line, and is not written again where it is equal. `written`:
+    False where the follower generates it, so that a row is only found by it.
+    """
+
+    source: NamedColumn
+    name: str
+    type_name: str
+    as_text: bool
+    large: bool
+    written: bool
+    equals: str | None
+
+
+@dataclass(frozen=True)
+class FollowedTable:
+    """One of them. `own`: columns that only the follower has. `in_order`: its events are applied one by one.
+
+    `mark`: begins names that no column of it has. `partitions`: the follower's tables for partitions of the source, by
+    oid, None for one that it does not have.
+    """
+
+    oid: int
+    wanted: Wanted
+    columns: tuple[FollowedColumn, ...]
+    own: tuple[str, ...]
+    partitioned: bool
+    in_order: bool
+    full: bool
+    mark: str
+    changes_at: Place | None
+    partitions: Mapping[int, sql.Identifier | None]
+
+    def __str__(self) -> str:
+        return f"{self.wanted.schema}.{self.wanted.name}"
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        """The follower's table."""
+        return sql.Identifier(self.wanted.schema, self.wanted.name)
+
+    @property
+    def target(self) -> sql.Composable:
+        """Its rows alone: children that inherit from it are tables of their own."""
+        return self.identifier if self.partitioned else sql.SQL("only {}").format(self.identifier)
+
+    @property
+    def key(self) -> tuple[FollowedColumn, ...]:
+        """What tells its rows apart; empty where nothing does."""
+        return tuple(column for column in self.columns if column.equals is not None)
+
+
+class FollowedTables:
+    """Those that have had events by a position. Later changes of form are in `changes_at`."""
+
+    def __init__(self, tables: Mapping[int, FollowedTable], version: int) -> None:
+        self._tables = tables
+        self.version = version
+        """Of the relation history: once there is a newer one, `read` again."""
+        self._roots = {leaf: table for table in tables.values() for leaf in table.partitions}
+
+    @classmethod
+    def read(
+        cls, log: Connection, follower: Connection, wanted: Mapping[int, Wanted], position: Position
+    ) -> FollowedTables:
+        """The tables with these oids at the source. Raises FollowerError where the follower cannot take their rows."""
+        version = table_versions.newest(log, position.source)
+        histories = table_versions.read(log, {oid: each.formed for oid, each in wanted.items()}, position)
+        return cls({oid: _followed(follower, wanted[oid], found) for oid, found in histories.items()}, version)
+
+    def __iter__(self) -> Iterator[FollowedTable]:
+        return iter(self._tables.values())
+
+    def __getitem__(self, oid: int) -> FollowedTable:
+        """The table, also by the oid of a partition."""
+        return self._tables.get(oid) or self._roots[oid]
+
+    @property
+    def partitions(self) -> list[int]:
+        """Oids of all partitions."""
+        return list(self._roots)
+
+
+def _followed(follower: Connection, wanted: Wanted, history: History) -> FollowedTable:
+    with follower.cursor(row_factory=dict_row) as cursor:
+        there = cursor.execute(statement(_ROOM, "describe_table"), vars(wanted)).fetchone()
+    if there is None:
+        raise FollowerError(f"the follower has no table {wanted.schema}.{wanted.name}: make it there, or leave it out")
+    columns = _columns(wanted, history, there)
+    followed = {column.name for column in columns}
+    names = [column["name"] for column in there["columns"]]
+    keyed = any(column.equals is not None for column in columns)
+    mark = "~"
+    while any(name.startswith(mark) for name in [*names, *(column.source.name for column in columns)]):
+        mark += "~"
+    return FollowedTable(
+        history.oid,
+        wanted,
+        columns,
+        tuple(each["name"] for each in there["columns"] if each["name"] not in followed and not each["generated"]),
+        there["partitioned"],
+        there["fires"] or (history.full and not keyed),
+        history.full,
+        mark,
+        history.changes_at,
+        _partitions(follower, wanted, history),
+    )
+
+
+def _columns(wanted: Wanted, history: History, there: Mapping[str, Any]) -> tuple[FollowedColumn, ...]:
+    by_name = {column["name"]: column for column in there["columns"]}
+    if missing := [column.name for column in history.columns if column.name not in by_name]:
+        raise FollowerError(
+            f"table {wanted.schema}.{wanted.name} of the follower has no column {', '.join(missing)}: add it there"
+        )
+    key = {column.name for column in history.columns if column.key}
+    operators = next((found for found in there["keys"] if found is not None and found.keys() == key), None)
+    if key and operators is None:
+        raise FollowerError(
+            f"table {wanted.schema}.{wanted.name} of the follower has no unique index on its key"
+            f" ({', '.join(sorted(key))}) that holds at once: make one"
+        )
+    return tuple(
+        FollowedColumn(
+            column,
+            column.name,
+            at["type_name"],
+            column.document or at["document"],
+            at["large"],
+            not at["generated"],
+            (operators or {}).get(column.name) if column.key else None,
+        )
+        for column in history.columns
+        if not (at := by_name[column.name])["generated"] or column.key
+    )
+
+
+def _partitions(follower: Connection, wanted: Wanted, history: History) -> dict[int, sql.Identifier | None]:
+    if not history.partitions:
+        return {}
+    values = {"table": sql.Identifier(wanted.schema, wanted.name).as_string(follower)}
+    there = set(follower.execute(statement(_ROOM, "name_partitions"), values).fetchall())
+    return {oid: sql.Identifier(*name) if name in there else None for oid, name in history.partitions.items()}

@@ -1,0 +1,128 @@
+"""What events make of rows, found by the pipeline database: of a range folded by row, or event by event."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import class_row
+
+from pipeline.errors import NotFollowable
+from pipeline.followers.applying import rendering
+from pipeline.followers.applying.followed_tables import FollowedTable
+from pipeline.log.table import EventsTable
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+Operation = Literal["insert", "update", "delete", "move", "upsert", "truncate"]
+"""`move`: the row has another key after it. `upsert`: whether the row was there is not said."""
+T = TypeVar("T")
+_ROOM = "followers.applying"
+_NO_KEY = sql.SQL("false")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one row. `seq`: its first event in the range. `whole`: `element` has all values of the row."""
+
+    operation: Operation
+    seq: int
+    whole: bool
+    element: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """One event. `table`: its oid, of a truncate perhaps a partition's; `element`: None for a truncate."""
+
+    operation: Operation
+    seq: int
+    whole: bool
+    element: str | None
+    table: int
+
+
+class Outcomes:
+    """Reads them from one events table, for tables as they are: another form needs another reader."""
+
+    def __init__(self, log: Connection, source: uuid.UUID, events_table: EventsTable) -> None:
+        self._log, self._source, self._events_table = log, source, events_table
+        self._composed: dict[int, str] = {}
+
+    def folded(self, table: FollowedTable, after: int, upto: int) -> list[Outcome]:
+        """What the events in (after, upto] make of each row together, in the order of `seq`.
+
+        Raises NotFollowable where a new row lacks a value.
+        """
+        if table.oid not in self._composed:
+            self._composed[table.oid] = self._fold(table).as_string(None)
+        found = self._rows(Outcome, self._composed[table.oid], after, upto)
+        for each in found:
+            require_whole(table, each)
+        return found
+
+    def _fold(self, table: FollowedTable) -> sql.Composed:
+        keyless = not table.key
+        return sql.SQL(statement(_ROOM, "fold_events")).format(
+            **self._range(table),
+            action=sql.SQL("case when e.action = 'read' then 'insert' else e.action end" if keyless else "e.action"),
+            lenient=_NO_KEY if keyless else rendering.lenient(table),
+            left_pk=rendering.left_pk(table),
+            names=rendering.names(table.columns),
+            element=rendering.element(
+                table,
+                rendering.old_key(table, "f", sql.SQL("f.left_pk is not null")),
+                seq="l.seq",
+                lenient="l.lenient",
+            ),
+        )
+
+    def in_order(self, tables: Sequence[FollowedTable], after: int, upto: int) -> list[Ordered]:
+        """The events in (after, upto] of all these tables, in the order of the log."""
+        if not tables:
+            return []
+        each = sql.SQL("\nunion all\n").join(self._ordered(table) for table in tables)
+        return self._rows(Ordered, sql.SQL("{} order by seq").format(each).as_string(None), after, upto)
+
+    def _rows(self, shape: type[T], query: str, after: int, upto: int) -> list[T]:
+        """Names may have a percent sign in them: only the raw cursor leaves it alone."""
+        cursor = psycopg.RawCursor(self._log, row_factory=class_row(shape))
+        return cursor.execute(query, (after, upto)).fetchall()
+
+    def _ordered(self, table: FollowedTable) -> sql.Composable:
+        moved = rendering.changes_key(table)
+        old = rendering.old_key(table, "e", moved) if table.key else rendering.old_row(table)
+        return sql.SQL(statement(_ROOM, "events_in_order")).format(
+            **self._range(table),
+            lenient=rendering.lenient(table),
+            keyed=sql.Literal(bool(table.key)),
+            changes_key=moved,
+            element=rendering.element(table, old, seq="e.seq", lenient="e.lenient"),
+        )
+
+    def _range(self, table: FollowedTable) -> dict[str, sql.Composable]:
+        return {
+            "events": self._events_table.identifier,
+            "source": sql.Literal(self._source),
+            "table": sql.Literal(table.oid),
+            "after": sql.SQL("$1::bigint"),
+            "upto": sql.SQL("$2::bigint"),
+            "counts": rendering.counts(table),
+            "row": rendering.row(table),
+            "columns": rendering.columns(table),
+        }
+
+
+def require_whole(table: FollowedTable, outcome: Outcome | Ordered) -> None:
+    """A row that is new has nothing to take a missing value from. Raises NotFollowable."""
+    if outcome.operation == "insert" and not outcome.whole:
+        raise NotFollowable(
+            f"table {table} of the follower stops before seq {outcome.seq}: the log lacks a value of that new row",
+            str(table),
+            outcome.seq,
+            "incomplete",
+        )

@@ -1,0 +1,167 @@
+"""Which events are applied next, in one go: a pass. A transaction of the follower is one of them, or several.
+
+The log shows whole transactions only (docs/delivery.md, G3), so a pass that comes to its end has whole ones.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import class_row
+
+from pipeline.errors import CursorExpired, NotFollowable
+from pipeline.followers.applying.followed_tables import FollowedTables
+from pipeline.followers.applying.table_versions import Place
+from pipeline.log.page import KeptFrom
+from pipeline.log.table import EventsTable
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+BYTES = 16 * 2**20
+"""The most that the records of a pass take in the log, where large values are compressed."""
+_NO_BOUND = 2**63 - 1
+_NEVER = Place(2**31 - 1, 2**63 - 1, 0)
+_REASONS = {
+    "skipped": "it stands for a transaction that the source could not send",
+    "parked": "it stands for a change that could not be written to the log",
+    "changed": "from there on the table has other columns, types or another key",
+}
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The events after `after`, up to `upto`. `whole`: a transaction ends there, whose place and time it has.
+
+    `transactions`: how many begin in it, or go on. `tables`: oids of those with rows in it. `truncates`: seq and oid.
+    """
+
+    after: int
+    upto: int
+    whole: bool
+    source_epoch: int
+    commit_lsn: int | None
+    committed_at: datetime
+    transactions: int
+    events: int
+    tables: Sequence[int]
+    truncates: Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A row of the query."""
+
+    upto: int | None
+    whole: bool | None
+    source_epoch: int | None
+    commit_lsn: int | None
+    committed_at: datetime | None
+    transactions: int | None
+    events: int
+    tables: Sequence[int]
+    truncate_seqs: Sequence[int]
+    truncate_oids: Sequence[int]
+    obstacle: str | None
+    obstacle_seq: int | None
+    obstacle_oid: int | None
+
+
+class Passes:
+    """Plans passes over one events table."""
+
+    def __init__(self, log: Connection, source: uuid.UUID, events_table: EventsTable, events: int) -> None:
+        """`events`: the most in a pass."""
+        self._log, self._source, self._events_table, self._events = log, source, events_table, events
+        self._kept_from = KeptFrom(events_table)
+        self._composed: tuple[FollowedTables, str] | None = None
+
+    def next(
+        self, tables: FollowedTables, after: int, upto: int | None, *, continues: bool = False, single: bool = False
+    ) -> Pass | None:
+        """What follows after a seq; None when that is nothing. No transaction begins in it after `upto`.
+
+        `continues`: a transaction is open there, which is finished first. `single`: only one transaction. Raises
+        NotFollowable where what comes next cannot be applied.
+        """
+        if self._composed is None or self._composed[0] is not tables:
+            self._composed = tables, self._compose(tables).as_string(None)
+        bound = _NO_BOUND if upto is None else upto
+        cursor = psycopg.RawCursor(self._log, row_factory=class_row(_Found))
+        found = cursor.execute(self._composed[1], (after, bound, continues, single)).fetchone()
+        assert found is not None  # noqa: S101  one row, whatever is found
+        if found.obstacle is not None:
+            raise _not_followable(tables, found)
+        if found.upto is None:
+            return None
+        return _pass(after, found)
+
+    def _compose(self, tables: FollowedTables) -> sql.Composed:
+        return sql.SQL(statement("followers.applying", "next_pass")).format(
+            **_tables(tables),
+            events=self._events_table.identifier,
+            source=sql.Literal(self._source),
+            most=sql.Literal(self._events),
+            bytes=sql.Literal(BYTES),
+            after=sql.SQL("$1::bigint"),
+            upto=sql.SQL("$2::bigint"),
+            continues=sql.SQL("$3::boolean"),
+            single=sql.SQL("$4::boolean"),
+        )
+
+    def require_kept(self, after: int) -> None:
+        """Ask after the events behind this seq were read: retention records what it drops before it does.
+
+        Raises CursorExpired.
+        """
+        floor = self._kept_from.read(self._log)
+        if after + 1 < floor:
+            raise CursorExpired(
+                f"the log is kept from seq {floor} on, and the follower is at seq {after}: its tables have to be"
+                " copied again",
+                floor - 1,
+            )
+
+
+def _tables(tables: FollowedTables) -> dict[str, sql.Composable]:
+    places = [(table.oid, table.changes_at or _NEVER) for table in tables]
+    return {
+        "oids": sql.Literal([oid for oid, _ in places]),
+        "epochs": sql.Literal([place.epoch for _, place in places]),
+        "lsns": sql.Literal([place.lsn for _, place in places]),
+        "idxs": sql.Literal([place.idx for _, place in places]),
+        "partitions": sql.Literal(tables.partitions),
+    }
+
+
+def _pass(after: int, found: _Found) -> Pass:
+    assert found.upto is not None  # noqa: S101  the caller has asked
+    assert found.source_epoch is not None  # noqa: S101  a column that is never null
+    assert found.committed_at is not None  # noqa: S101  likewise
+    return Pass(
+        after,
+        found.upto,
+        bool(found.whole),
+        found.source_epoch,
+        found.commit_lsn,
+        found.committed_at,
+        found.transactions or 0,
+        found.events,
+        found.tables,
+        tuple(zip(found.truncate_seqs, found.truncate_oids, strict=True)),
+    )
+
+
+def _not_followable(tables: FollowedTables, found: _Found) -> NotFollowable:
+    reason = _REASONS[found.obstacle or ""]
+    seq = found.obstacle_seq or 0
+    if found.obstacle == "skipped":
+        return NotFollowable(f"the follower stops before seq {seq}: {reason}", "", seq, "skipped")
+    table = str(tables[found.obstacle_oid or 0])
+    return NotFollowable(
+        f"table {table} of the follower stops before seq {seq}: {reason}", table, seq, found.obstacle or ""
+    )

@@ -1,0 +1,96 @@
+"""Up to where the log is in a follower: one row per source and follower, in the follower's own database.
+
+The row moves in the transaction that writes what it says, so the two cannot part: not by a crash, not by a restore.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from psycopg import sql
+
+from pipeline.errors import FollowerError, Overtaken
+from pipeline.postgres import connections, queries, session_settings
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+VERSION = 1
+"""Of the schema `pipeline_follower`."""
+_ROOM = "followers.applying"
+
+
+@dataclass(frozen=True)
+class Position:
+    """Everything up to `seq` is in the follower: `commit_lsn` and `committed_at` are of the last transaction."""
+
+    source: uuid.UUID
+    follower: str
+    source_epoch: int = 0
+    seq: int = 0
+    commit_lsn: int | None = None
+    committed_at: datetime | None = None
+
+
+def connect(dsn: str) -> Connection:
+    """A session that may write to a follower. Raises Unavailable."""
+    return connections.connect(dsn, "follower", name="pipeline follower", settings=session_settings.FOLLOWER)
+
+
+def install(follower: Connection) -> None:
+    """Make what a follower's database needs of ours; nothing where it is there.
+
+    Raises FollowerError where a newer version of this server has made it.
+    """
+    if _installed(follower) == VERSION:
+        return
+    with follower.transaction():
+        follower.execute("select pg_advisory_xact_lock(hashtext('pipeline_follower'))")
+        if (found := _installed(follower) or 0) > VERSION:
+            raise FollowerError(
+                f"the schema pipeline_follower of this follower is of version {found}, made by a newer server;"
+                f" this one knows version {VERSION}: run the newer one"
+            )
+        follower.execute(sql.SQL(statement(_ROOM, "install")).format(version=sql.Literal(VERSION)))
+
+
+def _installed(follower: Connection) -> int | None:
+    if queries.value(follower, "select to_regclass('pipeline_follower.version')") is None:
+        return None
+    found: int | None = queries.value(follower, "select version from pipeline_follower.version")
+    return found
+
+
+def find(follower: Connection, source: uuid.UUID, name: str) -> Position | None:
+    """The follower's position; None where it has none."""
+    values = {"source": source, "follower": name}
+    return queries.one(follower, Position, statement(_ROOM, "find_position"), values)
+
+
+def begin(follower: Connection, position: Position) -> None:
+    """Begin at this position; one that is there is kept."""
+    follower.execute(statement(_ROOM, "begin_position"), vars(position))
+
+
+def move(follower: Connection, before: Position, after: Position) -> None:
+    """Move it, in the transaction that applies, as its first statement: the row lock makes another applier wait.
+
+    Raises Overtaken when it is not at `before`.
+    """
+    values = {**vars(after), "epoch_before": before.source_epoch, "seq_before": before.seq}
+    if follower.execute(statement(_ROOM, "move_position"), values).rowcount:
+        return
+    found = find(follower, before.source, before.follower)
+    where = f"it is at seq {found.seq} now" if found else "it is not there any more"
+    raise Overtaken(
+        f"another applier has moved the position of follower {before.follower}, which was at seq {before.seq}: {where};"
+        " this one has written nothing"
+    )
+
+
+def advanced(
+    position: Position, source_epoch: int, seq: int, commit_lsn: int | None, committed_at: datetime
+) -> Position:
+    """The position after a transaction."""
+    return replace(position, source_epoch=source_epoch, seq=seq, commit_lsn=commit_lsn, committed_at=committed_at)

@@ -1,0 +1,37 @@
+-- A table of the follower: what it is, its columns, and the unique indexes by which a row can be found.
+with class as (
+    select c.oid, c.relkind from pg_catalog.pg_class c
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = %(schema)s and c.relname = %(name)s and c.relkind in ('r', 'p')
+)
+select class.relkind = 'p' as partitioned,
+    exists (
+        select from pg_catalog.pg_trigger g
+        where g.tgenabled in ('A', 'R') and not g.tgisinternal
+            and (g.tgrelid = class.oid or g.tgrelid in (select relid from pg_catalog.pg_partition_tree(class.oid)))
+    ) as fires,
+    (select coalesce(jsonb_agg(jsonb_build_object(
+            'name', a.attname,
+            'type_name', pg_catalog.format_type(a.atttypid, a.atttypmod),
+            -- A domain has the output function of what it is over.
+            'document', t.typoutput in ('json_out'::regproc, 'jsonb_out'::regproc),
+            'generated', a.attgenerated <> '',
+            'large', a.attstorage in ('x', 'e')
+        ) order by a.attnum), '[]')
+        from pg_catalog.pg_attribute a join pg_catalog.pg_type t on t.oid = a.atttypid
+        where a.attrelid = class.oid and a.attnum > 0 and not a.attisdropped) as columns,
+    (select coalesce(jsonb_agg((
+            select jsonb_object_agg(a.attname, 'operator(' || pg_catalog.quote_ident(n.nspname) || '.' || o.oprname || ')')
+            from unnest(i.indkey::int2[]) with ordinality k (attnum, place)
+            join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+            join pg_catalog.pg_opclass c on c.oid = i.indclass[k.place - 1]
+            join pg_catalog.pg_amop m on m.amopfamily = c.opcfamily and m.amopstrategy = 3
+                and m.amoplefttype = c.opcintype and m.amoprighttype = c.opcintype
+            join pg_catalog.pg_operator o on o.oid = m.amopopr
+            join pg_catalog.pg_namespace n on n.oid = o.oprnamespace
+            where k.place <= i.indnkeyatts
+        )), '[]')
+        from pg_catalog.pg_index i
+        where i.indrelid = class.oid and i.indisunique and i.indisvalid and i.indimmediate
+            and i.indpred is null and i.indexprs is null) as keys
+from class

@@ -1,0 +1,60 @@
+-- What a range of events makes of each row of a table. A *stay* is what happens to a row under one key, from where it
+-- comes there to where it leaves or ends; an update of the key leads from one stay to the next, and stays that lead to
+-- each other are one *life* of a row. Of a life only its two ends count, and the values that it has at last.
+with recursive event as materialized (
+    select e.seq, e.source_epoch, e.commit_lsn, e.commit_idx, {action} as action, e.record_pk, e.record, e.changes, e.exact,
+        {left_pk} as left_pk, {lenient} as lenient
+    from {events} e
+    where e.source_database_id = {source} and e.source_table_oid = {table} and e.seq > {after} and e.seq <= {upto}
+        and {counts}
+), part as (
+    select e.seq, e.left_pk as pk, 'leave'::text as kind, e.lenient from event e where e.left_pk is not null
+    union all
+    select e.seq, e.record_pk, case when e.left_pk is null then e.action else 'arrive' end, e.lenient from event e
+), counted as materialized (
+    select p.*, count(*) filter (where p.begins) over (partition by p.pk order by p.seq) as stay
+    from (
+        select q.*, q.kind = 'arrive' or q.kind = 'insert' and not q.lenient
+            or coalesce(lag(q.kind) over (partition by q.pk order by q.seq) in ('delete', 'leave'), true) as begins
+        from part q
+    ) p
+), stay as materialized (
+    select c.pk, c.stay, min(c.seq) as first_seq, max(c.seq) as last_seq, (array_agg(c.kind order by c.seq))[1] as first_kind,
+        (array_agg(c.kind order by c.seq desc))[1] as last_kind, (array_agg(c.lenient order by c.seq))[1] as lenient
+    from counted c
+    group by c.pk, c.stay
+), life as (
+    select s.first_seq as seq, s.first_kind = 'insert' and not s.lenient as is_new, s.lenient, false as moved,
+        s.pk, s.stay, s.last_seq, s.last_kind
+    from stay s where s.first_kind <> 'arrive'
+    union all
+    select l.seq, l.is_new, l.lenient, true, s.pk, s.stay, s.last_seq, s.last_kind
+    from life l join stay s on s.first_kind = 'arrive' and s.first_seq = l.last_seq
+    where l.last_kind = 'leave'
+), incomplete as materialized (
+    select l.seq from life l join event e on e.seq = l.last_seq
+    where l.last_kind not in ('leave', 'delete') and not e.record ?& {names}
+), merged as (
+    -- A value that the last event leaves out is that of an event before it.
+    select l.seq, jsonb_object_agg(x.key, x.value order by e.seq) as row
+    from life l
+    join counted c on c.pk = l.pk and c.stay = l.stay and c.kind not in ('leave', 'delete')
+    join event e on e.seq = c.seq
+    cross join lateral jsonb_each({row}) x
+    where l.seq in (select i.seq from incomplete i)
+    group by l.seq
+)
+select case when l.last_kind = 'delete' then 'delete' when l.is_new then 'insert' when l.moved then 'move'
+        when l.lenient and missing.columns is null then 'upsert' else 'update' end as operation,
+    l.seq, missing.columns is null as whole,
+    {element} as element
+from life l
+join event f on f.seq = l.seq
+join event e on e.seq = l.last_seq
+left join merged m on m.seq = l.seq
+cross join lateral (select case when l.last_kind <> 'delete' then coalesce(m.row, {row}) end as row) r
+cross join lateral (
+    select case when not r.row ?& {columns} then array(select c from unnest({columns}) c where not r.row ? c) end as columns
+) missing
+where l.last_kind <> 'leave' and not (l.last_kind = 'delete' and l.is_new)
+order by l.seq

@@ -1,0 +1,29 @@
+-- What a follower's database has of ours.
+create schema if not exists pipeline_follower;
+create table if not exists pipeline_follower.version (
+    only_one boolean primary key default true check (only_one),
+    version integer not null
+);
+create table if not exists pipeline_follower.position (
+    source_database_id uuid not null,
+    follower text not null,
+    source_epoch integer not null,
+    seq bigint not null,
+    commit_lsn bigint,
+    committed_at timestamptz,
+    applied_at timestamptz not null default now(),
+    primary key (source_database_id, follower)
+);
+comment on table pipeline_follower.position is
+    'Up to where the log is in this database. It moves in the transaction that writes the rows.';
+create or replace function pipeline_follower.document(written text) returns jsonb
+language plpgsql immutable strict set search_path = ''
+as $$
+begin
+    return written::jsonb;
+exception when data_exception or program_limit_exceeded then
+    return null;
+end $$;
+comment on function pipeline_follower.document(text) is 'A json text as jsonb, null where jsonb does not take it.';
+insert into pipeline_follower.version (version) values ({version})
+on conflict (only_one) do update set version = excluded.version;

@@ -1,0 +1,56 @@
+-- The next events to apply together: up to where the last transaction ends that fits, else as many as fit; by table.
+-- Transactions from an obstacle on are left out: an event of which the log cannot say what it did, or a table with
+-- another form. A truncate of partitions stands alone: which rows it took, no key tells.
+with followed as (
+    select * from unnest({oids}::bigint[], {epochs}::integer[], {lsns}::bigint[], {idxs}::integer[])
+        as f (oid, epoch, lsn, idx)
+), page as materialized (
+    select e.seq, e.source_epoch, e.commit_lsn, e.committed_at, e.source_table_oid, e.action,
+        row_number() over w as place,
+        coalesce(sum(pg_column_size(e.record)) over (w rows between unbounded preceding and 1 preceding), 0) as size_before,
+        (lag(e.source_epoch) over w, lag(e.commit_lsn) over w) is distinct from (e.source_epoch, e.commit_lsn) as begins,
+        (lead(e.source_epoch) over w, lead(e.commit_lsn) over w) is distinct from (e.source_epoch, e.commit_lsn) as ends,
+        f.oid is not null as followed, e.action = 'truncate' and e.source_table_oid = any({partitions}::bigint[]) as of_partition,
+        case when e.metadata ? 'skipped' then 'skipped'
+            when f.oid is null then null
+            when e.metadata ? 'parked' then 'parked'
+            when (e.source_epoch, e.commit_lsn, e.commit_idx) >= (f.epoch, f.lsn, f.idx) then 'changed'
+        end as obstacle
+    from (
+        select * from {events} where seq > {after} and source_database_id = {source} order by seq limit {most} + 1
+    ) e
+    left join followed f on f.oid = e.source_table_oid
+    window w as (order by e.seq)
+), numbered as materialized (
+    select p.*, sum(p.begins::integer) over (order by p.seq) as transaction from page p
+), bound as (
+    select
+        min(n.transaction) filter (where n.obstacle is not null
+            or n.begins and n.seq > {upto} and not (n.transaction = 1 and {continues})) as transaction,
+        case when bool_or(n.of_partition and n.place = 1)
+            then min(n.place) filter (where not n.of_partition) else min(n.place) filter (where n.of_partition) end as place
+    from numbered n
+), fitting as materialized (
+    select n.* from numbered n cross join bound b
+    where n.place <= {most} and (n.place = 1 or n.size_before < {bytes}) and n.transaction < coalesce(b.transaction, n.transaction + 1)
+        and n.place < coalesce(b.place, n.place + 1) and (n.transaction = 1 or not {single})
+), last as (
+    select * from fitting where seq = (select coalesce(max(seq) filter (where ends), max(seq)) from fitting)
+)
+select l.seq as upto, l.ends as whole, l.source_epoch, l.commit_lsn, l.committed_at, l.transaction as transactions,
+    (select count(*) from fitting f where f.seq <= l.seq) as events,
+    (select coalesce(array_agg(distinct f.source_table_oid), '{{}}') from fitting f
+     where f.seq <= l.seq and f.followed and f.action in ('insert', 'update', 'delete', 'read')) as tables,
+    (select coalesce(array_agg(f.seq order by f.seq), '{{}}') from fitting f
+     where f.seq <= l.seq and f.action = 'truncate' and (f.followed or f.of_partition)) as truncate_seqs,
+    (select coalesce(array_agg(f.source_table_oid order by f.seq), '{{}}') from fitting f
+     where f.seq <= l.seq and f.action = 'truncate' and (f.followed or f.of_partition)) as truncate_oids,
+    o.obstacle, o.seq as obstacle_seq, o.source_table_oid as obstacle_oid
+from (select 1) one
+left join last l on true
+left join lateral (
+    select n.* from numbered n
+    where l.seq is null and n.obstacle is not null and n.transaction = 1
+        and ({continues} or (select min(seq) from numbered) <= {upto})
+    order by n.seq limit 1
+) o on true

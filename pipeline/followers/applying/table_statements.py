@@ -1,0 +1,137 @@
+"""SQL for the follower that writes elements (`pipeline.followers.applying.rendering`) into one table.
+
+`$1` is a JSON array of elements. The statements that change rows by their key return the seq of the first that had to
+be there and is not, null where none is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from psycopg import sql
+
+from pipeline.followers.applying.element_shape import ElementShape
+from pipeline.followers.applying.followed_tables import FollowedColumn, FollowedTable
+from pipeline.postgres.queries import statement
+
+_COMMA = sql.SQL(", ")
+
+
+class TableStatements:
+    """Of one table, each composed when it is needed first."""
+
+    def __init__(self, table: FollowedTable) -> None:
+        self.table = table
+        self._shape = ElementShape(table)
+
+    @cached_property
+    def delete(self) -> str:
+        """Rows by their keys, or without a key by all that they hold, one at a time."""
+        shape = self._shape
+        return self._compose("delete_rows", given=shape.marks, found=shape.found, same=shape.same_found)
+
+    @cached_property
+    def update(self) -> str:
+        """The same; what an element leaves out stays as it is, and so does the key."""
+        columns = [column for column in self._shape.written if column.equals is None]
+        if not columns:
+            return self._compose("look_for_rows", given=self._shape.marks, same=self._shape.same_key)
+        return self._update(columns)
+
+    @cached_property
+    def update_with_key(self) -> str:
+        """As `update`, and the key as well."""
+        return self._update(self._shape.written)
+
+    def _update(self, columns: Sequence[FollowedColumn]) -> str:
+        shape = self._shape
+        return self._compose(
+            "update_rows", found=shape.found, same=shape.same_found, assignments=shape.assignments(columns)
+        )
+
+    @cached_property
+    def insert(self) -> str:
+        """New rows."""
+        return self._insert("insert_rows", map(self._shape.value, self._shape.written))
+
+    @cached_property
+    def upsert(self) -> str:
+        """Rows that may be there."""
+        changed = [column for column in self._shape.written if column.equals is None]
+        taken: sql.Composable = sql.SQL("nothing")
+        if changed:
+            taken = sql.SQL("update set {}").format(self._shape.assignments(changed, excluded=True))
+        key = _COMMA.join(sql.Identifier(column.name) for column in self.table.key)
+        return self._insert("upsert_rows", map(self._shape.value, self._shape.written), key=key, action=taken)
+
+    @cached_property
+    def make_carried(self) -> str:
+        """The table for what rows have that the log does not say."""
+        return self._compose("make_carried", columns=self._carried_values)
+
+    @cached_property
+    def take(self) -> str:
+        """Delete rows, and keep that."""
+        shape = self._shape
+        return self._compose("take_rows", given=shape.marks, same=shape.same_key, carried=self._carried_values)
+
+    @cached_property
+    def put_back(self) -> str:
+        """Insert them with their new values."""
+        values = [*map(self._value_or_carried, self._shape.written)]
+        values += [sql.SQL("c.{}").format(self._place(self._carried.index(name))) for name in self.table.own]
+        return self._insert("put_back_rows", values, own=self.table.own)
+
+    @cached_property
+    def put_new(self) -> str:
+        """Insert those that were not there."""
+        shape = self._shape
+        return self._insert("put_new_rows", map(shape.value, shape.written), left=shape.marked("left"))
+
+    @property
+    def _carried(self) -> list[str]:
+        """Columns that are kept while a row is out of its table: all but its key."""
+        return [*self.table.own, *(column.name for column in self._shape.written if column.equals is None)]
+
+    @property
+    def _carried_values(self) -> sql.Composable:
+        carried = enumerate(self._carried)
+        return sql.Composed(
+            [sql.SQL(", t.{} as {}").format(sql.Identifier(name), self._place(place)) for place, name in carried]
+        )
+
+    @staticmethod
+    def _place(place: int) -> sql.Identifier:
+        return sql.Identifier(f"c{place}")
+
+    def _insert(
+        self,
+        name: str,
+        values: Iterator[sql.Composable] | Sequence[sql.Composable],
+        own: Sequence[str] = (),
+        **parts: Any,
+    ) -> str:
+        names = [sql.Identifier(each) for each in (*(column.name for column in self._shape.written), *own)]
+        listed = sql.SQL("({})").format(_COMMA.join(names)) if names else sql.SQL("")
+        parts = {"columns": listed, "values": _COMMA.join(values), **parts}
+        return self._compose(name, table=self.table.identifier, **parts)
+
+    def _compose(self, name: str, **parts: Any) -> str:
+        given = {
+            "table": self.table.target,
+            "given": self._shape.given,
+            "seq": self._shape.marked("seq"),
+            "strict": self._shape.marked("strict"),
+            **parts,
+        }
+        return sql.SQL(statement("followers.applying", name)).format(**given).as_string(None)
+
+    def _value_or_carried(self, column: FollowedColumn) -> sql.Composable:
+        value = self._shape.value(column)
+        if column.equals is not None:
+            return value
+        carried = self._place(self._carried.index(column.name))
+        left = self._shape.marked("left")
+        return sql.SQL("case when {} = any(s.{}) then c.{} else {} end").format(column.name, left, carried, value)
