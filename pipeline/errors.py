@@ -4,7 +4,8 @@ PipelineError                    exit 1
 ├── ConfigError                  a setting or argument is wrong; exit 2
 │   ├── WrongArgument            a reader of the log gave an argument that is not possible
 │   ├── ConditionRefused         a condition on rows has a part that could do more than choose among them
-│   └── TableRefused             a table that was named is not there, is not captured, or cannot be read
+│   ├── TableRefused             a table that was named is not there, is not captured, or cannot be read
+│   └── FollowerRefused          a database, its name or its tables cannot be a follower as they are
 ├── EmbeddedPostgresError        the Postgres under the data directory cannot be set up, started or stopped
 ├── SchemaError                  the pipeline database is not at this version's revision, or cannot be migrated to it
 ├── NotReady                     `pipeline check` finds what neither waiting nor a running server can cure
@@ -22,6 +23,8 @@ PipelineError                    exit 1
 │   └── CursorExpired            the log is no longer kept back to that position
 ├── BackfillError                a backfill cannot begin, or cannot change, as it is
 │   └── UnknownBackfill          there is no backfill with that id
+├── FollowerError                a follower cannot begin, or cannot change, as it is
+│   └── UnknownFollower          there is no follower of that name
 ├── ExportFailed                 an export did not run, or not to its end; the next one continues where it ended
 │   ├── ExportBusy               another exporter is running for the same lake
 │   └── ExportStopped            it was asked to stop; exit 130
@@ -71,6 +74,10 @@ class ConditionRefused(ConfigError):
 
 class TableRefused(ConfigError):
     """A table that was named is not there, is not captured, or cannot be read."""
+
+
+class FollowerRefused(ConfigError):
+    """A database, its name or its tables cannot be a follower as they are; nothing was changed."""
 
 
 class EmbeddedPostgresError(PipelineError):
@@ -143,6 +150,14 @@ class BackfillError(PipelineError):
 
 class UnknownBackfill(BackfillError):
     """There is no backfill with that id."""
+
+
+class FollowerError(PipelineError):
+    """A follower cannot begin, or cannot change, as it is: the text says why."""
+
+
+class UnknownFollower(FollowerError):
+    """There is no follower of that name."""
 
 
 class NotComparable(PipelineError):
