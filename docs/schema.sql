@@ -1124,6 +1124,84 @@ ALTER TABLE pipeline.exports ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE pipeline.follower_tables (
+    follower_id bigint NOT NULL,
+    table_oid bigint NOT NULL,
+    table_schema text NOT NULL,
+    table_name text NOT NULL,
+    state text DEFAULT 'waiting'::text NOT NULL,
+    reason text,
+    remedy text,
+    CONSTRAINT follower_tables_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'copying'::text, 'following'::text, 'stopped'::text, 'different'::text])))
+);
+
+COMMENT ON TABLE pipeline.follower_tables IS 'The tables of each follower, and what is the matter with one.';
+
+COMMENT ON COLUMN pipeline.follower_tables.table_oid IS 'The table at the source; of partitions their root.';
+
+CREATE TABLE pipeline.followers (
+    id bigint NOT NULL,
+    source_id uuid NOT NULL,
+    name text NOT NULL,
+    dsn text NOT NULL,
+    tables text[] DEFAULT '{}'::text[] NOT NULL,
+    copy text DEFAULT 'source'::text NOT NULL,
+    schema_mode text DEFAULT 'create'::text NOT NULL,
+    ddl text DEFAULT 'follow'::text NOT NULL,
+    on_rewrite text DEFAULT 'copy'::text NOT NULL,
+    truncates boolean DEFAULT false NOT NULL,
+    system_identifier text NOT NULL,
+    database_oid oid NOT NULL,
+    database_name text NOT NULL,
+    wanted text DEFAULT 'running'::text NOT NULL,
+    made_at timestamp with time zone DEFAULT now() NOT NULL,
+    made_seq bigint NOT NULL,
+    seq bigint NOT NULL,
+    commit_lsn bigint,
+    committed_at timestamp with time zone,
+    state text DEFAULT 'waiting'::text NOT NULL,
+    reason text,
+    remedy text,
+    reported_at timestamp with time zone,
+    CONSTRAINT followers_copy_check CHECK ((copy = ANY (ARRAY['source'::text, 'log'::text, 'none'::text]))),
+    CONSTRAINT followers_ddl_check CHECK ((ddl = ANY (ARRAY['follow'::text, 'stop'::text]))),
+    CONSTRAINT followers_on_rewrite_check CHECK ((on_rewrite = ANY (ARRAY['copy'::text, 'stop'::text]))),
+    CONSTRAINT followers_schema_mode_check CHECK ((schema_mode = ANY (ARRAY['create'::text, 'exists'::text]))),
+    CONSTRAINT followers_state_check CHECK ((state = ANY (ARRAY['copying'::text, 'following'::text, 'waiting'::text, 'paused'::text, 'stopped'::text]))),
+    CONSTRAINT followers_wanted_check CHECK ((wanted = ANY (ARRAY['running'::text, 'paused'::text])))
+);
+
+COMMENT ON TABLE pipeline.followers IS 'Databases that are kept equal to the source from the log, and how far each is.';
+
+COMMENT ON COLUMN pipeline.followers.dsn IS 'How it is reached, without any password.';
+
+COMMENT ON COLUMN pipeline.followers.tables IS 'Patterns of the tables that it has; empty: all that are captured.';
+
+COMMENT ON COLUMN pipeline.followers.copy IS 'How it begins: read from the source, from the log''s first event, or taken as equal.';
+
+COMMENT ON COLUMN pipeline.followers.truncates IS 'Whether tables with rows are emptied before they are copied.';
+
+COMMENT ON COLUMN pipeline.followers.system_identifier IS 'Of its cluster when it was added.';
+
+COMMENT ON COLUMN pipeline.followers.wanted IS 'What people ask for; state is what its applier does.';
+
+COMMENT ON COLUMN pipeline.followers.made_seq IS 'The newest seq when it was added.';
+
+COMMENT ON COLUMN pipeline.followers.seq IS 'Everything up to it is applied, as its applier last reported; it needs every event after it.';
+
+COMMENT ON COLUMN pipeline.followers.reason IS 'Why it is in its state.';
+
+COMMENT ON COLUMN pipeline.followers.remedy IS 'What to do about that.';
+
+ALTER TABLE pipeline.followers ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.followers_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE pipeline.identity (
     only_one boolean DEFAULT true NOT NULL,
     id uuid DEFAULT gen_random_uuid() NOT NULL,
@@ -1390,7 +1468,26 @@ UNION ALL
     (('let it end, or `pipeline backfill cancel '::text || b.id) || '`'::text) AS remedy
    FROM (pipeline.backfills b
      CROSS JOIN LATERAL jsonb_each_text(b.since_seqs) s(key, value))
-  WHERE (b.state = ANY (ARRAY['waiting'::text, 'reading'::text, 'paused'::text]));
+  WHERE (b.state = ANY (ARRAY['waiting'::text, 'reading'::text, 'paused'::text]))
+UNION ALL
+ SELECT 'follower'::text AS kind,
+    f.name,
+    ( SELECT log.name
+           FROM log) AS events_table,
+    f.source_id AS source,
+    f.seq AS "position",
+    f.seq AS needs_after,
+        CASE
+            WHEN (f.wanted = 'paused'::text) THEN false
+            ELSE NULL::boolean
+        END AS active,
+    (f.wanted = 'paused'::text) AS paused,
+    (((
+        CASE
+            WHEN (f.wanted = 'paused'::text) THEN (('`pipeline followers resume '::text || f.name) || '`'::text)
+            ELSE (('see why with `pipeline followers show '::text || f.name) || '`'::text)
+        END || ', or do without: `pipeline followers remove '::text) || f.name) || '`'::text) AS remedy
+   FROM pipeline.followers f;
 
 COMMENT ON VIEW pipeline.readers IS 'The registry: every reader of an events table. Retention does not wait for others.';
 
@@ -2054,6 +2151,15 @@ ALTER TABLE ONLY pipeline.export_states
 ALTER TABLE ONLY pipeline.exports
     ADD CONSTRAINT exports_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY pipeline.follower_tables
+    ADD CONSTRAINT follower_tables_pkey PRIMARY KEY (follower_id, table_oid);
+
+ALTER TABLE ONLY pipeline.followers
+    ADD CONSTRAINT followers_name_key UNIQUE (name);
+
+ALTER TABLE ONLY pipeline.followers
+    ADD CONSTRAINT followers_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY pipeline.identity
     ADD CONSTRAINT identity_pkey PRIMARY KEY (only_one);
 
@@ -2153,6 +2259,10 @@ CREATE UNIQUE INDEX exports_once_idx ON pipeline.exports USING btree (lake_id, a
 
 CREATE INDEX exports_unfinished_idx ON pipeline.exports USING btree (lake_id, id) WHERE (state = ANY (ARRAY['writing'::text, 'publishing'::text]));
 
+CREATE UNIQUE INDEX followers_password_idx ON pipeline.followers USING btree (upper(regexp_replace(name, '[^A-Za-z0-9]'::text, '_'::text, 'g'::text)));
+
+COMMENT ON INDEX pipeline.followers_password_idx IS 'No two have one password variable.';
+
 CREATE INDEX relations_history_idx ON pipeline.relations USING btree (source_id, relation_oid, id);
 
 CREATE INDEX routes_newest_idx ON pipeline.routes USING btree (source_id, id);
@@ -2213,6 +2323,12 @@ ALTER TABLE ONLY pipeline.exports
 
 ALTER TABLE ONLY pipeline.exports
     ADD CONSTRAINT exports_run_id_fkey FOREIGN KEY (run_id) REFERENCES pipeline.export_runs(id);
+
+ALTER TABLE ONLY pipeline.follower_tables
+    ADD CONSTRAINT follower_tables_follower_id_fkey FOREIGN KEY (follower_id) REFERENCES pipeline.followers(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY pipeline.followers
+    ADD CONSTRAINT followers_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
 
 ALTER TABLE ONLY pipeline.published_forms
     ADD CONSTRAINT published_forms_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);

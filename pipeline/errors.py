@@ -4,7 +4,8 @@ PipelineError                    exit 1
 ├── ConfigError                  a setting or argument is wrong; exit 2
 │   ├── WrongArgument            a reader of the log gave an argument that is not possible
 │   ├── ConditionRefused         a condition on rows has a part that could do more than choose among them
-│   └── TableRefused             a table that was named is not there, is not captured, or cannot be read
+│   ├── TableRefused             a table that was named is not there, is not captured, or cannot be read
+│   └── FollowerRefused          a database, its name or its tables cannot be a follower as they are
 ├── EmbeddedPostgresError        the Postgres under the data directory cannot be set up, started or stopped
 ├── SchemaError                  the pipeline database is not at this version's revision, or cannot be migrated to it
 ├── NotReady                     `pipeline check` finds what neither waiting nor a running server can cure
@@ -20,7 +21,8 @@ PipelineError                    exit 1
 │   ├── CursorHeld               another client reads that cursor
 │   ├── ConsumerChanged          it was reset, or another client reads it now; connect again
 │   └── CursorExpired            the log is no longer kept back to that position
-├── FollowerError                a follower cannot be written to as it is
+├── FollowerError                a follower cannot begin, change or go on, as it is
+│   ├── UnknownFollower          there is no follower of that name
 │   ├── Overtaken                another applier has moved its position; this one has written nothing
 │   ├── Differs                  it lacks a row that the log changes, or has one that the log adds
 │   └── NotFollowable            the log does not say what a row is, or a table has another form from there on
@@ -75,6 +77,10 @@ class ConditionRefused(ConfigError):
 
 class TableRefused(ConfigError):
     """A table that was named is not there, is not captured, or cannot be read."""
+
+
+class FollowerRefused(ConfigError):
+    """A database, its name or its tables cannot be a follower as they are; nothing was changed."""
 
 
 class EmbeddedPostgresError(PipelineError):
@@ -142,7 +148,11 @@ class CursorExpired(ConsumerError):
 
 
 class FollowerError(PipelineError):
-    """A follower cannot be written to as it is."""
+    """A follower cannot begin, change or go on, as it is: the text says why."""
+
+
+class UnknownFollower(FollowerError):
+    """There is no follower of that name."""
 
 
 class Overtaken(FollowerError):

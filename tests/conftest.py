@@ -21,6 +21,7 @@ pytest_plugins = [
     "tests.fixtures.rigs",
     "tests.fixtures.api",
     "tests.fixtures.altering",
+    "tests.fixtures.followers",
     "tests.fixtures.staged",
     "tests.fixtures.catching_up",
     "tests.fixtures.wal2json",

@@ -19,7 +19,7 @@ from pipeline.api import docs, http_protocol, problems, websocket_protocol
 from pipeline.api.long_poll import ClientGone
 from pipeline.api.models import Ready
 from pipeline.api.request_guard import RequestGuard
-from pipeline.api.routes import backfills, consumers, events, metrics, stream
+from pipeline.api.routes import backfills, consumers, events, followers, metrics, stream
 from pipeline.api.wires import known
 from pipeline.api.wires.wire import Service, Surroundings
 from pipeline.config import certificates
@@ -63,6 +63,7 @@ def create(config: Config, server: str) -> FastAPI:
     _add_health(app, config, server)
     app.include_router(consumers.router)
     app.include_router(backfills.router)
+    app.include_router(followers.router)
     app.include_router(events.router)
     app.include_router(stream.router(config, app.state.database, app.state.wakeups, server))
     surroundings = Surroundings(config, app.state.database, server)

@@ -57,7 +57,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     texts = {
         401: "The token is missing or wrong.",
         403: "The origin of the page, or the host name of the request, is not allowed.",
-        404: "There is no such consumer, or backfill.",
+        404: "There is no such consumer, backfill or follower.",
         409: "Its kind, state or reader does not allow it, or the name is taken, or the table is being read.",
         410: "Retention has dropped the next events.",
         413: "The body is too large.",

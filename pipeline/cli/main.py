@@ -16,12 +16,13 @@ import typer
 from setproctitle import setproctitle
 
 from pipeline import logs
-from pipeline.cli import completion, failures, flags
+from pipeline.cli import completion, failures, flags, redaction
 from pipeline.cli.commands import (
     backfills,
     consumers,
     dead_letters,
     exports,
+    followers,
     init,
     retention,
     routes,
@@ -46,6 +47,7 @@ for name, group in (
     ("routes", routes.app),
     ("consumers", consumers.app),
     ("backfill", backfills.app),
+    ("followers", followers.app),
     ("dead-letters", dead_letters.app),
     ("export", exports.app),
 ):
@@ -184,7 +186,7 @@ def demo(
 
 def main() -> int:
     """Run a command; 0: done, 1: failed or a difference found, 2: wrong usage or setting, 130: interrupted."""
-    setproctitle(" ".join(["pipeline", *_without_secrets(sys.argv[1:])]))
+    setproctitle(" ".join(["pipeline", *redaction.without(sys.argv[1:], (*flags.SECRET_FLAGS, followers.DSN_FLAG))]))
     program = typer.main.get_command(app)
     if completion.is_wanted():
         completion.let_settings_follow(program)
@@ -198,7 +200,7 @@ def main() -> int:
         failures.report(str(error), before, command)
         return error.exit_code
     except typer.TyperException as error:  # without a command, the message is the help
-        message = error.format_message()
+        message = redaction.masked(error.format_message())  # it may repeat an argument that was meant for --dsn
         if "\n" in message:
             print(message, file=sys.stderr)
         else:
@@ -225,15 +227,3 @@ def _plain_errors() -> Iterator[None]:
         if (refusal := refusals.for_command(error)) is None:
             raise
         raise refusal from error
-
-
-def _without_secrets(arguments: list[str]) -> list[str]:
-    """The command line without secrets, as other users may see it."""
-    shown = list(arguments)
-    for place, argument in enumerate(arguments):
-        flag, equals, _ = argument.partition("=")
-        if flag in flags.SECRET_FLAGS and equals:
-            shown[place] = f"{flag}=***"
-        elif argument in flags.SECRET_FLAGS and place + 1 < len(shown):
-            shown[place + 1] = "***"
-    return shown

@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from pipeline.config import cron, durations, secret_files, sizes
+from pipeline.config import cron, durations, follower_passwords, secret_files, sizes
 from pipeline.config import file as config_file
 from pipeline.config import routes as routing
 from pipeline.config import wires as wire_names
@@ -250,6 +250,7 @@ def unknown_variables() -> list[str]:
         name
         for name in os.environ
         if name.startswith("PIPELINE_") and not name.startswith("PIPELINE_TEST_") and name not in known
+        if not follower_passwords.is_one(name)
     )
 
 

@@ -25,16 +25,22 @@ _MASTERS = r"local(\[[^\]]+\])?|local-cluster\[[^\]]+\]|spark://\S+|yarn|k8s://\
 def _dsn(value: SecretStr | None) -> SecretStr | None:
     if value is None or not value.get_secret_value().strip():
         return None
+    dsn_parts(value.get_secret_value())
+    return value
+
+
+def dsn_parts(dsn: str) -> dict[str, str]:
+    """What a DSN has of libpq's parameters. Raises ValueError, whose text never quotes it."""
     try:
-        parts = conninfo_to_dict(value.get_secret_value())
+        parts = conninfo_to_dict(dsn)
     except ProgrammingError:  # its text may quote the password
         raise ValueError(f"expected {_DSN_FORMS}") from None
-    if _splits_wrongly(value.get_secret_value()) or not re.fullmatch(r"[\d, ]*", str(parts.get("port") or "")):
+    if _splits_wrongly(dsn) or not re.fullmatch(r"[\d, ]*", str(parts.get("port") or "")):
         raise ValueError(
             f"expected {_DSN_FORMS}; in a URI, characters such as @ and / of a password must be "
             "percent-encoded (@ as %40)"
         )
-    return value
+    return {name: str(part) for name, part in parts.items() if part is not None}
 
 
 def _splits_wrongly(dsn: str) -> bool:

@@ -1,3 +1,3 @@
-"""Databases whose tables are kept equal to the source's by what the log says."""
+"""Followers: databases that are kept equal to the source from the log."""
 
 from __future__ import annotations

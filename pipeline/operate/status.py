@@ -21,8 +21,9 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.log import dead_letters, tables
 from pipeline.log.tables import KnownTable
-from pipeline.operate import export_status, retention, session_status, snapshot_status, walstream_status
+from pipeline.operate import export_status, followers, retention, session_status, snapshot_status, walstream_status
 from pipeline.operate.export_status import ExportStatus
+from pipeline.operate.followers import Shown as Follower
 from pipeline.operate.json_values import as_json
 from pipeline.operate.lag import facts, stages
 from pipeline.operate.lag.facts import Look, Moved
@@ -89,6 +90,7 @@ class Status:
     exports: ExportStatus | None = None
     retention: Retention | None = None
     consumers: list[ConsumerStatus] = field(default_factory=list)
+    followers: list[Follower] = field(default_factory=list)
     dead_letters: dict[str, int] = field(default_factory=dict)
     slots: list[SlotLag] = field(default_factory=list)
     slot_marked: bool | None = None
@@ -126,6 +128,7 @@ def collect(config: Config, patience: float = 60.0) -> Status:
             exports=_exports(config, connection, now),
             retention=retention.read(config, connection),
             consumers=consumer_status.find(connection),
+            followers=followers.listed(connection),
             dead_letters=dead_letters.counts(connection),
             walstream=walstream_status.read(config, connection),
         )

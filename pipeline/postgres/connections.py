@@ -29,11 +29,12 @@ _NOT_ANSWERING = ("08", "57P0", "25P03")
 _REMEDIES = (
     (r"could not translate host name|failed to resolve host", "correct the host in {setting}"),
     (r"Connection refused|No such file or directory|timeout|timed out|No route", "start it, or correct {setting}"),
-    (r"password|authentication", "correct user and password in {setting}, PGPASSWORD or PGPASSFILE"),
+    (r"password|authentication", "correct {login}"),
     (r'database ".*" does not exist', "create it, or correct {setting}"),
     (r'role ".*" does not exist', "create it, or correct {setting}"),
     (r"no pg_hba.conf entry", "allow it in that server's pg_hba.conf, or correct {setting}"),
     (r"permission denied for database", "grant connect on it to this user, or correct {setting}"),
+    (r"definition of service|service file", "correct the service file (PGSERVICEFILE), or {setting}"),
     (r"No space left on device", "free some space on its disk"),
     (r"closed the connection|shutting down|starting up", "check that it runs, and see its log"),
     (r"too many clients|reserved for roles|connection slots", "end other connections, or raise max_connections there"),
@@ -125,11 +126,18 @@ async def connect_async(dsn: str, *, name: str) -> AsyncConnection:
     return connection
 
 
-def unavailable(dsn: str, what: str, error: BaseException) -> Unavailable:
-    """The error for a database that refused or dropped a connection, or refused a statement, which is then said."""
+def unavailable(
+    dsn: str, what: str, error: BaseException, *, setting: str | None = None, login: str | None = None
+) -> Unavailable:
+    """The error for a database that refused or dropped a connection, or refused a statement, which is then said.
+
+    `setting`: where the DSN is from, and `login`: where user and password are; of a database that is no setting's.
+    """
     cause = one_line(error)
     remedy = next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, cause)), "")
-    remedy = remedy.format(setting="PIPELINE_SOURCE_DSN" if what == "source" else "PIPELINE_DATABASE_DSN")
+    setting = setting or ("PIPELINE_SOURCE_DSN" if what == "source" else "PIPELINE_DATABASE_DSN")
+    login = login or f"user and password in {setting}, PGPASSWORD or PGPASSFILE"
+    remedy = remedy.format(setting=setting, login=login)
     remedy = f"; {remedy}" if remedy else ""
     if not is_gone(error):
         state = getattr(error, "sqlstate", "")

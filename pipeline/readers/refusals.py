@@ -17,12 +17,14 @@ from pipeline.errors import (
     ConsumerError,
     CursorExpired,
     CursorHeld,
+    FollowerError,
     PipelineError,
     StorageError,
     TableRefused,
     Unavailable,
     UnknownBackfill,
     UnknownConsumer,
+    UnknownFollower,
     WrongArgument,
     WrongKind,
 )
@@ -57,6 +59,8 @@ _TABLE = (
     Meaning(TableRefused, 422, frames.RESTART, "NOT_FOUND"),
     Meaning(UnknownBackfill, 404, frames.RESTART, "NOT_FOUND"),
     Meaning(BackfillError, 409, frames.RESTART, "FAILED_PRECONDITION"),
+    Meaning(UnknownFollower, 404, frames.RESTART, "NOT_FOUND"),
+    Meaning(FollowerError, 409, frames.RESTART, "FAILED_PRECONDITION"),
     Meaning(Unavailable, 503, frames.RESTART, "UNAVAILABLE"),
     Meaning(PipelineError, 500, frames.RESTART, "INTERNAL"),
 )

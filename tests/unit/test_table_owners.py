@@ -91,6 +91,8 @@ OWNERS = {
     "pipeline.export_runs": Owner("pipeline/exports", {"spark": JOB}),
     "pipeline.export_states": Owner("spark/lake"),
     "pipeline.exports": Owner("spark/lake", {"pipeline/exports": JOB, "pipeline/log/functions/readers.sql": REGISTRY}),
+    "pipeline.follower_tables": Owner("pipeline/followers"),
+    "pipeline.followers": Owner("pipeline/followers", {"pipeline/log/functions/readers.sql": REGISTRY}),
     "pipeline.identity": Owner("pipeline/capture/source"),
     "pipeline.installed_functions": Owner("pipeline/postgres"),
     "pipeline.known_rows": Owner(

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pipeline.api import lag_metrics, session_metrics, walstream_metrics
+from pipeline.api import follower_metrics, lag_metrics, session_metrics, walstream_metrics
 from pipeline.capture.catchup.plan import Part
 from pipeline.log.tables import KnownTable
 from pipeline.operate.export_status import ExportStatus
@@ -75,6 +75,7 @@ class _Snapshot(Collector):
         yield from walstream_metrics.collect(self._status.walstream)
         yield from _tables(self._status.events_tables)
         yield from _consumers(self._status.consumers)
+        yield from follower_metrics.collect(self._status.followers)
         yield from _dead_letters(self._status.dead_letters)
 
 

@@ -16,6 +16,7 @@ from pipeline.cli.render import (
     content,
     dead_letters,
     exports,
+    followers,
     gaps,
     lag,
     retention,
@@ -76,6 +77,8 @@ def _of_readers(now: Status) -> Iterator[Table]:
         yield retention.summary(now.retention)
     if now.consumers:
         yield consumers.summary(now.consumers)
+    if now.followers:
+        yield followers.summary(now.followers)
     if any(now.dead_letters.values()):
         yield dead_letters.summary(now.dead_letters)
 

@@ -85,7 +85,14 @@ union all
 select 'backfill', b.table_schema || '.' || b.table_name, s.key, b.source_id, null, s.value::bigint, true,
     b.state = 'paused', 'let it end, or `pipeline backfill cancel ' || b.id || '`'
 from pipeline.backfills b cross join lateral jsonb_each_text(b.since_seqs) s
-where b.state in ('waiting', 'reading', 'paused');
+where b.state in ('waiting', 'reading', 'paused')
+union all
+select 'follower', f.name, (select name from log), f.source_id, f.seq, f.seq,
+    case when f.wanted = 'paused' then false end, f.wanted = 'paused',
+    case when f.wanted = 'paused' then '`pipeline followers resume ' || f.name || '`'
+        else 'see why with `pipeline followers show ' || f.name || '`' end
+        || ', or do without: `pipeline followers remove ' || f.name || '`'
+from pipeline.followers f;
 
 comment on view pipeline.readers is
     'The registry: every reader of an events table. Retention does not wait for others.';

@@ -14,7 +14,7 @@ from pipeline.errors import PipelineError, SchemaError
 from pipeline.log.table import EventsTable
 from pipeline.operate.preflight import blocked_transactions, exports, legacy_log, routes, sessions, source_checks
 from pipeline.operate.preflight.findings import Cure, Finding, Findings, first_names, guarded, of_error
-from pipeline.postgres import connections, databases, migrations, queries
+from pipeline.postgres import connections, databases, migrations, poolers, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -88,13 +88,9 @@ def _dsn(config: Config, what: str) -> str | None:
 
 
 def _pooler(stack: ExitStack, dsn: str, what: str, first: Connection) -> Findings:
-    """A pooler reports its own process ids, and between transactions lets two sessions share one server process."""
-    announced, pid = first.info.backend_pid, _backend_pid(first)
     second = stack.enter_context(connections.connect(dsn, what, name="pipeline check"))
-    with second.transaction():
-        shared = _backend_pid(second) == pid
-    finding = pooler(what, announced != pid, shared or _backend_pid(first) != pid)
-    if finding:
+    found = poolers.look(first, second)
+    if finding := pooler(what, found.in_between, found.shared):
         yield finding
 
 
@@ -106,10 +102,6 @@ def pooler(what: str, in_between: bool, shared: bool) -> Finding | None:
     if in_between:
         return Finding("warning", "pooler", f"a pooler or proxy is in front of the {what}", remedy)
     return None
-
-
-def _backend_pid(connection: Connection) -> int:
-    return int(queries.value(connection, statement("operate.preflight", "backend_pid"), default=0))
 
 
 def _facts(connection: Connection) -> _Server:

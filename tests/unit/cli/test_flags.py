@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from pipeline.cli import flags
+from pipeline.cli import flags, redaction
 from pipeline.cli import main as cli
 from pipeline.config.settings import Config
 
@@ -73,5 +73,5 @@ def test_the_value_of_a_flag_is_its_last(given: str, value: str | None) -> None:
 
 def test_values_of_secrets_are_not_in_the_list_of_processes() -> None:
     given = ["--source-dsn", "a", "--database-dsn=b", "--api-token", "c", "--slot", "d", "serve"]
-    shown = cli._without_secrets(given)
+    shown = redaction.without(given, flags.SECRET_FLAGS)
     assert shown == ["--source-dsn", "***", "--database-dsn=***", "--api-token", "***", "--slot", "d", "serve"]

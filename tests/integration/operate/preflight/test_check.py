@@ -21,7 +21,7 @@ from pipeline.log.table import EventsTable
 from pipeline.operate.preflight import catchup, check
 from pipeline.operate.preflight.check import pooler
 from pipeline.operate.preflight.findings import Finding
-from pipeline.postgres import connections
+from pipeline.postgres import connections, poolers
 from tests.fixtures.postgres import Cluster, unique
 
 Check = Callable[..., dict[str, Finding]]
@@ -363,7 +363,7 @@ def test_what_a_pooler_gives_away() -> None:
 
 def test_a_session_tells_a_pooler_by_its_process_number(findings: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pooler announces numbers of its own; here the server's answer is another than what it announced."""
-    monkeypatch.setattr(check, "_backend_pid", lambda connection: -connection.info.backend_pid)
+    monkeypatch.setattr(poolers, "_backend_pid", lambda connection: -connection.info.backend_pid)
     found = findings()
     assert found["pooler"].level == "warning"
     assert "pgbouncer" in found["pooler"].remedy

@@ -1,0 +1,27 @@
+"""Followers as Prometheus metrics: how far each is behind the log, and what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from pipeline.followers.registry import STATES
+from pipeline.operate.followers import Shown
+
+
+def collect(found: Sequence[Shown]) -> Iterator[Metric]:
+    """Nothing where there are no followers."""
+    seqs = GaugeMetricFamily("pipeline_follower_lag_seqs", "Seqs that a follower has not applied.", labels=["follower"])
+    seconds = GaugeMetricFamily(
+        "pipeline_follower_lag_seconds", "Age of the first event that a follower has not applied.", labels=["follower"]
+    )
+    states = GaugeMetricFamily(
+        "pipeline_follower_state", "1 for the state that a follower is in.", labels=["follower", "state"]
+    )
+    for each in found:
+        seqs.add_metric([each.name], float(each.lag_seqs))
+        seconds.add_metric([each.name], each.lag_seconds)
+        for state in STATES:
+            states.add_metric([each.name, state], float(each.state == state))
+    yield from (family for family in (seqs, seconds, states) if family.samples)

@@ -1,0 +1,58 @@
+"""Followers over HTTP, to look at: they are added and changed by the command `pipeline followers`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request
+
+from pipeline.api.follower_models import Follower, Followers
+from pipeline.api.parameters import refuse_unknown
+from pipeline.api.patterns import NAME
+from pipeline.api.problems import documented
+from pipeline.config.settings import Config
+from pipeline.errors import Unavailable
+from pipeline.operate import followers
+from pipeline.operate.json_values import as_json
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+
+router = APIRouter(
+    prefix="/v1/followers", tags=["followers"], responses=documented(422), dependencies=[Depends(refuse_unknown)]
+)
+
+SECONDS = 10.0
+"""How long the pipeline database has for a request."""
+_AT_ONCE = threading.BoundedSemaphore(4)
+"""Requests that have a connection of their own."""
+Name = Annotated[str, Path(pattern=NAME, description="the follower's name", examples=["reports"])]
+
+
+@router.get("", response_model=Followers, summary="List followers")
+def everyone(request: Request) -> dict[str, Any]:
+    """All followers ordered by name, with their states and how far the log is beyond each."""
+    with _connected(request) as pipeline:
+        return {"data": as_json(followers.listed(pipeline))}
+
+
+@router.get("/{name}", response_model=Follower, summary="Show a follower", responses=documented(404))
+def one(request: Request, name: Name) -> Any:
+    """Its state with the reason and the remedy, its position, its tables and settings."""
+    with _connected(request) as pipeline:
+        return as_json(followers.show(pipeline, name))
+
+
+@contextmanager
+def _connected(request: Request) -> Iterator[Connection]:
+    """A connection to the pipeline database for one request."""
+    config: Config = request.app.state.config
+    if not _AT_ONCE.acquire(timeout=SECONDS):
+        raise Unavailable("too many requests about followers at once; try again later")
+    try:
+        with connections.answering(config.database, "pipeline database", SECONDS, name="pipeline api") as pipeline:
+            yield pipeline
+    finally:
+        _AT_ONCE.release()

@@ -1,0 +1,174 @@
+"""`pipeline followers`: databases that are kept equal to the source from the log; a running server applies it."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipeline.cli.commands.context import Json, connected, load, output
+from pipeline.operate import json_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pipeline.followers.registry import Options
+    from pipeline.operate.add_follower import Added
+    from pipeline.operate.followers import Shown
+    from pipeline.postgres.connections import Connection
+
+app = typer.Typer(help="Followers: databases that are kept equal to the source.", no_args_is_help=True)
+
+
+class Copy(StrEnum):
+    """What `--copy` takes."""
+
+    SOURCE = "source"
+    LOG = "log"
+    NONE = "none"
+
+
+class Schema(StrEnum):
+    """What `--schema` takes."""
+
+    CREATE = "create"
+    EXISTS = "exists"
+
+
+class Ddl(StrEnum):
+    """What `--ddl` takes."""
+
+    FOLLOW = "follow"
+    STOP = "stop"
+
+
+class OnRewrite(StrEnum):
+    """What `--on-rewrite` takes."""
+
+    COPY = "copy"
+    STOP = "stop"
+
+
+DSN_FLAG = "--dsn"
+"""Its value is not to be seen in a list of processes: somebody will give a password with it, which is refused."""
+Name = Annotated[str, typer.Argument(help="The follower's name.", show_default=False)]
+NewName = Annotated[
+    str | None, typer.Argument(help="Its name. Default: made of host, port and database.", show_default=False)
+]
+Dsn = Annotated[str, typer.Option(DSN_FLAG, help="The database, without a password.", show_default=False)]
+Tables = Annotated[str | None, typer.Option(help="schema.table, comma separated, * matches anything. Default: all.")]
+CopyFrom = Annotated[Copy, typer.Option("--copy", help="Where the rows come from that it begins with.")]
+SchemaMode = Annotated[Schema, typer.Option("--schema", help="Whether tables that it lacks are created.")]
+OnDdl = Annotated[Ddl, typer.Option("--ddl", help="What to do when the source's tables change.")]
+Rewrites = Annotated[OnRewrite, typer.Option("--on-rewrite", help="What to do when rows change without events.")]
+Truncate = Annotated[bool, typer.Option("--truncate", help="Empty tables that have rows before they are copied.")]
+
+
+@app.command("add")
+def followers_add(
+    context: typer.Context,
+    dsn: Dsn,
+    name: NewName = None,
+    tables: Tables = None,
+    copy: CopyFrom = Copy.SOURCE,
+    schema: SchemaMode = Schema.CREATE,
+    ddl: OnDdl = Ddl.FOLLOW,
+    on_rewrite: Rewrites = OnRewrite.COPY,
+    truncate: Truncate = False,
+    as_json: Json = False,
+) -> int:
+    """Register a database; a running server fills it and keeps it equal to the source.
+
+    What is wrong with it is said at once, and nothing is changed. The password may be in PGPASSFILE, in a service
+    file or in PIPELINE_FOLLOWER_PASSWORD_<NAME>, here and where the server runs.
+    """
+    from pipeline.followers.registry import Options
+
+    patterns = tuple(part.strip() for part in (tables or "").split(",") if part.strip())
+    given: dict[str, Any] = {"copy": copy.value, "schema": schema.value, "ddl": ddl.value}
+    added = _add(context, name, dsn, Options(patterns, **given, on_rewrite=on_rewrite.value, truncate=truncate))
+    for warning in added.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    values = {**json_values.as_json(added.follower), "warnings": added.warnings}
+    output(values, as_json, lambda: print(_said(added.follower)))
+    return 0
+
+
+@app.command("list")
+def followers_list(context: typer.Context, as_json: Json = False) -> int:
+    """Each follower with its state, and how far the log is beyond it."""
+    from pipeline.cli.render.followers import show_followers
+    from pipeline.operate import followers
+
+    with connected(context, "followers") as (_, connection):
+        found = followers.listed(connection)
+    output({"data": found}, as_json, lambda: show_followers(found))
+    return 0
+
+
+@app.command("show")
+def followers_show(context: typer.Context, name: Name, as_json: Json = False) -> int:
+    """One follower: its state with the reason and the remedy, its tables and settings."""
+    from pipeline.cli.render.followers import show_follower
+    from pipeline.operate import followers
+
+    with connected(context, "followers") as (_, connection):
+        found = followers.show(connection, name)
+    output(found, as_json, lambda: show_follower(found))
+    return 0
+
+
+@app.command("pause")
+def followers_pause(context: typer.Context, name: Name, as_json: Json = False) -> int:
+    """Apply nothing more to it for now. The log is kept for it meanwhile."""
+    from pipeline.operate import followers
+
+    return _change(context, followers.pause, "paused", name, as_json)
+
+
+@app.command("resume")
+def followers_resume(context: typer.Context, name: Name, as_json: Json = False) -> int:
+    """Go on with one that is paused, where it was."""
+    from pipeline.operate import followers
+
+    return _change(context, followers.resume, "resumed", name, as_json)
+
+
+@app.command("remove")
+def followers_remove(context: typer.Context, name: Name, as_json: Json = False) -> int:
+    """Forget it. Its database stays as it is, and the log is no longer kept for it."""
+    from pipeline.operate import followers
+
+    return _change(context, followers.remove, "removed; its database stays as it is", name, as_json)
+
+
+def _add(context: typer.Context, name: str | None, dsn: str, options: Options) -> Added:
+    from pipeline.operate import add_follower
+    from pipeline.postgres import connections, databases, migrations
+
+    program = "pipeline followers"
+    config = load(context, "followers")
+    with (
+        databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as config,
+        connections.connect(config.database, "pipeline database", name=program) as pipeline,
+    ):
+        migrations.require_head(pipeline)
+        with connections.connect(config.source, "source", name=program) as source:
+            return add_follower.add(config, source, pipeline, name, dsn, options)
+
+
+def _change(
+    context: typer.Context, change: Callable[[Connection, str], Shown], done: str, name: str, as_json: bool
+) -> int:
+    with connected(context, "followers") as (_, connection):
+        found = change(connection, name)
+    output(found, as_json, lambda: print(f'follower "{found.name}" {done}'))
+    return 0
+
+
+def _said(found: Shown) -> str:
+    why = f": {found.reason}" if found.reason else ""
+    remedy = f"; {found.remedy}" if found.remedy else ""
+    return f'follower "{found.name}" added; it is {found.state}{why}{remedy}'

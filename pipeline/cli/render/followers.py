@@ -1,0 +1,78 @@
+"""Prints followers: their states, positions, tables and settings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.operate import formatting
+from pipeline.operate.followers import Shown, ShownTable
+
+_STYLES = {"following": "green", "copying": "green", "waiting": "yellow", "paused": "yellow"}
+
+
+def summary(found: Sequence[Shown]) -> Table:
+    """For `status` and `list`: one line for each follower."""
+    columns = ("follower", "state", "tables", "seq", "behind", "lag", "reason")
+    return formatting.table(columns, map(_line, found))
+
+
+def _line(each: Shown) -> list[object]:
+    return [
+        each.name,
+        _styled(each.state),
+        _counted(each.tables),
+        each.seq,
+        formatting.count(each.lag_seqs, "seq"),
+        formatting.lasted(each.lag_seconds),
+        _why(each.reason, each.remedy),
+    ]
+
+
+def show_followers(found: Sequence[Shown]) -> None:
+    """Print all followers."""
+    none = "there are no followers; add one: `pipeline followers add --dsn DSN`"
+    formatting.show(summary(found) if found else none)
+
+
+def show_follower(found: Shown) -> None:
+    """Print one with its settings and its tables."""
+    columns = ("table", "state", "reason")
+    tables = ((each.table, _styled(each.state), _why(each.reason, each.remedy)) for each in found.tables)
+    formatting.show(
+        summary([found]),
+        formatting.table(("", ""), ((formatting.dim(label), value) for label, value in _facts(found))),
+        formatting.table(columns, tables) if found.tables else None,
+    )
+
+
+def _facts(found: Shown) -> Iterator[tuple[str, object]]:
+    yield "database", found.database
+    yield "tables", ", ".join(found.patterns) or "all that are captured"
+    yield "copy", found.copy + (", tables with rows are emptied" if found.truncate else "")
+    yield "schema", found.schema
+    yield "ddl", found.ddl
+    yield "on rewrite", found.on_rewrite
+    yield "last commit", formatting.position(found.commit_lsn)
+    yield "committed", found.committed_at
+    yield "added", found.made_at
+    yield "reported", found.reported_at
+
+
+def _styled(state: str) -> Text:
+    return Text(state, _STYLES.get(state, "bold red"))
+
+
+def _counted(tables: Sequence[ShownTable]) -> str:
+    """How many there are, of those in a state of their own how many."""
+    states = Counter(each.state for each in tables)
+    if len(states) < 2:
+        return f"{len(tables):,}"
+    return f"{len(tables):,}: " + ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
+
+
+def _why(reason: str | None, remedy: str | None) -> str:
+    return "; ".join(part for part in (reason, remedy) if part)

@@ -1,0 +1,129 @@
+"""What a follower's server and user must be like, and what an earlier applier has left there."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psycopg
+
+from pipeline.errors import FollowerRefused
+from pipeline.followers import connecting
+from pipeline.followers.registry import Position
+from pipeline.postgres import poolers, queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+MIN_VERSION = 140000
+SCHEMA = "pipeline_follower"
+"""The schema in a follower that its applier keeps; its comment begins with `version` and a number."""
+SCHEMA_VERSION = 1
+"""The newest that this version knows."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """`has_schema`, `schema_version`, `has_position`: of the schema of an applier; a version only where it says one."""
+
+    version: int
+    shown_version: str
+    standby: bool
+    read_only: bool
+    encoding: str
+    database: str
+    user_name: str
+    may_create_schemas: bool
+    has_schema: bool
+    may_use_schema: bool
+    schema_version: int | None
+    has_position: bool
+
+    @property
+    def quoted_user(self) -> str:
+        """The user's name for a statement."""
+        return '"{}"'.format(self.user_name.replace('"', '""'))
+
+
+def read(follower: Connection) -> Facts:
+    """As they are now."""
+    found = queries.one(follower, Facts, statement("followers.admission", "facts"))
+    assert found is not None  # noqa: S101  the database we are in
+    return found
+
+
+def require_direct(name: str, first: Connection, second: Connection) -> None:
+    """Two sessions of its DSN. Raises FollowerRefused where a pooler or proxy answers instead of the server."""
+    found = poolers.look(first, second)
+    if found.in_between or found.shared:
+        raise FollowerRefused(
+            f"{connecting.what(name)}: a pooler or proxy is in front of it, and settings of a session would not last; "
+            "connect to its server directly, not through a pooler such as pgbouncer"
+        )
+
+
+def require_writable(name: str, facts: Facts) -> None:
+    """Raises FollowerRefused for a server that is too old, or cannot be written."""
+    if facts.version < MIN_VERSION:
+        raise FollowerRefused(
+            f"{connecting.what(name)}: it runs Postgres {facts.shown_version}, but 14 or newer is needed; upgrade it"
+        )
+    if facts.standby:
+        raise FollowerRefused(
+            f"{connecting.what(name)}: database {facts.database} is a standby, which follows its own primary; "
+            "name a server that can be written, or promote it"
+        )
+    if facts.read_only:
+        raise FollowerRefused(
+            f"{connecting.what(name)}: database {facts.database} is read-only; "
+            "set default_transaction_read_only = off there, or name one that can be written"
+        )
+
+
+def require_rights(name: str, follower: Connection, facts: Facts) -> None:
+    """Raises FollowerRefused where this user may not write there as an applier does, or a newer version has."""
+    if (facts.schema_version or 0) > SCHEMA_VERSION:
+        raise FollowerRefused(
+            f"{connecting.what(name)}: its schema {SCHEMA} is of version {facts.schema_version}, made by a newer "
+            f"server, and this one knows {SCHEMA_VERSION}; use that server's version, or drop the schema there"
+        )
+    try:
+        with follower.transaction(force_rollback=True):
+            follower.execute("set local session_replication_role = 'replica'")
+    except psycopg.errors.InsufficientPrivilege:
+        grant = f"grant set on parameter session_replication_role to {facts.quoted_user}"
+        remedy = f"run there: {grant}" if facts.version >= 150000 else "before Postgres 15 it takes a superuser"
+        raise FollowerRefused(
+            f'{connecting.what(name)}: user "{facts.user_name}" may not set session_replication_role, so triggers and '
+            f"foreign keys there would meddle; {remedy}"
+        ) from None
+    if not facts.has_schema and not facts.may_create_schemas:
+        database = facts.database.replace('"', '""')
+        raise FollowerRefused(
+            f'{connecting.what(name)}: user "{facts.user_name}" may not create the schema {SCHEMA}; '
+            f'run there: grant create on database "{database}" to {facts.quoted_user}'
+        )
+    if facts.has_schema and not facts.may_use_schema:
+        raise FollowerRefused(
+            f'{connecting.what(name)}: user "{facts.user_name}" may not use the schema {SCHEMA} and its tables; '
+            f"run there: grant usage, create on schema {SCHEMA} to {facts.quoted_user}; "
+            f"grant all on all tables in schema {SCHEMA} to {facts.quoted_user}"
+        )
+
+
+def warnings(name: str, facts: Facts) -> Iterator[str]:
+    """What may become a trouble later."""
+    if facts.encoding != "UTF8":
+        yield (
+            f"{connecting.what(name)}: database {facts.database} is encoded in {facts.encoding}, which cannot hold "
+            "every text: what it cannot hold would stop it"
+        )
+
+
+def positions(follower: Connection, facts: Facts, source: uuid.UUID) -> dict[str, Position]:
+    """Where appliers have left it, by name of the follower that it was then."""
+    if not facts.has_position:
+        return {}
+    query = """select follower::text, seq, commit_lsn, committed_at from pipeline_follower.position
+        where source_database_id = %s"""
+    return {name: Position(seq, lsn, at) for name, seq, lsn, at in follower.execute(query, (source,)).fetchall()}

@@ -1,0 +1,21 @@
+-- What decides whether a database can be a follower, and what an earlier applier has left in it.
+select pg_catalog.current_setting('server_version_num')::int as version,
+    pg_catalog.current_setting('server_version') as shown_version,
+    pg_catalog.pg_is_in_recovery() as standby,
+    pg_catalog.current_setting('transaction_read_only') = 'on' as read_only,
+    pg_catalog.pg_encoding_to_char(d.encoding)::text as encoding,
+    d.datname::text as database, current_user::text as user_name,
+    pg_catalog.has_database_privilege(d.oid, 'create') as may_create_schemas,
+    n.oid is not null as has_schema,
+    coalesce(pg_catalog.has_schema_privilege(n.oid, 'usage') and pg_catalog.has_schema_privilege(n.oid, 'create'), false)
+        and coalesce((
+            select pg_catalog.bool_and(pg_catalog.has_table_privilege(t.oid, r.name))
+            from pg_catalog.pg_class t cross join (values ('select'), ('insert'), ('update'), ('delete')) r (name)
+            where t.relnamespace = n.oid and t.relkind = 'r'
+        ), true) as may_use_schema,
+    substring(pg_catalog.obj_description(n.oid, 'pg_namespace') from '^version (\d{1,9})\M')::int as schema_version,
+    p.oid is not null as has_position
+from pg_catalog.pg_database d
+left join pg_catalog.pg_namespace n on n.nspname = 'pipeline_follower'
+left join pg_catalog.pg_class p on p.relnamespace = n.oid and p.relname = 'position' and p.relkind = 'r'
+where d.datname = pg_catalog.current_database()

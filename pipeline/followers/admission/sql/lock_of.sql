@@ -1,0 +1,7 @@
+-- Whether this cluster knows an advisory lock by one number, and whether it is of this database. In a database that is
+-- not ours, so without the view of advisory locks.
+select case when l.database = d.oid then 'same database' else 'same cluster' end
+from pg_catalog.pg_locks l
+join pg_catalog.pg_database d on d.datname = pg_catalog.current_database()
+where l.locktype = 'advisory' and l.granted and l.objsubid = 1
+    and (l.classid::bigint << 32) | l.objid::bigint = %(key)s::bigint

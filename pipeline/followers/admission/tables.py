@@ -1,0 +1,177 @@
+"""Whether a follower's tables can take what the source's have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from pipeline.errors import FollowerRefused
+from pipeline.followers import connecting
+from pipeline.followers.admission.server import Facts
+from pipeline.followers.registry import Options
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_SHOWN = 5
+_AT_ONCE = 200
+"""Tables that one statement looks into."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A table as the source publishes it. `key`: the columns by which its rows are known; empty where there is none."""
+
+    oid: int
+    schema: str
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the follower has under that name. `kind`: as in pg_class, None where there is nothing.
+
+    `keys`: the columns of each unique index that holds at every statement. `refused`: rights that this user lacks.
+    `secured`: a policy would hide rows from it.
+    """
+
+    schema: str
+    name: str
+    has_schema: bool
+    may_use_schema: bool
+    may_create: bool
+    kind: str | None
+    columns: list[str]
+    keys: list[list[str]]
+    refused: list[str]
+    secured: bool
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        """Its name, quoted for SQL."""
+        return sql.Identifier(self.schema, self.name)
+
+
+def require_fit(name: str, follower: Connection, facts: Facts, wanted: Sequence[Wanted], options: Options) -> None:
+    """Raises FollowerRefused for the first thing that is wrong with some of them, which it names."""
+    values = {"schemas": [each.schema for each in wanted], "names": [each.name for each in wanted]}
+    rows = queries.rows(follower, Found, statement("followers.admission", "tables"), values)
+    found = {(each.schema, each.name): each for each in rows}
+    pairs = [(each, found[each.schema, each.name]) for each in wanted]
+    what = connecting.what(name)
+    _require_there(what, facts, pairs, options)
+    there = [(each, has) for each, has in pairs if has.kind is not None]
+    _require_rights(what, facts, [has for _, has in there])
+    _require_columns(what, there, options)
+    if options.copy != "none" and not options.truncate:
+        _require_empty(what, follower, [has for _, has in there])
+
+
+def _require_there(what: str, facts: Facts, pairs: Sequence[tuple[Wanted, Found]], options: Options) -> None:
+    missing = [has for _, has in pairs if has.kind is None]
+    if missing and options.copy == "none":
+        raise FollowerRefused(
+            f"{what}: it has no {_names(missing)}; with --copy none its tables must be equal to the source's: "
+            "leave them out with --tables, or let it be copied"
+        )
+    if missing and options.schema == "exists":
+        raise FollowerRefused(
+            f"{what}: it has no {_names(missing)}; make them there, or use --schema create, or leave them out "
+            "with --tables"
+        )
+    other = [has for _, has in pairs if has.kind not in (None, "r", "p")]
+    if other:
+        raise FollowerRefused(
+            f"{what}: {_names(other)} there is a view or something else that is no table; rename it there, or leave it "
+            "out with --tables"
+        )
+    for has in missing:
+        _require_may_create(what, facts, has)
+
+
+def _require_may_create(what: str, facts: Facts, has: Found) -> None:
+    schema = has.schema.replace('"', '""')
+    if has.has_schema and not (has.may_use_schema and has.may_create):
+        grant = f'grant usage, create on schema "{schema}" to {facts.quoted_user}'
+    elif not has.has_schema and not facts.may_create_schemas:
+        database = facts.database.replace('"', '""')
+        grant = f'grant create on database "{database}" to {facts.quoted_user}'
+    else:
+        return
+    raise FollowerRefused(f'{what}: user "{facts.user_name}" may not create {has}; run there: {grant}')
+
+
+def _require_rights(what: str, facts: Facts, there: Sequence[Found]) -> None:
+    for has in there:
+        table = '"{}"."{}"'.format(has.schema.replace('"', '""'), has.name.replace('"', '""'))
+        user = f'user "{facts.user_name}"'
+        if not has.may_use_schema:
+            schema = has.schema.replace('"', '""')
+            grant = f'grant usage on schema "{schema}" to {facts.quoted_user}'
+            raise FollowerRefused(f"{what}: {user} may not use the schema of {has}; run there: {grant}")
+        if has.refused:
+            rights = ", ".join(has.refused)
+            raise FollowerRefused(
+                f"{what}: {user} may not {' and '.join(has.refused)} in {has}; "
+                f"run there: grant {rights} on {table} to {facts.quoted_user}"
+            )
+        if has.secured:
+            raise FollowerRefused(
+                f"{what}: row security hides rows of {has} from {user}; use a user with bypassrls, or the table's owner"
+            )
+
+
+def _require_columns(what: str, there: Sequence[tuple[Wanted, Found]], options: Options) -> None:
+    for each, has in there:
+        if lacking := [column for column in each.columns if column not in has.columns]:
+            raise FollowerRefused(
+                f"{what}: {each} there has no column {_names(lacking)}; add what is missing, or "
+                "leave the table out with --tables"
+            )
+        if each.key and not any(set(key) == set(each.key) for key in has.keys):
+            columns = ", ".join(each.key)
+            raise FollowerRefused(
+                f"{what}: {each} there has no unique index on its key ({columns}), by which rows are found; "
+                f"make one that is neither partial nor deferrable, or leave the table out with --tables"
+            )
+
+
+def _require_empty(what: str, follower: Connection, there: Sequence[Found]) -> None:
+    filled = list(_filled(follower, there))
+    if filled:
+        raise FollowerRefused(
+            f"{what}: {_names(filled)} there {'has' if len(filled) == 1 else 'have'} rows; use --truncate to empty "
+            "them before the copy, or --copy none where they are equal to the source's already"
+        )
+
+
+def _filled(follower: Connection, there: Sequence[Found]) -> Iterable[Found]:
+    """Those with rows. Of a partitioned table those of its partitions count."""
+    for first in range(0, len(there), _AT_ONCE):
+        part = there[first : first + _AT_ONCE]
+        each = (
+            sql.SQL("select {}, exists (select from {} {})").format(
+                number, sql.SQL("only" if has.kind == "r" else ""), has.identifier
+            )
+            for number, has in enumerate(part)
+        )
+        rows: list[tuple[int, bool]] = follower.execute(sql.SQL(" union all ").join(each)).fetchall()
+        yield from (part[number] for number, filled in sorted(rows) if filled)
+
+
+def _names(tables: Sequence[object]) -> str:
+    return ", ".join(str(each) for each in tables[:_SHOWN]) + _more(tables)
+
+
+def _more(listed: Sequence[object]) -> str:
+    return f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""

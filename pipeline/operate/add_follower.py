@@ -1,0 +1,176 @@
+"""Add a follower: what is refused at once, before anything is changed, rather than when it is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import psycopg
+
+from pipeline.capture.source import sources
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
+from pipeline.errors import FollowerError, FollowerRefused, Unavailable
+from pipeline.followers import connecting, names, registry
+from pipeline.followers.admission import identity, server, tables
+from pipeline.followers.admission.server import Facts
+from pipeline.followers.admission.tables import Wanted
+from pipeline.followers.registry import Database, Options, Position, TableName
+from pipeline.operate import follower_tables, followers
+from pipeline.operate.followers import Shown
+from pipeline.postgres.connections import Connection
+
+_PROGRAM = "pipeline followers"
+
+
+@dataclass(frozen=True)
+class Added:
+    """`warnings`: what may be meant as it is, in one line each."""
+
+    follower: Shown
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Admitted:
+    database: Database
+    begins: Position
+    warnings: list[str]
+
+
+def add(
+    config: Config, source: Connection, pipeline: Connection, name: str | None, dsn: str, options: Options
+) -> Added:
+    """Register the database of this DSN; a running server takes it up. Without a name one is made.
+
+    Raises FollowerRefused with what is wrong and the remedy, Unavailable where it does not answer, FollowerError where
+    no source is known. Nothing is changed in the follower.
+    """
+    if options.truncate and options.copy == "none":
+        raise FollowerRefused("--truncate empties tables before a copy, and --copy none makes none; leave one out")
+    parts = connecting.parts(dsn)
+    taken = registry.names(pipeline)
+    chosen = names.made(connecting.resolved(parts), taken) if name is None else name
+    names.require_free(chosen, taken)
+    stored = sources.find(pipeline, config.source_id)
+    if stored is None:
+        raise FollowerError("no source has been replicated from yet; start `pipeline serve` first")
+    wanted = follower_tables.chosen(config, source, pipeline, stored, options.tables)
+    if options.copy == "log":
+        follower_tables.require_in_log(pipeline, stored, wanted)
+    admitted = _admit(source, pipeline, stored, chosen, dsn, wanted, options)
+    listed = [TableName(each.oid, each.schema, each.name) for each in wanted]
+    registry.add(pipeline, stored.id, chosen, dsn, options, admitted.database, admitted.begins, listed)
+    _require_kept(pipeline, chosen, options, admitted.begins)
+    return Added(followers.show(pipeline, chosen), admitted.warnings)
+
+
+def _admit(
+    source: Connection,
+    pipeline: Connection,
+    stored: Source,
+    name: str,
+    dsn: str,
+    wanted: Sequence[Wanted],
+    options: Options,
+) -> _Admitted:
+    """Look at the database, and refuse it or say where it begins."""
+    with (
+        connecting.connect(name, dsn, program=_PROGRAM) as follower,
+        connecting.connect(name, dsn, program=_PROGRAM) as second,
+    ):
+        try:
+            server.require_direct(name, follower, second)
+            facts = server.read(follower)
+            server.require_writable(name, facts)
+            database = identity.read(follower)
+            warnings = [*server.warnings(name, facts), *_others(source, pipeline, name, follower, database)]
+            server.require_rights(name, follower, facts)
+            tables.require_fit(name, follower, facts, wanted, options)
+            begins, hints = _begins(pipeline, stored, name, follower, facts, options)
+        except psycopg.OperationalError as error:
+            if follower.broken or second.broken:
+                raise connecting.unavailable(name, dsn, error) from error
+            raise
+    return _Admitted(database, begins, [*warnings, *hints])
+
+
+def _others(
+    source: Connection, pipeline: Connection, name: str, follower: Connection, database: Database
+) -> Iterator[str]:
+    """Refuses what is another of our databases; warns of one in the same cluster."""
+    what = connecting.what(name)
+    beside = []
+    for other, which in ((source, "the source"), (pipeline, "the pipeline database")):
+        found = identity.relation(follower, other)
+        if found == "same database":
+            raise FollowerRefused(f"{what}: database {database.database_name} is {which} itself; name another database")
+        if found == "same cluster":
+            beside.append(which)
+    _require_no_follower(pipeline, what, follower, database)
+    if beside:
+        yield (
+            f"{what}: it is in the same cluster as {' and '.join(beside)}: they share its disk and its load, and end "
+            "together"
+        )
+
+
+def _require_no_follower(pipeline: Connection, what: str, follower: Connection, database: Database) -> None:
+    """Two followers of one database would each apply everything. Only one with its numbers can be it."""
+    for known in registry.find(pipeline):
+        if (known.system_identifier, known.database_oid) != (database.system_identifier, database.database_oid):
+            continue
+        remedy = f"name another database, or remove that one first: `pipeline followers remove {known.name}`"
+        try:
+            with connecting.connect(known.name, known.dsn, program=_PROGRAM) as other:
+                found = identity.relation(follower, other)
+        except Unavailable as error:
+            raise FollowerRefused(
+                f'{what}: it may be the database of the follower "{known.name}", which cannot be asked ({error}); '
+                f"{remedy}"
+            ) from error
+        if found == "same database":
+            raise FollowerRefused(
+                f'{what}: database {database.database_name} is the follower "{known.name}" already; {remedy}'
+            )
+
+
+def _begins(
+    pipeline: Connection, stored: Source, name: str, follower: Connection, facts: Facts, options: Options
+) -> tuple[Position, list[str]]:
+    """After which seq it needs the log, and hints on that."""
+    begins, hints = Position(follower_tables.newest_seq(pipeline)), []
+    if options.copy == "log":
+        begins = Position(0)
+    elif options.copy == "none":
+        left = server.positions(follower, facts, stored.id)
+        begins = left.get(name, begins)
+        hints = [
+            f'{connecting.what(name)}: it has a position from when it was the follower "{other}"; to go on from there, '
+            "remove this one and add it by that name"
+            for other in sorted(left)
+            if name not in left
+        ]
+    if reason := _not_kept(pipeline, name, options, begins):
+        raise FollowerRefused(reason)
+    return begins, hints
+
+
+def _require_kept(pipeline: Connection, name: str, options: Options, begins: Position) -> None:
+    """Retention waits for it from the moment at which it was stored; what was dropped just before is looked for now."""
+    if reason := _not_kept(pipeline, name, options, begins):
+        registry.remove(pipeline, name)
+        raise FollowerRefused(reason)
+
+
+def _not_kept(pipeline: Connection, name: str, options: Options, begins: Position) -> str | None:
+    """What to say where the log lacks events that it needs."""
+    floor = follower_tables.kept_after(pipeline)
+    if floor <= begins.seq:
+        return None
+    if options.copy == "log":
+        return f"--copy log: retention has dropped the log's events up to seq {floor}; use --copy source"
+    return (
+        f"{connecting.what(name)}: it is at seq {begins.seq}, and retention has dropped the log's events up to seq "
+        f"{floor}; use --copy source --truncate"
+    )

@@ -1,0 +1,111 @@
+"""Which tables of the source a follower would have, as they are published now, and which of them it cannot have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pipeline.capture.schema_history import rewrites
+from pipeline.capture.snapshot import captured_now, known_tables, overview
+from pipeline.capture.snapshot.captured_now import Captured
+from pipeline.capture.source import publication_ledger, published_relations
+from pipeline.capture.source.sources import Source
+from pipeline.config import patterns
+from pipeline.config.routes import ACTIONS
+from pipeline.config.settings import Config
+from pipeline.errors import FollowerRefused
+from pipeline.followers.admission.tables import Wanted
+from pipeline.operate.preflight.findings import first_names
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_ALL = 2**31 - 1
+
+
+def chosen(
+    config: Config, source: Connection, pipeline: Connection, stored: Source, listed: Sequence[str]
+) -> list[Wanted]:
+    """The captured tables that match these patterns, by name; all where there are no patterns.
+
+    Raises FollowerRefused where none does, and for tables of which a route sends something elsewhere.
+    """
+    try:
+        patterns.require_qualified(listed)
+    except ValueError as error:
+        raise FollowerRefused(f"--{error}") from None
+    captured = captured_now.read(config, source, pipeline, stored).values()
+    found = [each for each in captured if patterns.matches(tuple(listed), f"{each.schema}.{each.name}")]
+    if listed and not found:
+        raise FollowerRefused(
+            f"--tables: no table that is captured matches {', '.join(listed)}; "
+            "`pipeline status` names those that are not captured"
+        )
+    _require_unrouted(config, found)
+    return sorted(_described(source, stored, found), key=str)
+
+
+def require_in_log(pipeline: Connection, stored: Source, wanted: Iterable[Wanted]) -> None:
+    """Raises FollowerRefused for tables that cannot be made of the log, which lacks some of what they had."""
+    names = {str(each) for each in wanted}
+    unread = overview.incomplete(pipeline, stored.id, _ALL)
+    lacking = [each.table for each in unread if each.table in names and each.reason != known_tables.EMPTY]
+    if lacking:
+        raise FollowerRefused(
+            f"--copy log: the log does not have {first_names(lacking)} whole; read what is missing with "
+            f"`pipeline backfill start {lacking[0]}`, or use --copy source"
+        )
+    rewritten = [each for each in rewrites.unsettled(pipeline, stored.id) if each.table in names]
+    if rewritten:
+        raise FollowerRefused(
+            f"--copy log: DDL has changed values of {first_names(each.table for each in rewritten)} without events; "
+            f"{rewritten[0].remedy}; or use --copy source"
+        )
+
+
+def _require_unrouted(config: Config, found: Iterable[Captured]) -> None:
+    routed = sorted(f"{each.schema}.{each.name}" for each in found if _is_routed(config, each))
+    if routed:
+        raise FollowerRefused(
+            f"PIPELINE_ROUTES sends changes of {first_names(routed)} to another events table than "
+            f"{config.events_table}, from which followers are fed; name tables with --tables that are not routed, "
+            "or change the routes"
+        )
+
+
+def _is_routed(config: Config, table: Captured) -> bool:
+    for action in ACTIONS:
+        route = next((each for each in config.routes if each.matches(table.schema, table.name, action)), None)
+        if route is not None and action != "message" and route.events_table != config.events_table:
+            return True
+    return False
+
+
+def _described(source: Connection, stored: Source, found: Sequence[Captured]) -> Iterable[Wanted]:
+    """With the columns that are published, and the names of those by which rows are known."""
+    names: dict[int, dict[int, str]] = {}
+    values = {"oids": [each.oid for each in found]}
+    for oid, attnum, name in source.execute(statement("operate", "column_names"), values).fetchall():
+        names.setdefault(oid, {})[attnum] = name
+    publications = list(publication_ledger.known(stored))
+    for each in found:
+        relations = published_relations.read(source, each.oid, publications)
+        published = {name for relation in relations for name in relation.columns or ()}
+        columns = [name for name in names.get(each.oid, {}).values() if name in published or not relations]
+        numbers = [int(part) for part in (each.key or "").split(", ") if part.isdecimal()] if _has_key(each) else []
+        key = [names[each.oid][number] for number in numbers]
+        yield Wanted(each.oid, each.schema, each.name, tuple(columns), tuple(key))
+
+
+def _has_key(table: Captured) -> bool:
+    """Whether all its rows are known by the same columns."""
+    return table.keyed and bool(table.key) and ";" not in (table.key or "")
+
+
+def newest_seq(pipeline: Connection) -> int:
+    """The head of the log."""
+    return int(queries.value(pipeline, "select pipeline.log_head()"))
+
+
+def kept_after(pipeline: Connection) -> int:
+    """The seq after which the log has every event."""
+    return int(queries.value(pipeline, "select pipeline.log_floor()"))

@@ -1,0 +1,149 @@
+"""Followers as people see and change them, in the terminal and over REST."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pipeline.config.settings import describe
+from pipeline.errors import UnknownFollower
+from pipeline.followers import registry
+from pipeline.followers.registry import START_SERVER, Follower
+from pipeline.postgres import role_locks
+from pipeline.postgres.connections import Connection
+from pipeline.wal import lsn
+
+ROLE = "followers"
+"""The role of a server that applies the log to followers."""
+NO_SERVER = "no server runs that would apply the log to it"
+
+
+@dataclass(frozen=True)
+class ShownTable:
+    """A table of a follower: `schema.table`, and what is the matter with it."""
+
+    table: str
+    state: str
+    reason: str | None
+    remedy: str | None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A follower. `seq`: everything up to it is applied; LSN and time are of the last transaction.
+
+    `lag_seqs`: events that it has not applied; `lag_seconds`: the age of the first of them, 0 where there is none.
+    `database`: where it is, without any secret. `patterns`: which tables it has; empty means all that are captured.
+    """
+
+    name: str
+    state: str
+    reason: str | None
+    remedy: str | None
+    seq: int
+    commit_lsn: lsn.Shown | None
+    committed_at: datetime | None
+    lag_seqs: int
+    lag_seconds: float
+    tables: list[ShownTable]
+    database: str
+    patterns: list[str]
+    copy: str
+    schema: str
+    ddl: str
+    on_rewrite: str
+    truncate: bool
+    made_at: datetime
+    made_seq: int
+    reported_at: datetime | None
+
+
+def shown(each: Follower, *, served: bool) -> Shown:
+    """`served`: whether a server runs that applies the log."""
+    state, reason, remedy = _state(each, served)
+    return Shown(
+        name=each.name,
+        state=state,
+        reason=reason,
+        remedy=remedy,
+        seq=each.seq,
+        commit_lsn=each.commit_lsn,
+        committed_at=each.committed_at,
+        lag_seqs=each.lag_seqs,
+        lag_seconds=round(each.lag_seconds, 3),
+        tables=[
+            ShownTable(f"{table.table_schema}.{table.table_name}", table.state, table.reason, table.remedy)
+            for table in each.table_states
+        ],
+        database=describe(each.dsn),
+        patterns=each.tables,
+        copy=each.copy,
+        schema=each.schema_mode,
+        ddl=each.ddl,
+        on_rewrite=each.on_rewrite,
+        truncate=each.truncates,
+        made_at=each.made_at,
+        made_seq=each.made_seq,
+        reported_at=each.reported_at,
+    )
+
+
+def _state(each: Follower, served: bool) -> tuple[str, str | None, str | None]:
+    """What people have asked for comes before what the applier reported: one that does not run reports nothing."""
+    if each.wanted == "paused":
+        return "paused", "somebody has paused it", f"`pipeline followers resume {each.name}`"
+    if not served and each.state != "stopped":
+        return "waiting", NO_SERVER, START_SERVER
+    if each.state == "paused":
+        return "waiting", "it was resumed, and has not begun again yet", None
+    return each.state, each.reason, each.remedy
+
+
+def listed(pipeline: Connection) -> list[Shown]:
+    """All of them by name."""
+    return _shown(pipeline, registry.find(pipeline))
+
+
+def show(pipeline: Connection, name: str) -> Shown:
+    """One of them. Raises UnknownFollower."""
+    found = _shown(pipeline, registry.find(pipeline, name))
+    if not found:
+        raise UnknownFollower(
+            f'there is no follower "{name[:200]}"; `pipeline followers list` and GET /v1/followers show all'
+        )
+    return found[0]
+
+
+def pause(pipeline: Connection, name: str) -> Shown:
+    """Apply nothing more to it; the log is kept for it. Raises UnknownFollower, FollowerError."""
+    with pipeline.transaction():
+        show(pipeline, name)
+        registry.want(pipeline, name, "paused")
+        return show(pipeline, name)
+
+
+def resume(pipeline: Connection, name: str) -> Shown:
+    """Go on where it was. Raises UnknownFollower, FollowerError."""
+    with pipeline.transaction():
+        show(pipeline, name)
+        registry.want(pipeline, name, "running")
+        return show(pipeline, name)
+
+
+def remove(pipeline: Connection, name: str) -> Shown:
+    """Forget it, and return it as it was. Its database keeps what it has, and its position in the log."""
+    with pipeline.transaction():
+        found = show(pipeline, name)
+        registry.remove(pipeline, name)
+    return found
+
+
+def is_served(pipeline: Connection) -> bool:
+    """Whether a server runs that applies the log to followers."""
+    role = role_locks.states(pipeline).get(ROLE)
+    return role is not None and role.held
+
+
+def _shown(pipeline: Connection, found: list[Follower]) -> list[Shown]:
+    served = bool(found) and is_served(pipeline)
+    return [shown(each, served=served) for each in found]

@@ -1,2 +1,0 @@
--- The server process that serves this session now.
-select pg_backend_pid()

@@ -1,0 +1,40 @@
+"""/v1/followers: listed and shown, with the states of their tables; nothing is changed there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pipeline.operate import followers
+from tests.fixtures.api import Api
+from tests.fixtures.followers import Adding
+
+
+@pytest.fixture
+def served(adding: Adding, api: Callable[..., Api]) -> Api:
+    return api(source_dsn=adding.known.config.source)
+
+
+def test_listed_and_shown(adding: Adding, served: Api, follower_dsn: str) -> None:
+    assert served.get("/v1/followers").json() == {"data": []}
+    adding.add(follower_dsn, tables=("public.orders",))
+    shown = served.get("/v1/followers/reports")
+    assert shown.status_code == 200, shown.text
+    found = shown.json()
+    assert served.get("/v1/followers").json()["data"][0].keys() == found.keys()
+    assert (found["name"], found["state"], found["reason"]) == ("reports", "waiting", followers.NO_SERVER)
+    assert (found["seq"], found["commit_lsn"], found["commit_lsn_bytes"], found["lag_seqs"]) == (0, None, None, 0)
+    assert (found["copy"], found["schema"], found["ddl"], found["on_rewrite"]) == ("source", "create", "follow", "copy")
+    assert found["tables"] == [{"table": "public.orders", "state": "waiting", "reason": None, "remedy": None}]
+    exposed = served.get("/metrics").text
+    assert 'pipeline_follower_state{follower="reports",state="waiting"} 1.0' in exposed
+
+
+def test_what_is_not_there(served: Api) -> None:
+    answer = served.get("/v1/followers/nobody")
+    assert answer.status_code == 404
+    assert answer.json()["title"].startswith('there is no follower "nobody"; `pipeline followers list`')
+    assert served.get("/v1/followers/a%20b").status_code == 422
+    assert served.get("/v1/followers", limit=1).status_code == 422
+    assert served.post("/v1/followers", name="x").status_code == 405

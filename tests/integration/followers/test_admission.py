@@ -1,0 +1,186 @@
+"""What `followers add` refuses before anything is changed: each with its one line; and what it takes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from pipeline.config.routes import Route
+from pipeline.errors import FollowerError, Unavailable
+from pipeline.operate import followers
+from pipeline.operate.json_values import as_json
+from tests.fixtures.followers import TABLES, Adding, run
+from tests.fixtures.postgres import unique
+
+KEYS = [
+    "create unique index on orders (id) where state is null",
+    "create unique index on orders ((id + 1))",
+    "alter table orders add unique (id) deferrable",
+    "create unique index on orders (id, state)",
+    "create index on orders (id)",
+]
+
+
+def test_an_empty_database_is_taken(adding: Adding, follower_dsn: str) -> None:
+    added = adding.add(follower_dsn, None)
+    found = added.follower
+    assert added.warnings == []
+    assert found.name.startswith("local-")
+    assert (found.state, found.reason, found.remedy) == ("waiting", followers.NO_SERVER, "start `pipeline serve`")
+    assert [each.table for each in found.tables] == ["public.Odd name", "public.orders", "public.parted"]
+    assert (found.seq, found.lag_seqs, found.lag_seconds, found.made_seq) == (0, 0, 0, 0)
+    with psycopg.connect(follower_dsn) as connection:
+        row = connection.execute("select count(*) from pg_class where relnamespace >= 16384").fetchone()
+    assert row == (0,)
+
+
+def test_only_some_tables(adding: Adding, follower_dsn: str) -> None:
+    found = adding.add(follower_dsn, tables=("public.o*", "public.parted")).follower
+    assert [each.table for each in found.tables] == ["public.orders", "public.parted"]
+    assert found.patterns == ["public.o*", "public.parted"]
+    assert "matches nothing.*; `pipeline status` names" in adding.refused(follower_dsn, "b", tables=("nothing.*",))
+    assert "--tables takes patterns like public.orders" in adding.refused(follower_dsn, "b", tables=("orders",))
+
+
+def test_names(adding: Adding, follower_dsn: str) -> None:
+    adding.add(follower_dsn, "reports-1", tables=("public.orders",))
+    assert 'there is a follower "reports-1"; choose another name' in adding.refused(follower_dsn, "reports-1")
+    said = adding.refused(follower_dsn, "reports_1")
+    assert "would have one password variable, PIPELINE_FOLLOWER_PASSWORD_REPORTS_1; choose another name" in said
+    assert "a follower's name has 1 to 63" in adding.refused(follower_dsn, "postgresql://x")
+
+
+def test_a_name_that_somebody_has_taken_meanwhile(adding: Adding, follower_dsn: str, monkeypatch: Any) -> None:
+    adding.add(follower_dsn, "reports-1")
+    monkeypatch.setattr("pipeline.followers.registry.names", lambda _: [])
+    adding.known.log.execute("update pipeline.followers set system_identifier = 'another'")
+    assert 'somebody has just added a follower "reports_1", or' in adding.refused(follower_dsn, "reports_1")
+
+
+def test_options_that_exclude_each_other(adding: Adding, follower_dsn: str) -> None:
+    said = adding.refused(follower_dsn, copy="none", truncate=True)
+    assert said == "--truncate empties tables before a copy, and --copy none makes none; leave one out"
+
+
+def test_without_a_source(adding: Adding, follower_dsn: str) -> None:
+    adding.known.log.execute("delete from pipeline.snapshot_tables; delete from pipeline.sources")
+    said = adding.refused(follower_dsn, kind=FollowerError)
+    assert said == "no source has been replicated from yet; start `pipeline serve` first"
+
+
+def test_a_database_that_does_not_exist(adding: Adding, follower_dsn: str) -> None:
+    said = adding.refused(make_conninfo(follower_dsn, dbname="nowhere"), kind=Unavailable)
+    assert 'database "nowhere" does not exist; create it, or correct --dsn' in said
+    assert said.startswith('follower "reports" (')
+
+
+def test_a_service_that_is_not_defined(adding: Adding) -> None:
+    said = adding.refused("service=nowhere", kind=Unavailable)
+    assert 'definition of service "nowhere" not found; correct the service file' in said
+
+
+def test_missing_tables(adding: Adding, follower_dsn: str) -> None:
+    run(follower_dsn, "create table orders (id int primary key, state text)")
+    said = adding.refused(follower_dsn, schema="exists")
+    assert 'follower "reports": it has no public.Odd name, public.parted; make them there, or use --schema cr' in said
+    said = adding.refused(follower_dsn, copy="none")
+    assert "it has no public.Odd name, public.parted; with --copy none its tables must be equal" in said
+    assert adding.add(follower_dsn, schema="exists", tables=("public.orders",)).follower.name == "reports"
+
+
+def test_what_is_no_table(adding: Adding, follower_dsn: str) -> None:
+    run(follower_dsn, "create view orders as select 1 as id")
+    assert "public.orders there is a view or something else that is no table" in adding.refused(follower_dsn)
+
+
+@pytest.mark.parametrize("schema", ["create", "exists"])
+def test_missing_columns(adding: Adding, follower_dsn: str, schema: str) -> None:
+    run(follower_dsn, f'{TABLES} alter table orders drop column state, add column "State" text')
+    said = adding.refused(follower_dsn, schema=schema)
+    assert 'follower "reports": public.orders there has no column state; add what is missing' in said
+    run(follower_dsn, "alter table orders add column state text, add column own int")
+    assert adding.add(follower_dsn, schema=schema).warnings == []
+
+
+@pytest.mark.parametrize("index", KEYS)
+def test_a_missing_key(adding: Adding, follower_dsn: str, index: str) -> None:
+    run(follower_dsn, f"{TABLES} alter table orders drop constraint orders_pkey; {index}")
+    said = adding.refused(follower_dsn)
+    assert "public.orders there has no unique index on its key (id), by which rows are found; make one" in said
+    run(follower_dsn, "create unique index on orders (id) include (state)")
+    adding.add(follower_dsn)
+
+
+def test_tables_with_rows(adding: Adding, follower_dsn: str) -> None:
+    run(follower_dsn, f'{TABLES} insert into orders values (1); insert into "Odd name" values (1)')
+    said = adding.refused(follower_dsn)
+    assert "public.Odd name, public.orders there have rows; use --truncate to empty them before the copy, or" in said
+    assert "public.orders there has rows" in adding.refused(follower_dsn, tables=("public.orders",))
+    assert adding.add(follower_dsn, truncate=True).follower.truncate
+    assert followers.remove(adding.known.log, "reports").name == "reports"
+    assert adding.add(follower_dsn, copy="none").follower.copy == "none"
+
+
+def test_rows_of_partitions_and_not_of_children_count(adding: Adding, follower_dsn: str) -> None:
+    run(
+        follower_dsn,
+        """create table orders (id int primary key, state text); create table child () inherits (orders);
+        create table parted (id int primary key) partition by range (id);
+        create table part partition of parted for values from (0) to (9); insert into child values (1)""",
+    )
+    tables = ("public.orders", "public.parted")
+    run(follower_dsn, "insert into parted values (1)")
+    assert "public.parted there has rows" in adding.refused(follower_dsn, tables=tables)
+    run(follower_dsn, "truncate parted")
+    adding.add(follower_dsn, tables=tables)
+
+
+def test_routed_tables(adding: Adding, follower_dsn: str) -> None:
+    routes = (Route(tables=("public.o*",), actions=("delete",), events_table="public.audit"),)
+    config = adding.known.config.model_copy(update={"routes": routes})
+    said = adding.refused(follower_dsn, config=config)
+    assert said.startswith("PIPELINE_ROUTES sends changes of public.orders to another events table than public.sequin_")
+    assert "name tables with --tables that are not routed" in said
+    adding.add(follower_dsn, config=config, tables=("public.parted",))
+
+
+def test_a_route_to_the_default_table_is_none(adding: Adding, follower_dsn: str) -> None:
+    routes = (
+        Route(tables=("public.orders",), events_table="public.sequin_events"),
+        Route(tables=("public.o*",), events_table="public.audit"),
+        Route(tables=("*.*",), actions=("message",), events_table="public.messages"),
+    )
+    adding.add(follower_dsn, config=adding.known.config.model_copy(update={"routes": routes}))
+
+
+def test_a_schema_of_a_newer_server(adding: Adding, follower_dsn: str) -> None:
+    run(follower_dsn, "create schema pipeline_follower; comment on schema pipeline_follower is 'version 99 of it'")
+    said = adding.refused(follower_dsn)
+    assert "its schema pipeline_follower is of version 99, made by a newer server, and this one knows 1; use" in said
+    run(follower_dsn, "comment on schema pipeline_follower is 'version 1'")
+    adding.add(follower_dsn)
+
+
+def test_a_database_that_cannot_hold_every_text_is_a_warning(adding: Adding, follower_dsn: str) -> None:
+    name = unique("latin")
+    create = f"create database {name} encoding 'latin1' locale 'C' template template0"
+    run(follower_dsn, create)
+    try:
+        [warning] = adding.add(make_conninfo(follower_dsn, dbname=name)).warnings
+        assert f"database {name} is encoded in LATIN1, which cannot hold every text" in warning
+    finally:
+        run(follower_dsn, f"drop database {name}")
+
+
+def test_a_database_that_is_read_only(adding: Adding, follower_dsn: str) -> None:
+    with psycopg.connect(follower_dsn, autocommit=True) as connection:
+        connection.execute(f"alter database {connection.info.dbname} set transaction_read_only = on")
+    adding.add(follower_dsn)  # a default of the database is not its state: our sessions set another
+
+
+def test_json_is_what_json_can_hold(adding: Adding, follower_dsn: str) -> None:
+    assert json.loads(json.dumps(as_json(adding.add(follower_dsn).follower)))["name"] == "reports"

@@ -1,0 +1,153 @@
+"""What is stored of followers, what appliers report, and that retention keeps the log for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from pipeline.cli.render import retention as retention_report
+from pipeline.errors import FollowerError, UnknownFollower
+from pipeline.followers import registry
+from pipeline.followers.registry import Database, FollowerTable, Options, Position, Report, TableName
+from pipeline.log.readers import Readers
+from pipeline.operate import followers, status
+from pipeline.postgres import connections, role_locks
+from pipeline.postgres.connections import Connection
+from tests.fixtures.aging_log import KEEP, PARTITION, AgingLog, aging_log
+from tests.fixtures.small_log import SOURCE, add_table
+
+OLD = 1.1 * KEEP
+TABLES = [TableName(16384, "public", "orders"), TableName(16385, "public", "items")]
+
+
+def add(connection: Connection, name: str = "reports", seq: int = 0, tables: list[TableName] = TABLES) -> int:
+    """Returns its id."""
+    database = Database("1", 5, "shop")
+    registry.add(connection, SOURCE, name, "host=db", Options(), database, Position(seq), tables)
+    [found] = registry.find(connection, name)
+    return found.id
+
+
+@pytest.fixture
+def log(database_dsn: str) -> Iterator[AgingLog]:
+    with aging_log(database_dsn) as made:
+        add_table(made.connection)
+        yield made
+
+
+@pytest.fixture
+def old(log: AgingLog) -> AgingLog:
+    """Three partitions of events that are old enough to go."""
+    log.add(3 * PARTITION, OLD)
+    return log
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_retention_waits_for_a_follower_and_names_it(
+    old: AgingLog, paused: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(old.connection, seq=120)
+    if paused:
+        followers.pause(old.connection, "reports")
+    assert old.drop().below == 101
+    found = old.retention_status()
+    [holder] = found.held_by
+    remedy = "`pipeline followers resume reports`" if paused else "see why with `pipeline followers show reports`"
+    assert (holder.kind, holder.name, holder.position) == ("follower", "reports", 120)
+    assert holder.remedy == f"{remedy}, or do without: `pipeline followers remove reports`"
+    retention_report.show_dry_run(found)
+    assert f'follower "reports" is at 120; {holder.remedy}' in " ".join(capsys.readouterr().out.split())
+
+    followers.remove(old.connection, "reports")
+    assert old.drop().below == 201, "the newest partition is written to"
+    assert old.retention_status().held_by == []
+
+
+def test_retention_goes_on_as_a_follower_does(old: AgingLog) -> None:
+    first, second = add(old.connection, "first", 0), add(old.connection, "second", 0)
+    assert old.drop().below == 1
+    registry.report(old.connection, first, Report("following", position=Position(300)))
+    registry.report(old.connection, second, Report("stopped", "so", position=Position(150)))
+    assert old.drop().below == 101
+
+
+def test_it_lags_as_any_reader_does(old: AgingLog) -> None:
+    add(old.connection, seq=120)
+    [lagging] = Readers(old.connection, old.table).lagging()
+    assert (lagging.kind, lagging.name, lagging.seqs, lagging.paused) == ("follower", "reports", 180, False)
+    followers.pause(old.connection, "reports")
+    [lagging] = Readers(old.connection, old.table).lagging()
+    assert (lagging.active, lagging.paused) == (False, True)
+
+
+def test_how_far_the_log_is_beyond_it(old: AgingLog) -> None:
+    add(old.connection, seq=120)
+    found = followers.show(old.connection, "reports")
+    assert (found.seq, found.made_seq, found.lag_seqs) == (120, 300, 180)
+    assert 0 <= found.lag_seconds < 600
+    old.connection.execute("update public.sequin_events set committed_at = now() - interval '1 hour' where seq = 121")
+    assert 3600 <= followers.show(old.connection, "reports").lag_seconds < 4200
+    assert status.collect(old.config.with_databases("host=/nowhere", old.config.database)).followers[0].lag_seqs == 180
+
+
+def test_what_an_applier_reports(log: AgingLog) -> None:
+    number = add(log.connection)
+    at = datetime(2026, 11, 25, tzinfo=UTC)
+    assert registry.report(log.connection, number, Report("following", position=Position(7, 70, at)))
+    assert registry.report(log.connection, number, Report("stopped", "so", "do that", Position(5, 50, at)))
+    registry.report_tables(
+        log.connection,
+        number,
+        [FollowerTable(16385, "public", "things", "stopped", "why", "how"), FollowerTable(9, "public", "new")],
+    )
+    [found] = registry.find(log.connection)
+    assert (found.state, found.reason, found.remedy) == ("stopped", "so", "do that")
+    assert (found.seq, found.commit_lsn, found.committed_at) == (7, 70, at)
+    assert found.reported_at is not None
+    assert [(each.table_name, each.state, each.reason) for each in found.table_states] == [
+        ("new", "waiting", None),
+        ("orders", "waiting", None),
+        ("things", "stopped", "why"),
+    ]
+    registry.report(log.connection, number, Report("waiting", "away"))
+    [found] = registry.find(log.connection)
+    assert (found.state, found.seq, found.commit_lsn) == ("waiting", 7, 70)
+    registry.remove(log.connection, "reports")
+    assert not registry.report(log.connection, number, Report("following"))
+    assert registry.find(log.connection) == []
+
+
+def test_a_table_that_was_renamed(log: AgingLog) -> None:
+    number = add(log.connection)
+    registry.report_tables(log.connection, number, [FollowerTable(16384, "public", "orders", "following")])
+    registry.add_tables(log.connection, number, [TableName(16384, "shop", "purchases")])
+    [found] = registry.find(log.connection)
+    assert {(each.table_schema, each.table_name): each.state for each in found.table_states} == {
+        ("shop", "purchases"): "following",
+        ("public", "items"): "waiting",
+    }
+
+
+def test_pause_and_resume(log: AgingLog) -> None:
+    add(log.connection)
+    assert followers.pause(log.connection, "reports").state == "paused"
+    with pytest.raises(FollowerError, match='follower "reports" is paused already'):
+        followers.pause(log.connection, "reports")
+    assert followers.resume(log.connection, "reports").state == "waiting"
+    with pytest.raises(FollowerError, match='follower "reports" is not paused already'):
+        followers.resume(log.connection, "reports")
+    for change in (followers.pause, followers.resume, followers.remove, followers.show):
+        with pytest.raises(UnknownFollower, match='there is no follower "x"; `pipeline followers list`'):
+            change(log.connection, "x")
+
+
+def test_a_server_that_applies_is_seen(log: AgingLog, database_dsn: str) -> None:
+    number = add(log.connection)
+    registry.report(log.connection, number, Report("following"))
+    assert followers.show(log.connection, "reports").reason == followers.NO_SERVER
+    with connections.connect(database_dsn, "pipeline database") as holder:
+        assert role_locks.try_acquire(holder, followers.ROLE)
+        role_locks.report(holder, followers.ROLE, "test:1", 1, "running")
+        assert followers.show(log.connection, "reports").state == "following"

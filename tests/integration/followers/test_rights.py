@@ -1,0 +1,70 @@
+"""A user who may not do what an applier does: each refusal has the grant that cures it, until it is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from tests.fixtures.followers import TABLES, Adding, run
+from tests.fixtures.postgres import unique
+
+
+@pytest.fixture
+def role(follower_dsn: str) -> Iterator[str]:
+    """A role that may do nothing."""
+    name = unique("role")
+    run(follower_dsn, f"create role {name} login; revoke create on schema public from public")
+    yield name
+    run(follower_dsn, f"reassign owned by {name} to current_user; drop owned by {name}")
+    run(follower_dsn, f"revoke set on parameter session_replication_role from {name}; drop role {name}")
+
+
+def cure(follower_dsn: str, said: str) -> None:
+    """Run the statement that it names."""
+    assert "; run there: " in said, said
+    run(follower_dsn, said.rpartition("; run there: ")[2])
+
+
+def test_each_grant_leads_to_the_next_until_it_is_taken(adding: Adding, follower_dsn: str, role: str) -> None:
+    run(follower_dsn, "create schema other; create table other.unrelated (id int)")
+    run(adding.known.config.source, "create schema other; create table other.t (id int primary key)")
+    run(adding.known.config.source, "alter publication pipeline add table other.t")
+    run(follower_dsn, "create table orders (id int primary key, state text)")
+    dsn = make_conninfo(follower_dsn, user=role)
+    what = f'follower "reports": user "{role}" may not '
+    for said in (
+        "set session_replication_role, so triggers and foreign keys there would meddle; run there: grant set on",
+        "create the schema pipeline_follower; run there: grant create on database",
+        "create other.t; run there: grant usage, create on schema",
+        "create public.Odd name; run there: grant usage, create on schema",
+        "select and insert and update and delete and truncate in public.orders; run there: grant select, insert, ",
+    ):
+        refusal = adding.refused(dsn)
+        assert refusal.startswith(what + said), refusal
+        cure(follower_dsn, refusal)
+    adding.add(dsn)
+
+
+def test_a_schema_of_an_applier_that_another_user_made(adding: Adding, follower_dsn: str, role: str) -> None:
+    run(follower_dsn, f"{TABLES} create schema pipeline_follower; create table pipeline_follower.position ()")
+    run(follower_dsn, f'grant all on orders, parted, "Odd name" to {role}')
+    run(follower_dsn, f"grant set on parameter session_replication_role to {role}")
+    refusal = adding.refused(make_conninfo(follower_dsn, user=role))
+    assert "may not use the schema pipeline_follower and its tables; run there: grant usage, create on" in refusal
+    cure(follower_dsn, refusal)
+    adding.add(make_conninfo(follower_dsn, user=role))
+
+
+def test_row_security(adding: Adding, follower_dsn: str, role: str) -> None:
+    run(follower_dsn, f"{TABLES} alter table orders enable row level security")
+    run(
+        follower_dsn,
+        f'grant all on orders, parted, "Odd name" to {role}; grant set on parameter session_replication_role to {role}',
+    )
+    with psycopg.connect(follower_dsn, autocommit=True) as connection:
+        connection.execute(f"grant create on database {connection.info.dbname} to {role}")
+    refusal = adding.refused(make_conninfo(follower_dsn, user=role))
+    assert f'row security hides rows of public.orders from user "{role}"; use a user with bypassrls' in refusal

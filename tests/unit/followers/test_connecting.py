@@ -1,0 +1,61 @@
+"""DSNs of followers: none with a secret is taken, and nothing is repeated of one that is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.errors import FollowerRefused
+from pipeline.followers import connecting
+
+SECRET = "sentinel-30-geheim"
+WITH_A_PASSWORD = [
+    f"postgresql://me:{SECRET}@db/shop",
+    f"postgres://me@db/shop?password={SECRET}",
+    f"host=db password={SECRET}",
+    f"host=db password='{SECRET} x'",
+]
+BROKEN = [
+    f"postgresql://me:{SECRET}@{SECRET}@db/shop",
+    f"postgresql://me:{SECRET}/x@db/shop",
+    f"host=db password={SECRET} nonsense",
+    f"nonsense={SECRET}",
+    f"host=db port={SECRET}",
+    f"me:{SECRET}@db",
+]
+
+
+@pytest.mark.parametrize("dsn", WITH_A_PASSWORD)
+def test_a_password_is_refused_with_the_remedies(dsn: str) -> None:
+    with pytest.raises(FollowerRefused) as raised:
+        connecting.parts(dsn)
+    said = str(raised.value)
+    assert said.startswith("--dsn has a password, which would be stored with it; leave it out, and have it in ")
+    for remedy in ("PGPASSFILE", "passfile=", "service file", "PIPELINE_FOLLOWER_PASSWORD_<NAME>"):
+        assert remedy in said
+    assert SECRET not in said
+
+
+def test_the_key_of_a_certificate_has_a_passphrase() -> None:
+    with pytest.raises(FollowerRefused, match="--dsn has sslpassword, a secret, which would be stored") as raised:
+        connecting.parts(f"host=db sslkey=/k sslpassword={SECRET}")
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize("dsn", BROKEN)
+def test_nothing_is_repeated_of_one_that_is_broken(dsn: str) -> None:
+    with pytest.raises(FollowerRefused, match="--dsn: expected a libpq URI") as raised:
+        connecting.parts(dsn)
+    assert SECRET not in str(raised.value)
+
+
+def test_what_is_no_secret_is_kept() -> None:
+    given = "host=db port=5433 user=sync dbname=shop sslmode=verify-full sslrootcert=/ca passfile=/p"
+    assert connecting.parts(given) == dict(each.split("=") for each in given.split())
+
+
+def test_what_a_dsn_leaves_open_is_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGHOST", "elsewhere")
+    monkeypatch.setenv("PGPORT", "7")
+    found = connecting.resolved({"dbname": "shop"})
+    assert (found["host"], found["port"], found["dbname"]) == ("elsewhere", "7", "shop")
+    assert connecting.resolved({"service": "reports"}) == {"service": "reports"}
