@@ -17,6 +17,7 @@ from pipeline.errors import PipelineError
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.process.child import POLL, Child, Launch
+from pipeline.process.children import end_all
 from pipeline.process.signals import Stop
 from pipeline.staging import progress
 
@@ -56,7 +57,7 @@ def run(config: Config, connection: Connection, stop: Stop, launch: Launch, repo
                 raise
             raise connections.unavailable_one(source, config.source, config.database, error) from error
         finally:
-            _end(children)
+            end_all(children, END_SECONDS)
 
 
 def _wait_for_stream(
@@ -114,15 +115,3 @@ def _keep(child: Child, *, needed: bool) -> None:
         child.start()
     elif not needed and child.process is not None:
         child.retire(END_SECONDS)
-
-
-def _end(children: list[Child]) -> None:
-    for child in children:
-        child.retire(END_SECONDS)
-    for child in children:
-        while child.lives:
-            child.retire(END_SECONDS)
-            if child.ended() is not None:
-                break
-            time.sleep(POLL)
-        child.forget()

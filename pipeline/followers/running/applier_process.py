@@ -1,0 +1,64 @@
+"""One follower's process: applies the log to its database, goes on by itself after what stopped it, and says how it is."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+import psycopg
+from setproctitle import setproctitle
+
+from pipeline import logs
+from pipeline.config import settings
+from pipeline.config.settings import Config
+from pipeline.errors import PipelineError
+from pipeline.followers.running.following import Following
+from pipeline.postgres import connections
+from pipeline.process.child import RETRY
+from pipeline.process.signals import Stop, live_with_parent, read_settings
+
+logger = logging.getLogger(__name__)
+
+COMMAND = (sys.executable, "-m", "pipeline.followers.running.applier_process")
+"""To start it where there is no fork server."""
+
+
+def main() -> int:
+    """Apply the log with the settings in the first line of standard input until told to stop; returns the status."""
+    if (given := read_settings()) is None:
+        return RETRY
+    found = json.loads(given)
+    config = settings.from_json(found["settings"])
+    logs.setup(config.log_level, config.log_format, "follower")
+    stop = Stop(ignore_interrupt=True)
+    live_with_parent()
+    try:
+        _run(config, found["follower"], stop)
+    except PipelineError as error:
+        logger.warning("%s", error, extra={"action": "follower.failed"})
+        return RETRY
+    except Exception:
+        logger.exception("unexpected error", extra={"action": "follower.failed"})
+        return RETRY
+    return 0
+
+
+def _run(config: Config, follower: int, stop: Stop) -> None:
+    name = "pipeline applier"
+    with (
+        connections.connect(config.database, "pipeline database", name=name) as log,
+        connections.connect(config.database, "pipeline database", name=f"{name} state") as state,
+    ):
+        following = Following(config, log, state, follower)
+        setproctitle(f"pipeline: follower {following.name}")
+        try:
+            following.run(stop)
+        except psycopg.Error as error:
+            if connections.is_ours(error):
+                raise
+            raise connections.unavailable(config.database, "pipeline database", error) from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

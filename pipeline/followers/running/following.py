@@ -1,0 +1,123 @@
+"""What an applier does while its follower is wanted: apply, wait for more, stop before what cannot be applied.
+
+Nothing ends it but the end of its follower's row: what stopped it is tried again, later and later, so that it goes on by
+itself once the cause is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import psycopg
+
+from pipeline.config.settings import Config
+from pipeline.errors import (
+    CursorExpired,
+    Differs,
+    FollowerError,
+    NotFollowable,
+    Overtaken,
+    PipelineError,
+    Refused,
+    Unavailable,
+)
+from pipeline.followers import connecting, registry
+from pipeline.followers.applying import position
+from pipeline.followers.applying.applier import Applied, Applier
+from pipeline.followers.registry import Follower, Report
+from pipeline.followers.running import remedies
+from pipeline.followers.running.beginning import wanted_tables
+from pipeline.log.table import CHANNEL, EventsTable
+from pipeline.postgres import connections, session_settings
+from pipeline.postgres.connections import Connection
+from pipeline.process.signals import Stop
+
+logger = logging.getLogger(__name__)
+
+REPORT_SECONDS = 0.5
+"""How often it is stored how far the follower is, and looked whether it is still wanted."""
+IDLE_SECONDS = 1.0
+"""How long to wait for a notification of new events."""
+FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
+"""Seconds before what stopped it is tried again; each failure in a row doubles them."""
+
+
+class Following:
+    """One follower. `log` is read; over `state` it is stored how the follower is, and heard that there is more."""
+
+    def __init__(self, config: Config, log: Connection, state: Connection, follower: int) -> None:
+        self._config, self._log, self._state, self._id = config, log, state, follower
+        self._said: Report | None = None
+        self._said_at = 0.0
+        self._delay = FIRST_DELAY
+        found = self._find()
+        self.name = found.name if found else ""
+
+    def run(self, stop: Stop) -> None:
+        """Until told to stop, or until the follower was removed. Raises psycopg.Error of the pipeline database."""
+        self._state.execute(f"listen {CHANNEL}".encode())
+        while not stop and (found := self._find()) is not None:
+            if found.wanted == "paused":
+                self._say(Report("paused"))
+                stop.wait(IDLE_SECONDS)
+                continue
+            try:
+                self._follow(found, stop)
+            except (PipelineError, psycopg.Error) as error:
+                if isinstance(error, psycopg.Error) and (connections.is_ours(error) or self._log.broken or self._state.broken):
+                    raise
+                self._stopped(found, error)
+                self._rest(stop)
+
+    def _find(self) -> Follower | None:
+        return next((each for each in registry.find(self._state) if each.id == self._id), None)
+
+    def _follow(self, found: Follower, stop: Stop) -> None:
+        """While it is wanted. Raises what stops it."""
+        options = {"settings": session_settings.FOLLOWER}
+        with connecting.connect(found.name, found.dsn, program="pipeline applier", **options) as follower:
+            position.install(follower)
+            position.begin(follower, position.Position(found.source_id, found.name, seq=found.seq))
+            events = EventsTable.parse(self._config.events_table)
+            wanted = wanted_tables(self._log, found)
+            applier = Applier(self._log, follower, found.source_id, found.name, wanted, events_table=events)
+            while not stop and self._is_wanted(applier):
+                if (applied := applier.apply()) is None:
+                    self._hear()
+                else:
+                    self._delay = FIRST_DELAY
+                    logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
+
+    def _is_wanted(self, applier: Applier) -> bool:
+        """Say how far it is, and look whether somebody wants something else; both now and then."""
+        if time.monotonic() < self._said_at + REPORT_SECONDS:
+            return True
+        here = applier.position
+        self._say(Report("following", position=registry.Position(here.seq, here.commit_lsn, here.committed_at)))
+        found = self._find()
+        return found is not None and found.wanted == "running"
+
+    def _hear(self) -> None:
+        """Wait for new events, or for a while."""
+        for _ in self._state.notifies(timeout=IDLE_SECONDS, stop_after=1):
+            pass
+
+    def _say(self, said: Report) -> None:
+        registry.report(self._state, self._id, said)
+        if self._said is not None and (said.state, said.reason) != (self._said.state, self._said.reason):
+            log = logger.info if said.state in ("following", "paused") else logger.warning
+            log("%s: %s", self.name, said.reason or said.state, extra={"action": f"follower.{said.state}"})
+        self._said, self._said_at = said, time.monotonic()
+
+    def _stopped(self, found: Follower, error: Exception) -> None:
+        self._say(remedies.report_of(found, error))
+
+    def _rest(self, stop: Stop) -> None:
+        """Before it is tried again; a pause, or the end of the follower, ends that."""
+        until = time.monotonic() + self._delay
+        self._delay = min(2 * self._delay, LONGEST_DELAY)
+        while time.monotonic() < until and not stop.wait(min(IDLE_SECONDS, self._delay)):
+            found = self._find()
+            if found is None or found.wanted == "paused":
+                return

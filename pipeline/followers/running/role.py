@@ -1,0 +1,61 @@
+"""The role in its own process: keeps one process running for each follower that is registered."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from pipeline.config.settings import Config
+from pipeline.followers import registry
+from pipeline.postgres import role_locks
+from pipeline.postgres.connections import Connection
+from pipeline.process.child import POLL, Child, Launch
+from pipeline.process.children import end_all
+from pipeline.process.signals import Stop
+
+LOOK_SECONDS = 1.0
+"""Between two looks for followers that were added or removed."""
+END_SECONDS = 10.0
+"""How long an applier has to finish its batch."""
+
+
+def run(config: Config, connection: Connection, stop: Stop, launch: Launch, report: Callable[..., None]) -> None:
+    """Until told to stop. `connection` holds the role; `launch` starts a process of `applier_process`."""
+    with role_locks.beating(connection, lambda _: None):  # the next use of it finds that it broke
+        report("running")
+        appliers = dict[int, Child]()
+        try:
+            looks, count = round(LOOK_SECONDS / POLL), 0
+            while not stop:
+                if count % looks == 0:
+                    _match(appliers, connection, config, launch)
+                count += 1
+                for follower in list(appliers):
+                    if not _keep(appliers[follower]):
+                        del appliers[follower]
+                stop.wait(POLL)
+        finally:
+            end_all(appliers.values(), END_SECONDS)
+
+
+def _match(appliers: dict[int, Child], connection: Connection, config: Config, launch: Launch) -> None:
+    """One for each that is registered; those of others are asked to end."""
+    registered = {each.id: each.name for each in registry.find(connection)}
+    for follower, name in registered.items():
+        if follower not in appliers:
+            settings = json.dumps({"follower": follower, "settings": config.to_json()})
+            appliers[follower] = Child(f"follower {name}", launch, settings)
+    for follower in appliers.keys() - registered.keys():
+        appliers[follower].retire(END_SECONDS)
+
+
+def _keep(applier: Child) -> bool:
+    """Start it where it does not run; False once it has ended and is not needed, as far as it knows."""
+    code = applier.ended()
+    if code is not None and (code == 0 or applier.retiring or not applier.start_again(code)):
+        applier.forget()
+        return False
+    if applier.process is None and time.monotonic() >= applier.restart_at:
+        applier.start()
+    return True

@@ -1,0 +1,21 @@
+"""Several child processes ended together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+from pipeline.process.child import POLL, Child
+
+
+def end_all(children: Collection[Child], seconds: float) -> None:
+    """Ask all to end, and wait until they have; those that still run after so many seconds are killed."""
+    for child in children:
+        child.retire(seconds)
+    for child in children:
+        while child.lives:
+            child.retire(seconds)
+            if child.ended() is not None:
+                break
+            time.sleep(POLL)
+        child.forget()
