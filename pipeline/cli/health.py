@@ -17,7 +17,7 @@ from pipeline.errors import PipelineError
 
 DEFAULTS = {"http_host": "127.0.0.1", "http_port": "12312", "http_certificate": "", "data_dir": ".pipeline"}
 """Of the settings that it needs, as `Config` has them."""
-ROLES = ("snapshot", "replication", "shuffle", "schedule", "api", "grpc")
+ROLES = ("snapshot", "replication", "shuffle", "schedule", "followers", "api", "grpc")
 SECONDS = 8.0
 """How long it waits for the answer, which `/readyz` gives within 5 s whatever hangs."""
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  where a server listens, not where we do

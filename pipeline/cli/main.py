@@ -65,6 +65,7 @@ class Role(StrEnum):
     SHUFFLE = "shuffle"
     SNAPSHOT = "snapshot"
     SCHEDULE = "schedule"
+    FOLLOWERS = "followers"
     API = "api"
     GRPC = "grpc"
 

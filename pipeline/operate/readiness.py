@@ -13,7 +13,7 @@ from pipeline.operate import status
 from pipeline.postgres import connections, role_locks
 from pipeline.postgres.role_locks import RoleState
 
-Role = Literal["snapshot", "replication", "shuffle", "schedule", "api"]
+Role = Literal["snapshot", "replication", "shuffle", "schedule", "followers", "api"]
 LOOK_SECONDS = 2.0
 """How long a database has to accept a connection, and then to answer what health asks."""
 

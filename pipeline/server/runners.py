@@ -179,6 +179,13 @@ def _run_snapshot(role: Role) -> None:
         snapshot.run(role.config, role.connection, role.stop, role.launch(READ_TABLES, worker.COMMAND), role.report)
 
 
+def _run_followers(role: Role) -> None:
+    from pipeline.followers.running import applier_process
+    from pipeline.followers.running import role as followers
+
+    followers.run(role.config, role.connection, role.stop, role.launch(FOLLOW, applier_process.COMMAND), role.report)
+
+
 def _help_to_catch_up() -> int:
     from pipeline.capture.catchup import helper
 
@@ -191,11 +198,18 @@ def _read_tables() -> int:
     return worker.main()
 
 
+def _follow() -> int:
+    from pipeline.followers.running import applier_process
+
+    return applier_process.main()
+
+
 RUNNERS: dict[str, Callable[[Role], None]] = {
     "replication": _run_replication,
     "snapshot": _run_snapshot,
     "shuffle": _run_shuffle,
     "schedule": _run_schedule,
+    "followers": _run_followers,
 }
 
 
@@ -213,8 +227,8 @@ def _run_grpc(config: Config, server: str, stop: Stop) -> None:
 
 ANYWHERE: dict[str, Callable[[Config, str, Stop], None]] = {"api": _run_api, "grpc": _run_grpc}
 """The roles that serve clients, which any number of servers may run at once."""
-CATCH_UP, READ_TABLES = "catch-up", "snapshot worker"
-HELPERS: dict[str, Callable[[], int]] = {CATCH_UP: _help_to_catch_up, READ_TABLES: _read_tables}
+CATCH_UP, READ_TABLES, FOLLOW = "catch-up", "snapshot worker", "follower"
+HELPERS: dict[str, Callable[[], int]] = {CATCH_UP: _help_to_catch_up, READ_TABLES: _read_tables, FOLLOW: _follow}
 """Processes that a role asks the fork server for."""
 
 NEEDS = {
@@ -226,6 +240,7 @@ NEEDS = {
     "snapshot": ("pipeline.capture.snapshot.role", "pipeline.capture.snapshot.worker"),
     "shuffle": ("pipeline.shuffle.worker",),
     "schedule": ("concurrent.futures.thread", "pipeline.server.schedule", "apscheduler.triggers.interval"),
+    "followers": ("pipeline.followers.running.role", "pipeline.followers.running.applier_process"),
     "api": ("pipeline.api.app", "uvicorn.lifespan.on", "uvicorn.loops.asyncio", "uvicorn.protocols.http.h11_impl"),
     "grpc": ("concurrent.futures.thread", "pipeline.rpc.server"),
 }

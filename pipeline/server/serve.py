@@ -29,7 +29,7 @@ from pipeline.server.leadership import Leadership
 
 logger = logging.getLogger(__name__)
 
-ROLES = ("snapshot", "replication", "shuffle", "schedule", "api", "grpc")
+ROLES = ("snapshot", "replication", "shuffle", "schedule", "followers", "api", "grpc")
 """In the order in which they are stopped: upstream first."""
 ANYWHERE = ("api", "grpc")
 """Those that serve clients: any number of servers may run them, standbys too."""

@@ -10,6 +10,7 @@ import psycopg
 
 from pipeline.errors import FollowerRefused
 from pipeline.followers import connecting
+from pipeline.followers.applying.position import VERSION
 from pipeline.followers.registry import Position
 from pipeline.postgres import poolers, queries
 from pipeline.postgres.connections import Connection
@@ -18,8 +19,6 @@ from pipeline.postgres.queries import statement
 MIN_VERSION = 140000
 SCHEMA = "pipeline_follower"
 """The schema in a follower that its applier keeps; its comment begins with `version` and a number."""
-SCHEMA_VERSION = 1
-"""The newest that this version knows."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,10 @@ def require_writable(name: str, facts: Facts) -> None:
 
 def require_rights(name: str, follower: Connection, facts: Facts) -> None:
     """Raises FollowerRefused where this user may not write there as an applier does, or a newer version has."""
-    if (facts.schema_version or 0) > SCHEMA_VERSION:
+    if (facts.schema_version or 0) > VERSION:
         raise FollowerRefused(
             f"{connecting.what(name)}: its schema {SCHEMA} is of version {facts.schema_version}, made by a newer "
-            f"server, and this one knows {SCHEMA_VERSION}; use that server's version, or drop the schema there"
+            f"server, and this one knows {VERSION}; use that server's version, or drop the schema there"
         )
     try:
         with follower.transaction(force_rollback=True):

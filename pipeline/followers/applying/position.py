@@ -43,22 +43,25 @@ def install(follower: Connection) -> None:
 
     Raises FollowerError where a newer version of this server has made it.
     """
-    if _installed(follower) == VERSION:
+    if installed(follower) == VERSION:
         return
     with follower.transaction():
         follower.execute("select pg_advisory_xact_lock(hashtext('pipeline_follower'))")
-        if (found := _installed(follower) or 0) > VERSION:
+        if (found := installed(follower) or 0) > VERSION:
             raise FollowerError(
                 f"the schema pipeline_follower of this follower is of version {found}, made by a newer server;"
                 f" this one knows version {VERSION}: run the newer one"
             )
-        follower.execute(sql.SQL(statement(_ROOM, "install")).format(version=sql.Literal(VERSION)))
+        follower.execute(
+            sql.SQL(statement(_ROOM, "install")).format(
+                version=sql.Literal(f"version {VERSION} of what appliers of the log keep here")
+            )
+        )
 
 
-def _installed(follower: Connection) -> int | None:
-    if queries.value(follower, "select to_regclass('pipeline_follower.version')") is None:
-        return None
-    found: int | None = queries.value(follower, "select version from pipeline_follower.version")
+def installed(follower: Connection) -> int | None:
+    """The version of the schema `pipeline_follower`, which its comment begins with; None where there is none."""
+    found: int | None = queries.value(follower, statement(_ROOM, "installed_version"))
     return found
 
 

@@ -1,4 +1,4 @@
-"""One follower's process: applies the log to its database, goes on by itself after what stopped it, and says how it is."""
+"""One follower's process: applies the log to its database, and goes on by itself after what stopped it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def main() -> int:
     stop = Stop(ignore_interrupt=True)
     live_with_parent()
     try:
-        _run(config, found["follower"], stop)
+        _run(config, found["id"], found["name"], stop)
     except PipelineError as error:
         logger.warning("%s", error, extra={"action": "follower.failed"})
         return RETRY
@@ -44,16 +44,15 @@ def main() -> int:
     return 0
 
 
-def _run(config: Config, follower: int, stop: Stop) -> None:
+def _run(config: Config, follower: int, called: str, stop: Stop) -> None:
+    setproctitle(f"pipeline: follower {called}")
     name = "pipeline applier"
     with (
         connections.connect(config.database, "pipeline database", name=name) as log,
         connections.connect(config.database, "pipeline database", name=f"{name} state") as state,
     ):
-        following = Following(config, log, state, follower)
-        setproctitle(f"pipeline: follower {following.name}")
         try:
-            following.run(stop)
+            Following(config, log, state, follower, called).run(stop)
         except psycopg.Error as error:
             if connections.is_ours(error):
                 raise

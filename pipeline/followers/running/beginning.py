@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.registry import Follower
-from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 

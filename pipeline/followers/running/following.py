@@ -1,7 +1,7 @@
 """What an applier does while its follower is wanted: apply, wait for more, stop before what cannot be applied.
 
-Nothing ends it but the end of its follower's row: what stopped it is tried again, later and later, so that it goes on by
-itself once the cause is gone.
+Nothing ends it but the end of its follower's row: what stopped it is tried again, later and later, so that it goes on
+by itself once the cause is gone.
 """
 
 from __future__ import annotations
@@ -13,18 +13,11 @@ import psycopg
 
 from pipeline.config.settings import Config
 from pipeline.errors import (
-    CursorExpired,
-    Differs,
-    FollowerError,
-    NotFollowable,
-    Overtaken,
     PipelineError,
-    Refused,
-    Unavailable,
 )
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
-from pipeline.followers.applying.applier import Applied, Applier
+from pipeline.followers.applying.applier import Applier
 from pipeline.followers.registry import Follower, Report
 from pipeline.followers.running import remedies
 from pipeline.followers.running.beginning import wanted_tables
@@ -46,13 +39,12 @@ FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 class Following:
     """One follower. `log` is read; over `state` it is stored how the follower is, and heard that there is more."""
 
-    def __init__(self, config: Config, log: Connection, state: Connection, follower: int) -> None:
-        self._config, self._log, self._state, self._id = config, log, state, follower
+    def __init__(self, config: Config, log: Connection, state: Connection, follower: int, name: str) -> None:
+        """`follower`: the id of its row, which another one of that name would not have."""
+        self._config, self._log, self._state, self._id, self._name = config, log, state, follower, name
         self._said: Report | None = None
         self._said_at = 0.0
         self._delay = FIRST_DELAY
-        found = self._find()
-        self.name = found.name if found else ""
 
     def run(self, stop: Stop) -> None:
         """Until told to stop, or until the follower was removed. Raises psycopg.Error of the pipeline database."""
@@ -65,13 +57,15 @@ class Following:
             try:
                 self._follow(found, stop)
             except (PipelineError, psycopg.Error) as error:
-                if isinstance(error, psycopg.Error) and (connections.is_ours(error) or self._log.broken or self._state.broken):
+                if isinstance(error, psycopg.Error) and (
+                    connections.is_ours(error) or self._log.broken or self._state.broken
+                ):
                     raise
                 self._stopped(found, error)
                 self._rest(stop)
 
     def _find(self) -> Follower | None:
-        return next((each for each in registry.find(self._state) if each.id == self._id), None)
+        return next((each for each in registry.find(self._state, self._name) if each.id == self._id), None)
 
     def _follow(self, found: Follower, stop: Stop) -> None:
         """While it is wanted. Raises what stops it."""
@@ -107,7 +101,7 @@ class Following:
         registry.report(self._state, self._id, said)
         if self._said is not None and (said.state, said.reason) != (self._said.state, self._said.reason):
             log = logger.info if said.state in ("following", "paused") else logger.warning
-            log("%s: %s", self.name, said.reason or said.state, extra={"action": f"follower.{said.state}"})
+            log("%s: %s", self._name, said.reason or said.state, extra={"action": f"follower.{said.state}"})
         self._said, self._said_at = said, time.monotonic()
 
     def _stopped(self, found: Follower, error: Exception) -> None:

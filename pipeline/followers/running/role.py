@@ -44,7 +44,7 @@ def _match(appliers: dict[int, Child], connection: Connection, config: Config, l
     registered = {each.id: each.name for each in registry.find(connection)}
     for follower, name in registered.items():
         if follower not in appliers:
-            settings = json.dumps({"follower": follower, "settings": config.to_json()})
+            settings = json.dumps({"id": follower, "name": name, "settings": config.to_json()})
             appliers[follower] = Child(f"follower {name}", launch, settings)
     for follower in appliers.keys() - registered.keys():
         appliers[follower].retire(END_SECONDS)

@@ -1,9 +1,6 @@
 -- What a follower's database has of ours.
 create schema if not exists pipeline_follower;
-create table if not exists pipeline_follower.version (
-    only_one boolean primary key default true check (only_one),
-    version integer not null
-);
+comment on schema pipeline_follower is {version};
 create table if not exists pipeline_follower.position (
     source_database_id uuid not null,
     follower text not null,
@@ -25,5 +22,3 @@ exception when data_exception or program_limit_exceeded then
     return null;
 end $$;
 comment on function pipeline_follower.document(text) is 'A json text as jsonb, null where jsonb does not take it.';
-insert into pipeline_follower.version (version) values ({version})
-on conflict (only_one) do update set version = excluded.version;
