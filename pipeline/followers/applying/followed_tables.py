@@ -11,6 +11,7 @@ from psycopg.rows import dict_row
 
 from pipeline.errors import FollowerError
 from pipeline.followers.applying import table_versions
+from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import History, NamedColumn, Place
 from pipeline.postgres.connections import Connection
@@ -26,13 +27,15 @@ class Wanted:
     `filled_upto`: up to this seq the log may lack rows, and events say what a row is, not that it was there: inserts
     and whole updates are upserts, what is missing is no difference. So it is where a follower began from the log, up
     to the table's `complete_seq`. `formed`: the follower has the form that the table has from this place on, though its
-    position is before that: whoever changes it says so here.
+    position is before that: whoever changes it says so here. `copied`: it was, so events that the copy contains are
+    left out.
     """
 
     schema: str
     name: str
     filled_upto: int = 0
     formed: Place | None = None
+    copied: Copied | None = None
 
 
 @dataclass(frozen=True)

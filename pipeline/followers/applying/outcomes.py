@@ -112,6 +112,7 @@ class Outcomes:
             "after": sql.SQL("$1::bigint"),
             "upto": sql.SQL("$2::bigint"),
             "counts": rendering.counts(table),
+            "in_copy": rendering.in_copy(table),
             "row": rendering.row(table),
             "columns": rendering.columns(table),
         }

@@ -15,6 +15,7 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from pipeline.errors import CursorExpired, NotFollowable
+from pipeline.followers.applying import copied
 from pipeline.followers.applying.followed_tables import FollowedTables
 from pipeline.followers.applying.table_versions import Place
 from pipeline.log.page import KeptFrom
@@ -135,6 +136,25 @@ def _tables(tables: FollowedTables) -> dict[str, sql.Composable]:
         "lsns": sql.Literal([place.lsn for _, place in places]),
         "idxs": sql.Literal([place.idx for _, place in places]),
         "partitions": sql.Literal(tables.partitions),
+        **_copies(tables),
+    }
+
+
+def _copies(tables: FollowedTables) -> dict[str, sql.Composable]:
+    """A truncate of a partition has the partition's oid."""
+    found = [
+        (oid, table.wanted.copied)
+        for table in tables
+        if table.wanted.copied is not None
+        for oid in (table.oid, *table.partitions)
+    ]
+    names = ("(c.oid is not null)", "c.epoch", "c.lsn", "c.snapshot", "c.next_xid")
+    return {
+        "copied_oids": sql.Literal([oid for oid, _ in found]),
+        "copied_epochs": sql.Literal([copy.source_epoch for _, copy in found]),
+        "copied_lsns": sql.Literal([copy.lsn for _, copy in found]),
+        "snapshots": sql.Literal([copy.snapshot for _, copy in found]),
+        "in_copy": copied.contains(*(sql.SQL(name) for name in names)),
     }
 
 

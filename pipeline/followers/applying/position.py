@@ -46,7 +46,7 @@ def install(follower: Connection) -> None:
     if installed(follower) == VERSION:
         return
     with follower.transaction():
-        follower.execute("select pg_advisory_xact_lock(hashtext('pipeline_follower'))")
+        lock(follower)
         if (found := installed(follower) or 0) > VERSION:
             raise FollowerError(
                 f"the schema pipeline_follower of this follower is of version {found}, made by a newer server;"
@@ -57,6 +57,11 @@ def install(follower: Connection) -> None:
                 version=sql.Literal(f"version {VERSION} of what appliers of the log keep here")
             )
         )
+
+
+def lock(follower: Connection) -> None:
+    """Until the end of the transaction, nobody else makes anything of ours there."""
+    follower.execute("select pg_advisory_xact_lock(hashtext('pipeline_follower'))")
 
 
 def installed(follower: Connection) -> int | None:

@@ -158,8 +158,13 @@ def counts(table: FollowedTable) -> sql.Composable:
     read = sql.SQL("true") if table.key else sql.SQL("e.seq <= {}").format(table.wanted.filled_upto)
     return sql.SQL(
         "(e.action in ('insert', 'update', 'delete') or e.action = 'read' and {})"
-        " and not coalesce(e.metadata ? 'outdated', false)"
-    ).format(read)
+        " and not coalesce(e.metadata ? 'outdated', false) and not {}"
+    ).format(read, in_copy(table))
+
+
+def in_copy(table: FollowedTable) -> sql.Composable:
+    """Whether the follower's copy of the table contains the event `e`."""
+    return sql.SQL("false") if table.wanted.copied is None else table.wanted.copied.contains
 
 
 def changes_key(table: FollowedTable) -> sql.Composable:

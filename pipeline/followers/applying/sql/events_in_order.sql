@@ -9,7 +9,7 @@ select case when e.action in ('insert', 'update') and e.lenient and {keyed} and 
 from (
     select *, {lenient} as lenient from {events} e
     where e.source_database_id = {source} and e.source_table_oid = {table} and e.seq > {after} and e.seq <= {upto}
-        and ({counts} or e.action = 'truncate')
+        and ({counts} or e.action = 'truncate' and not {in_copy})
 ) e
 cross join lateral (select case when e.action not in ('delete', 'truncate') then {row} end as row) r
 cross join lateral (

@@ -13,6 +13,28 @@ create table if not exists pipeline_follower.position (
 );
 comment on table pipeline_follower.position is
     'Up to where the log is in this database. It moves in the transaction that writes the rows.';
+create table if not exists pipeline_follower.beginnings (
+    source_database_id uuid not null,
+    follower text not null,
+    registration bigint not null,
+    began_at timestamptz not null default now(),
+    primary key (source_database_id, follower)
+);
+comment on table pipeline_follower.beginnings is
+    'With which registration of the follower its tables began: another one of that name begins anew.';
+create table if not exists pipeline_follower.copies (
+    source_database_id uuid not null,
+    follower text not null,
+    table_oid bigint not null,
+    source_epoch integer,
+    snapshot text,
+    lsn bigint,
+    rows bigint,
+    copied_at timestamptz,
+    primary key (source_database_id, follower, table_oid)
+);
+comment on table pipeline_follower.copies is
+    'Tables, by their oids at the source, that are read there: as of which snapshot; null: not yet. Of the log up to that LSN, what the snapshot contains is left out.';
 create or replace function pipeline_follower.document(written text) returns jsonb
 language plpgsql immutable strict set search_path = ''
 as $$

@@ -1,25 +1,35 @@
 -- The next events to apply together: up to where the last transaction ends that fits, else as many as fit; by table.
 -- Transactions from an obstacle on are left out: an event of which the log cannot say what it did, or a table with
--- another form. A truncate of partitions stands alone: which rows it took, no key tells.
+-- another form. A truncate of partitions stands alone: which rows it took, no key tells. What a copy of its table contains
+-- is passed over.
 with followed as (
     select * from unnest({oids}::bigint[], {epochs}::integer[], {lsns}::bigint[], {idxs}::integer[])
         as f (oid, epoch, lsn, idx)
+), copied as materialized (
+    select c.oid, c.epoch, c.lsn, c.snapshot::pg_snapshot, pg_snapshot_xmax(c.snapshot::pg_snapshot)::text::bigint as next_xid
+    from unnest({copied_oids}::bigint[], {copied_epochs}::integer[], {copied_lsns}::bigint[], {snapshots}::text[])
+        as c (oid, epoch, lsn, snapshot)
 ), page as materialized (
     select e.seq, e.source_epoch, e.commit_lsn, e.committed_at, e.source_table_oid, e.action,
         row_number() over w as place,
         coalesce(sum(pg_column_size(e.record)) over (w rows between unbounded preceding and 1 preceding), 0) as size_before,
         (lag(e.source_epoch) over w, lag(e.commit_lsn) over w) is distinct from (e.source_epoch, e.commit_lsn) as begins,
         (lead(e.source_epoch) over w, lead(e.commit_lsn) over w) is distinct from (e.source_epoch, e.commit_lsn) as ends,
-        f.oid is not null as followed, e.action = 'truncate' and e.source_table_oid = any({partitions}::bigint[]) as of_partition,
+        f.oid is not null as followed,
+        e.action = 'truncate' and e.source_table_oid = any({partitions}::bigint[]) and not e.in_copy as of_partition,
         case when e.metadata ? 'skipped' then 'skipped'
             when f.oid is null then null
             when e.metadata ? 'parked' then 'parked'
             when (e.source_epoch, e.commit_lsn, e.commit_idx) >= (f.epoch, f.lsn, f.idx) then 'changed'
         end as obstacle
     from (
-        select * from {events} where seq > {after} and source_database_id = {source} order by seq limit {most} + 1
+        select e.*, {in_copy} as in_copy
+        from (
+            select * from {events} where seq > {after} and source_database_id = {source} order by seq limit {most} + 1
+        ) e
+        left join copied c on c.oid = e.source_table_oid
     ) e
-    left join followed f on f.oid = e.source_table_oid
+    left join followed f on f.oid = e.source_table_oid and not e.in_copy
     window w as (order by e.seq)
 ), numbered as materialized (
     select p.*, sum(p.begins::integer) over (order by p.seq) as transaction from page p

@@ -1,0 +1,67 @@
+"""What a follower knows of its copies, in its own database: `pipeline_follower.copies`.
+
+A row is finished in the transaction that commits the rows of its table, so a crash leaves a table as it was or whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pipeline.errors import Overtaken
+from pipeline.followers.applying import position
+from pipeline.followers.applying.copied import Copied
+from pipeline.followers.applying.position import Position
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_ROOM = "followers.copying"
+
+
+def begin(follower: Connection, begins: Position, registration: int, tables: Iterable[int]) -> None:
+    """Let a follower begin: at this position, with these tables to be copied. Nothing where it has begun.
+
+    `registration`: the id of the follower's row. What an earlier one of that name has left of this is forgotten. Raises
+    Overtaken where a later one has begun meanwhile.
+    """
+    values = {**vars(begins), "registration": registration}
+    with follower.transaction():
+        position.lock(follower)
+        known = queries.value(follower, statement(_ROOM, "find_beginning"), values)
+        if known == registration:
+            return
+        if known is not None and known > registration:
+            raise Overtaken(f"follower {begins.follower} was removed and added again: this is of before that")
+        follower.execute(statement(_ROOM, "drop_copies"), values)
+        follower.execute(statement(_ROOM, "restart_position"), values)
+        follower.execute(statement(_ROOM, "want_copies"), {**values, "oids": list(tables)})
+        follower.execute(statement(_ROOM, "store_beginning"), values)
+
+
+def want(follower: Connection, of: Position, tables: Iterable[int]) -> None:
+    """Let these tables be copied, also once more: from the position on, with `--truncate` or empty."""
+    follower.execute(statement(_ROOM, "want_copies"), {**vars(of), "oids": list(tables)})
+
+
+def find(follower: Connection, of: Position) -> dict[int, Copied | None]:
+    """By the table's oid at the source; None: still to be copied."""
+    found = follower.execute(statement(_ROOM, "find_copies"), vars(of)).fetchall()
+    return {oid: None if snapshot is None else Copied(epoch, snapshot, lsn) for oid, epoch, snapshot, lsn in found}
+
+
+def take(follower: Connection, of: Position, oid: int) -> None:
+    """In the transaction that copies, first: who else is at it, or moves the position, is waited for.
+
+    Raises Overtaken where the copy is made by now, or the position is another.
+    """
+    if follower.execute(statement(_ROOM, "take_copy"), {**vars(of), "oid": oid}).rowcount != 1:
+        raise Overtaken(
+            f"another applier has copied a table of follower {of.follower}, or moved its position; this one has"
+            " written nothing"
+        )
+
+
+def finish(follower: Connection, of: Position, oid: int, copied: Copied, rows: int) -> None:
+    """In the same transaction: its rows are there."""
+    values = {**vars(of), **vars(copied), "oid": oid, "rows": rows}
+    follower.execute(statement(_ROOM, "finish_copy"), values)

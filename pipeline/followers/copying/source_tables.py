@@ -1,0 +1,174 @@
+"""Tables at the source, each read in a snapshot of its own.
+
+The log lacks nothing of what a snapshot does not contain, and the snapshot nothing of what the log had before the
+follower's position (docs/decisions/0015-a-copy-has-its-place-in-the-log.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pipeline.errors import FollowerError, PipelineError
+from pipeline.followers.applying.copied import Copied
+from pipeline.followers.copying import copy_data
+from pipeline.postgres import connections, queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+LOCK_TIMEOUT = "2s"
+"""Who waits for a lock lets others wait behind it."""
+_ROOM = "followers.copying"
+_BEGIN = (
+    "begin isolation level repeatable read read only; set local synchronous_commit = local;"
+    f" set local lock_timeout = '{LOCK_TIMEOUT}'"
+)
+_COMMA = sql.SQL(", ")
+
+
+class NotYet(PipelineError):
+    """A table cannot be copied at this moment: a session is in the way, or it was changed meanwhile."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One that holds rows of a table: itself, or a partition of it. `columns`, `condition`: what of it is published.
+
+    `shape` changes with its name and its columns; `name` is quoted.
+    """
+
+    oid: int
+    name: str
+    columns: list[str] | None
+    condition: str | None
+    shape: str
+
+
+class SourceTables:
+    """Over one connection to the source, in autocommit, which prints values as the log has them."""
+
+    def __init__(self, source: Connection, dsn: str, publications: Sequence[str], source_epoch: int) -> None:
+        """`dsn`: for messages. `publications`: those that are in use."""
+        self._source, self._dsn, self._publications, self._epoch = source, dsn, list(publications), source_epoch
+        self._settling: dict[int, tuple[list[Relation], set[str]]] = {}
+        """Of tables that are not settled: their relations, and the transactions that are waited for."""
+
+    def settled(self, oid: int) -> list[Relation]:
+        """The relations of a table, once whoever had written to one of them is at its end; none of a dropped table.
+
+        To be called after the follower's position was read. Raises NotYet, and FollowerError where the table is not
+        published.
+        """
+        with self._explained(oid):
+            relations = self._relations(oid)
+            known = self._settling.get(oid)
+            if known is None or known[0] != relations:
+                known = relations, {each["transaction"] for each in self._writers(oid, relations)}
+            remaining = self._writers(oid, relations, known[1]) if known[1] else []
+            if remaining:
+                self._settling[oid] = relations, {each["transaction"] for each in remaining}
+                raise NotYet(f"waits for {_who(remaining[0])} to end, which has written to it")
+            self._settling.pop(oid, None)
+            return relations
+
+    @contextmanager
+    def reading(self, oid: int, relations: Sequence[Relation]) -> Iterator[Copied]:
+        """Inside, the table is read as this snapshot has it, and nobody alters or truncates it.
+
+        Raises NotYet where a lock is not to be had, or the table has become another.
+        """
+        try:
+            with self._explained(oid):
+                copied = self._begin(oid, relations)
+            yield copied
+        finally:
+            if not self._source.closed and self._source.info.transaction_status != _IDLE:
+                with suppress(psycopg.Error):
+                    self._source.execute("rollback")
+
+    def _begin(self, oid: int, relations: Sequence[Relation]) -> Copied:
+        self._source.execute(_BEGIN)
+        for relation in relations:
+            self._source.execute(sql.SQL("lock table only {} in access share mode").format(_printed(relation)))
+        # The first query: a snapshot from before the lock would show a table that was truncated since as empty.
+        found = self._source.execute(statement(_ROOM, "snapshot")).fetchone()
+        assert found is not None  # noqa: S101  function calls
+        if self._relations(oid) != relations:
+            raise NotYet("it was altered just now, or what is published of it")
+        return Copied(self._epoch, *found)
+
+    def rows(self, relation: Relation, columns: Sequence[str]) -> Generator[bytes, None, None]:
+        """The published rows of a relation with these columns, as COPY writes them, in blocks. To be closed."""
+        listed = _COMMA.join(map(sql.Identifier, columns))
+        query = sql.SQL("copy {} ({}) to stdout").format(_printed(relation), listed)
+        with self._explained(relation.oid):
+            if relation.condition is not None or not columns or self._generated(relation) & set(columns):
+                query = sql.SQL("copy (select {} from only {}{}) to stdout").format(
+                    listed,
+                    _printed(relation),
+                    # As the catalog prints it.
+                    sql.SQL("" if relation.condition is None else f" where {relation.condition}"),
+                )
+            with closing(copy_data.read(self._source, query)) as blocks:
+                yield from blocks
+
+    def _relations(self, oid: int) -> list[Relation]:
+        values = {"oid": oid, "publications": self._publications}
+        query = statement("capture.source", "published_relations")
+        found = queries.rows(self._source, Relation, query, values)
+        if not found and (there := self._source.execute(statement("capture.snapshot", "leaves"), values).fetchall()):
+            raise FollowerError(f"{there[0][1]} of the source is not published any more: it cannot be copied")
+        return found
+
+    def _generated(self, relation: Relation) -> set[str]:
+        found = self._source.execute(statement(_ROOM, "generated_columns"), {"oids": [relation.oid]}).fetchall()
+        return {name for _, name in found}
+
+    def _writers(
+        self, oid: int, relations: Sequence[Relation], among: set[str] | None = None
+    ) -> list[Mapping[str, Any]]:
+        values = {"oids": [oid, *(each.oid for each in relations)], "among": None if among is None else list(among)}
+        with self._source.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+            return list(cursor.execute(statement(_ROOM, "writers"), values))
+
+    @contextmanager
+    def _explained(self, oid: int) -> Iterator[None]:
+        """What errors of the source mean. Only the source may be used inside."""
+        try:
+            yield
+        except psycopg.errors.LockNotAvailable as error:
+            self._source.execute("rollback")
+            raise NotYet(f"waits for {holder(self._source, oid)}, which locks it at the source") from error
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
+            raise NotYet("it was renamed or dropped just now") from error
+        except psycopg.Error as error:
+            if connections.is_ours(error):
+                raise
+            raise connections.unavailable(self._dsn, "source", error) from error
+
+
+def holder(connection: Connection, oid: int) -> str:
+    """Who has a lock on a relation, for messages."""
+    with connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+        found = cursor.execute(statement(_ROOM, "holders"), {"oids": [oid]}).fetchone()
+    return "another session" if found is None else _who(found)
+
+
+def _who(session: Mapping[str, Any]) -> str:
+    if session["pid"] is None:
+        return "a prepared transaction"
+    user, application, state = session["user_name"], session["application"], session["state"]
+    return f"pid {session['pid']} ({user or 'another user'}, {application or 'no name'}, {state or 'unknown'})"
+
+
+def _printed(relation: Relation) -> sql.SQL:
+    """Its name as the catalog has quoted it."""
+    return sql.SQL(relation.name)
+
+
+_IDLE = psycopg.pq.TransactionStatus.IDLE

@@ -1,0 +1,140 @@
+"""Fills the tables of a follower from the source, one after the other, each in one transaction at both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from pipeline.errors import FollowerError
+from pipeline.followers.applying import truncates
+from pipeline.followers.applying.position import Position
+from pipeline.followers.copying import copies, copy_data
+from pipeline.followers.copying.source_tables import LOCK_TIMEOUT, NotYet, Relation, SourceTables, holder
+from pipeline.followers.registry import TableName
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+REST_SECONDS = 0.2
+"""Before a table that could not be copied is tried again."""
+_COMMA = sql.SQL(", ")
+
+
+class Interrupted(Exception):
+    """It is not wanted any more: the copy that was being made is as if it had not begun."""
+
+
+class TableCopies:
+    """Of one follower, over a connection whose sessions are those of an applier."""
+
+    def __init__(
+        self,
+        source: SourceTables,
+        follower: Connection,
+        of: Position,
+        *,
+        truncate: bool,
+        go_on: Callable[[], bool],
+        say: Callable[[TableName, str | None], None],
+    ) -> None:
+        """`of`: the follower's position. `truncate`: whether tables with rows are emptied, else they are refused.
+
+        `go_on` is asked between blocks. `say` is told which table is copied, and why one has to wait.
+        """
+        self._source, self._follower, self._of, self._truncate = source, follower, of, truncate
+        self._go_on, self._say = go_on, say
+
+    def make(self, tables: Collection[TableName], rest: Callable[[float], Any]) -> None:
+        """All that are not made yet; those that are stay as they are. `rest`: waits for so many seconds.
+
+        Raises Interrupted, FollowerError, Overtaken, and what the databases say.
+        """
+        there = copies.find(self._follower, self._of)
+        pending = [table for table in tables if table.table_oid in there and there[table.table_oid] is None]
+        while pending:
+            waiting = [table for table in pending if not self._copied(table)]
+            if waiting == pending:
+                rest(REST_SECONDS)
+            pending = waiting
+
+    def _copied(self, table: TableName) -> bool:
+        self._require_wanted()
+        try:
+            relations = self._source.settled(table.table_oid)
+            self._say(table, None)
+            self._copy(table, relations)
+        except NotYet as error:
+            self._say(table, str(error))
+            return False
+        return True
+
+    def _copy(self, table: TableName, relations: Sequence[Relation]) -> None:
+        identifier = sql.Identifier(table.table_schema, table.table_name)
+        with self._follower.transaction():
+            copies.take(self._follower, self._of, table.table_oid)
+            there = self._described(table)
+            # First at the follower: while this waits, nobody has to wait at the source.
+            self._empty(table, identifier, partitioned=there["partitioned"])
+            with self._source.reading(table.table_oid, relations) as copied:
+                rows = sum(self._pass_on(table, identifier, relation, there["columns"]) for relation in relations)
+            copies.finish(self._follower, self._of, table.table_oid, copied, rows)
+
+    def _described(self, table: TableName) -> dict[str, Any]:
+        values = {"schema": table.table_schema, "name": table.table_name}
+        with self._follower.cursor(row_factory=dict_row) as cursor:
+            there = cursor.execute(statement("followers.applying", "describe_table"), values).fetchone()
+        if there is None:
+            raise FollowerError(f"the follower has no table {_name(table)}: make it there, or leave it out")
+        return there
+
+    def _empty(self, table: TableName, identifier: sql.Identifier, *, partitioned: bool) -> None:
+        """The table has no rows after it, but in children that inherit from it."""
+        rows = identifier if partitioned else sql.SQL("only {}").format(identifier)
+        if not queries.value(self._follower, sql.SQL("select exists (select from {})").format(rows)):
+            return
+        if not self._truncate:
+            raise FollowerError(
+                f"table {_name(table)} of the follower has rows: empty it there, or remove the follower and add it"
+                " again with --truncate"
+            )
+        oid = queries.value(
+            self._follower,
+            statement("followers.copying", "follower_oid"),
+            {"table": identifier.as_string(self._follower)},
+        )
+        try:
+            with self._follower.transaction(), queries.lock_timeout(self._follower, LOCK_TIMEOUT):
+                truncates.run(self._follower, [rows])
+        except psycopg.errors.LockNotAvailable as error:
+            raise NotYet(f"waits for {holder(self._follower, oid)}, which uses it at the follower") from error
+
+    def _pass_on(
+        self, table: TableName, identifier: sql.Identifier, relation: Relation, there: Sequence[dict[str, Any]]
+    ) -> int:
+        """The rows of one relation; returns how many there are."""
+        generated = {column["name"]: column["generated"] for column in there}
+        if missing := [name for name in relation.columns or () if name not in generated]:
+            raise FollowerError(f"table {_name(table)} of the follower has no column {', '.join(missing)}: add it there")
+        columns = [name for name in relation.columns or () if not generated[name]]
+        listed = sql.SQL("({})").format(_COMMA.join(map(sql.Identifier, columns))) if columns else sql.SQL("")
+        query = sql.SQL("copy {} {} from stdin").format(identifier, listed)
+        with closing(self._source.rows(relation, columns)) as blocks:
+            return copy_data.write(self._follower, query, self._wanted(blocks))
+
+    def _wanted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        for block in blocks:
+            self._require_wanted()
+            yield block
+
+    def _require_wanted(self) -> None:
+        if not self._go_on():
+            raise Interrupted
+
+
+def _name(table: TableName) -> str:
+    return f"{table.table_schema}.{table.table_name}"
