@@ -47,6 +47,8 @@ API = {
 }
 """Requests: none holds a connection, or a lock that the shuffler needs, for long."""
 WALSENDER = {**SERVER, **SESSION_SETTINGS}
+COPY = WALSENDER
+"""Copying a table whole, which may take hours: values are printed as the log has them."""
 FOLLOWER = {
     **SERVER,
     **SESSION_SETTINGS,  # texts are read as they were printed

@@ -1,25 +1,96 @@
-"""Which tables a follower takes from the log, and up to where events only say what a row is."""
+"""How a follower begins: which tables it takes from the log, from where on, and what is copied before."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipeline.config.settings import Config
+from pipeline.errors import FollowerError
+from pipeline.followers.applying import position
 from pipeline.followers.applying.followed_tables import Wanted
-from pipeline.followers.registry import Follower
+from pipeline.followers.applying.position import Position
+from pipeline.followers.copying import copies, passed
+from pipeline.followers.copying.source_tables import SourceTables
+from pipeline.followers.copying.table_copies import TableCopies
+from pipeline.followers.registry import Follower, TableName
+from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
+from pipeline.process.signals import Stop
 
 _NOT_YET = 2**63 - 1
 
 
-def wanted_tables(log: Connection, found: Follower) -> dict[int, Wanted]:
-    """By oid. Of one that began from the log, a table may lack rows until it has been read (`pipeline.snapshots`)."""
+@dataclass(frozen=True)
+class _InUse:
+    """What of a source is in use."""
+
+    epoch: int
+    publications: list[str]
+
+
+def begin(log: Connection, follower: Connection, found: Follower) -> None:
+    """Let it begin; nothing where it has."""
+    # After the last seq that is known to be in it: the log has all after that, also where the follower lost its own.
+    values = {"seq": found.seq, "source": found.source_id}
+    place = log.execute(statement("followers.running", "place_of_seq"), values).fetchone() or (0, None, None)
+    begins = Position(found.source_id, found.name, place[0], found.seq, *place[1:])
+    if found.copy == "source":
+        copies.begin(follower, begins, found.id, [table.table_oid for table in found.table_states])
+    else:
+        position.begin(follower, begins)
+
+
+def copy(
+    config: Config,
+    log: Connection,
+    follower: Connection,
+    found: Follower,
+    stop: Stop,
+    go_on: Callable[[], bool],
+    say: Callable[[TableName, str | None], None],
+) -> None:
+    """Copy the tables that are not copied yet. Raises Interrupted, and whatever stops it."""
+    here = _here(follower, found)
+    if None not in copies.find(follower, here).values():
+        return
+    used = queries.one(log, _InUse, statement("followers.copying", "publications"), {"source": found.source_id})
+    if used is None:
+        raise FollowerError("the source of this follower is not known any more")
+    with connections.connect(
+        config.source, "source", name="pipeline follower copy", settings=session_settings.COPY
+    ) as source:
+        tables = SourceTables(source, config.source, used.publications, used.epoch)
+        made = TableCopies(tables, follower, here, truncate=found.truncates, go_on=go_on, say=say)
+        made.make(found.table_states, stop.wait)
+
+
+def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dict[int, Wanted]:
+    """By oid; `copied` is given with those whose copies the log is not past.
+
+    Of a follower that began from the log, a table may lack rows until it has been read (`pipeline.snapshots`).
+    """
     complete = dict[int, int | None]()
     if found.copy == "log":
         complete = dict(log.execute(statement("followers.running", "complete_seqs"), {"source": found.source_id}))
+    here = _here(follower, found)
+    made = copies.find(follower, here)
+    copied = passed.outstanding(log, here, made)
+
+    def wanted(oid: int, schema: str, name: str) -> Wanted:
+        if found.copy == "log":
+            return Wanted(schema, name, filled_upto=complete.get(oid, 0) or _NOT_YET)
+        copy = made.get(oid)
+        return Wanted(schema, name, formed=None if copy is None else copy.place, copied=copied.get(oid))
+
     return {
-        each.table_oid: Wanted(
-            each.table_schema, each.table_name, filled_upto=complete.get(each.table_oid, 0) or _NOT_YET
-        )
-        if found.copy == "log"
-        else Wanted(each.table_schema, each.table_name)
-        for each in found.table_states
+        each.table_oid: wanted(each.table_oid, each.table_schema, each.table_name) for each in found.table_states
     }
+
+
+def _here(follower: Connection, found: Follower) -> Position:
+    here = position.find(follower, found.source_id, found.name)
+    if here is None:
+        raise FollowerError(f"follower {found.name} has no position: remove it, and add it again")
+    return here

@@ -12,15 +12,14 @@ import time
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import (
-    PipelineError,
-)
+from pipeline.errors import PipelineError
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
-from pipeline.followers.registry import Follower, Report
-from pipeline.followers.running import remedies
-from pipeline.followers.running.beginning import wanted_tables
+from pipeline.followers.copying import passed
+from pipeline.followers.copying.table_copies import Interrupted
+from pipeline.followers.registry import Follower, FollowerTable, Report, State, TableName
+from pipeline.followers.running import beginning, remedies
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
@@ -34,6 +33,7 @@ IDLE_SECONDS = 1.0
 """How long to wait for a notification of new events."""
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before what stopped it is tried again; each failure in a row doubles them."""
+_ITSELF = "it goes on by itself"
 
 
 class Following:
@@ -45,6 +45,7 @@ class Following:
         self._said: Report | None = None
         self._said_at = 0.0
         self._delay = FIRST_DELAY
+        self._said_tables = dict[int, FollowerTable]()
 
     def run(self, stop: Stop) -> None:
         """Until told to stop, or until the follower was removed. Raises psycopg.Error of the pipeline database."""
@@ -72,25 +73,58 @@ class Following:
         options = {"settings": session_settings.FOLLOWER}
         with connecting.connect(found.name, found.dsn, program="pipeline applier", **options) as follower:
             position.install(follower)
-            position.begin(follower, position.Position(found.source_id, found.name, seq=found.seq))
-            events = EventsTable.parse(self._config.events_table)
-            wanted = wanted_tables(self._log, found)
-            applier = Applier(self._log, follower, found.source_id, found.name, wanted, events_table=events)
-            while not stop and self._is_wanted(applier):
-                if (applied := applier.apply()) is None:
-                    self._hear()
-                else:
-                    self._delay = FIRST_DELAY
-                    logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
+            beginning.begin(self._log, follower, found)
+            try:
+                self._copy(follower, found, stop)
+            except Interrupted:
+                return
+            self._apply(follower, found, stop)
 
-    def _is_wanted(self, applier: Applier) -> bool:
+    def _copy(self, follower: Connection, found: Follower, stop: Stop) -> None:
+        """What is to be copied and is not. Raises Interrupted where that is not wanted any more, and what stops it."""
+
+        def say(table: TableName, reason: str | None) -> None:
+            self._say_table(table, "copying", reason)
+
+        def go_on() -> bool:
+            return not stop and self._is_wanted(Report("copying"))
+
+        beginning.copy(self._config, self._log, follower, found, stop, go_on, say)
+
+    def _apply(self, follower: Connection, found: Follower, stop: Stop) -> None:
+        """Until it is not wanted any more, or is past its last copy: then nothing is left out any longer."""
+        events = EventsTable.parse(self._config.events_table)
+        wanted = beginning.wanted_tables(self._log, follower, found)
+        copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
+        applier = Applier(self._log, follower, found.source_id, found.name, wanted, events_table=events)
+        for table in found.table_states:
+            self._say_table(table, "copying" if table.table_oid in copied else "following")
+        while not stop and self._is_wanted(_report_of(applier, "copying" if copied else "following")):
+            if (applied := applier.apply()) is None:
+                self._hear()
+            else:
+                self._delay = FIRST_DELAY
+                logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
+            if copied and not passed.outstanding(self._log, applier.position, copied):
+                return
+
+    def _is_wanted(self, said: Report) -> bool:
         """Say how far it is, and look whether somebody wants something else; both now and then."""
         if time.monotonic() < self._said_at + REPORT_SECONDS:
             return True
-        here = applier.position
-        self._say(Report("following", position=registry.Position(here.seq, here.commit_lsn, here.committed_at)))
+        self._say(said)
         found = self._find()
         return found is not None and found.wanted == "running"
+
+    def _say_table(self, table: TableName, state: str, reason: str | None = None) -> None:
+        """Say what is with a table, once."""
+        said = FollowerTable(table.table_oid, table.table_schema, table.table_name, state, reason, reason and _ITSELF)
+        if self._said_tables.get(table.table_oid) != said:
+            registry.report_tables(self._state, self._id, [said])
+            self._said_tables[table.table_oid] = said
+            if reason is not None:
+                extra = {"action": "follower.copy_waits"}
+                logger.info("%s: table %s.%s %s", self._name, table.table_schema, table.table_name, reason, extra=extra)
 
     def _hear(self) -> None:
         """Wait for new events, or for a while."""
@@ -115,3 +149,8 @@ class Following:
             found = self._find()
             if found is None or found.wanted == "paused":
                 return
+
+
+def _report_of(applier: Applier, state: State) -> Report:
+    here = applier.position
+    return Report(state, position=registry.Position(here.seq, here.commit_lsn, here.committed_at))

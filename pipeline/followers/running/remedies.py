@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from pipeline.errors import CursorExpired, Differs, NotFollowable, Overtaken, PipelineError, Refused
+from pipeline.errors import CursorExpired, Differs, FollowerError, NotFollowable, Overtaken, PipelineError, Refused
 from pipeline.followers import connecting
 from pipeline.followers.registry import Follower, Report
 from pipeline.postgres import connections
@@ -23,6 +23,8 @@ def report_of(found: Follower, error: Exception) -> Report:
             return Report("stopped", str(error), f"mend that in the follower; {_AGAIN}")
         case Overtaken():
             return Report("waiting", str(error), _AGAIN)
+        case FollowerError():
+            return Report("stopped", str(error), _AGAIN)
         case psycopg.Error():
             known = connecting.unavailable(found.name, found.dsn, error)
             return Report("waiting", str(known), _AGAIN)
@@ -32,4 +34,5 @@ def report_of(found: Follower, error: Exception) -> Report:
 
 
 def _anew(found: Follower) -> str:
-    return f"remove it, and add it again with --copy log --truncate: `pipeline followers remove {found.name}`"
+    copy = "log" if found.copy == "log" else "source"
+    return f"remove it, and add it again with --copy {copy} --truncate: `pipeline followers remove {found.name}`"

@@ -1,0 +1,34 @@
+"""Whether a follower is past its copies: until then its tables are as of different moments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipeline.followers.applying.copied import Copied
+from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.table_versions import Place
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.staging import progress
+
+_LAST = 2**31 - 1
+
+
+def outstanding(log: Connection, here: Position, made: Mapping[int, Copied | None]) -> dict[int, Copied]:
+    """The copies, by oid, that may contain events from this position on."""
+    reached = Place(here.source_epoch, here.commit_lsn or 0, _LAST)
+    found = {oid: copied for oid, copied in made.items() if copied is not None and copied.place > reached}
+    return found if found and not _at_the_end(log, here, found) else {}
+
+
+def _at_the_end(log: Connection, here: Position, found: Mapping[int, Copied]) -> bool:
+    """Whether no event is in a copy, as the log has nothing after the position that could be: in a source at rest."""
+    epoch = queries.value(log, statement("followers.copying", "source_epoch"), {"source": here.source})
+    newest = max(copied.place for copied in found.values())
+    if epoch is None or epoch < newest.epoch:
+        return False
+    # What was staged in an epoch is in the log before the next one begins.
+    if epoch == newest.epoch and not progress.log_reaches(log, here.source, newest.lsn)[0]:
+        return False
+    return not queries.value(log, statement("followers.copying", "more_events"), vars(here))
