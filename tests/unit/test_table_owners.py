@@ -56,7 +56,13 @@ OWNERS = {
             "pipeline/shuffle": "an update may leave out what only the epoch before its table was compared has",
         },
     ),
-    "pipeline.snapshots": Owner("pipeline/capture/snapshot", {"pipeline/demo": "the demo reads it as any reader does"}),
+    "pipeline.snapshots": Owner(
+        "pipeline/capture/snapshot",
+        {
+            "pipeline/demo": "the demo reads it as any reader does",
+            "pipeline/followers/running": "a follower that began from the log asks which tables it has whole",
+        },
+    ),
     "pipeline.alembic_version": Owner("pipeline/postgres"),
     "pipeline.carried_transactions": Owner(
         "pipeline/capture/source", {"pipeline/capture/catchup": "a part asks whether it may leave a transaction out"}
@@ -172,6 +178,7 @@ OWNERS = {
         "pipeline/capture/source",
         {
             "pipeline/capture/replication": "a sample is stored only under the epoch that holds",
+            "pipeline/followers/copying": "a copy is of an epoch, and has what is published",
             "pipeline/operate": REPORT,
         },
     ),

@@ -142,3 +142,55 @@ def test_it_stops_before_what_it_cannot_apply_and_goes_on_by_itself(following: F
     assert "public.orders" in found["reason"]
     following.there.execute("insert into orders values (5, 's5', 'anything')")
     following.become_equal()
+
+
+def test_a_copy_goes_on_after_its_process_was_killed(following: Following, follower_dsn: str) -> None:
+    write(following.source, 0)
+    following.source.execute("insert into orders select n, 's' || n from generate_series(1000, 50000) n")
+    with psycopg.connect(follower_dsn) as other:
+        # COPY waits for what becomes of its key; `lines` was copied before.
+        other.execute("insert into orders values (40000, 'of somebody else')")
+        following.command("add", "reports", "--dsn", follower_dsn, "--schema", "exists")
+        eventually(lambda: copy_waits(following.there))
+        [finished] = copies(following.there)
+        write(following.source, 100)
+        assert following.command("show", "reports")["state"] == "copying"
+        os.kill(following.applier(), signal.SIGKILL)
+        eventually(lambda: not copy_waits(following.there) or following.applier() != 0)
+        other.rollback()
+    following.become_equal()
+    assert finished in copies(following.there)
+    write(following.source, 200)
+    following.become_equal()
+    eventually(lambda: following.command("show", "reports")["state"] == "following")
+    states = {each["table"]: each["state"] for each in following.command("show", "reports")["tables"]}
+    assert states == {"public.orders": "following", "public.lines": "following"}
+
+
+def test_a_server_that_is_stopped_during_a_copy_goes_on_with_it(following: Following, follower_dsn: str) -> None:
+    write(following.source, 0)
+    with psycopg.connect(following.source.info.dsn) as holder:
+        holder.execute("lock table orders in access exclusive mode")
+        following.command("add", "reports", "--dsn", follower_dsn, "--schema", "exists")
+        [finished] = eventually(lambda: copies(following.there))
+        os.kill(following.server.process.pid, signal.SIGINT)
+        assert following.server.process.wait(40) == 0
+        holder.rollback()
+    write(following.source, 100)
+    following.server = following.start(snapshot="never")
+    following.become_equal()
+    assert finished in copies(following.there)
+
+
+def copy_waits(there: psycopg.Connection) -> bool:
+    """Whether a COPY waits for a lock at the follower."""
+    query = "select from pg_stat_activity where query like 'copy %' and wait_event_type = 'Lock'"
+    return there.execute(query).rowcount > 0
+
+
+def copies(there: psycopg.Connection) -> list[tuple[int, str, Any]]:
+    """Those that are made."""
+    if there.execute("select to_regclass('pipeline_follower.copies')").fetchall() == [(None,)]:
+        return []
+    query = "select table_oid, snapshot, copied_at from pipeline_follower.copies where snapshot is not null"
+    return there.execute(query).fetchall()

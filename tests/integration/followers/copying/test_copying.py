@@ -1,0 +1,228 @@
+"""A copy of the source and the log after it make a follower exactly the source, whatever is written meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import psycopg
+import pytest
+
+from pipeline.followers import registry
+from pipeline.server.schedule import publish_new_tables
+from tests.fixtures.background import BackgroundThread
+from tests.fixtures.copying import WRITTEN, WRITTEN_TABLES, Copying, copying, more, writing
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.stage import Stage, databases
+from tests.fixtures.waiting import eventually
+
+THINGS = "create table things (id int primary key, name text)"
+
+
+@pytest.fixture(scope="module")
+def stage(cluster: Cluster) -> Iterator[Stage]:
+    with databases(cluster, cluster, snapshot="never") as config, Stage(config) as stage:
+        stage.run(*WRITTEN)
+        stage.start()
+        publish_new_tables(stage.config)
+        yield stage
+
+
+@pytest.fixture
+def things(stage: Stage, cluster: Cluster) -> Iterator[Copying]:
+    """A follower of a table with three rows that the log has too, which is not copied yet."""
+    stage.run("drop table if exists things", THINGS)
+    publish_new_tables(stage.config)
+    stage.run("insert into things select n, 'before' from generate_series(1, 3) n")
+    stage.arrive()
+    with copying(stage, cluster, THINGS, tables=["things"]) as made:
+        yield made
+
+
+class Statement(BackgroundThread):
+    """One at the source, which may have to wait."""
+
+    def __init__(self, stage: Stage, statement: str) -> None:
+        super().__init__()
+        self._dsn, self._statement = stage.config.source, statement
+
+    def work(self) -> None:
+        with psycopg.connect(self._dsn, autocommit=True) as source:
+            source.execute(self._statement.encode())
+
+
+@pytest.mark.parametrize("round_", [1, 2, 3])
+def test_writers_go_on_during_the_copy(stage: Stage, cluster: Cluster, round_: int):
+    with ExitStack() as stack:
+        writers = stack.enter_context(writing(stage, [100 * round_ + number for number in range(6)]))
+        stage.arrive()
+        made = stack.enter_context(copying(stage, cluster, *WRITTEN, tables=WRITTEN_TABLES))
+        more(writers)
+        with made.running():
+            eventually(made.is_copied)
+            assert made.found.state == "copying"
+            more(writers)
+            for writer in writers:
+                writer.stopped.set()
+                writer.join()
+            made.become_equal()
+            eventually(lambda: made.found.state == "following")
+        counted = """
+            select count(*) filter (where pg_visible_in_snapshot(xid::text::xid8, %s::pg_snapshot)) as left_out, count(*)
+            from sequin_events where seq > %s and source_table_oid = %s
+        """
+        for oid, snapshot in made.copies().items():
+            [row] = stage.look(counted, snapshot, made.begins, oid)
+            assert 0 < row["left_out"] < row["count"]
+
+
+def test_what_the_log_has_not_yet_is_in_the_copy_and_not_applied_again(stage: Stage, things: Copying):
+    stage.run(
+        "insert into things values (4, 'not in the log')",
+        "update things set id = 5 where id = 1",
+        "delete from things where id = 2",
+    )
+    with things.running():
+        eventually(things.is_copied)
+        stage.run("insert into things values (2, 'again')", "update things set name = 'after' where id = 5")
+        things.become_equal()
+
+
+def test_a_truncate_before_the_copy_is_in_it(stage: Stage, things: Copying):
+    stage.run("truncate things", "insert into things values (7, 'after the truncate')")
+    stage.arrive()
+    with things.running():
+        eventually(things.is_copied)
+        stage.run("insert into things values (8, 'after the copy')")
+        things.become_equal()
+
+
+def test_a_truncate_waits_for_the_copy(stage: Stage, things: Copying):
+    with ExitStack() as stack:
+        # A row that is not committed keeps COPY waiting for what becomes of its key.
+        other = stack.enter_context(psycopg.connect(things.look.info.dsn))
+        other.execute("insert into things values (3, 'of somebody else')")
+        stack.enter_context(things.running())
+        truncating = stack.enter_context(ExitStack())
+        stack.callback(other.close)
+        eventually(lambda: copy_waits(things.look))
+        truncate = truncating.enter_context(Statement(stage, "truncate things"))
+        eventually(lambda: is_waited_for(stage, "AccessExclusiveLock"))
+        assert things.copies() == {}
+        other.rollback()
+        truncate.join()
+        stage.run("insert into things values (9, 'after the truncate')")
+        things.become_equal()
+        assert things.copies()
+
+
+def test_whoever_has_written_to_it_is_waited_for_and_named(stage: Stage, things: Copying):
+    with psycopg.connect(stage.config.source) as open_one, things.running():
+        open_one.execute("insert into things values (10, 'long')")
+        pid = open_one.info.backend_pid
+        eventually(lambda: f"pid {pid} " in (things.table("things").reason or ""))
+        assert things.found.state == "copying"
+        assert things.copies() == {}
+        stage.run("update things set name = 'meanwhile' where id = 1")
+        open_one.commit()
+        things.become_equal()
+        eventually(lambda: things.table("things").state == "following")
+        assert things.table("things").reason is None
+
+
+def test_a_session_that_locks_it_is_named(stage: Stage, things: Copying):
+    with psycopg.connect(stage.config.source) as holder, things.running():
+        holder.execute("lock table things in access exclusive mode")
+        eventually(lambda: f"pid {holder.info.backend_pid} " in (things.table("things").reason or ""))
+        holder.rollback()
+        things.become_equal()
+
+
+def test_rows_are_refused_without_truncate(stage: Stage, things: Copying):
+    things.look.execute("insert into things values (1, 'theirs')")
+    with things.running():
+        found = eventually(lambda: (found := things.found).state == "stopped" and found)
+        assert "table public.things of the follower has rows" in (found.reason or "")
+        things.look.execute("delete from things")
+        things.become_equal()
+
+
+def test_rows_are_removed_with_truncate(stage: Stage, things: Copying, cluster: Cluster):
+    theirs = "insert into things values (1, 'theirs'), (99, 'theirs')"
+    with copying(stage, cluster, THINGS, theirs, tables=["things"], truncate=True) as made, made.running():
+        made.become_equal()
+
+
+def test_who_reads_at_the_follower_is_waited_for_before_its_rows_are_removed(
+    stage: Stage, things: Copying, cluster: Cluster
+):
+    theirs = "insert into things values (1, 'theirs')"
+    with copying(stage, cluster, THINGS, theirs, tables=["things"], truncate=True) as made:
+        with psycopg.connect(made.look.info.dsn) as reader, made.running():
+            reader.execute("select * from things")
+            eventually(lambda: f"pid {reader.info.backend_pid} " in (made.table("things").reason or ""))
+            reader.rollback()
+            made.become_equal()
+
+
+def test_a_finished_table_stays_finished(stage: Stage, cluster: Cluster):
+    with (
+        copying(stage, cluster, *WRITTEN, tables=["lines", "pairs"]) as made,
+        psycopg.connect(stage.config.source) as holder,
+    ):
+        holder.execute("lock table pairs in access exclusive mode")
+        with made.running():
+            eventually(lambda: len(made.copies()) == 1)
+        [(finished, snapshot)] = made.copies().items()
+        stage.run("insert into lines values (1, 'after it')")
+        holder.rollback()
+        with made.running():
+            made.become_equal()
+        assert made.copies()[finished] == snapshot
+
+
+def test_one_that_was_removed_and_added_again_begins_anew(stage: Stage, things: Copying):
+    with things.running():
+        things.become_equal()
+    before = things.copies()
+    stage.run("insert into things values (20, 'while it was none')")
+    stage.arrive()
+    registry.remove(stage.log, things.name)
+    again = Copying(stage, things.look.info.dsn, ["things"], things.name, truncate=True)
+    with again.look, again.running():
+        eventually(lambda: again.copies() not in ({}, before))
+        again.become_equal()
+
+
+def test_columns_of_either_side_and_generated_ones(stage: Stage, cluster: Cluster):
+    stage.run(
+        "create table shaped (id int primary key, twice int generated always as (id * 2) stored, at timestamptz, d json,"
+        " \"odd % name\" text, f float8)",
+    )
+    publish_new_tables(stage.config)
+    stage.run(
+        "insert into shaped (id, at, d, \"odd % name\", f) select n, now(), '{\"a\":  1}', E'tab\\t \\\\ line\\n', n / 3.0"
+        " from generate_series(1, 50) n"
+    )
+    stage.arrive()
+    there = (
+        'create table shaped (own text default \'own\', f float8, "odd % name" text, d json, at timestamptz,'
+        " id int primary key, twice int generated always as (id * 2) stored)"
+    )
+    with copying(stage, cluster, there, tables=["shaped"]) as made, made.running():
+        eventually(made.is_copied)
+        stage.run("update shaped set f = 2 where id = 1")
+        made.become_equal()
+        assert made.look.execute("select distinct own from shaped").fetchall() == [("own",)]
+
+
+def copy_waits(there: psycopg.Connection) -> bool:
+    """Whether a COPY waits for a lock."""
+    query = "select from pg_stat_activity where query like 'copy %' and wait_event_type = 'Lock'"
+    return there.execute(query).rowcount > 0
+
+
+def is_waited_for(stage: Stage, mode: str) -> bool:
+    """Whether somebody waits for such a lock on the table."""
+    query = "select from pg_locks where relation = 'things'::regclass and mode = %s and not granted"
+    return stage.source.execute(query, [mode]).rowcount > 0

@@ -1,0 +1,165 @@
+"""What is read of a table at the source: the rows and columns that are published, as the follower takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from pipeline.errors import FollowerError, Unavailable
+from pipeline.followers.copying import copy_data
+from pipeline.followers.copying.source_tables import NotYet, SourceTables
+from pipeline.postgres import connections, session_settings
+from pipeline.postgres.connections import Connection
+
+SETUP = """
+create table orders (id int primary key, state text, secret text, twice int generated always as (id * 2) stored);
+insert into orders select n, 'state ' || n, 'secret' from generate_series(1, 10) n;
+create table kinds (id int primary key) partition by range (id);
+create table low partition of kinds for values from (0) to (10);
+create table high partition of kinds for values from (10) to (20);
+insert into kinds values (1), (11);
+create table heir () inherits (orders);
+insert into heir (id) values (99);
+create table none (id int primary key) partition by range (id);
+create table hidden (id int primary key);
+create publication some for table orders (id, state) where (id > 7), kinds, none;
+"""
+
+
+@pytest.fixture
+def made(source_dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(source_dsn, autocommit=True) as connection:
+        connection.execute(SETUP)
+        yield connection
+
+
+@pytest.fixture
+def source(made: psycopg.Connection) -> Iterator[Connection]:
+    with connections.connect(made.info.dsn, "source", settings=session_settings.COPY) as connection:
+        yield connection
+
+
+@pytest.fixture
+def tables(source: Connection) -> SourceTables:
+    return SourceTables(source, source.info.dsn, ["some"], 0)
+
+
+def oid(made: psycopg.Connection, table: str) -> int:
+    [(found,)] = made.execute("select %s::regclass::oid::bigint", [table]).fetchall()
+    return int(found)
+
+
+def read(tables: SourceTables, table: int, columns: Callable[[list[str]], list[str]] = sorted) -> list[bytes]:
+    """The lines of all its relations."""
+    relations = tables.settled(table)
+    with tables.reading(table, relations):
+        found = b""
+        for relation in relations:
+            with closing(tables.rows(relation, columns(relation.columns or []))) as blocks:
+                found += b"".join(blocks)
+    return found.splitlines()
+
+
+def test_a_filter_and_a_list_of_columns_apply(made: psycopg.Connection, tables: SourceTables):
+    assert read(tables, oid(made, "orders")) == [b"8\tstate 8", b"9\tstate 9", b"10\tstate 10"]
+
+
+def test_all_partitions_are_read(made: psycopg.Connection, tables: SourceTables):
+    assert read(tables, oid(made, "kinds")) == [b"1", b"11"]
+    assert read(tables, oid(made, "none")) == []
+
+
+def test_rows_of_heirs_are_not(made: psycopg.Connection, tables: SourceTables):
+    made.execute("alter publication some set table only orders")
+    assert len(read(tables, oid(made, "orders"))) == 10
+
+
+def test_a_generated_column_is_read_where_the_follower_has_it_as_another(
+    made: psycopg.Connection, tables: SourceTables
+):
+    made.execute("alter publication some set table only orders")
+    assert read(tables, oid(made, "orders"), lambda _: ["twice"])[:2] == [b"2", b"4"]
+
+
+def test_what_is_not_published_is_no_table_without_rows(made: psycopg.Connection, tables: SourceTables):
+    with pytest.raises(FollowerError, match=r"public\.hidden of the source is not published any more"):
+        read(tables, oid(made, "hidden"))
+
+
+def test_a_dropped_table_has_no_rows(made: psycopg.Connection, tables: SourceTables):
+    table = oid(made, "kinds")
+    made.execute("drop table kinds")
+    assert read(tables, table) == []
+
+
+def test_a_table_that_was_altered_after_the_look_is_looked_at_again(made: psycopg.Connection, tables: SourceTables):
+    table = oid(made, "orders")
+    relations = tables.settled(table)
+    made.execute("alter table orders rename to others")
+    with pytest.raises(NotYet, match="renamed or dropped"), tables.reading(table, relations):
+        pass
+    made.execute("alter table others rename to orders")
+    made.execute("alter table orders add more text")
+    with pytest.raises(NotYet, match="altered just now"), tables.reading(table, relations):
+        pass
+    assert len(read(tables, table)) == 3
+
+
+def test_only_those_who_wrote_before_the_look_are_waited_for(made: psycopg.Connection, tables: SourceTables):
+    table = oid(made, "orders")
+    with psycopg.connect(made.info.dsn) as first, psycopg.connect(made.info.dsn) as second:
+        first.execute("update orders set state = 'open' where id = 1")
+        with pytest.raises(NotYet, match=f"pid {first.info.backend_pid} "):
+            tables.settled(table)
+        second.execute("update orders set state = 'open' where id = 2")
+        with pytest.raises(NotYet, match=f"pid {first.info.backend_pid} "):
+            tables.settled(table)
+        first.commit()
+        assert tables.settled(table)
+        second.rollback()
+
+
+def test_an_interrupted_read_leaves_the_connection_as_it_was(
+    made: psycopg.Connection, source: Connection, tables: SourceTables
+):
+    made.execute("insert into orders (id, state) select n, repeat('x', 100) from generate_series(100, 50000) n")
+    table = oid(made, "orders")
+    relations = tables.settled(table)
+    with pytest.raises(ZeroDivisionError), tables.reading(table, relations):
+        with closing(tables.rows(relations[0], ["id", "state"])) as blocks:
+            assert len(next(blocks)) >= copy_data.BLOCK // 4
+            raise ZeroDivisionError
+    assert source.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+    assert len(read(tables, table)) == 49904
+
+
+def test_a_source_that_goes_away_is_named(made: psycopg.Connection, source: Connection, tables: SourceTables):
+    made.execute("select pg_terminate_backend(%s)", [source.info.backend_pid])
+    with pytest.raises(Unavailable, match="^source "):
+        tables.settled(oid(made, "orders"))
+
+
+def test_large_rows_pass_whole(made: psycopg.Connection, source: Connection):
+    made.execute("create table large (t text)")
+    made.execute("insert into large values (repeat('x', 5000000)), ('y'), (repeat('z', 70000))")
+    made.execute("create table there (t text)")
+    with connections.connect(made.info.dsn, "there") as there:
+        query = sql.SQL("copy there from stdin")
+        with closing(copy_data.read(source, sql.SQL("copy public.large to stdout"))) as blocks:
+            assert copy_data.write(there, query, blocks) == 3
+    assert made.execute("table large except table there").fetchall() == []
+
+
+def test_what_the_follower_refuses_is_raised_and_nothing_is_left(made: psycopg.Connection, source: Connection):
+    made.execute("create table strict (n int check (n < 5))")
+    with connections.connect(made.info.dsn, "there") as there:
+        query = sql.SQL("copy strict from stdin")
+        with pytest.raises(psycopg.errors.CheckViolation):
+            copy_data.write(there, query, iter([b"1\n", b"7\n"]))
+        with pytest.raises(ZeroDivisionError):
+            copy_data.write(there, query, (bytes([49, 10]) if n else 1 // n for n in (1, 0)))  # type: ignore[misc]
+        assert there.execute("select count(*) from strict").fetchall() == [(0,)]
