@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
+from pipeline.followers import connecting
 from pipeline.followers.applying import position
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
-from pipeline.followers.copying import copies, passed
+from pipeline.followers.copying import copies, missing_tables, passed
 from pipeline.followers.copying.source_tables import SourceTables
 from pipeline.followers.copying.table_copies import TableCopies
 from pipeline.followers.registry import Follower, TableName
@@ -53,14 +54,32 @@ def copy(
 ) -> None:
     """Copy the tables that are not copied yet. Raises Interrupted, and whatever stops it."""
     here = _here(follower, found)
-    if None not in copies.find(follower, here).values():
-        return
+    if None in copies.find(follower, here).values():
+        _copy(config, log, follower, found, here, stop, go_on, say)
+    if missing_tables.is_unfinished(follower, here):
+        with _plain_session(found) as session:
+            missing_tables.finish(session, here)
+
+
+def _copy(
+    config: Config,
+    log: Connection,
+    follower: Connection,
+    found: Follower,
+    here: Position,
+    stop: Stop,
+    go_on: Callable[[], bool],
+    say: Callable[[TableName, str | None], None],
+) -> None:
     used = queries.one(log, _InUse, statement("followers.copying", "publications"), {"source": found.source_id})
     if used is None:
         raise FollowerError("the source of this follower is not known any more")
     with connections.connect(
         config.source, "source", name="pipeline follower copy", settings=session_settings.COPY
     ) as source:
+        if found.schema_mode == "create":
+            with _plain_session(found) as session:
+                missing_tables.make(source, config.source, session, here, found.table_states)
         tables = SourceTables(source, config.source, used.publications, used.epoch)
         made = TableCopies(tables, follower, here, truncate=found.truncates, go_on=go_on, say=say)
         made.make(found.table_states, stop.wait)
@@ -87,6 +106,11 @@ def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dic
     return {
         each.table_oid: wanted(each.table_oid, each.table_schema, each.table_name) for each in found.table_states
     }
+
+
+def _plain_session(found: Follower) -> Connection:
+    """One in which tables are made: what their statements set ends with it."""
+    return connecting.connect(found.name, found.dsn, program="pipeline applier")
 
 
 def _here(follower: Connection, found: Follower) -> Position:

@@ -156,7 +156,6 @@ def test_a_copy_goes_on_after_its_process_was_killed(following: Following, follo
         write(following.source, 100)
         assert following.command("show", "reports")["state"] == "copying"
         os.kill(following.applier(), signal.SIGKILL)
-        eventually(lambda: not copy_waits(following.there) or following.applier() != 0)
         other.rollback()
     following.become_equal()
     assert finished in copies(following.there)
@@ -184,7 +183,7 @@ def test_a_server_that_is_stopped_during_a_copy_goes_on_with_it(following: Follo
 
 def copy_waits(there: psycopg.Connection) -> bool:
     """Whether a COPY waits for a lock at the follower."""
-    query = "select from pg_stat_activity where query like 'copy %' and wait_event_type = 'Lock'"
+    query = "select from pg_stat_activity where query like 'copy %' and wait_event_type = 'Lock' and datname = current_database()"
     return there.execute(query).rowcount > 0
 
 

@@ -18,6 +18,7 @@ create table if not exists pipeline_follower.beginnings (
     follower text not null,
     registration bigint not null,
     began_at timestamptz not null default now(),
+    after_copy text,
     primary key (source_database_id, follower)
 );
 comment on table pipeline_follower.beginnings is

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import psycopg
@@ -218,7 +218,7 @@ def test_columns_of_either_side_and_generated_ones(stage: Stage, cluster: Cluste
 
 def copy_waits(there: psycopg.Connection) -> bool:
     """Whether a COPY waits for a lock."""
-    query = "select from pg_stat_activity where query like 'copy %' and wait_event_type = 'Lock'"
+    query = "select from pg_stat_activity where query like 'copy %' and wait_event_type = 'Lock' and datname = current_database()"
     return there.execute(query).rowcount > 0
 
 
@@ -226,3 +226,26 @@ def is_waited_for(stage: Stage, mode: str) -> bool:
     """Whether somebody waits for such a lock on the table."""
     query = "select from pg_locks where relation = 'things'::regclass and mode = %s and not granted"
     return stage.source.execute(query, [mode]).rowcount > 0
+
+
+def test_tables_that_are_missing_are_made_as_at_the_source(
+    stage: Stage, cluster: Cluster, clusters: Callable[[int], Cluster]
+):
+    for there in (cluster, clusters(16)):
+        with copying(stage, there, tables=["parted", "pairs"]) as made, made.running():
+            made.become_equal()
+            assert made.look.execute("select count(*) from parted_low").rowcount == 1
+            keys = made.look.execute("select count(*) from pg_index where indrelid = 'pairs'::regclass").fetchall()
+            assert keys == [(2,)]
+
+
+def test_a_type_that_is_missing_is_named(stage: Stage, cluster: Cluster):
+    stage.run("create type mood as enum ('good', 'bad')", "create table moods (id int primary key, m mood)")
+    publish_new_tables(stage.config)
+    stage.run("insert into moods values (1, 'good')")
+    stage.arrive()
+    with copying(stage, cluster, tables=["moods"]) as made, made.running():
+        found = eventually(lambda: (found := made.found).state == "stopped" and found)
+        assert 'does not let us make public.moods: type "public.mood" does not exist' in (found.reason or "")
+        made.look.execute("create type mood as enum ('good', 'bad')")
+        made.become_equal()

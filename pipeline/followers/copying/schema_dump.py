@@ -1,0 +1,129 @@
+"""What `pg_dump` says of tables at the source, as SQL that makes them somewhere else: first without, then with indexes.
+
+Left out is what a follower does not have of the source, or could not check while its tables are as of different moments:
+foreign keys, triggers, rules, policies, rights, owners.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from psycopg import pq
+
+from pipeline.errors import EmbeddedPostgresError, FollowerError
+from pipeline.postgres.embedded import wheel_bin_dir
+
+SECONDS = 600
+"""For the whole of `pg_dump`."""
+LOCK_TIMEOUT = "5s"
+_BEFORE = ("TABLE", "TABLE ATTACH", "SEQUENCE", "SEQUENCE OWNED BY", "DEFAULT")
+_AFTER = ("CONSTRAINT", "CHECK CONSTRAINT", "INDEX", "INDEX ATTACH")
+_ENTRY = re.compile(r"^--\n-- Name: .*?; Type: (?P<type>[A-Z ]+); Schema: .*\n--\n", re.MULTILINE)
+_SETTING = re.compile(r"^SET (?P<name>\w+) = .*;\n", re.MULTILINE)
+_COMMAND = re.compile(r"^\\.*\n", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class SchemaDump:
+    """`settings`: names of those that the statements were printed for, with the statements that set them."""
+
+    settings: tuple[tuple[str, str], ...]
+    before: str
+    after: str
+
+    def preamble(self, known: Iterable[str]) -> str:
+        """The settings that a server knows."""
+        names = set(known)
+        return "".join(["SET search_path = '';\n", *(text for name, text in self.settings if name in names)])
+
+
+def read(source: psycopg.Connection, dsn: str, tables: Sequence[str]) -> SchemaDump:
+    """Of these tables, given by their names as the catalog quotes them. Raises FollowerError."""
+    program = _program(source.info.server_version // 10000)
+    arguments = ["--schema-only", "--no-owner", "--no-privileges", "--no-publications", "--no-subscriptions"]
+    arguments += ["--no-tablespaces", f"--lock-wait-timeout={LOCK_TIMEOUT}"]
+    wanted = [f"--table={table}" for table in tables]
+    try:
+        done = subprocess.run(  # noqa: S603  it is the program of that name, and the names are quoted
+            [program, *arguments, *wanted],
+            env=_environment(dsn),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise FollowerError(f"--schema create: {program} does not run: {error}") from error
+    if done.returncode != 0:
+        said = "; ".join(line.strip() for line in done.stderr.splitlines() if line.strip())
+        raise FollowerError(f"--schema create: pg_dump cannot read the source's tables: {said}")
+    return parse(done.stdout)
+
+
+def parse(text: str) -> SchemaDump:
+    """Take a plain dump apart."""
+    text = _COMMAND.sub("", text)
+    first = _ENTRY.search(text)
+    head = text[: first.start()] if first else text
+    settings = tuple((found["name"], found[0]) for found in _SETTING.finditer(head))
+    entries = list(_entries(text))
+    return SchemaDump(
+        settings,
+        "".join(part for kind, part in entries if kind in _BEFORE),
+        "".join(part for kind, part in entries if kind in _AFTER),
+    )
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    found = list(_ENTRY.finditer(text))
+    ends = [each.start() for each in found[1:]] + [len(text)]
+    for each, end in zip(found, ends, strict=True):
+        # What is set between two entries is the same everywhere, or a name that only this server has.
+        yield each["type"], _SETTING.sub("", text[each.end() : end])
+
+
+def _program(major: int) -> str:
+    """A `pg_dump` that is at least as new as the source; the one of the PATH first, which has TLS."""
+    found = [program for program in (shutil.which("pg_dump"), _of_the_wheel()) if program]
+    for program in found:
+        if _major(program) >= major:
+            return program
+    raise FollowerError(
+        f"--schema create needs a pg_dump of Postgres {major} or newer: install it where the server runs, or make the"
+        " tables at the follower"
+    )
+
+
+def _of_the_wheel() -> str | None:
+    try:
+        program: Path = wheel_bin_dir() / "pg_dump"
+    except EmbeddedPostgresError:
+        return None
+    return str(program) if program.is_file() else None
+
+
+def _major(program: str) -> int:
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.search(r"\) (\d+)", said)
+    return int(found[1]) if found else 0
+
+
+def _environment(dsn: str) -> dict[str, str]:
+    """Everything of a DSN that has a variable: what is in arguments can be seen by everybody."""
+    variables = {each.keyword: each.envvar for each in pq.Conninfo.get_defaults()}
+    given = {each.keyword: each.val for each in pq.Conninfo.parse(dsn.encode()) if each.val is not None}
+    found = {
+        variable.decode(): given[name].decode() for name, variable in variables.items() if variable and name in given
+    }
+    return {**os.environ, **found, "PGAPPNAME": "pipeline follower schema"}

@@ -1,0 +1,8 @@
+-- Which of these names are none of a table of the follower.
+select w.schema, w.name
+from unnest(%(schemas)s::text[], %(names)s::text[]) w (schema, name)
+where not exists (
+    select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = w.schema and c.relname = w.name
+)
+order by w.schema, w.name
