@@ -1,7 +1,7 @@
-"""What `pg_dump` says of tables at the source, as SQL that makes them somewhere else: first without, then with indexes.
+"""What `pg_dump` says of tables at the source, as SQL that makes them somewhere else: tables first, then their indexes.
 
-Left out is what a follower does not have of the source, or could not check while its tables are as of different moments:
-foreign keys, triggers, rules, policies, rights, owners.
+Left out is what a follower does not have of the source, or could not check while its tables are as of different
+moments: foreign keys, triggers, rules, policies, rights, owners.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read(source: psycopg.Connection, dsn: str, tables: Sequence[str]) -> SchemaD
     arguments += ["--no-tablespaces", f"--lock-wait-timeout={LOCK_TIMEOUT}"]
     wanted = [f"--table={table}" for table in tables]
     try:
-        done = subprocess.run(  # noqa: S603  it is the program of that name, and the names are quoted
+        done = subprocess.run(
             [program, *arguments, *wanted],
             env=_environment(dsn),
             stdin=subprocess.DEVNULL,
@@ -84,7 +84,7 @@ def parse(text: str) -> SchemaDump:
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:
     found = list(_ENTRY.finditer(text))
-    ends = [each.start() for each in found[1:]] + [len(text)]
+    ends = [*(each.start() for each in found), len(text)][1:]
     for each, end in zip(found, ends, strict=True):
         # What is set between two entries is the same everywhere, or a name that only this server has.
         yield each["type"], _SETTING.sub("", text[each.end() : end])
@@ -112,7 +112,7 @@ def _of_the_wheel() -> str | None:
 
 def _major(program: str) -> int:
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout  # noqa: S603
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
     except (OSError, subprocess.SubprocessError):
         return 0
     found = re.search(r"\) (\d+)", said)

@@ -119,7 +119,9 @@ class TableCopies:
         """The rows of one relation; returns how many there are."""
         generated = {column["name"]: column["generated"] for column in there}
         if missing := [name for name in relation.columns or () if name not in generated]:
-            raise FollowerError(f"table {_name(table)} of the follower has no column {', '.join(missing)}: add it there")
+            raise FollowerError(
+                f"table {_name(table)} of the follower has no column {', '.join(missing)}: add it there"
+            )
         columns = [name for name in relation.columns or () if not generated[name]]
         listed = sql.SQL("({})").format(_COMMA.join(map(sql.Identifier, columns))) if columns else sql.SQL("")
         query = sql.SQL("copy {} {} from stdin").format(identifier, listed)

@@ -103,9 +103,7 @@ def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dic
         copy = made.get(oid)
         return Wanted(schema, name, formed=None if copy is None else copy.place, copied=copied.get(oid))
 
-    return {
-        each.table_oid: wanted(each.table_oid, each.table_schema, each.table_name) for each in found.table_states
-    }
+    return {each.table_oid: wanted(each.table_oid, each.table_schema, each.table_name) for each in found.table_states}
 
 
 def _plain_session(found: Follower) -> Connection:

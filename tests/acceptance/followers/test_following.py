@@ -183,7 +183,10 @@ def test_a_server_that_is_stopped_during_a_copy_goes_on_with_it(following: Follo
 
 def copy_waits(there: psycopg.Connection) -> bool:
     """Whether a COPY waits for a lock at the follower."""
-    query = "select from pg_stat_activity where query like 'copy %' and wait_event_type = 'Lock' and datname = current_database()"
+    query = """
+        select from pg_stat_activity
+        where query like 'copy %' and wait_event_type = 'Lock' and datname = current_database()
+    """
     return there.execute(query).rowcount > 0
 
 

@@ -68,7 +68,7 @@ def test_writers_go_on_during_the_copy(stage: Stage, cluster: Cluster, round_: i
             made.become_equal()
             eventually(lambda: made.found.state == "following")
         counted = """
-            select count(*) filter (where pg_visible_in_snapshot(xid::text::xid8, %s::pg_snapshot)) as left_out, count(*)
+            select count(*), count(*) filter (where pg_visible_in_snapshot(xid::text::xid8, %s::pg_snapshot)) as left_out
             from sequin_events where seq > %s and source_table_oid = %s
         """
         for oid, snapshot in made.copies().items():
@@ -157,12 +157,15 @@ def test_who_reads_at_the_follower_is_waited_for_before_its_rows_are_removed(
     stage: Stage, things: Copying, cluster: Cluster
 ):
     theirs = "insert into things values (1, 'theirs')"
-    with copying(stage, cluster, THINGS, theirs, tables=["things"], truncate=True) as made:
-        with psycopg.connect(made.look.info.dsn) as reader, made.running():
-            reader.execute("select * from things")
-            eventually(lambda: f"pid {reader.info.backend_pid} " in (made.table("things").reason or ""))
-            reader.rollback()
-            made.become_equal()
+    with (
+        copying(stage, cluster, THINGS, theirs, tables=["things"], truncate=True) as made,
+        psycopg.connect(made.look.info.dsn) as reader,
+        made.running(),
+    ):
+        reader.execute("select * from things")
+        eventually(lambda: f"pid {reader.info.backend_pid} " in (made.table("things").reason or ""))
+        reader.rollback()
+        made.become_equal()
 
 
 def test_a_finished_table_stays_finished(stage: Stage, cluster: Cluster):
@@ -196,17 +199,17 @@ def test_one_that_was_removed_and_added_again_begins_anew(stage: Stage, things: 
 
 def test_columns_of_either_side_and_generated_ones(stage: Stage, cluster: Cluster):
     stage.run(
-        "create table shaped (id int primary key, twice int generated always as (id * 2) stored, at timestamptz, d json,"
-        " \"odd % name\" text, f float8)",
+        "create table shaped (id int primary key, twice int generated always as (id * 2) stored, at timestamptz,"
+        ' d json, "odd % name" text, f float8)',
     )
     publish_new_tables(stage.config)
     stage.run(
-        "insert into shaped (id, at, d, \"odd % name\", f) select n, now(), '{\"a\":  1}', E'tab\\t \\\\ line\\n', n / 3.0"
-        " from generate_series(1, 50) n"
+        'insert into shaped (id, at, d, "odd % name", f)'
+        " select n, now(), '{\"a\":  1}', E'tab\\t \\\\ line\\n', n / 3.0 from generate_series(1, 50) n"
     )
     stage.arrive()
     there = (
-        'create table shaped (own text default \'own\', f float8, "odd % name" text, d json, at timestamptz,'
+        "create table shaped (own text default 'own', f float8, \"odd % name\" text, d json, at timestamptz,"
         " id int primary key, twice int generated always as (id * 2) stored)"
     )
     with copying(stage, cluster, there, tables=["shaped"]) as made, made.running():
@@ -218,7 +221,10 @@ def test_columns_of_either_side_and_generated_ones(stage: Stage, cluster: Cluste
 
 def copy_waits(there: psycopg.Connection) -> bool:
     """Whether a COPY waits for a lock."""
-    query = "select from pg_stat_activity where query like 'copy %' and wait_event_type = 'Lock' and datname = current_database()"
+    query = """
+        select from pg_stat_activity
+        where query like 'copy %' and wait_event_type = 'Lock' and datname = current_database()
+    """
     return there.execute(query).rowcount > 0
 
 

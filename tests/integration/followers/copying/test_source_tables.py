@@ -24,9 +24,10 @@ create table high partition of kinds for values from (10) to (20);
 insert into kinds values (1), (11);
 create table heir () inherits (orders);
 insert into heir (id) values (99);
-create table none (id int primary key) partition by range (id);
+create table bare (id int primary key) partition by range (id);
 create table hidden (id int primary key);
-create publication some for table orders (id, state) where (id > 7), kinds, none;
+create publication chosen for table orders (id, state) where (id > 7), kinds, bare
+    with (publish = 'insert');
 """
 
 
@@ -45,7 +46,7 @@ def source(made: psycopg.Connection) -> Iterator[Connection]:
 
 @pytest.fixture
 def tables(source: Connection) -> SourceTables:
-    return SourceTables(source, source.info.dsn, ["some"], 0)
+    return SourceTables(source, source.info.dsn, ["chosen"], 0)
 
 
 def oid(made: psycopg.Connection, table: str) -> int:
@@ -70,18 +71,18 @@ def test_a_filter_and_a_list_of_columns_apply(made: psycopg.Connection, tables: 
 
 def test_all_partitions_are_read(made: psycopg.Connection, tables: SourceTables):
     assert read(tables, oid(made, "kinds")) == [b"1", b"11"]
-    assert read(tables, oid(made, "none")) == []
+    assert read(tables, oid(made, "bare")) == []
 
 
 def test_rows_of_heirs_are_not(made: psycopg.Connection, tables: SourceTables):
-    made.execute("alter publication some set table only orders")
+    made.execute("alter publication chosen set table only orders")
     assert len(read(tables, oid(made, "orders"))) == 10
 
 
 def test_a_generated_column_is_read_where_the_follower_has_it_as_another(
     made: psycopg.Connection, tables: SourceTables
 ):
-    made.execute("alter publication some set table only orders")
+    made.execute("alter publication chosen set table only orders")
     assert read(tables, oid(made, "orders"), lambda _: ["twice"])[:2] == [b"2", b"4"]
 
 
@@ -129,17 +130,20 @@ def test_an_interrupted_read_leaves_the_connection_as_it_was(
     made.execute("insert into orders (id, state) select n, repeat('x', 100) from generate_series(100, 50000) n")
     table = oid(made, "orders")
     relations = tables.settled(table)
-    with pytest.raises(ZeroDivisionError), tables.reading(table, relations):
-        with closing(tables.rows(relations[0], ["id", "state"])) as blocks:
-            assert len(next(blocks)) >= copy_data.BLOCK // 4
-            raise ZeroDivisionError
+    with (
+        pytest.raises(ZeroDivisionError),
+        tables.reading(table, relations),
+        closing(tables.rows(relations[0], ["id", "state"])) as blocks,
+    ):
+        assert len(next(blocks)) >= copy_data.BLOCK // 4
+        raise ZeroDivisionError
     assert source.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
     assert len(read(tables, table)) == 49904
 
 
 def test_a_source_that_goes_away_is_named(made: psycopg.Connection, source: Connection, tables: SourceTables):
     made.execute("select pg_terminate_backend(%s)", [source.info.backend_pid])
-    with pytest.raises(Unavailable, match="^source "):
+    with pytest.raises(Unavailable, match=r"^source "):
         tables.settled(oid(made, "orders"))
 
 
