@@ -68,7 +68,8 @@ def test_writers_go_on_during_the_copy(stage: Stage, cluster: Cluster, round_: i
             made.become_equal()
             eventually(lambda: made.found.state == "following")
         counted = """
-            select count(*), count(*) filter (where pg_visible_in_snapshot(xid::text::xid8, %s::pg_snapshot)) as left_out
+            select count(*),
+                count(*) filter (where pg_visible_in_snapshot(xid::text::xid8, %s::pg_snapshot)) as left_out
             from sequin_events where seq > %s and source_table_oid = %s
         """
         for oid, snapshot in made.copies().items():
