@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from pipeline.followers import registry
+from pipeline.followers.running import following
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.copying import WRITTEN, WRITTEN_TABLES, Copying, copying, more, writing
@@ -26,6 +27,14 @@ def stage(cluster: Cluster) -> Iterator[Stage]:
         stage.start()
         publish_new_tables(stage.config)
         yield stage
+
+
+@pytest.fixture(autouse=True)
+def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower's process looks often: a test waits for it."""
+    monkeypatch.setattr(following, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(following, "REPORT_SECONDS", 0.05)
+    monkeypatch.setattr(following, "FIRST_DELAY", 0.1)
 
 
 @pytest.fixture
@@ -142,8 +151,8 @@ def test_a_session_that_locks_it_is_named(stage: Stage, things: Copying):
 def test_rows_are_refused_without_truncate(stage: Stage, things: Copying):
     things.look.execute("insert into things values (1, 'theirs')")
     with things.running():
-        found = eventually(lambda: (found := things.found).state == "stopped" and found)
-        assert "table public.things of the follower has rows" in (found.reason or "")
+        reason = stopped(things)
+        assert "table public.things of the follower has rows" in reason
         things.look.execute("delete from things")
         things.become_equal()
 
@@ -252,7 +261,18 @@ def test_a_type_that_is_missing_is_named(stage: Stage, cluster: Cluster):
     stage.run("insert into moods values (1, 'good')")
     stage.arrive()
     with copying(stage, cluster, tables=["moods"]) as made, made.running():
-        found = eventually(lambda: (found := made.found).state == "stopped" and found)
-        assert 'does not let us make public.moods: type "public.mood" does not exist' in (found.reason or "")
+        reason = stopped(made)
+        assert 'does not let us make public.moods: type "public.mood" does not exist' in reason
         made.look.execute("create type mood as enum ('good', 'bad')")
         made.become_equal()
+
+
+def stopped(made: Copying) -> str:
+    """Why it has, once it has."""
+
+    def reason() -> str:
+        found = made.found
+        assert found.state == "stopped", found
+        return found.reason or ""
+
+    return eventually(reason)
