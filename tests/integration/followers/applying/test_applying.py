@@ -449,3 +449,20 @@ def test_a_schema_of_a_newer_server_is_refused(stage: Stage, cluster: Cluster):
         there.run("update pipeline_follower.version set version = version + 1")
         with pytest.raises(FollowerError, match="made by a newer server"):
             position.install(session)
+
+
+def test_events_of_another_source_are_passed_over(stage: Stage, cluster: Cluster):
+    table = "create table mine (id int primary key)"
+    made(stage, table, "create table theirs (id int primary key)")
+    stage.run("insert into mine values (1)")
+    for number in range(20):
+        stage.run(f"insert into theirs values ({number})")
+    stage.transaction("insert into mine values (2)", "insert into theirs values (20)", "insert into mine values (3)")
+    stage.run("insert into theirs select generate_series(30, 60)")
+    stage.arrive()
+    stage.log.execute(
+        "update sequin_events set source_database_id = gen_random_uuid() where source_table_name = 'theirs'"
+    )
+    with follower(stage, cluster, table) as there:
+        drain(there.applier(["mine"], events=5))
+        assert there.rows("select id from mine order by id") == [(1,), (2,), (3,)]
