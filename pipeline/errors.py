@@ -23,7 +23,7 @@ PipelineError                    exit 1
 │   └── CursorExpired            the log is no longer kept back to that position
 ├── BackfillError                a backfill cannot begin, or cannot change, as it is
 │   └── UnknownBackfill          there is no backfill with that id
-├── FollowerError                a follower cannot begin, or cannot change, as it is
+├── FollowerError                a follower cannot begin, change, or be written to as it is
 │   └── UnknownFollower          there is no follower of that name
 ├── ExportFailed                 an export did not run, or not to its end; the next one continues where it ended
 │   ├── ExportBusy               another exporter is running for the same lake
@@ -153,7 +153,7 @@ class UnknownBackfill(BackfillError):
 
 
 class FollowerError(PipelineError):
-    """A follower cannot begin, or cannot change, as it is: the text says why."""
+    """A follower cannot begin, change, or be written to as it is: the text says why."""
 
 
 class UnknownFollower(FollowerError):

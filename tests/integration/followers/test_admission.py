@@ -13,7 +13,7 @@ from pipeline.config.routes import Route
 from pipeline.errors import FollowerError, Unavailable
 from pipeline.operate import followers
 from pipeline.operate.json_values import as_json
-from tests.fixtures.followers import TABLES, Adding, run
+from tests.fixtures.followers import INSTALLED, TABLES, Adding, run
 from tests.fixtures.postgres import unique
 
 KEYS = [
@@ -158,10 +158,10 @@ def test_a_route_to_the_default_table_is_none(adding: Adding, follower_dsn: str)
 
 
 def test_a_schema_of_a_newer_server(adding: Adding, follower_dsn: str) -> None:
-    run(follower_dsn, "create schema pipeline_follower; comment on schema pipeline_follower is 'version 99 of it'")
+    run(follower_dsn, INSTALLED.format(99))
     said = adding.refused(follower_dsn)
     assert "its schema pipeline_follower is of version 99, made by a newer server, and this one knows 1; use" in said
-    run(follower_dsn, "comment on schema pipeline_follower is 'version 1'")
+    run(follower_dsn, "update pipeline_follower.version set version = 1")
     adding.add(follower_dsn)
 
 
