@@ -125,6 +125,16 @@ def test_tables_with_rows(adding: Adding, follower_dsn: str) -> None:
     assert adding.add(follower_dsn, copy="none").follower.copy == "none"
 
 
+def test_a_table_that_somebody_locks(adding: Adding, follower_dsn: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr("pipeline.followers.admission.tables._PATIENCE", "50ms")
+    run(follower_dsn, TABLES)
+    with psycopg.connect(follower_dsn) as other:
+        other.execute("lock table orders in access exclusive mode")
+        said = adding.refused(follower_dsn)
+    assert "another session there locks one of its tables, and it cannot be seen whether it has rows; try" in said
+    adding.add(follower_dsn)
+
+
 def test_rows_of_partitions_and_not_of_children_count(adding: Adding, follower_dsn: str) -> None:
     run(
         follower_dsn,
