@@ -21,10 +21,10 @@ PipelineError                    exit 1
 │   ├── CursorHeld               another client reads that cursor
 │   ├── ConsumerChanged          it was reset, or another client reads it now; connect again
 │   └── CursorExpired            the log is no longer kept back to that position
-├── BackfillError                a backfill cannot begin, or cannot change, as it is
-│   └── UnknownBackfill          there is no backfill with that id
 ├── FollowerError                a follower cannot begin, change, or be written to as it is
 │   └── UnknownFollower          there is no follower of that name
+├── BackfillError                a backfill cannot begin, or cannot change, as it is
+│   └── UnknownBackfill          there is no backfill with that id
 ├── ExportFailed                 an export did not run, or not to its end; the next one continues where it ended
 │   ├── ExportBusy               another exporter is running for the same lake
 │   └── ExportStopped            it was asked to stop; exit 130
@@ -144,20 +144,20 @@ class CursorExpired(ConsumerError):
         self.floor = floor
 
 
-class BackfillError(PipelineError):
-    """A backfill cannot begin, or cannot change, as it is: the text says in which state it is."""
-
-
-class UnknownBackfill(BackfillError):
-    """There is no backfill with that id."""
-
-
 class FollowerError(PipelineError):
     """A follower cannot begin, change, or be written to as it is: the text says why."""
 
 
 class UnknownFollower(FollowerError):
     """There is no follower of that name."""
+
+
+class BackfillError(PipelineError):
+    """A backfill cannot begin, or cannot change, as it is: the text says in which state it is."""
+
+
+class UnknownBackfill(BackfillError):
+    """There is no backfill with that id."""
 
 
 class NotComparable(PipelineError):

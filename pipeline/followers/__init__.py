@@ -1,3 +1,3 @@
-"""Followers: databases that are kept equal to the source from the log. Which there are, and what may become one."""
+"""Databases whose tables are kept equal to the source's by what the log says."""
 
 from __future__ import annotations
