@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
@@ -21,6 +22,22 @@ from pipeline.postgres.queries import statement
 from pipeline.process.signals import Stop
 
 _NOT_YET = 2**63 - 1
+_ROOM = "followers.running"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an event is in the log."""
+
+    source_epoch: int
+    commit_lsn: int | None
+    committed_at: datetime | None
+
+
+def first_position(log: Connection, found: Follower) -> Position:
+    """After the seq that is stored of it. Its transaction decides which form the tables have there."""
+    place = queries.one(log, Place, statement(_ROOM, "place_of_seq"), {"seq": found.seq}) or Place(0, None, None)
+    return Position(found.source_id, found.name, place.source_epoch, found.seq, place.commit_lsn, place.committed_at)
 
 
 @dataclass(frozen=True)
@@ -33,10 +50,7 @@ class _InUse:
 
 def begin(log: Connection, follower: Connection, found: Follower) -> None:
     """Let it begin; nothing where it has."""
-    # After the last seq that is known to be in it: the log has all after that, also where the follower lost its own.
-    values = {"seq": found.seq, "source": found.source_id}
-    place = log.execute(statement("followers.running", "place_of_seq"), values).fetchone() or (0, None, None)
-    begins = Position(found.source_id, found.name, place[0], found.seq, *place[1:])
+    begins = first_position(log, found)
     if found.copy == "source":
         copies.begin(follower, begins, found.id, [table.table_oid for table in found.table_states])
     else:
@@ -92,7 +106,7 @@ def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dic
     """
     complete = dict[int, int | None]()
     if found.copy == "log":
-        complete = dict(log.execute(statement("followers.running", "complete_seqs"), {"source": found.source_id}))
+        complete = dict(log.execute(statement(_ROOM, "complete_seqs"), {"source": found.source_id}))
     here = _here(follower, found)
     made = copies.find(follower, here)
     copied = passed.outstanding(log, here, made)
