@@ -98,7 +98,13 @@ OWNERS = {
     "pipeline.export_states": Owner("spark/lake"),
     "pipeline.exports": Owner("spark/lake", {"pipeline/exports": JOB, "pipeline/log/functions/readers.sql": REGISTRY}),
     "pipeline.follower_tables": Owner("pipeline/followers"),
-    "pipeline.followers": Owner("pipeline/followers", {"pipeline/log/functions/readers.sql": REGISTRY}),
+    "pipeline.followers": Owner(
+        "pipeline/followers",
+        {
+            "pipeline/log/functions/readers.sql": REGISTRY,
+            "pipeline/server/runners.py": "a module of the package of that name, which a role loads",
+        },
+    ),
     "pipeline.identity": Owner("pipeline/capture/source"),
     "pipeline.installed_functions": Owner("pipeline/postgres"),
     "pipeline.known_rows": Owner(

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from pipeline.followers.applying import position
 from tests.fixtures.followers import TABLES, Adding, run
 from tests.fixtures.postgres import unique
 
@@ -49,7 +50,9 @@ def test_each_grant_leads_to_the_next_until_it_is_taken(adding: Adding, follower
 
 
 def test_a_schema_of_an_applier_that_another_user_made(adding: Adding, follower_dsn: str, role: str) -> None:
-    run(follower_dsn, f"{TABLES} create schema pipeline_follower; create table pipeline_follower.position ()")
+    run(follower_dsn, TABLES)
+    with psycopg.connect(follower_dsn, autocommit=True) as connection:
+        position.install(connection)
     run(follower_dsn, f'grant all on orders, parted, "Odd name" to {role}')
     run(follower_dsn, f"grant set on parameter session_replication_role to {role}")
     refusal = adding.refused(make_conninfo(follower_dsn, user=role))
