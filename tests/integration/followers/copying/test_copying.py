@@ -13,7 +13,7 @@ from pipeline.followers.running import following
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.copying import WRITTEN, WRITTEN_TABLES, Copying, copying, more, writing
-from tests.fixtures.postgres import Cluster
+from tests.fixtures.postgres import Cluster, temporary_server
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.waiting import eventually
 
@@ -277,3 +277,46 @@ def stopped(made: Copying) -> str:
         return found.reason or ""
 
     return eventually(reason)
+
+
+def test_truncates_of_partitions_are_in_the_copy_or_after_it(stage: Stage, cluster: Cluster):
+    stage.run("truncate parted", "insert into parted values (1, 1), (101, 1)")
+    stage.arrive()
+    with copying(stage, cluster, *WRITTEN, tables=["parted"]) as made:
+        stage.run("truncate parted_low", "insert into parted values (2, 2)")
+        with made.running():
+            eventually(made.is_copied)
+            stage.run("truncate parted_high", "insert into parted values (102, 2)")
+            made.become_equal()
+
+
+def test_a_column_that_came_before_the_copy_is_in_it(stage: Stage, things: Copying):
+    stage.run("update things set name = 'without it'", "alter table things add more int", "update things set more = 1")
+    stage.arrive()
+    things.look.execute("alter table things add more int")
+    with things.running():
+        eventually(things.is_copied)
+        stage.run("update things set more = 2 where id = 2")
+        things.become_equal()
+
+
+def test_what_is_in_the_log_before_others_can_see_it_is_waited_for(cluster: Cluster):
+    """A commit that waits for a synchronous standby is streamed, and in no snapshot."""
+    with temporary_server(18) as source, databases(source, cluster, snapshot="never") as config, Stage(config) as stage:
+        stage.run("set synchronous_commit = local", THINGS)
+        stage.start()
+        publish_new_tables(stage.config)
+        stage.run("alter system set synchronous_standby_names = 'nobody'", "select pg_reload_conf()")
+        waiting = "select pid from pg_stat_activity where wait_event = 'SyncRep'"
+        eventually(lambda: stage.source.execute("show synchronous_standby_names").fetchall() == [("nobody",)])
+        with Statement(stage, "insert into things values (1, 'committed')"):
+            [(pid,)] = eventually(lambda: stage.source.execute(waiting).fetchall())
+            stage.arrive()
+            assert stage.look("select record ->> 'id' as id from sequin_events where action = 'insert'") == [
+                {"id": "1"}
+            ]
+            with copying(stage, cluster, THINGS, tables=["things"]) as made, made.running():
+                eventually(lambda: f"pid {pid} " in (made.table("things").reason or ""))
+                stage.run("alter system reset synchronous_standby_names", "select pg_reload_conf()")
+                made.become_equal()
+                assert made.look.execute("table things").fetchall() == [(1, "committed")]
