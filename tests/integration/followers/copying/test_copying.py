@@ -94,7 +94,9 @@ def test_what_the_log_has_not_yet_is_in_the_copy_and_not_applied_again(stage: St
     )
     with things.running():
         eventually(things.is_copied)
-        stage.run("insert into things values (2, 'again')", "update things set name = 'after' where id = 5")
+    stage.run("insert into things values (2, 'again')", "update things set name = 'after' where id = 5")
+    stage.arrive()
+    with things.running():
         things.become_equal()
 
 
@@ -309,7 +311,8 @@ def test_what_is_in_the_log_before_others_can_see_it_is_waited_for(cluster: Clus
         stage.run("alter system set synchronous_standby_names = 'nobody'", "select pg_reload_conf()")
         waiting = "select pid from pg_stat_activity where wait_event = 'SyncRep'"
         eventually(lambda: stage.source.execute("show synchronous_standby_names").fetchall() == [("nobody",)])
-        with Statement(stage, "insert into things values (1, 'committed')"):
+        with Statement(stage, "insert into things values (1, 'committed')"), ExitStack() as stack:
+            stack.callback(stage.run, "alter system reset synchronous_standby_names", "select pg_reload_conf()")
             [(pid,)] = eventually(lambda: stage.source.execute(waiting).fetchall())
             stage.arrive()
             assert stage.look("select record ->> 'id' as id from sequin_events where action = 'insert'") == [
