@@ -100,6 +100,19 @@ def test_what_the_log_has_not_yet_is_in_the_copy_and_not_applied_again(stage: St
         things.become_equal()
 
 
+@pytest.mark.parametrize("table", ["lines", "bare"])
+def test_rows_without_a_key_arrive_once(stage: Stage, cluster: Cluster, table: str):
+    with copying(stage, cluster, *WRITTEN, tables=[table]) as made:
+        insert = f"insert into {table} (a, b) values (1, 'same'), (1, 'same'), (2, 'other')"
+        stage.run(insert, insert)
+        with made.running():
+            eventually(made.is_copied)
+        stage.run(insert)
+        stage.arrive()
+        with made.running():
+            made.become_equal()
+
+
 def test_a_truncate_before_the_copy_is_in_it(stage: Stage, things: Copying):
     stage.run("truncate things", "insert into things values (7, 'after the truncate')")
     stage.arrive()
