@@ -14,16 +14,18 @@ from pipeline.postgres.queries import statement
 class Copied:
     """The rows of a table are those of a snapshot, a pg_snapshot as text, of the source in this epoch.
 
-    `lsn`: the end of WAL read with it. What the snapshot contains has committed before that.
+    `lsn`: the end of WAL read with it. What the snapshot contains has committed before that. `form`: number, type and
+    modifier of each column that was published then; of a table with partitions None.
     """
 
     source_epoch: int
     snapshot: str
     lsn: int
+    form: list[list[int]] | None = None
 
     @property
     def place(self) -> Place:
-        """From here on no event is in the copy, and the table has the form in which it was copied."""
+        """From here on no event is in the copy."""
         return Place(self.source_epoch, self.lsn, 0)
 
     @property

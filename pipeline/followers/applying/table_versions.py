@@ -119,6 +119,29 @@ def read(log: Connection, formed: Mapping[int, Place | None], position: Position
     return {oid: _history(oid, versions, position, formed[oid]) for oid, versions in found.items()}
 
 
+def places_of_forms(
+    log: Connection, source: uuid.UUID, forms: Mapping[int, tuple[Place, list[list[int]] | None]]
+) -> dict[int, Place]:
+    """From where on a table has the form that it had at this place, by oid.
+
+    The history has a form only from its first change on, which may come later: then from there.
+    """
+    values = {"source": source, "oids": list(forms)}
+    found = {oid: place for oid, (place, _) in forms.items()}
+    has_form = dict[int, bool]()
+    for version in queries.rows(log, TableVersion, statement(_ROOM, "table_versions"), values):
+        place, form = forms[version.table_oid]
+        if form is None or not version.numbered:
+            continue
+        same = form == sorted([each["attnum"], each["type_oid"], each["type_modifier"]] for each in version.columns)
+        if version.place <= place:
+            has_form[version.table_oid] = same
+        elif same and not has_form.get(version.table_oid):
+            has_form[version.table_oid] = True
+            found[version.table_oid] = version.place
+    return found
+
+
 def _history(oid: int, versions: Sequence[TableVersion], position: Position, formed: Place | None) -> History:
     reached = max(Place(position.source_epoch, position.commit_lsn or 0, _LAST), formed or _FIRST)
     before = [version for version in versions if version.place <= reached]

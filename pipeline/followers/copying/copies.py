@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from psycopg.types.json import Jsonb
+
 from pipeline.errors import Overtaken
 from pipeline.followers.applying import position
 from pipeline.followers.applying.copied import Copied
@@ -46,7 +48,7 @@ def want(follower: Connection, of: Position, tables: Iterable[int]) -> None:
 def find(follower: Connection, of: Position) -> dict[int, Copied | None]:
     """By the table's oid at the source; None: still to be copied."""
     found = follower.execute(statement(_ROOM, "find_copies"), vars(of)).fetchall()
-    return {oid: None if snapshot is None else Copied(epoch, snapshot, lsn) for oid, epoch, snapshot, lsn in found}
+    return {oid: None if rest[1] is None else Copied(*rest) for oid, *rest in found}
 
 
 def take(follower: Connection, of: Position, oid: int) -> None:
@@ -63,5 +65,6 @@ def take(follower: Connection, of: Position, oid: int) -> None:
 
 def finish(follower: Connection, of: Position, oid: int, copied: Copied, rows: int) -> None:
     """In the same transaction: its rows are there."""
-    values = {**vars(of), **vars(copied), "oid": oid, "rows": rows}
+    form = None if copied.form is None else Jsonb(copied.form)
+    values = {**vars(of), **vars(copied), "form": form, "oid": oid, "rows": rows}
     follower.execute(statement(_ROOM, "finish_copy"), values)

@@ -100,7 +100,12 @@ class SourceTables:
         assert found is not None  # noqa: S101  function calls
         if self._relations(oid) != relations:
             raise NotYet("it was altered just now, or what is published of it")
-        return Copied(self._epoch, *found)
+        form = None
+        if [relation.oid for relation in relations] == [oid]:
+            values = {"oid": oid, "columns": relations[0].columns}
+            form = queries.value(self._source, statement(_ROOM, "form"), values)
+        snapshot, lsn = found
+        return Copied(self._epoch, snapshot, lsn, form)
 
     def rows(self, relation: Relation, columns: Sequence[str]) -> Generator[bytes, None, None]:
         """The published rows of a relation with these columns, as COPY writes them, in blocks. To be closed."""

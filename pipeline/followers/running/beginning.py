@@ -9,7 +9,7 @@ from datetime import datetime
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
 from pipeline.followers import connecting
-from pipeline.followers.applying import position
+from pipeline.followers.applying import position, table_versions
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies, missing_tables, passed
@@ -110,12 +110,14 @@ def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dic
     here = _here(follower, found)
     made = copies.find(follower, here)
     copied = passed.outstanding(log, here, made)
+    places = table_versions.places_of_forms(
+        log, found.source_id, {oid: (copy.place, copy.form) for oid, copy in made.items() if copy is not None}
+    )
 
     def wanted(oid: int, schema: str, name: str) -> Wanted:
         if found.copy == "log":
             return Wanted(schema, name, filled_upto=complete.get(oid, 0) or _NOT_YET)
-        copy = made.get(oid)
-        return Wanted(schema, name, formed=None if copy is None else copy.place, copied=copied.get(oid))
+        return Wanted(schema, name, formed=places.get(oid), copied=copied.get(oid))
 
     return {each.table_oid: wanted(each.table_oid, each.table_schema, each.table_name) for each in found.table_states}
 

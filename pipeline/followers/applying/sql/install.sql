@@ -30,6 +30,7 @@ create table if not exists pipeline_follower.copies (
     source_epoch integer,
     snapshot text,
     lsn bigint,
+    form jsonb,
     rows bigint,
     copied_at timestamptz,
     primary key (source_database_id, follower, table_oid)

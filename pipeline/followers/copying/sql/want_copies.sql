@@ -2,4 +2,4 @@
 insert into pipeline_follower.copies (source_database_id, follower, table_oid)
 select %(source)s, %(follower)s, t.oid from unnest(%(oids)s::bigint[]) t (oid)
 on conflict (source_database_id, follower, table_oid) do update
-    set source_epoch = null, snapshot = null, lsn = null, rows = null, copied_at = null
+    set source_epoch = null, snapshot = null, lsn = null, form = null, rows = null, copied_at = null

@@ -315,6 +315,26 @@ def test_a_column_that_came_before_the_copy_is_in_it(stage: Stage, things: Copyi
         things.become_equal()
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_column_whose_first_change_comes_after_the_copy(stage: Stage, things: Copying, when: str):
+    stage.run("update things set name = 'without it'")
+    stage.arrive()
+    if when == "before":
+        stage.run("alter table things add more int")
+        things.look.execute("alter table things add more int")
+    with things.running():
+        eventually(things.is_copied)
+    if when == "after":
+        stage.run("alter table things add more int")
+    stage.run("update things set more = 2 where id = 2")
+    stage.arrive()
+    with things.running():
+        if when == "before":
+            things.become_equal()
+        else:
+            assert "has other columns" in stopped(things)
+
+
 def test_what_is_in_the_log_before_others_can_see_it_is_waited_for(cluster: Cluster):
     """A commit that waits for a synchronous standby is streamed, and in no snapshot."""
     with temporary_server(18) as source, databases(source, cluster, snapshot="never") as config, Stage(config) as stage:
