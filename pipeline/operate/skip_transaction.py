@@ -41,7 +41,9 @@ def skip(config: Config, pipeline: Connection, name: str, seq: int) -> Skipped:
     found = registry.find(pipeline, name)[0]
     what = connecting.what(name)
     if found.wanted == "paused":
-        raise FollowerError(f"{what} is paused, so it is not known what is in its way; `pipeline followers resume {name}`")
+        raise FollowerError(
+            f"{what} is paused, so it is not known what is in its way; `pipeline followers resume {name}`"
+        )
     if found.state != "stopped":
         raise FollowerError(f"{what} is {found.state}, not stopped: only what it has stopped before can be skipped")
     with connecting.connect(name, found.dsn, program="pipeline followers") as there:

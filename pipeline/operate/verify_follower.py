@@ -202,9 +202,9 @@ class _Run:
         if table.state in ("copying", "stopped"):
             raise NotComparable(f"it is {table.state}" + (f": {table.reason}" if table.reason else ""))
         captured = self._captured.get(table.table_oid)
-        wanted = next(iter(follower_tables.described(self._source, self._stored, [captured])), None) if captured else None
-        if wanted is None:
+        if captured is None:
             raise NotComparable("the source does not publish it any more")
+        [wanted] = follower_tables.described(self._source, self._stored, [captured])
         publications = list(publication_ledger.known(self._stored))
         relations = published_relations.read(self._source, table.table_oid, publications)
         return Table(

@@ -25,8 +25,8 @@ _POLL = 0.1
 class Waited:
     """`reason`: why it ended before all of them had everything, None where they have it.
 
-    `lsn`: everything that was committed when it began is before `committed_lsn`. `seq`: the newest event of that, None where the
-    log did not come so far. `followers`: as they were at the end.
+    Everything that was committed when it began is before `committed_lsn`. `seq`: the newest event of that, None where
+    the log did not come so far. `followers`: as they were at the end.
     """
 
     ok: bool

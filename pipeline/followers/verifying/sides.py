@@ -117,7 +117,8 @@ class Side:
         return Row(_WHOLE, "", (found.rows, found.checksum))
 
     def _texts(self) -> sql.Composable:
-        return sql.SQL("array[{}]::text[]").format(_COMMA.join(sql.SQL("pg_catalog.concat({})").format(each) for each in self._keys))
+        texts = (sql.SQL("pg_catalog.concat({})").format(each) for each in self._keys)
+        return sql.SQL("array[{}]::text[]").format(_COMMA.join(texts))
 
     def _asked(self, keys: Sequence[Key]) -> sql.Composable:
         """These keys as a table of the texts `key_0`, …, with their place."""
@@ -140,7 +141,7 @@ class Side:
         return sql.SQL("({} & {})::int").format(self._hash(_row(self._keys)), sql.Literal(parts - 1))
 
     def _hash_of(self, value: sql.Composable) -> sql.Composable:
-        """Of a value's text as its type prints it, null for null: a composite is null for SQL also where its fields are."""
+        """Of a value's text as its type prints it. For SQL a composite is null also where all of its fields are."""
         text = self._hash(sql.SQL("pg_catalog.concat({})").format(value))
         return sql.SQL("case when pg_catalog.num_nulls({}) = 0 then {} end").format(value, text)
 
