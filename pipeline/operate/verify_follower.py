@@ -75,7 +75,6 @@ class Verified:
 
 def verify(
     config: Config,
-    source_dsn: str,
     pipeline: Connection,
     name: str,
     tables: Sequence[str] = (),
@@ -89,7 +88,7 @@ def verify(
     started = datetime.now(UTC)
     followers.show(pipeline, name)
     found = registry.find(pipeline, name)[0]
-    with _opened(source_dsn, found) as (source, follower):
+    with _opened(config.source, found) as (source, follower):
         stored = sources.find(pipeline, config.source_id)
         if stored is None or stored.id != found.source_id:
             raise FollowerError(f"{connecting.what(name)} is of another source than the one in the settings")

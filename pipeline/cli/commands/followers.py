@@ -167,7 +167,7 @@ def followers_verify(context: typer.Context, name: Name, tables: OfFollower = No
     from pipeline.operate import verify_follower
 
     with _both(context) as (config, pipeline), progress_bar() as on_step:
-        found = verify_follower.verify(config, config.source, pipeline, name, tables or (), on_step)
+        found = verify_follower.verify(config, pipeline, name, tables or (), on_step)
     output(found, as_json, lambda: show_verified(found))
     return 0 if found.ok else 1
 

@@ -12,9 +12,7 @@ import time
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import (
-    PipelineError,
-)
+from pipeline.errors import Overtaken, PipelineError
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
@@ -61,6 +59,8 @@ class Following:
                     connections.is_ours(error) or self._log.broken or self._state.broken
                 ):
                     raise
+                if isinstance(error, Overtaken):  # whoever moved the position may have taken away what was in the way
+                    self._delay = FIRST_DELAY
                 self._stopped(found, error)
                 self._rest(stop)
 

@@ -78,11 +78,10 @@ class Comparison:
             candidates: list[Key] = []
             for rows, keys in self._ranges() if self._shape.ranged else self._buckets():
                 yield Found(rows)
-                for key in keys:
-                    candidates.append(key)
-                    if len(candidates) == KEYS_PER_LOOK:
-                        yield self._settled(candidates)
-                        candidates = []
+                candidates += keys
+                while len(candidates) >= KEYS_PER_LOOK:
+                    yield self._settled(candidates[:KEYS_PER_LOOK])
+                    candidates = candidates[KEYS_PER_LOOK:]
             yield self._settled(candidates)
 
     def _whole(self) -> Iterator[Found]:
@@ -90,14 +89,14 @@ class Comparison:
         found = self._settled([()])
         yield Found(self._source.sum(sql.SQL("true")).rows, found.differences, found.unsettled)
 
-    def _ranges(self) -> Iterator[tuple[int, Iterator[Key]]]:
+    def _ranges(self) -> Iterator[tuple[int, list[Key]]]:
         """The rows of each range, and the keys of those that may differ."""
         after: Key | None = None
         while True:
             upto = self._source.bound(after, ROWS_PER_PART)
             part = part_of(self._shape.source_key, after, upto)
             here, there = self._sums(part)
-            yield here.rows, self._differing(part) if here != there else iter(())
+            yield here.rows, self._differing(part) if here != there else []
             if upto is None:
                 return
             after = upto
@@ -105,23 +104,24 @@ class Comparison:
     def _sums(self, part: sql.Composable) -> tuple[Sum, Sum]:
         return self._both(lambda side: side.sum(part))
 
-    def _buckets(self) -> Iterator[tuple[int, Iterator[Key]]]:
+    def _buckets(self) -> Iterator[tuple[int, list[Key]]]:
         parts = 1 << max(0, (self._source.estimate() // ROWS_PER_PART).bit_length())
         here, there = self._both(lambda side: side.sums(parts))
-        yield sum(found.rows for found in here.values()), iter(())
+        yield sum(found.rows for found in here.values()), []
         none = Sum(0, 0)
         differing = [each for each in range(parts) if here.get(each, none) != there.get(each, none)]
         for first in range(0, len(differing), _BUCKETS_AT_ONCE):
             part = self._source.bucket_is(parts, differing[first : first + _BUCKETS_AT_ONCE])
             yield 0, self._differing(part)
 
-    def _differing(self, part: sql.Composable) -> Iterator[Key]:
-        """Keys of rows of a part that are only at one side, or have other checksums there."""
+    def _differing(self, part: sql.Composable) -> list[Key]:
+        """Keys of rows of a part that are only at one side, or have other checksums there.
+
+        All at once: while a cursor is open its table is locked, and the applier may have to truncate it.
+        """
         here = dict(self._source.keys(part))
-        for key, checksum in self._follower.keys(part):
-            if here.pop(key, None) != checksum:
-                yield key
-        yield from here
+        found = [key for key, checksum in self._follower.keys(part) if here.pop(key, None) != checksum]
+        return [*found, *here]
 
     def _settled(self, candidates: Sequence[Key]) -> Found:
         """Look at these rows until each is equal at both sides, or differs for good."""

@@ -32,7 +32,7 @@ class Writer(BackgroundThread):
             step = 0
             while not self.stopped.is_set():
                 step += 1
-                one, other = (self._random.randrange(PLANTED, ROWS) for _ in range(2))
+                one, other = sorted(self._random.randrange(PLANTED, ROWS) for _ in range(2))
                 with source.transaction():
                     source.execute("update kinds set note = %s, f = random() where id = %s", (f"n{step}", one))
                     source.execute("delete from kinds where id = %s", (other,))

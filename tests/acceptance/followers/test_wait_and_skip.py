@@ -11,9 +11,10 @@ from tests.fixtures.waiting import eventually
 def test_wait_returns_when_it_has_all_that_was_committed(following: Following) -> None:
     following.add()
     for number in range(3):
-        following.source.execute("insert into orders select i, 's' || i from generate_series(%s::int, %s::int) i", (
-            number * 1000, number * 1000 + 999,
-        ))
+        following.source.execute(
+            "insert into orders select i, 's' || i from generate_series(%s::int, %s::int) i",
+            (number * 1000, number * 1000 + 999),
+        )
         found = following.command("wait", "reports")
         assert following.there.execute("select count(*) from orders").fetchone() == (number * 1000 + 1000,)
         assert (found["ok"], found["reason"]) == (True, None)
@@ -39,6 +40,7 @@ def test_wait_says_in_one_line_why_it_ends_without(following: Following) -> None
     following.command("resume", "reports")
     with psycopg.connect(following.there.info.dsn) as holder:
         holder.execute("lock table orders in exclusive mode")
+        following.source.execute("insert into orders values (2, 's2')")
         done = following.run("wait", "reports", "--timeout", "1")
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr.startswith('pipeline: after 1 s follower "reports" is ')
@@ -46,7 +48,7 @@ def test_wait_says_in_one_line_why_it_ends_without(following: Following) -> None
     assert following.command("wait", "reports")["ok"]
     assert "there is no follower" in following.run("wait", "reports", "other").stderr
     following.there.execute("delete from orders")
-    following.source.execute("update orders set state = 'other'")
+    following.source.execute("update orders set note = 'other'")
     done = following.run("wait", "reports")
     assert done.returncode == 1
     assert done.stderr.startswith('pipeline: follower "reports" is stopped: ')
@@ -64,22 +66,23 @@ def test_one_transaction_is_skipped_and_no_other(following: Following) -> None:
         following.source.execute("insert into lines values (1, 1, 1)")
     following.source.execute("update orders set note = 'after' where id = 3")
     stopped = following.state("stopped")
-    first = stopped["seq"] + 1
-    for seq, said in ((first - 1, "is not of it"), (first + 3, f"skip-transaction reports {first}")):
+    newer = following.log.execute("select seq from sequin_events where seq > %s order by seq", (stopped["seq"],))
+    [first, middle, last, after] = [seq for (seq,) in newer.fetchall()]
+    for seq in (stopped["seq"], after):
         refused = following.run("skip-transaction", "reports", str(seq))
         assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
-        assert f"the transaction of seq {first} to {first + 2}, and seq {seq} is not of it" in refused.stderr
-        assert said in refused.stderr
-    found = following.command("skip-transaction", "reports", str(first + 1))
-    assert (found["first_seq"], found["last_seq"], found["events"]) == (first, first + 2, 3)
+        assert f"the transaction of seq {first} to {last}, and seq {seq} is not of it" in refused.stderr
+        assert f"`pipeline followers skip-transaction reports {first}`" in refused.stderr
+    found = following.command("skip-transaction", "reports", str(middle))
+    assert (found["first_seq"], found["last_seq"], found["events"]) == (first, last, 3)
     assert found["tables"] == ["public.lines", "public.orders"]
-    assert following.command("wait", "reports")["ok"]
+    eventually(lambda: following.run("wait", "reports").returncode == 0)
     rows = following.there.execute("select id, note from orders order by id").fetchall()
     assert rows == [(1, None), (3, "after")]
     [(seqs, tables, reason)] = following.there.execute(
         "select array[first_seq, last_seq], tables, reason from pipeline_follower.skipped where follower = 'reports'"
     ).fetchall()
-    assert (seqs, tables) == ([first, first + 2], ["public.lines", "public.orders"])
+    assert (seqs, tables) == ([first, last], ["public.lines", "public.orders"])
     assert reason == stopped["reason"]
     verified = following.command("verify", "reports", status=1)
     assert {each["table"]: each["differing"] for each in verified["tables"]} == {"public.lines": 1, "public.orders": 2}
