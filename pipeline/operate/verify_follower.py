@@ -96,7 +96,7 @@ def verify(
         chosen = _chosen(source, found, tables, captured)
         reach = Reach(source, pipeline, follower, stored, name)
         reached = reach()
-        run = _Run(source, follower, stored, captured, reach, on_step)
+        run = _Run(source, pipeline, follower, stored, captured, reach, on_step, name)
         compared = [run.compare(table) for table in chosen]
     differing = sum(table.differing for table in compared)
     refused = sum(table.state == "refused" for table in compared)
@@ -152,13 +152,16 @@ class _Run:
     def __init__(
         self,
         source: Connection,
+        pipeline: Connection,
         follower: Connection,
         stored: Source,
         captured: dict[int, Captured],
         reach: Reach,
         on_step: OnStep,
+        name: str,
     ) -> None:
-        self._source, self._follower, self._stored, self._captured = source, follower, stored, captured
+        self._source, self._pipeline, self._follower = source, pipeline, follower
+        self._stored, self._captured, self._name = stored, captured, name
         self._reach, self._on_step = reach, on_step
 
     def compare(self, table: FollowerTable) -> Compared:
@@ -188,13 +191,21 @@ class _Run:
             found.differences += fresh[: SHOWN - len(found.differences)]
             self._on_step(found.table, found.rows)
         found.differing = len(named)
-        if named and self._described(table) != described:
+        if named and self._described(self._now(table)) != described:
             raise NotComparable("it was altered while it was compared; run it again")
         if not described.key and found.unsettled:
             raise NotComparable(
                 "it has no key that tells its rows apart, and was written all the while; run it again when nobody does"
             )
         found.state = "differs" if named else "equal"
+
+    def _now(self, table: FollowerTable) -> FollowerTable:
+        """As its follower has it now: somebody may have begun to copy it meanwhile."""
+        found = registry.find(self._pipeline, self._name)
+        same = (each for follower in found for each in follower.table_states if each.table_oid == table.table_oid)
+        if (now := next(same, None)) is None:
+            raise NotComparable("the follower does not have it any more")
+        return now
 
     def _described(self, table: FollowerTable) -> Table:
         """As the source publishes it now. Raises NotComparable."""

@@ -64,6 +64,7 @@ class Comparison:
         self._shape, self._reach = shape, reach
         encodings = {each.info.parameter_status("server_encoding") for each in (source, follower)}
         portable = len(encodings) > 1
+        self._ranged = shape.ranged and not portable  # the order of bytes is another one, too
         self._source = Side(source, _at_source(table), shape.columns, shape.source_key, portable=portable)
         there = sql.Identifier(table.follower_schema, table.follower_name)
         only = sql.SQL("{} as t" if shape.partitioned else "only {} as t").format(there)
@@ -76,7 +77,7 @@ class Comparison:
                 yield from self._whole()
                 return
             candidates: list[Key] = []
-            for rows, keys in self._ranges() if self._shape.ranged else self._buckets():
+            for rows, keys in self._ranges() if self._ranged else self._buckets():
                 yield Found(rows)
                 candidates += keys
                 while len(candidates) >= KEYS_PER_LOOK:

@@ -145,10 +145,13 @@ def test_values_that_are_equal_for_sql_may_differ(sides: Sides) -> None:
     sides.run(
         "create type public.pair as (a int, b text)",
         "create table public.t (id int primary key, pair public.pair, doc jsonb, code char(3), f float8[], p point)",
-        """insert into public.t values (1, '(,)', '{"a": 1.0}', 'a', '{-0,1}', '(0,1)'), (2, null, 'null', '', null, null)""",
+        """insert into public.t values
+        (1, '(,)', '{"a": 1.0}', 'a', '{-0,1}', '(0,1)'), (2, null, 'null', '', null, null)""",
     )
     assert sides.compare(sides.table("t")) == []
-    sides.follower.execute("update public.t set pair = null, doc = '{\"a\": 1}', f = '{0,1}', p = '(-0,1)' where id = 1")
+    sides.follower.execute(
+        """update public.t set pair = null, doc = '{"a": 1}', f = '{0,1}', p = '(-0,1)' where id = 1"""
+    )
     sides.follower.execute("update public.t set doc = null, code = null, f = '{}' where id = 2")
     assert sides.compare(sides.table("t")) == [
         Difference(("1",), "different", ("pair", "doc", "f", "p")),
