@@ -11,8 +11,8 @@ from pipeline.capture.source import sources
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
 from pipeline.operate import followers
-from pipeline.operate.followers import Shown
 from pipeline.operate.follower_tables import newest_of_source
+from pipeline.operate.followers import Shown
 from pipeline.postgres.connections import Connection
 from pipeline.staging import progress
 from pipeline.wal import lsn

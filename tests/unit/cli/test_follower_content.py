@@ -34,7 +34,7 @@ def test_tables_then_rows_that_differ_then_the_verdict(capsys: pytest.CaptureFix
     shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert "equal public.a 1,200 1 row written all the while, and not compared to the end" in shown
     assert "differs public.b 3 103 rows differ" in shown
-    assert "not compared public.c it is copying" in shown
+    assert "not compared public.c - it is copying" in shown
     assert "1, x different note, n" in shown
     assert "2, y missing" in shown
     assert "and 101 more" in shown
