@@ -17,7 +17,6 @@ from tests.fixtures.server import Serving
 ROWS, PLANTED = 25_000, 1_000
 """Several parts; below `PLANTED` nobody writes but the test."""
 KINDS = "id int primary key, note text, f float8, doc json, n numeric, flag bool"
-BY_LABEL = "label label, place int, note text, primary key (label, place)"
 
 
 class Writer(BackgroundThread):
@@ -45,15 +44,19 @@ class Writer(BackgroundThread):
 
 
 @pytest.fixture
+def prepared() -> tuple[str, str]:
+    """The follower has a column of its own, and another order of labels."""
+    tables = f"""create table kinds ({KINDS}); create table heap (a int, b text);
+        create table by_label (label label, place int, note text, primary key (label, place))"""
+    return (
+        f"create type label as enum ('x', 'a', 'm'); {tables}",
+        f"create type label as enum ('a', 'm', 'x'); {tables}; alter table kinds add own text default 'mine'",
+    )
+
+
+@pytest.fixture
 def written(following: Following) -> Iterator[Following]:
-    """Both sides have the same rows, the follower a column of its own, while two writers go on."""
-    for connection in (following.source, following.there):
-        connection.execute(f"create table kinds ({KINDS})".encode())
-    following.source.execute("create type label as enum ('x', 'a', 'm')")
-    following.there.execute("create type label as enum ('a', 'm', 'x')")
-    for connection in (following.source, following.there):
-        connection.execute(f"create table by_label ({BY_LABEL})".encode())
-    following.there.execute("alter table kinds add own text default 'mine'")
+    """Both sides have the same rows, while two writers go on."""
     following.add("--tables", "public.kinds, public.by_label")
     following.source.execute(
         """insert into kinds select i, 'note ' || i, i, '{"a": 1, "b": 2}', 1.50, true from generate_series(0, %s) i""",
@@ -137,8 +140,6 @@ def test_planted_differences_are_found_and_nothing_else_while_others_write(writt
 
 
 def test_rows_without_a_key_are_compared_all_together(following: Following) -> None:
-    for connection in (following.source, following.there):
-        connection.execute("create table heap (a int, b text)")
     following.add("--tables", "public.heap")
     following.source.execute("insert into heap select i % 7, 'b' from generate_series(1, 500) i")
     following.command("wait", "reports")
@@ -152,7 +153,7 @@ def test_rows_without_a_key_are_compared_all_together(following: Following) -> N
 
 
 def test_what_cannot_be_compared_is_said(following: Following) -> None:
-    following.add()
+    following.add("--tables", "public.lines, public.orders")
     following.source.execute("insert into orders values (1, 's1')")
     following.command("wait", "reports")
     refused = following.run("verify", "reports", "public.nothing")
