@@ -86,6 +86,7 @@ def _admit(
             database = identity.read(follower)
             warnings = [*server.warnings(name, facts), *_others(source, pipeline, name, follower, database)]
             server.require_rights(name, follower, facts)
+            server.require_known_schema(name, follower)
             tables.require_fit(name, follower, facts, wanted, options)
             begins, hints = _begins(pipeline, stored, name, follower, facts, options)
         except psycopg.OperationalError as error:
@@ -139,11 +140,10 @@ def _begins(
     pipeline: Connection, stored: Source, name: str, follower: Connection, facts: Facts, options: Options
 ) -> tuple[Position, list[str]]:
     """After which seq it needs the log, and hints on that."""
-    begins, hints = Position(follower_tables.newest_seq(pipeline)), []
-    if options.copy == "log":
-        begins = Position(0)
-    elif options.copy == "none":
-        left = server.positions(follower, facts, stored.id)
+    left = server.positions(follower, facts, stored.id)
+    begins = Position(0) if options.copy == "log" else Position(follower_tables.newest_seq(pipeline))
+    hints = []
+    if options.copy == "none":
         begins = left.get(name, begins)
         hints = [
             f'{connecting.what(name)}: it has a position from when it was the follower "{other}"; to go on from there, '
@@ -151,6 +151,11 @@ def _begins(
             for other in sorted(left)
             if name not in left
         ]
+    elif name in left:
+        raise FollowerRefused(
+            f"{connecting.what(name)}: it has been a follower of that name, and is at seq {left[name].seq}; go on from "
+            f"there with --copy none, choose another name, or forget it there: {server.forgetting(stored.id, name)}"
+        )
     if reason := _not_kept(pipeline, name, options, begins):
         raise FollowerRefused(reason)
     return begins, hints

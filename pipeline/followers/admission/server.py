@@ -10,7 +10,7 @@ import psycopg
 
 from pipeline.errors import FollowerRefused
 from pipeline.followers import connecting
-from pipeline.followers.applying.position import VERSION
+from pipeline.followers.applying import position
 from pipeline.followers.registry import Position
 from pipeline.postgres import poolers, queries
 from pipeline.postgres.connections import Connection
@@ -18,12 +18,12 @@ from pipeline.postgres.queries import statement
 
 MIN_VERSION = 140000
 SCHEMA = "pipeline_follower"
-"""The schema in a follower that its applier keeps; its comment begins with `version` and a number."""
+"""What an applier keeps in its follower."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """`has_schema`, `schema_version`, `has_position`: of the schema of an applier; a version only where it says one."""
+    """`has_schema`, `may_use_schema`, `is_installed`: of what an applier keeps there; its tables may all be missing."""
 
     version: int
     shown_version: str
@@ -35,8 +35,7 @@ class Facts:
     may_create_schemas: bool
     has_schema: bool
     may_use_schema: bool
-    schema_version: int | None
-    has_position: bool
+    is_installed: bool
 
     @property
     def quoted_user(self) -> str:
@@ -80,12 +79,7 @@ def require_writable(name: str, facts: Facts) -> None:
 
 
 def require_rights(name: str, follower: Connection, facts: Facts) -> None:
-    """Raises FollowerRefused where this user may not write there as an applier does, or a newer version has."""
-    if (facts.schema_version or 0) > VERSION:
-        raise FollowerRefused(
-            f"{connecting.what(name)}: its schema {SCHEMA} is of version {facts.schema_version}, made by a newer "
-            f"server, and this one knows {VERSION}; use that server's version, or drop the schema there"
-        )
+    """Raises FollowerRefused where this user may not write there as an applier does."""
     try:
         with follower.transaction(force_rollback=True):
             follower.execute("set local session_replication_role = 'replica'")
@@ -110,6 +104,16 @@ def require_rights(name: str, follower: Connection, facts: Facts) -> None:
         )
 
 
+def require_known_schema(name: str, follower: Connection) -> None:
+    """Raises FollowerRefused where an applier of a newer version has been there."""
+    found = position.installed(follower)
+    if found is not None and found > position.VERSION:
+        raise FollowerRefused(
+            f"{connecting.what(name)}: its schema {SCHEMA} is of version {found}, made by a newer server, and this one "
+            f"knows {position.VERSION}; use that server's version, or drop the schema there"
+        )
+
+
 def warnings(name: str, facts: Facts) -> Iterator[str]:
     """What may become a trouble later."""
     if facts.encoding != "UTF8":
@@ -121,8 +125,13 @@ def warnings(name: str, facts: Facts) -> Iterator[str]:
 
 def positions(follower: Connection, facts: Facts, source: uuid.UUID) -> dict[str, Position]:
     """Where appliers have left it, by name of the follower that it was then."""
-    if not facts.has_position:
+    if not facts.is_installed:
         return {}
     query = """select follower::text, seq, commit_lsn, committed_at from pipeline_follower.position
         where source_database_id = %s"""
     return {name: Position(seq, lsn, at) for name, seq, lsn, at in follower.execute(query, (source,)).fetchall()}
+
+
+def forgetting(source: uuid.UUID, name: str) -> str:
+    """The statement by which somebody forgets one of them, there."""
+    return f"delete from {SCHEMA}.position where (source_database_id, follower) = ('{source}', '{name}')"  # noqa: S608

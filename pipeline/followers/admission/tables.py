@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import psycopg
 from psycopg import sql
 
 from pipeline.errors import FollowerRefused
@@ -18,6 +19,7 @@ from pipeline.postgres.queries import statement
 _SHOWN = 5
 _AT_ONCE = 200
 """Tables that one statement looks into."""
+_PATIENCE = "5s"
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,14 @@ def _require_columns(what: str, there: Sequence[tuple[Wanted, Found]], options: 
 
 
 def _require_empty(what: str, follower: Connection, there: Sequence[Found]) -> None:
-    filled = list(_filled(follower, there))
+    try:
+        with follower.transaction(), queries.lock_timeout(follower, _PATIENCE):
+            filled = list(_filled(follower, there))
+    except psycopg.errors.LockNotAvailable:
+        raise FollowerRefused(
+            f"{what}: another session there locks one of its tables, and it cannot be seen whether it has rows; "
+            "try again when that has ended"
+        ) from None
     if filled:
         raise FollowerRefused(
             f"{what}: {_names(filled)} there {'has' if len(filled) == 1 else 'have'} rows; use --truncate to empty "

@@ -25,6 +25,17 @@ from pipeline.postgres.connections import Connection
 EVENTS = 1000
 """The most events in a pass: beyond that many, another way of carrying rows is cheaper."""
 
+_PLANS = {
+    # A range of seqs is read by their index, whatever else is asked of the events in it, and however short the log is
+    # when the plan is made: to make one takes longer than to read a few events.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    # How many events are in it no plan knows, and a join by nested loops takes the square of that.
+    "enable_nestloop": "off",
+}
+"""Settings of the session of the log."""
+
 
 @dataclass(frozen=True)
 class Applied:
@@ -66,8 +77,8 @@ class Applier:
         self._position = found
         self._passes = Passes(log, source, events_table, events)
         self._events_table = events_table
-        # The log grows while the session lasts: where a range of it is, a plan must not have decided before.
-        log.execute("select set_config('plan_cache_mode', 'force_custom_plan', false)")
+        for setting, value in _PLANS.items():
+            log.execute("select set_config(%s, %s, false)", (setting, value))
         self._one_by_one_upto = 0
         self.read_tables()
 

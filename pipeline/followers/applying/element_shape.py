@@ -93,8 +93,9 @@ class ElementShape:
                 like = sql.Identifier("g", f"{self.table.mark}like{place}")
                 conditions.append(
                     sql.SQL(
-                        "(coalesce({there}::text, 'null') in ({old}, {like})"
-                        " or coalesce(pipeline_follower.document({there}::text) = {like}::jsonb, false))"
+                        "case when {like} is null then {there}::text is not distinct from {old}"
+                        " else coalesce({there}::text, 'null') = coalesce({old}, 'null')"
+                        " or coalesce(pipeline_follower.document({there}::text) = {like}::jsonb, false) end"
                     ).format(there=there, old=old, like=like)
                 )
             else:

@@ -91,7 +91,7 @@ class Outcomes:
     def _rows(self, shape: type[T], query: str, after: int, upto: int) -> list[T]:
         """Names may have a percent sign in them: only the raw cursor leaves it alone."""
         cursor = psycopg.RawCursor(self._log, row_factory=class_row(shape))
-        return cursor.execute(query, (after, upto)).fetchall()
+        return cursor.execute(query, (after, upto), prepare=True).fetchall()
 
     def _ordered(self, table: FollowedTable) -> sql.Composable:
         moved = rendering.changes_key(table)

@@ -69,6 +69,7 @@ class _Found:
     obstacle: str | None
     obstacle_seq: int | None
     obstacle_oid: int | None
+    others_upto: int | None
 
 
 class Passes:
@@ -92,10 +93,12 @@ class Passes:
             self._composed = tables, self._compose(tables).as_string(None)
         bound = _NO_BOUND if upto is None else upto
         cursor = psycopg.RawCursor(self._log, row_factory=class_row(_Found))
-        found = cursor.execute(self._composed[1], (after, bound, continues, single)).fetchone()
+        found = cursor.execute(self._composed[1], (after, bound, continues, single), prepare=True).fetchone()
         assert found is not None  # noqa: S101  one row, whatever is found
         if found.obstacle is not None:
             raise _not_followable(tables, found)
+        if found.others_upto is not None:  # so many of other sources in the same table
+            return self.next(tables, found.others_upto, upto, continues=continues, single=single)
         if found.upto is None:
             return None
         return _pass(after, found)

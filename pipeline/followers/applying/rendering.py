@@ -64,7 +64,7 @@ def _value(column: FollowedColumn) -> sql.Composable:
     called = name(column.source)
     if column.source.document:
         return sql.SQL("coalesce(e.exact ->> {0}, nullif(e.record -> {0}, 'null')::text)").format(called)
-    return sql.SQL("e.record -> {}").format(called)
+    return sql.SQL("e.record ->> {}").format(called) if column.as_text else sql.SQL("e.record -> {}").format(called)
 
 
 def element(table: FollowedTable, old: sql.Composable, *, seq: str, lenient: str) -> sql.Composable:
@@ -117,20 +117,21 @@ def _called_by(column: NamedColumn, event: str) -> sql.Composable:
 def old_row(table: FollowedTable) -> sql.Composable:
     """All values that the row had before the event `e`, as a part of an element, for a table without a key.
 
-    A json value that an update replaces is in the log only as jsonb, or as a text that jsonb does not take: both forms
-    are given.
+    A json value that an update replaces is in the log only as jsonb, or as a text that jsonb does not take: then both
+    forms are given, and equal rows whose json differs in spaces cannot be told apart.
     """
     parts: list[sql.Composable] = []
     for place, column in enumerate(table.columns):
         values = {"mark": sql.Literal(table.mark), "place": place, "name": name(column.source)}
         if column.as_text:
+            changed = sql.SQL("coalesce(e.changes ? {name}, false)").format(**values)
+            values |= {"changed": changed, "kept": _value(column)}
             parts.append(
                 sql.SQL(
-                    "',\"' || {mark} || 'old{place}\":' || to_json(coalesce("
-                    "case when not coalesce(e.changes ? {name}, false) then e.exact ->> {name} end,"
-                    " old.row ->> {name}, 'null'))::text"
-                    " || ',\"' || {mark} || 'like{place}\":'"
-                    " || to_json(coalesce(old.row -> {name}, 'null')::text)::text"
+                    "',\"' || {mark} || 'old{place}\":' || coalesce(to_json("
+                    "case when {changed} then e.changes ->> {name} else ({kept})::text end)::text, 'null')"
+                    " || ',\"' || {mark} || 'like{place}\":' || coalesce(to_json("
+                    "case when {changed} then (e.changes -> {name})::text end)::text, 'null')"
                 ).format(**values)
             )
         else:

@@ -18,7 +18,7 @@ from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.registry import Follower, Report
 from pipeline.followers.running import remedies
-from pipeline.followers.running.beginning import wanted_tables
+from pipeline.followers.running.beginning import first_position, wanted_tables
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
@@ -72,7 +72,7 @@ class Following:
         options = {"settings": session_settings.FOLLOWER}
         with connecting.connect(found.name, found.dsn, program="pipeline applier", **options) as follower:
             position.install(follower)
-            position.begin(follower, position.Position(found.source_id, found.name, seq=found.seq))
+            position.begin(follower, first_position(self._log, found))
             events = EventsTable.parse(self._config.events_table)
             wanted = wanted_tables(self._log, found)
             applier = Applier(self._log, follower, found.source_id, found.name, wanted, events_table=events)

@@ -94,7 +94,7 @@ def test_what_is_refused_is_one_line(command: Command, follower_dsn: str) -> Non
 
 
 def test_no_password_is_seen_anywhere(
-    command: Command, adding: Adding, strict: Cluster, monkeypatch: pytest.MonkeyPatch
+    command: Command, adding: Adding, strict: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert strict.server is not None
     dsn = f"{strict.tcp_dsn('postgres')} user=watched"
@@ -106,6 +106,10 @@ def test_no_password_is_seen_anywhere(
     assert refused.stderr.rstrip().endswith(variable)
     monkeypatch.setenv(variable, SECRET)
     said += [refused, command("add", "reports", "--dsn", dsn, "--json"), command("show", "reports"), command("list")]
+    config = adding.known.config
+    databases = {"source_dsn": config.source, "database_dsn": config.database}
+    said.append(run_command("status", "--json", folder=tmp_path, **databases))
+    assert [each["name"] for each in json.loads(said[-1].stdout)["followers"]] == ["reports"]
     assert "unknown setting" not in str(said)
     dump = [str((bin_dir(18) or Path()) / "pg_dump"), adding.known.config.database]
     dumped = subprocess.run(dump, check=True, capture_output=True, text=True).stdout

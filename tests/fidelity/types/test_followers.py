@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from pipeline.server.schedule import publish_new_tables
 from tests.fidelity.types import cases, tables
 from tests.fidelity.types.kinds import Kinds
 from tests.fidelity.types.tables import ODD_COLUMNS, ODD_TABLES
@@ -68,3 +69,25 @@ def test_columns_of_any_name(followed: tuple[Kinds, Follower]) -> None:
     drain(there.applier(wanted))
     for table in wanted:
         assert texts(there.session, table) == texts(kinds.stage.source, table)
+
+
+def test_a_key_whose_type_is_of_an_extension(kinds: Kinds, clusters: Callable[[int], Cluster]) -> None:
+    """Its equality is no operator of the search_path."""
+    stage = kinds.stage
+    if "citext" not in tables.features(stage.source):
+        pytest.skip("this server has no citext")
+    table = "create table public.callers (name public.citext primary key, n int)"
+    stage.run(table)
+    publish_new_tables(stage.config)
+    stage.replicate("insert into public.callers values ('Ada', 1), ('Bob', 1), ('Cy', 1)")
+    with follower(stage, clusters(15), "create extension citext", table) as there:
+        applier = there.applier(["callers"])
+        drain(applier)
+        there.run("update callers set name = upper(name::text)")
+        stage.replicate(
+            "update public.callers set n = 2 where name operator(public.=) 'ada'",
+            "update public.callers set name = 'BoB' where name operator(public.=) 'bob'",
+            "delete from public.callers where name operator(public.=) 'cy'",
+        )
+        drain(applier)
+        assert there.rows("select name::text, n from callers order by 1") == [("ADA", 2), ("BoB", 1)]

@@ -13,7 +13,7 @@ from pipeline.config.routes import Route
 from pipeline.errors import FollowerError, Unavailable
 from pipeline.operate import followers
 from pipeline.operate.json_values import as_json
-from tests.fixtures.followers import TABLES, Adding, run
+from tests.fixtures.followers import INSTALLED, TABLES, Adding, run
 from tests.fixtures.postgres import unique
 
 KEYS = [
@@ -125,6 +125,16 @@ def test_tables_with_rows(adding: Adding, follower_dsn: str) -> None:
     assert adding.add(follower_dsn, copy="none").follower.copy == "none"
 
 
+def test_a_table_that_somebody_locks(adding: Adding, follower_dsn: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr("pipeline.followers.admission.tables._PATIENCE", "50ms")
+    run(follower_dsn, TABLES)
+    with psycopg.connect(follower_dsn) as other:
+        other.execute("lock table orders in access exclusive mode")
+        said = adding.refused(follower_dsn)
+    assert "another session there locks one of its tables, and it cannot be seen whether it has rows; try" in said
+    adding.add(follower_dsn)
+
+
 def test_rows_of_partitions_and_not_of_children_count(adding: Adding, follower_dsn: str) -> None:
     run(
         follower_dsn,
@@ -158,7 +168,7 @@ def test_a_route_to_the_default_table_is_none(adding: Adding, follower_dsn: str)
 
 
 def test_a_schema_of_a_newer_server(adding: Adding, follower_dsn: str) -> None:
-    run(follower_dsn, "create schema pipeline_follower; comment on schema pipeline_follower is 'version 99 of it'")
+    run(follower_dsn, INSTALLED.format(99))
     said = adding.refused(follower_dsn)
     assert "its schema pipeline_follower is of version 99, made by a newer server, and this one knows 1; use" in said
     run(follower_dsn, "comment on schema pipeline_follower is 'version 1'")

@@ -6,14 +6,8 @@ import pytest
 
 from pipeline.followers import registry
 from pipeline.operate import followers
-from tests.fixtures.followers import TABLES, Adding, run
+from tests.fixtures.followers import INSTALLED, TABLES, Adding, run
 from tests.fixtures.small_log import add_inserts
-
-POSITION = """
-create schema pipeline_follower;
-create table pipeline_follower.position (source_database_id uuid, follower text, source_epoch int, seq bigint,
-    commit_lsn bigint, committed_at timestamptz, applied_at timestamptz);
-"""
 
 
 @pytest.fixture
@@ -80,7 +74,7 @@ def test_what_is_dropped_while_it_is_added(
 
 
 def test_one_that_was_there_goes_on_where_it_was(adding: Adding, follower_dsn: str, written: int) -> None:
-    run(follower_dsn, f"{TABLES} {POSITION}")
+    run(follower_dsn, TABLES + INSTALLED.format(1))
     row = adding.known.log.execute("select id from pipeline.sources").fetchone()
     assert row is not None
     run(
@@ -93,13 +87,19 @@ def test_one_that_was_there_goes_on_where_it_was(adding: Adding, follower_dsn: s
     found = adding.add(follower_dsn, copy="none").follower
     assert (found.seq, found.commit_lsn, found.lag_seqs) == (30, 300, written - 30)
     followers.remove(adding.known.log, "reports")
+    said = adding.refused(follower_dsn)
+    assert "it has been a follower of that name, and is at seq 30; go on from there with --copy none, choose" in said
+    assert "or forget it there: delete from pipeline_follower.position where (source_database_id, follower) =" in said
     added = adding.add(follower_dsn, "other", copy="none")
     assert added.follower.seq == written
     assert 'it has a position from when it was the follower "reports"; to go on' in added.warnings[0]
     followers.remove(adding.known.log, "other")
     drop(adding, 40)
+    forget = said.rpartition(": ")[2]
     said = adding.refused(follower_dsn, copy="none")
     assert "it is at seq 30, and retention has dropped the log's events up to seq 39; use --copy source" in said
+    run(follower_dsn, forget)
+    assert adding.add(follower_dsn).follower.seq == written
 
 
 def test_one_that_was_never_there_begins_at_the_head(adding: Adding, follower_dsn: str, written: int) -> None:

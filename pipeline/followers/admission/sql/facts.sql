@@ -13,9 +13,9 @@ select pg_catalog.current_setting('server_version_num')::int as version,
             from pg_catalog.pg_class t cross join (values ('select'), ('insert'), ('update'), ('delete')) r (name)
             where t.relnamespace = n.oid and t.relkind = 'r'
         ), true) as may_use_schema,
-    substring(pg_catalog.obj_description(n.oid, 'pg_namespace') from '^version (\d{1,9})\M')::int as schema_version,
-    p.oid is not null as has_position
+    exists (
+        select from pg_catalog.pg_class t where t.relnamespace = n.oid and t.relname = 'position' and t.relkind = 'r'
+    ) as is_installed
 from pg_catalog.pg_database d
 left join pg_catalog.pg_namespace n on n.nspname = 'pipeline_follower'
-left join pg_catalog.pg_class p on p.relnamespace = n.oid and p.relname = 'position' and p.relkind = 'r'
 where d.datname = pg_catalog.current_database()

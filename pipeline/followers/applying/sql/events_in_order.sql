@@ -7,9 +7,9 @@ select case when e.action in ('insert', 'update') and e.lenient and {keyed} and 
     case when e.action <> 'truncate' then {element} end as element,
     e.source_table_oid as table
 from (
-    select *, {lenient} as lenient from {events} e
-    where e.source_database_id = {source} and e.source_table_oid = {table} and e.seq > {after} and e.seq <= {upto}
-        and ({counts} or e.action = 'truncate')
+    select *, {lenient} as lenient
+    from (select * from {events} where seq > {after} and seq <= {upto} offset 0) e
+    where e.source_database_id = {source} and e.source_table_oid = {table} and ({counts} or e.action = 'truncate')
 ) e
 cross join lateral (select case when e.action not in ('delete', 'truncate') then {row} end as row) r
 cross join lateral (

@@ -4,9 +4,11 @@
 with recursive event as materialized (
     select e.seq, e.source_epoch, e.commit_lsn, e.commit_idx, {action} as action, e.record_pk, e.record, e.changes, e.exact,
         {left_pk} as left_pk, {lenient} as lenient
-    from {events} e
-    where e.source_database_id = {source} and e.source_table_oid = {table} and e.seq > {after} and e.seq <= {upto}
-        and {counts}
+    from (
+        -- Separate from the filter: the index of a row's history has all events of a table, the range is short.
+        select * from {events} where seq > {after} and seq <= {upto} offset 0
+    ) e
+    where e.source_database_id = {source} and e.source_table_oid = {table} and {counts}
 ), part as (
     select e.seq, e.left_pk as pk, 'leave'::text as kind, e.lenient from event e where e.left_pk is not null
     union all

@@ -4,26 +4,35 @@
 with followed as (
     select * from unnest({oids}::bigint[], {epochs}::integer[], {lsns}::bigint[], {idxs}::integer[])
         as f (oid, epoch, lsn, idx)
+), scanned as materialized (
+    -- Of whatever source: a planner that sees a filter sorts all that follows instead of reading it in order.
+    select r.*, count(*) over () > {most} as cut
+    from (
+        select seq, source_database_id, source_epoch, commit_lsn, commit_idx, committed_at, source_table_oid, action,
+            metadata, pg_column_size(record) as size
+        from {events} where seq > {after} order by seq limit {most} + 1
+    ) r
 ), page as materialized (
     select e.seq, e.source_epoch, e.commit_lsn, e.committed_at, e.source_table_oid, e.action,
         row_number() over w as place,
-        coalesce(sum(pg_column_size(e.record)) over (w rows between unbounded preceding and 1 preceding), 0) as size_before,
+        coalesce(sum(e.size) over (w rows between unbounded preceding and 1 preceding), 0) as size_before,
         (lag(e.source_epoch) over w, lag(e.commit_lsn) over w) is distinct from (e.source_epoch, e.commit_lsn) as begins,
-        (lead(e.source_epoch) over w, lead(e.commit_lsn) over w) is distinct from (e.source_epoch, e.commit_lsn) as ends,
+        -- What comes after the last one is not seen where more was there to be scanned.
+        (lead(e.source_epoch) over w, lead(e.commit_lsn) over w) is distinct from (e.source_epoch, e.commit_lsn)
+            and (lead(e.seq) over w is not null or not e.cut) as ends,
         f.oid is not null as followed, e.action = 'truncate' and e.source_table_oid = any({partitions}::bigint[]) as of_partition,
         case when e.metadata ? 'skipped' then 'skipped'
             when f.oid is null then null
             when e.metadata ? 'parked' then 'parked'
             when (e.source_epoch, e.commit_lsn, e.commit_idx) >= (f.epoch, f.lsn, f.idx) then 'changed'
         end as obstacle
-    from (
-        select * from {events} where seq > {after} and source_database_id = {source} order by seq limit {most} + 1
-    ) e
+    from scanned e
     left join followed f on f.oid = e.source_table_oid
+    where e.source_database_id = {source}
     window w as (order by e.seq)
 ), numbered as materialized (
     select p.*, sum(p.begins::integer) over (order by p.seq) as transaction from page p
-), bound as (
+), bound as materialized (
     select
         min(n.transaction) filter (where n.obstacle is not null
             or n.begins and n.seq > {upto} and not (n.transaction = 1 and {continues})) as transaction,
@@ -45,7 +54,8 @@ select l.seq as upto, l.ends as whole, l.source_epoch, l.commit_lsn, l.committed
      where f.seq <= l.seq and f.action = 'truncate' and (f.followed or f.of_partition)) as truncate_seqs,
     (select coalesce(array_agg(f.source_table_oid order by f.seq), '{{}}') from fitting f
      where f.seq <= l.seq and f.action = 'truncate' and (f.followed or f.of_partition)) as truncate_oids,
-    o.obstacle, o.seq as obstacle_seq, o.source_table_oid as obstacle_oid
+    o.obstacle, o.seq as obstacle_seq, o.source_table_oid as obstacle_oid,
+    (select max(s.seq) from scanned s where s.cut and not exists (select from page)) as others_upto
 from (select 1) one
 left join last l on true
 left join lateral (

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from pipeline.errors import Differs, FollowerError, NotFollowable, Overtaken, Refused
 from pipeline.followers.applying import position
@@ -298,6 +299,55 @@ def test_a_renamed_column_and_a_new_one(stage: Stage, cluster: Cluster):
         assert there.rows("select id, b, a, d from forms where id = 3") == [(3, "x", "y", 3)]
 
 
+@pytest.mark.parametrize(
+    ("key", "first", "second"),
+    [
+        ("numeric", "1.0", "1.00"),
+        ("float8", "-0", "1e20"),
+        ("jsonb", '{"a": [1.50, "x"]}', "null"),
+        ('"char"', "x", " "),
+        ("bytea", "\\x00ff", "\\x"),
+        ("interval", "1 mon", "30 days"),
+        ("timestamptz", "2026-01-01 00:00:00.000001+00", "infinity"),
+        ("int4range", "[1,5)", "empty"),
+        ("integer[]", "{1,NULL}", "[0:1]={1,2}"),
+        ("boolean", "t", "f"),
+        ("bpchar(5)", "a", "b"),
+        ("public.mood", "sad", "it's so"),
+        ("public.spot", "(1,a)", "(,b)"),
+        ("public.small", "1", "2"),
+        pytest.param("text", "%s {} \\", "x" * 2100, id="long"),
+    ],
+)
+def test_a_key_of_any_type_is_found_and_changed(stage: Stage, cluster: Cluster, key: str, first: str, second: str):
+    types = [
+        f"do $$ begin create {made_once}; exception when duplicate_object then null; end $$"
+        for made_once in (
+            "type mood as enum ('sad', 'it''s so')",
+            "type spot as (n int, t text)",
+            "domain small as int check (value < 10)",
+        )
+    ]
+    table = f"create table keyed (k {key}, m int, n int, primary key (m, k))"
+    made(stage, "drop table if exists keyed", *types, table)
+    literals = {"a": sql.Literal(first), "b": sql.Literal(second)}
+    for statement in (
+        "insert into keyed values ({a}, 1, 1), ({a}, 2, 1), ({a}, 3, 1)",
+        "update keyed set n = 2 where m < 3",
+        "update keyed set k = {b} where m = 1",
+        "update keyed set n = 3 where m = 1",
+        "delete from keyed where m = 2",
+        "update keyed set k = {b}, m = 4 where m = 3",
+    ):
+        stage.run(sql.SQL(statement).format(**literals))
+    stage.arrive()
+    for events in (1, 500):
+        with follower(stage, cluster, *types, table) as there:
+            drain(there.applier(["keyed"], events=events))
+            query = "select k::text, m, n from keyed order by m"
+            assert there.rows(query) == stage.source.execute(query).fetchall()
+
+
 def test_what_was_read_or_recovered_may_be_there(stage: Stage, people: Follower):
     stage.run("insert into people values (6, 60, 'six')", "update people set name = 'one' where id = 1")
     stage.run("insert into people values (2, 20, 'two') on conflict (id) do update set name = 'two'")
@@ -399,3 +449,20 @@ def test_a_schema_of_a_newer_server_is_refused(stage: Stage, cluster: Cluster):
         there.run(f"comment on schema pipeline_follower is 'version {position.VERSION + 1}'")
         with pytest.raises(FollowerError, match="made by a newer server"):
             position.install(session)
+
+
+def test_events_of_another_source_are_passed_over(stage: Stage, cluster: Cluster):
+    table = "create table mine (id int primary key)"
+    made(stage, table, "create table theirs (id int primary key)")
+    stage.run("insert into mine values (1)")
+    for number in range(20):
+        stage.run(f"insert into theirs values ({number})")
+    stage.transaction("insert into mine values (2)", "insert into theirs values (20)", "insert into mine values (3)")
+    stage.run("insert into theirs select generate_series(30, 60)")
+    stage.arrive()
+    stage.log.execute(
+        "update sequin_events set source_database_id = gen_random_uuid() where source_table_name = 'theirs'"
+    )
+    with follower(stage, cluster, table) as there:
+        drain(there.applier(["mine"], events=5))
+        assert there.rows("select id from mine order by id") == [(1,), (2,), (3,)]

@@ -24,7 +24,7 @@ FORGET = """
         select seq, record ->> 'big' = lag(record ->> 'big') over w and lag(action) over w <> 'delete' as same
         from sequin_events where source_table_name = 'wide' window w as (partition by record_pk order by seq)
     ) before
-    where e.seq = before.seq and before.same and e.action = 'update' and not coalesce(e.changes ? 'id', false)
+    where e.seq = before.seq and e.action = 'update' and (before.same or e.changes ? 'id')
 """
 """A log that does not know what an update has left alone."""
 
