@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MADE = re.compile(r"^CREATE (?:TABLE|VIEW) ((?:pipeline|public)\.\w+)", re.MULTILINE)
-NAMED = re.compile(r"\b(?:pipeline|public)\.\w+\b(?!\()")
+NAMED = re.compile(r"\b(?:pipeline|public)\.\w+\b(?!\(|\.\w+\.\w)")  # what has more parts is a module
 WRITTEN = re.compile(r"(?:insert into|update|delete from|lock(?: table)?|truncate)\s+(?:only\s+)?([a-z]+\.\w+)")
 FREE = {"public.sequin_events", "pipeline.events"}
 """The log itself: a default of a setting, and the view that shows it by one name."""
@@ -56,7 +56,13 @@ OWNERS = {
             "pipeline/shuffle": "an update may leave out what only the epoch before its table was compared has",
         },
     ),
-    "pipeline.snapshots": Owner("pipeline/capture/snapshot", {"pipeline/demo": "the demo reads it as any reader does"}),
+    "pipeline.snapshots": Owner(
+        "pipeline/capture/snapshot",
+        {
+            "pipeline/demo": "the demo reads it as any reader does",
+            "pipeline/followers/running": "a follower that began from the log asks which tables it has whole",
+        },
+    ),
     "pipeline.alembic_version": Owner("pipeline/postgres"),
     "pipeline.carried_transactions": Owner(
         "pipeline/capture/source", {"pipeline/capture/catchup": "a part asks whether it may leave a transaction out"}
