@@ -120,9 +120,8 @@ class Comparison:
 
         All at once: while a cursor is open its table is locked, and the applier may have to truncate it.
         """
-        here = dict(self._source.keys(part))
-        found = [key for key, checksum in self._follower.keys(part) if here.pop(key, None) != checksum]
-        return [*found, *here]
+        here, there = self._both(lambda side: dict(side.keys(part)))
+        return [key for key in here | there if here.get(key) != there.get(key)]
 
     def _settled(self, candidates: Sequence[Key]) -> Found:
         """Look at these rows until each is equal at both sides, or differs for good."""
