@@ -55,8 +55,8 @@ def wait(
         if seq is None and progress.log_reaches(pipeline, stored.id, committed)[0]:
             seq = newest_of_source(pipeline, stored)
         found = _look(pipeline, names)
-        lacking = [each for each in found if not _has_all(each, seq)]
-        reason = _hindered(lacking) if seq is not None else None
+        lacking = [each for each in found if not has_all(each, seq)]
+        reason = hindered(lacking) if seq is not None else None
         passed = time.monotonic() - began
         if reason is None and lacking and timeout is not None and passed >= timeout:
             reason = _late(lacking, seq, timeout)
@@ -69,14 +69,15 @@ def _look(pipeline: Connection, names: Sequence[str]) -> list[Shown]:
     return [followers.show(pipeline, name) for name in dict.fromkeys(names)]
 
 
-def _has_all(each: Shown, seq: int | None) -> bool:
-    """Tables that are being copied are as of other moments than the position says."""
+def has_all(each: Shown, seq: int | None) -> bool:
+    """Whether it is past this seq, with all its tables: one that is copied is as of another moment, one that is
+    stopped stays behind."""
     whole = each.state != "copying" and all(table.state not in ("copying", "stopped") for table in each.tables)
     return seq is not None and each.seq >= seq and whole
 
 
-def _hindered(lacking: Sequence[Shown]) -> str | None:
-    """Why one of them will not come to it by itself."""
+def hindered(lacking: Sequence[Shown]) -> str | None:
+    """Why one of them will not come to it by itself, in one line; None where all may."""
     for each in lacking:
         if each.state in ("paused", "stopped"):
             return _sentence(f'follower "{each.name}" is {each.state}', each.reason, each.remedy)
