@@ -166,7 +166,7 @@ def test_what_cannot_be_compared_is_said(following: Following) -> None:
         "public.orders": "equal",
     }
     assert not following.command("verify", "reports", "public.lines", status=1)["ok"]
-    following.command("pause", "reports")
+    following.pause()
     following.source.execute("insert into orders values (2, 's2')")
     refused = following.run("verify", "reports")
     assert (refused.returncode, refused.stdout) == (1, "")
