@@ -40,7 +40,7 @@ class Writer(BackgroundThread):
                     source.execute("insert into kinds (id) values (%s)", (new,))
                     source.execute("update kinds set id = -id where id = %s", (new - 5,))
                     source.execute("update by_label set note = %s where place = %s", (f"n{step}", one))
-                self.stopped.wait(0.005)
+                self.stopped.wait(0.02)
 
 
 @pytest.fixture
