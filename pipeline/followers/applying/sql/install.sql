@@ -13,6 +13,15 @@ create table if not exists pipeline_follower.position (
 );
 comment on table pipeline_follower.position is
     'Up to where the log is in this database. It moves in the transaction that writes the rows.';
+create or replace function pipeline_follower.document(written text) returns jsonb
+language plpgsql immutable strict set search_path = ''
+as $$
+begin
+    return written::jsonb;
+exception when data_exception or program_limit_exceeded then
+    return null;
+end $$;
+comment on function pipeline_follower.document(text) is 'A json text as jsonb, null where jsonb does not take it.';
 create table if not exists pipeline_follower.skipped (
     source_database_id uuid not null,
     follower text not null,
@@ -30,12 +39,3 @@ create table if not exists pipeline_follower.skipped (
 );
 comment on table pipeline_follower.skipped is
     'Transactions of the log that are not in this database, since somebody has skipped them.';
-create or replace function pipeline_follower.document(written text) returns jsonb
-language plpgsql immutable strict set search_path = ''
-as $$
-begin
-    return written::jsonb;
-exception when data_exception or program_limit_exceeded then
-    return null;
-end $$;
-comment on function pipeline_follower.document(text) is 'A json text as jsonb, null where jsonb does not take it.';
