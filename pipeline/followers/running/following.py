@@ -107,15 +107,16 @@ class Following:
     def _stopped(self, found: Follower, error: Exception) -> None:
         self._say(remedies.report_of(found, error))
 
+    def _is_as_said(self, found: Follower) -> bool:
+        """Whether its row still has what we have last said: a command that takes away what stopped it says so there."""
+        return self._said is None or (found.state, found.reason) == (self._said.state, self._said.reason)
+
     def _rest(self, stop: Stop) -> None:
         """Before it is tried again; ends early where it is paused or removed, or who changed something has said so."""
         until = time.monotonic() + self._delay
         self._delay = min(2 * self._delay, LONGEST_DELAY)
         while time.monotonic() < until and not stop.wait(min(IDLE_SECONDS, self._delay)):
-            found = self._find()
-            if found is None or found.wanted == "paused" or not self._is_as_said(found):
+            if (found := self._find()) is None or not self._is_as_said(found):
                 return
-
-    def _is_as_said(self, found: Follower) -> bool:
-        """Whether its row still has what we have last said: a command that takes away what stopped it says so there."""
-        return self._said is None or (found.state, found.reason) == (self._said.state, self._said.reason)
+            if found.wanted == "paused":
+                return
