@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.fixtures.api",
     "tests.fixtures.altering",
     "tests.fixtures.followers",
+    "tests.fixtures.served_follower",
     "tests.fixtures.staged",
     "tests.fixtures.catching_up",
     "tests.fixtures.wal2json",

@@ -41,7 +41,7 @@ def chosen(
             "`pipeline status` names those that are not captured"
         )
     _require_unrouted(config, found)
-    return sorted(_described(source, stored, found), key=str)
+    return sorted(described(source, stored, found), key=str)
 
 
 def require_in_log(pipeline: Connection, stored: Source, wanted: Iterable[Wanted]) -> None:
@@ -80,7 +80,7 @@ def _is_routed(config: Config, table: Captured) -> bool:
     return False
 
 
-def _described(source: Connection, stored: Source, found: Sequence[Captured]) -> Iterable[Wanted]:
+def described(source: Connection, stored: Source, found: Sequence[Captured]) -> Iterable[Wanted]:
     """With the columns that are published, and the names of those by which rows are known."""
     names: dict[int, dict[int, str]] = {}
     values = {"oids": [each.oid for each in found]}
@@ -104,6 +104,11 @@ def _has_key(table: Captured) -> bool:
 def newest_seq(pipeline: Connection) -> int:
     """The head of the log."""
     return int(queries.value(pipeline, "select pipeline.log_head()"))
+
+
+def newest_of_source(pipeline: Connection, stored: Source) -> int:
+    """The newest event of this source, beyond which a follower does not come; 0 before the first."""
+    return int(queries.value(pipeline, statement("operate", "newest_of_source"), {"source": stored.id}))
 
 
 def kept_after(pipeline: Connection) -> int:

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MADE = re.compile(r"^CREATE (?:TABLE|VIEW) ((?:pipeline|public)\.\w+)", re.MULTILINE)
-NAMED = re.compile(r"\b(?:pipeline|public)\.\w+\b(?!\()")
+NAMED = re.compile(r"\b(?:pipeline|public)\.\w+\b(?!\(|\.\w+\.\w)")  # what has more parts is a module
 WRITTEN = re.compile(r"(?:insert into|update|delete from|lock(?: table)?|truncate)\s+(?:only\s+)?([a-z]+\.\w+)")
 FREE = {"public.sequin_events", "pipeline.events"}
 """The log itself: a default of a setting, and the view that shows it by one name."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipeline.cli.commands.context import Json, connected, load, output
+from pipeline.errors import FollowerError
 from pipeline.operate import json_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from pipeline.config.settings import Config
     from pipeline.followers.registry import Options
     from pipeline.operate.add_follower import Added
     from pipeline.operate.followers import Shown
@@ -51,6 +54,8 @@ class OnRewrite(StrEnum):
     STOP = "stop"
 
 
+PROGRAM = "pipeline followers"
+"""What its connections are called."""
 DSN_FLAG = "--dsn"
 """Its value is not to be seen in a list of processes: somebody will give a password with it, which is refused."""
 Name = Annotated[str, typer.Argument(help="The follower's name.", show_default=False)]
@@ -64,6 +69,17 @@ SchemaMode = Annotated[Schema, typer.Option("--schema", help="Whether tables tha
 OnDdl = Annotated[Ddl, typer.Option("--ddl", help="What to do when the source's tables change.")]
 Rewrites = Annotated[OnRewrite, typer.Option("--on-rewrite", help="What to do when rows change without events.")]
 Truncate = Annotated[bool, typer.Option("--truncate", help="Empty tables that have rows before they are copied.")]
+
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The followers' names.", show_default=False)]
+Timeout = Annotated[
+    float | None, typer.Option(min=0, metavar="SECONDS", help="Wait no longer. Default: as long as it takes.")
+]
+Seq = Annotated[
+    int, typer.Argument(min=1, help="An event of the transaction, such as the reason names.", show_default=False)
+]
+OfFollower = Annotated[
+    list[str] | None, typer.Argument(metavar="[TABLE]...", help="Only these. Default: all that it has.")
+]
 
 
 @app.command("add")
@@ -120,6 +136,57 @@ def followers_show(context: typer.Context, name: Name, as_json: Json = False) ->
     return 0
 
 
+@app.command("wait")
+def followers_wait(context: typer.Context, names: Names, timeout: Timeout = None, as_json: Json = False) -> int:
+    """Wait until each has everything that is committed at the source by now.
+
+    Exit 1 where one of them is paused or stopped before it has, or time is up.
+    """
+    from pipeline.cli.render.followers import show_waited
+    from pipeline.operate import wait_for_followers
+    from pipeline.postgres import connections
+
+    with (
+        _both(context) as (config, pipeline),
+        connections.connect(config.source, "source", name=PROGRAM) as source,
+    ):
+        found = wait_for_followers.wait(config, source, pipeline, names, timeout)
+    if found.reason is not None and not as_json:
+        raise FollowerError(found.reason)
+    output(found, as_json, lambda: show_waited(found))
+    return 0 if found.ok else 1
+
+
+@app.command("verify")
+def followers_verify(context: typer.Context, name: Name, tables: OfFollower = None, as_json: Json = False) -> int:
+    """Compare its tables with the source's by content, while both are written.
+
+    Exit 1 if rows differ; names them by key: missing, extra, different.
+    """
+    from pipeline.cli.render.follower_content import progress_bar, show_verified
+    from pipeline.operate import verify_follower
+
+    with _both(context) as (config, pipeline), progress_bar() as on_step:
+        found = verify_follower.verify(config, pipeline, name, tables or (), on_step)
+    output(found, as_json, lambda: show_verified(found))
+    return 0 if found.ok else 1
+
+
+@app.command("skip-transaction")
+def followers_skip_transaction(context: typer.Context, name: Name, seq: Seq, as_json: Json = False) -> int:
+    """Let it go on without the transaction that it has stopped before. Its tables then lack what that did.
+
+    It is recorded in the follower, in pipeline_follower.skipped.
+    """
+    from pipeline.cli.render.followers import show_skipped
+    from pipeline.operate import skip_transaction
+
+    with connected(context, "followers") as (config, connection):
+        found = skip_transaction.skip(config, connection, name, seq)
+    output(found, as_json, lambda: show_skipped(found))
+    return 0
+
+
 @app.command("pause")
 def followers_pause(context: typer.Context, name: Name, as_json: Json = False) -> int:
     """Apply nothing more to it for now. The log is kept for it meanwhile."""
@@ -146,17 +213,27 @@ def followers_remove(context: typer.Context, name: Name, as_json: Json = False) 
 
 def _add(context: typer.Context, name: str | None, dsn: str, options: Options) -> Added:
     from pipeline.operate import add_follower
+    from pipeline.postgres import connections
+
+    with (
+        _both(context) as (config, pipeline),
+        connections.connect(config.source, "source", name=PROGRAM) as source,
+    ):
+        return add_follower.add(config, source, pipeline, name, dsn, options)
+
+
+@contextmanager
+def _both(context: typer.Context) -> Iterator[tuple[Config, Connection]]:
+    """The settings of a command that needs the source, too, and a connection to the pipeline database."""
     from pipeline.postgres import connections, databases, migrations
 
-    program = "pipeline followers"
     config = load(context, "followers")
     with (
         databases.resolved(config, start=databases.embedded_server(config).data.is_dir()) as config,
-        connections.connect(config.database, "pipeline database", name=program) as pipeline,
+        connections.connect(config.database, "pipeline database", name=PROGRAM) as pipeline,
     ):
         migrations.require_head(pipeline)
-        with connections.connect(config.source, "source", name=program) as source:
-            return add_follower.add(config, source, pipeline, name, dsn, options)
+        yield config, pipeline
 
 
 def _change(

@@ -10,6 +10,9 @@ from rich.text import Text
 
 from pipeline.operate import formatting
 from pipeline.operate.followers import Shown, ShownTable
+from pipeline.operate.skip_transaction import Skipped
+from pipeline.operate.wait_for_followers import Waited
+from pipeline.wal import lsn
 
 _STYLES = {"following": "green", "copying": "green", "waiting": "yellow", "paused": "yellow"}
 
@@ -46,6 +49,25 @@ def show_follower(found: Shown) -> None:
         summary([found]),
         formatting.table(("", ""), ((formatting.dim(label), value) for label, value in _facts(found))),
         formatting.table(columns, tables) if found.tables else None,
+    )
+
+
+def show_waited(found: Waited) -> None:
+    """Say that they have everything."""
+    names = ", ".join(f'"{each.name}"' for each in found.followers)
+    what = "follower" if len(found.followers) == 1 else "followers"
+    has = "has" if len(found.followers) == 1 else "have"
+    through = f"{lsn.show(found.committed_lsn)}, seq {found.seq}"
+    print(f"{what} {names} {has} everything that was committed before {through} ({found.seconds:.1f} s)")
+
+
+def show_skipped(found: Skipped) -> None:
+    """Say what the follower does not have now, and how to see what follows from that."""
+    seqs = f"seq {found.first_seq}" + (f" to {found.last_seq}" if found.last_seq > found.first_seq else "")
+    tables = f" in {', '.join(found.tables)}" if found.tables else ""
+    print(
+        f'follower "{found.follower}" goes on without the transaction of {seqs}{tables}; '
+        f"`pipeline followers verify {found.follower}` says what differs since"
     )
 
 

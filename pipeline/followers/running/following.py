@@ -12,7 +12,7 @@ import time
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import PipelineError
+from pipeline.errors import Overtaken, PipelineError
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
@@ -62,6 +62,8 @@ class Following:
                     connections.is_ours(error) or self._log.broken or self._state.broken
                 ):
                     raise
+                if isinstance(error, Overtaken):  # whoever moved the position may have taken away what was in the way
+                    self._delay = FIRST_DELAY
                 self._stopped(found, error)
                 self._rest(stop)
 
@@ -141,13 +143,18 @@ class Following:
     def _stopped(self, found: Follower, error: Exception) -> None:
         self._say(remedies.report_of(found, error))
 
+    def _is_as_said(self, found: Follower) -> bool:
+        """Whether its row still has what we have last said: a command that takes away what stopped it says so there."""
+        return self._said is None or (found.state, found.reason) == (self._said.state, self._said.reason)
+
     def _rest(self, stop: Stop) -> None:
-        """Before it is tried again; a pause, or the end of the follower, ends that."""
+        """Before it is tried again; ends early where it is paused or removed, or who changed something has said so."""
         until = time.monotonic() + self._delay
         self._delay = min(2 * self._delay, LONGEST_DELAY)
         while time.monotonic() < until and not stop.wait(min(IDLE_SECONDS, self._delay)):
-            found = self._find()
-            if found is None or found.wanted == "paused":
+            if (found := self._find()) is None or not self._is_as_said(found):
+                return
+            if found.wanted == "paused":
                 return
 
 

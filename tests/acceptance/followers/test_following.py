@@ -2,81 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 
-from tests.fixtures.processes import children, title
-from tests.fixtures.server import Serving, run_command
+from tests.fixtures.served_follower import Following
 from tests.fixtures.waiting import eventually
-
-TABLES = {
-    "orders": "id int primary key, state text unique, note text",
-    "lines": "order_id int, place int, amount numeric(10, 2), primary key (order_id, place)",
-}
-
-
-@dataclass
-class Following:
-    """A source with a running server, and a database that follows it as `reports`."""
-
-    start: Callable[..., Serving]
-    server: Serving
-    source: psycopg.Connection
-    log: psycopg.Connection
-    there: psycopg.Connection
-    folder: Path
-
-    def command(self, *arguments: str) -> Any:
-        """What `pipeline followers …` prints as JSON."""
-        given = {"source_dsn": self.source.info.dsn, "database_dsn": self.log.info.dsn}
-        done = run_command("followers", *arguments, "--json", folder=self.folder, **given)
-        assert done.returncode == 0, done
-        return json.loads(done.stdout)
-
-    def applier(self) -> int:
-        """The pid of the follower's process."""
-
-        def pid() -> int:
-            [fork_server] = [each for each in children(self.server.process.pid) if "fork server" in title(each)]
-            return next((each for each in children(fork_server) if title(each) == "pipeline: follower reports"), 0)
-
-        return eventually(pid)
-
-    def become_equal(self) -> None:
-        """Once everything that is committed is there, both have the same rows."""
-
-        def rows(connection: psycopg.Connection, table: str) -> list[tuple[Any, ...]]:
-            return connection.execute(f"select t::text from {table} t order by 1".encode()).fetchall()
-
-        def are_equal() -> None:
-            for table in TABLES:
-                assert rows(self.there, table) == rows(self.source, table)
-
-        eventually(are_equal)
-
-
-@pytest.fixture
-def following(
-    serve: Callable[..., Serving], source_dsn: str, database_dsn: str, follower_dsn: str, tmp_path: Path
-) -> Iterator[Following]:
-    with (
-        psycopg.connect(source_dsn, autocommit=True) as source,
-        psycopg.connect(database_dsn, autocommit=True) as log,
-        psycopg.connect(follower_dsn, autocommit=True) as there,
-    ):
-        for connection in (source, there):
-            for table, columns in TABLES.items():
-                connection.execute(f"create table {table} ({columns})".encode())
-        server = serve(snapshot="never")
-        yield Following(serve, server, source, log, there, tmp_path)
 
 
 def write(source: psycopg.Connection, first: int) -> None:
@@ -116,8 +49,7 @@ def test_a_pause_holds_it_and_the_rest_comes_after(following: Following, followe
     following.command("add", "reports", "--dsn", follower_dsn, "--copy", "none", "--schema", "exists")
     write(following.source, 0)
     following.become_equal()
-    following.command("pause", "reports")
-    eventually(lambda: following.log.execute("select from pipeline.followers where state = 'paused'").rowcount == 1)
+    following.pause()
     before = following.there.execute("select count(*) from orders").fetchall()
     write(following.source, 100)
     eventually(lambda: following.command("show", "reports")["lag_seqs"] > 0)

@@ -46,3 +46,20 @@ exception when data_exception or program_limit_exceeded then
     return null;
 end $$;
 comment on function pipeline_follower.document(text) is 'A json text as jsonb, null where jsonb does not take it.';
+create table if not exists pipeline_follower.skipped (
+    source_database_id uuid not null,
+    follower text not null,
+    first_seq bigint not null,
+    last_seq bigint not null,
+    source_epoch integer not null,
+    commit_lsn bigint,
+    committed_at timestamptz,
+    events bigint not null,
+    tables text[] not null,
+    reason text,
+    skipped_at timestamptz not null default now(),
+    skipped_by text not null default session_user,
+    primary key (source_database_id, follower, first_seq)
+);
+comment on table pipeline_follower.skipped is
+    'Transactions of the log that are not in this database, since somebody has skipped them.';

@@ -1,0 +1,78 @@
+"""Prints `followers verify`: its progress, a line for each table, the rows that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.operate import formatting
+from pipeline.operate.verify_follower import Compared, Verified
+from pipeline.wal import lsn
+
+_LEVELS = {"equal": "ok", "differs": "error", "refused": "warning"}
+_STATES = {"equal": "equal", "differs": "differs", "refused": "not compared"}
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, int], None]]:
+    """Shows on a terminal how far it is. Standard output stays for the result."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("comparing", total=None)
+
+        def show(table: str, rows: int) -> None:
+            bar.update(task, description=f"{table}: {rows:,} rows")
+
+        yield show
+
+
+def show_verified(found: Verified) -> None:
+    """A line for each table, the rows that differ below; then the verdict."""
+    formatting.show(
+        formatting.table(("", "table", "rows", ""), map(_line, found.tables)),
+        *(_differing(table) for table in found.tables if table.differences),
+        *_verdict(found),
+    )
+
+
+def _line(table: Compared) -> tuple[object, ...]:
+    return (
+        Text(_STATES[table.state], formatting.LEVEL_STYLES[_LEVELS[table.state]]),
+        table.table,
+        None if table.state == "refused" else f"{table.rows:,}",
+        formatting.dim(table.reason or "; ".join(_notes(table))),
+    )
+
+
+def _notes(table: Compared) -> Iterator[str]:
+    if table.differing:
+        yield f"{formatting.count(table.differing, 'row')} {'differs' if table.differing == 1 else 'differ'}"
+    if table.unsettled:
+        yield f"{formatting.count(table.unsettled, 'row')} written all the while, and not compared to the end"
+
+
+def _differing(table: Compared) -> Table:
+    rows = (
+        (", ".join(each.key) if each.key else "all rows", Text(each.kind, "bold red"), ", ".join(each.columns))
+        for each in table.differences
+    )
+    shown = formatting.table((table.table, "in the follower", "columns"), rows)
+    if table.differing > len(table.differences):
+        shown.add_row(Text(f"and {table.differing - len(table.differences):,} more", "bold"))
+    return shown
+
+
+def _verdict(found: Verified) -> Iterator[Text]:
+    compared = [table for table in found.tables if table.state != "refused"]
+    if not compared:
+        yield Text("nothing was compared", "bold")
+        return
+    what = "no differences" if not found.differing else formatting.count(found.differing, "difference")
+    tables = formatting.count(len(compared), "table")
+    through = f"through {lsn.show(found.verified_through)}, seq {found.seq}"
+    yield Text(f"{formatting.count(found.rows, 'row')} of {tables}: {what}, {through}", "bold")

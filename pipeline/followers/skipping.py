@@ -1,0 +1,55 @@
+"""Leave a transaction out of a follower: its position moves past it, and what was left out is recorded there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg import sql
+
+from pipeline.followers.applying import position
+from pipeline.followers.applying.position import Position
+from pipeline.log.page import KeptFrom
+from pipeline.log.table import EventsTable
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """One of the log, with all its events there. `tables`: those that it changes, `schema.table`."""
+
+    first_seq: int
+    last_seq: int
+    source_epoch: int
+    commit_lsn: int | None
+    committed_at: datetime
+    events: int
+    tables: Sequence[str]
+
+
+def next_after(log: Connection, here: Position, events_table: EventsTable) -> Transaction | None:
+    """What a follower at this position applies next; None where it has everything, or where the log lacks events
+    that come next."""
+    query = sql.SQL(statement("followers", "next_transaction")).format(
+        events=events_table.identifier, source=sql.Literal(here.source), after=sql.Literal(here.seq)
+    )
+    found = queries.one(log, Transaction, query)
+    return None if KeptFrom(events_table).read(log) > here.seq + 1 else found
+
+
+def skip(follower: Connection, here: Position, left_out: Transaction, reason: str) -> Position:
+    """Move the position past it, and record it with the reason why the follower had stopped; both or nothing.
+
+    Returns the position then. Raises Overtaken where the follower is not at `here` any more.
+    """
+    after = position.advanced(
+        here, left_out.source_epoch, left_out.last_seq, left_out.commit_lsn, left_out.committed_at
+    )
+    values = {**vars(left_out), "source": here.source, "follower": here.follower, "reason": reason}
+    with follower.transaction():
+        position.move(follower, here, after)
+        follower.execute(statement("followers", "record_skipped"), values)
+    return after

@@ -1,0 +1,79 @@
+"""Wait until a follower has everything that the source has now, asking the follower itself."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from pipeline.capture.content import comparison, source_rows
+from pipeline.capture.source.sources import Source
+from pipeline.errors import FollowerError, Unavailable
+from pipeline.followers import connecting
+from pipeline.followers.applying import position
+from pipeline.operate import followers
+from pipeline.operate.follower_tables import newest_of_source
+from pipeline.postgres.connections import Connection
+
+STALLED_SECONDS = 60.0
+"""How long the follower may stand still while it is waited for."""
+_POLL, _ASK_SECONDS = 0.02, 0.5
+"""Seconds between two looks at its position, and at its state."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Everything that committed before `lsn` is in the log up to `seq`, and in the follower."""
+
+    lsn: int
+    seq: int
+
+
+class Reach:
+    """For one follower. All connections are used only while it is called."""
+
+    def __init__(
+        self, source: Connection, pipeline: Connection, follower: Connection, stored: Source, name: str
+    ) -> None:
+        self._source, self._pipeline, self._follower, self._stored = source, pipeline, follower, stored
+        self._name, self._installed = name, False
+
+    def __call__(self) -> Reached:
+        """Returns once the follower has what any snapshot of the source until now contains.
+
+        Raises FollowerError where it is paused or stopped, Unavailable where log or follower stand still.
+        """
+        marked = source_rows.mark(self._source)
+        comparison.wait_for_log(self._pipeline, self._stored, marked)
+        seq = newest_of_source(self._pipeline, self._stored)
+        last, since, asked = -1, time.monotonic(), 0.0
+        while (here := self._position()) < seq:
+            now = time.monotonic()
+            if here != last:
+                last, since = here, now
+            if now > asked + _ASK_SECONDS:
+                self._require_going_on(now - since, here, seq)
+                asked = now
+            time.sleep(_POLL)
+        return Reached(marked, seq)
+
+    def _position(self) -> int:
+        """0 where its applier has not begun, which makes the table for it."""
+        self._installed = self._installed or position.installed(self._follower) is not None
+        found = position.find(self._follower, self._stored.id, self._name) if self._installed else None
+        return found.seq if found else 0
+
+    def _require_going_on(self, stood_still: float, here: int, seq: int) -> None:
+        found = followers.show(self._pipeline, self._name)
+        what = connecting.what(self._name)
+        if found.state in ("paused", "stopped"):
+            why = f": {found.reason}" if found.reason else ""
+            remedy = f"; {found.remedy}" if found.remedy else ""
+            raise FollowerError(
+                f"{what} is {found.state} at seq {here} of {seq}{why}; it can be compared while it follows{remedy}"
+            )
+        if stood_still > STALLED_SECONDS:
+            why = f" ({found.reason})" if found.reason else ""
+            raise Unavailable(
+                f"{what} has stood still at seq {here} of {seq} for {STALLED_SECONDS:.0f} s{why}; "
+                f"`pipeline followers show {self._name}` says more. It can be compared only while it follows"
+            )

@@ -1,0 +1,82 @@
+"""Let a follower go on without the one transaction that it has stopped before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pipeline.config.settings import Config
+from pipeline.errors import FollowerError, Overtaken
+from pipeline.followers import connecting, registry, skipping
+from pipeline.followers.applying import position
+from pipeline.followers.registry import Follower, Report
+from pipeline.followers.skipping import Transaction
+from pipeline.log.table import EventsTable
+from pipeline.operate import followers
+from pipeline.postgres.connections import Connection
+from pipeline.wal import lsn
+
+SKIPPED = "it goes on after a transaction that somebody has skipped"
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """The transaction that the follower does not have: its seqs, and the tables that it would have changed there."""
+
+    follower: str
+    first_seq: int
+    last_seq: int
+    commit_lsn: lsn.Shown | None
+    events: int
+    tables: list[str] = field(default_factory=list)
+
+
+def skip(config: Config, pipeline: Connection, name: str, seq: int) -> Skipped:
+    """Move the follower past the transaction that this seq is of, which must be the one that it has stopped before.
+
+    It is recorded in the follower, in `pipeline_follower.skipped`. Raises UnknownFollower, FollowerError with what is
+    otherwise and the remedy, and Unavailable where its database does not answer. Nothing else changes there: its tables
+    lack what the transaction did.
+    """
+    followers.show(pipeline, name)
+    found = registry.find(pipeline, name)[0]
+    what = connecting.what(name)
+    if found.wanted == "paused":
+        raise FollowerError(
+            f"{what} is paused, so it is not known what is in its way; `pipeline followers resume {name}`"
+        )
+    if found.state != "stopped":
+        raise FollowerError(f"{what} is {found.state}, not stopped: only what it has stopped before can be skipped")
+    with connecting.connect(name, found.dsn, program="pipeline followers") as there:
+        here = position.find(there, found.source_id, name)
+        if here is None:
+            raise FollowerError(f"{what} has no position in its database any more; remove it, and add it again")
+        left_out = skipping.next_after(pipeline, here, EventsTable.parse(config.events_table))
+        _require_next(found, left_out, here.seq, seq)
+        assert left_out is not None  # noqa: S101  else it was refused
+        try:
+            after = skipping.skip(there, here, left_out, found.reason or "")
+        except Overtaken as error:
+            raise FollowerError(f"{what} has just gone on by itself; nothing was skipped") from error
+    reached = registry.Position(after.seq, after.commit_lsn, after.committed_at)
+    registry.report(pipeline, found.id, Report("waiting", SKIPPED, None, reached))
+    return Skipped(
+        name, left_out.first_seq, left_out.last_seq, left_out.commit_lsn, left_out.events, sorted(left_out.tables)
+    )
+
+
+def _require_next(found: Follower, next_one: Transaction | None, here: int, seq: int) -> None:
+    """Raises FollowerError where the seq is of another transaction than the next one."""
+    what = connecting.what(found.name)
+    if next_one is None:
+        raise FollowerError(
+            f"{what} is at seq {here}, and the log has no transaction that comes next: nothing can be skipped; "
+            f"`pipeline followers show {found.name}` says what is in its way"
+        )
+    if not next_one.first_seq <= seq <= next_one.last_seq:
+        where = f"seq {next_one.first_seq}" + (
+            f" to {next_one.last_seq}" if next_one.last_seq > next_one.first_seq else ""
+        )
+        raise FollowerError(
+            f"{what} has stopped before the transaction of {where}, and seq {seq} is not of it; "
+            f"name that one: `pipeline followers skip-transaction {found.name} {next_one.first_seq}`"
+        )

@@ -1,0 +1,228 @@
+"""`pipeline followers verify`: whether a follower's tables have what the source's have, by content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Literal
+
+import psycopg
+
+from pipeline.capture.snapshot import captured_now
+from pipeline.capture.snapshot.captured_now import Captured
+from pipeline.capture.source import publication_ledger, published_relations, sources
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
+from pipeline.errors import FollowerError, NotComparable, TableRefused
+from pipeline.followers import connecting, registry
+from pipeline.followers.registry import Follower, FollowerTable
+from pipeline.followers.verifying import shape
+from pipeline.followers.verifying.comparison import Comparison, Difference
+from pipeline.followers.verifying.shape import Relation, Table
+from pipeline.operate import follower_tables, followers, start_backfill
+from pipeline.operate.follower_reach import Reach
+from pipeline.postgres import connections, session_settings
+from pipeline.postgres.connections import Connection
+from pipeline.wal import lsn
+
+SHOWN = 100
+"""How many differing rows of a table are named; all are counted."""
+LOCK_TIMEOUT = "10s"
+"""How long a statement waits for whoever locks a table; behind it others would wait, too."""
+OnStep = Callable[[str, int], None]
+"""Called after each step with the table and the rows of it that were compared so far."""
+State = Literal["equal", "differs", "refused"]
+_PROGRAM = "pipeline followers verify"
+
+
+@dataclass
+class Compared:
+    """A table. `reason`: why it is refused. `differing`: how many rows; `differences`: the first of them.
+
+    `unsettled`: rows that were written all the while, and never seen at both sides as of the same commit.
+    """
+
+    table: str
+    state: State = "equal"
+    reason: str | None = None
+    rows: int = 0
+    differing: int = 0
+    unsettled: int = 0
+    seconds: float = 0.0
+    differences: list[Difference] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was found. Everything up to `verified_through`, seq `seq`, was in the follower before it was compared.
+
+    `ok`: tables were compared, and none differs; one that was asked for by name and refused counts, too.
+    """
+
+    ok: bool
+    follower: str
+    started_at: datetime
+    verified_through: lsn.Shown
+    seq: int
+    rows: int
+    differing: int
+    unsettled: int
+    tables: list[Compared]
+
+
+def verify(
+    config: Config,
+    pipeline: Connection,
+    name: str,
+    tables: Sequence[str] = (),
+    on_step: OnStep = lambda *_: None,
+) -> Verified:
+    """Compare these tables of a follower, or all that it has, while they are written and followed.
+
+    Raises UnknownFollower, TableRefused for a name that is none of its tables, FollowerError where it is paused or
+    stopped, or becomes so, and Unavailable where a database does not answer or nothing goes on for a minute.
+    """
+    started = datetime.now(UTC)
+    followers.show(pipeline, name)
+    found = registry.find(pipeline, name)[0]
+    with _opened(config.source, found) as (source, follower):
+        stored = sources.find(pipeline, config.source_id)
+        if stored is None or stored.id != found.source_id:
+            raise FollowerError(f"{connecting.what(name)} is of another source than the one in the settings")
+        captured = captured_now.read(config, source, pipeline, stored)
+        chosen = _chosen(source, found, tables, captured)
+        reach = Reach(source, pipeline, follower, stored, name)
+        reached = reach()
+        run = _Run(source, pipeline, follower, stored, captured, reach, on_step, name)
+        compared = [run.compare(table) for table in chosen]
+    differing = sum(table.differing for table in compared)
+    refused = sum(table.state == "refused" for table in compared)
+    return Verified(
+        ok=not differing and refused < len(compared) and not (tables and refused),
+        follower=name,
+        started_at=started,
+        verified_through=reached.lsn,
+        seq=reached.seq,
+        rows=sum(table.rows for table in compared),
+        differing=differing,
+        unsettled=sum(table.unsettled for table in compared),
+        tables=compared,
+    )
+
+
+@contextmanager
+def _opened(source_dsn: str, found: Follower) -> Iterator[tuple[Connection, Connection]]:
+    """Both sides, which print values by the same settings, and refuse rather than hide rows behind a policy."""
+    settings = {**session_settings.SNAPSHOT, "search_path": "", "lock_timeout": LOCK_TIMEOUT}
+    there = {**session_settings.SERVER, "search_path": "", "lock_timeout": LOCK_TIMEOUT}
+    with (
+        connections.connect(source_dsn, "source", name=_PROGRAM, settings=settings) as source,
+        connecting.connect(found.name, found.dsn, program=_PROGRAM, settings=there) as follower,
+    ):
+        try:
+            yield source, follower
+        except psycopg.OperationalError as error:
+            if follower.broken:
+                raise connecting.unavailable(found.name, found.dsn, error) from error
+            raise
+
+
+def _chosen(
+    source: Connection, found: Follower, names: Sequence[str], captured: dict[int, Captured]
+) -> list[FollowerTable]:
+    by_oid = {table.table_oid: table for table in found.table_states}
+    if not names:
+        return list(by_oid.values())
+    chosen = []
+    for name in names:
+        table = start_backfill.captured_table(source, name, captured)
+        if table.oid not in by_oid:
+            raise TableRefused(
+                f"{connecting.what(found.name)} does not have {table.schema}.{table.name}; "
+                f"`pipeline followers show {found.name}` lists its tables"
+            )
+        chosen.append(by_oid[table.oid])
+    return list(dict.fromkeys(chosen))
+
+
+class _Run:
+    def __init__(
+        self,
+        source: Connection,
+        pipeline: Connection,
+        follower: Connection,
+        stored: Source,
+        captured: dict[int, Captured],
+        reach: Reach,
+        on_step: OnStep,
+        name: str,
+    ) -> None:
+        self._source, self._pipeline, self._follower = source, pipeline, follower
+        self._stored, self._captured, self._name = stored, captured, name
+        self._reach, self._on_step = reach, on_step
+
+    def compare(self, table: FollowerTable) -> Compared:
+        """One table, or why it is refused."""
+        began = monotonic()
+        found = Compared(f"{table.table_schema}.{table.table_name}")
+        try:
+            self._compare(table, found)
+        except NotComparable as error:
+            found.state, found.reason = "refused", str(error)
+        except psycopg.Error as error:
+            if self._source.closed or self._follower.closed:
+                raise
+            found.state, found.reason = "refused", f"{connections.one_line(error)}; run it again"
+        found.seconds = round(monotonic() - began, 3)
+        return found
+
+    def _compare(self, table: FollowerTable, found: Compared) -> None:
+        described = self._described(table)
+        columns = shape.read(self._source, self._follower, described)
+        named = set[tuple[str, ...]]()
+        for step in Comparison(self._source, self._follower, described, columns, self._reach).run():
+            found.rows += step.rows
+            found.unsettled += step.unsettled
+            fresh = [each for each in step.differences if each.key not in named]
+            named.update(each.key for each in fresh)
+            found.differences += fresh[: SHOWN - len(found.differences)]
+            self._on_step(found.table, found.rows)
+        found.differing = len(named)
+        if named and self._described(self._now(table)) != described:
+            raise NotComparable("it was altered while it was compared; run it again")
+        if not described.key and found.unsettled:
+            raise NotComparable(
+                "it has no key that tells its rows apart, and was written all the while; run it again when nobody does"
+            )
+        found.state = "differs" if named else "equal"
+
+    def _now(self, table: FollowerTable) -> FollowerTable:
+        """As its follower has it now: somebody may have begun to copy it meanwhile."""
+        found = registry.find(self._pipeline, self._name)
+        same = (each for follower in found for each in follower.table_states if each.table_oid == table.table_oid)
+        if (now := next(same, None)) is None:
+            raise NotComparable("the follower does not have it any more")
+        return now
+
+    def _described(self, table: FollowerTable) -> Table:
+        """As the source publishes it now. Raises NotComparable."""
+        if table.state in ("copying", "stopped"):
+            raise NotComparable(f"it is {table.state}" + (f": {table.reason}" if table.reason else ""))
+        captured = self._captured.get(table.table_oid)
+        if captured is None:
+            raise NotComparable("the source does not publish it any more")
+        [wanted] = follower_tables.described(self._source, self._stored, [captured])
+        publications = list(publication_ledger.known(self._stored))
+        relations = published_relations.read(self._source, table.table_oid, publications)
+        return Table(
+            wanted.schema,
+            wanted.name,
+            wanted.columns,
+            wanted.key,
+            tuple(Relation(each.name, each.condition) for each in relations),
+            table.table_schema,
+            table.table_name,
+        )

@@ -1,0 +1,100 @@
+"""Wait until followers have everything that is committed at the source by now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.capture.content import source_rows
+from pipeline.capture.source import sources
+from pipeline.config.settings import Config
+from pipeline.errors import FollowerError
+from pipeline.operate import followers
+from pipeline.operate.follower_tables import newest_of_source
+from pipeline.operate.followers import Shown
+from pipeline.postgres.connections import Connection
+from pipeline.staging import progress
+from pipeline.wal import lsn
+
+_POLL = 0.1
+"""Seconds between two looks."""
+
+
+@dataclass(frozen=True)
+class Waited:
+    """`reason`: why it ended before all of them had everything, None where they have it.
+
+    Everything that was committed when it began is before `committed_lsn`. `seq`: the newest event of that, None where
+    the log did not come so far. `followers`: as they were at the end.
+    """
+
+    ok: bool
+    reason: str | None
+    committed_lsn: lsn.Shown
+    seq: int | None
+    seconds: float
+    followers: list[Shown]
+
+
+def wait(
+    config: Config, source: Connection, pipeline: Connection, names: Sequence[str], timeout: float | None = None
+) -> Waited:
+    """Until each has it, or one of them will not: it is paused or stopped; at most so many seconds.
+
+    A position is seen as its applier reports it, half a second late. Raises UnknownFollower, also where one is removed
+    meanwhile, and FollowerError where no source is known.
+    """
+    began = time.monotonic()
+    stored = sources.find(pipeline, config.source_id)
+    if stored is None:
+        raise FollowerError("no source has been replicated from yet; start `pipeline serve` first")
+    _look(pipeline, names)
+    committed, seq = lsn.Lsn(source_rows.mark(source)), None
+    while True:
+        if seq is None and progress.log_reaches(pipeline, stored.id, committed)[0]:
+            seq = newest_of_source(pipeline, stored)
+        found = _look(pipeline, names)
+        lacking = [each for each in found if not has_all(each, seq)]
+        reason = hindered(lacking) if seq is not None else None
+        passed = time.monotonic() - began
+        if reason is None and lacking and timeout is not None and passed >= timeout:
+            reason = _late(lacking, seq, timeout)
+        if reason is not None or not lacking:
+            return Waited(not lacking, reason, committed, seq, round(passed, 3), found)
+        time.sleep(_POLL if timeout is None else min(_POLL, max(timeout - passed, 0)))
+
+
+def _look(pipeline: Connection, names: Sequence[str]) -> list[Shown]:
+    return [followers.show(pipeline, name) for name in dict.fromkeys(names)]
+
+
+def has_all(each: Shown, seq: int | None) -> bool:
+    """Whether it is past this seq, with all its tables: one that is copied is as of another moment, one that is
+    stopped stays behind."""
+    whole = each.state != "copying" and all(table.state not in ("copying", "stopped") for table in each.tables)
+    return seq is not None and each.seq >= seq and whole
+
+
+def hindered(lacking: Sequence[Shown]) -> str | None:
+    """Why one of them will not come to it by itself, in one line; None where all may."""
+    for each in lacking:
+        if each.state in ("paused", "stopped"):
+            return _sentence(f'follower "{each.name}" is {each.state}', each.reason, each.remedy)
+        for table in each.tables:
+            if table.state == "stopped":
+                what = f'follower "{each.name}": table {table.table} is stopped'
+                return _sentence(what, table.reason, table.remedy)
+    return None
+
+
+def _late(lacking: Sequence[Shown], seq: int | None, timeout: float) -> str:
+    if seq is None:
+        return f"after {timeout:g} s the log does not have what was committed at the source; `pipeline status` says why"
+    each = lacking[0]
+    what = f'after {timeout:g} s follower "{each.name}" is {each.state} at seq {each.seq} of {seq}'
+    return _sentence(what, each.reason, each.remedy)
+
+
+def _sentence(what: str, reason: str | None, remedy: str | None) -> str:
+    return what + (f": {reason}" if reason else "") + (f"; {remedy}" if remedy else "")
