@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.fixtures.spark import JVM_OPTIONS
@@ -45,6 +46,12 @@ if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY
 _ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 _SHARED = f" -XX:SharedArchiveFile={_ARCHIVE}" if _ARCHIVE.is_file() and _ARCHIVE.stat().st_size else ""
 os.environ.setdefault("JDK_JAVA_OPTIONS", JVM_OPTIONS + _SHARED)
+
+# How long an example takes says something of the machine only. In CI hypothesis has a profile of its own.
+if "CI" not in os.environ:
+    too_slow = [hypothesis.HealthCheck.too_slow]
+    hypothesis.settings.register_profile("any machine", deadline=None, suppress_health_check=too_slow)
+    hypothesis.settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session", autouse=True)

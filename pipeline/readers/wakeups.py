@@ -79,7 +79,9 @@ class Wakeups:
         delay, told = _FIRST_DELAY, False
         while True:
             try:
-                async with await _connect(self._dsn) as connection:
+                async with await connections.connect_async(self._dsn, name="pipeline wakeup") as connection:
+                    for channel in (CONSUMERS_CHANNEL, EVENTS_CHANNEL):
+                        await connection.execute(f"listen {channel}".encode())
                     if told:
                         logger.info("listening again", extra={"action": "api.listening"})
                     delay, told = _FIRST_DELAY, False
@@ -127,13 +129,6 @@ class Wakeups:
     def _notify_all(self) -> None:
         for topic in self._subscriptions:
             self._notify(topic)
-
-
-async def _connect(dsn: str) -> psycopg.AsyncConnection:
-    connection = await connections.connect_async(dsn, name="pipeline wakeup")
-    await connection.execute(f"listen {CONSUMERS_CHANNEL}")
-    await connection.execute(f"listen {EVENTS_CHANNEL}")
-    return connection
 
 
 def _table(payload: str) -> str | None:

@@ -65,11 +65,12 @@ class Health:
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
         service, told = await _service(request, context), None
         while True:
+            leaving = self._leaving.is_set()  # it may be set while a message is on its way
             status = await self._status(service)
             if status != told:
                 told = status
                 yield _Status(status=status)
-            if self._leaving.is_set():
+            if leaving:
                 return
             waiting = asyncio.ensure_future(self._leaving.wait())
             await asyncio.wait([waiting], timeout=LOOK_SECONDS)

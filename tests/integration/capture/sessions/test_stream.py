@@ -156,7 +156,7 @@ def test_parts_of_a_transaction_confirm_nothing_of_it(
             again = [await client.next() for _ in found]
             assert again == found
             client.acknowledge(again[-1])
-        await until(lambda: sessions.confirmed(session) == found[-1]["nextlsn"])
+            await until(lambda: sessions.confirmed(session) == found[-1]["nextlsn"])
 
     run(follow())
 
