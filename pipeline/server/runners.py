@@ -143,12 +143,14 @@ def _run_shuffle(role: Role) -> None:
     logger.info("shuffling", extra={"action": "shuffle.running", "table": config.events_table})
     reported: str | None = None
     while True:
+        stopping = bool(stop)  # asked before the step: it may look before something is staged, and end after a stop
         moved = shuffler.step()
         reported = _report_poison(role.report, shuffler.poison, reported)
         if moved < 0:
-            if stop:
+            if stopping:
                 return
-            shuffler.wait()
+            if not stop:
+                shuffler.wait()
 
 
 def _report_poison(report: Report, poison: Poison | None, reported: str | None) -> str | None:

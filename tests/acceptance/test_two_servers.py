@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -86,6 +87,34 @@ def test_sigterm_drains_what_was_staged(source_dsn: str, database_dsn: str, serv
         assert "draining" in server.log()
         serve()
         eventually(lambda: has_all(log, *range(1, ROWS + 1)))
+
+
+def test_what_is_staged_while_the_shuffler_is_looking_is_drained_too(
+    source_dsn: str, database_dsn: str, serve: Callable[..., Serving]
+):
+    """It had found nothing when it was held up, and is told to stop before it goes on."""
+    blocked = "select from pg_stat_activity where wait_event_type = 'Lock' and application_name = 'pipeline shuffle'"
+    with (
+        psycopg.connect(source_dsn, autocommit=True) as source,
+        psycopg.connect(database_dsn, autocommit=True) as log,
+        psycopg.connect(database_dsn) as holder,
+    ):
+        source.execute("create table t (id int primary key)")
+        server = serve()
+        commit(source, 1)
+        eventually(lambda: has_all(log, 1))
+        shuffle, replication = server.child_pid("shuffle"), server.child_pid("replication")
+        holder.execute("lock table pipeline.consumers in access exclusive mode")
+        eventually(lambda: log.execute(blocked).rowcount == 1)
+        before = last_staged(log)
+        commit(source, 2)
+        eventually(lambda: last_staged(log) > before)
+        server.process.terminate()
+        eventually(lambda: not alive(replication))
+        os.kill(shuffle, signal.SIGTERM)  # as the server is about to
+        holder.rollback()
+        assert server.process.wait(40) == 0
+        has_all(log, 1, 2)
 
 
 def last_staged(log: psycopg.Connection) -> int:

@@ -97,12 +97,16 @@ def in_turn(
             others.append(meter.cores())
             say(f"{name}, run {run} of {runs}: {contender}", found[contender][-1], others[-1])
     for contender, measured in found.items():
-        figures.add(name, f"{contender}: commits/s", [each.commits_per_second for each in measured])
-        for figure, share in SHARES:
-            milliseconds = [percentile(each.from_commit, share) for each in measured]
-            figures.add(name, f"{contender}: commit to received, {figure}: ms", milliseconds, "{:.2f}")
+        _add_latencies(name, contender, measured, figures, "{:.2f}")
     figures.add(name, "cores that other programs took meanwhile", others, "{:.2f}", below=QUIET_CORES)
     return found
+
+
+def _add_latencies(name: str, contender: str, measured: Sequence[Latencies], figures: Table, form: str) -> None:
+    figures.add(name, f"{contender}: commits/s", [each.commits_per_second for each in measured])
+    for figure, share in SHARES:
+        milliseconds = [percentile(each.from_commit, share) for each in measured]
+        figures.add(name, f"{contender}: commit to received, {figure}: ms", milliseconds, form)
 
 
 def ratios(mine: Sequence[Latencies], theirs: Sequence[Latencies]) -> list[float]:
@@ -194,19 +198,14 @@ def _create_slot(source: Connection) -> None:
 
 def _add(found: dict[str, list[Latencies]], figures: Table) -> None:
     for name, runs in found.items():
-        figures.add(NAME, f"{name}: commits/s", [run.commits_per_second for run in runs])
-        for figure, share in SHARES:
-            milliseconds = [percentile(run.from_commit, share) for run in runs]
-            figures.add(NAME, f"{name}: commit to received, {figure}: ms", milliseconds, "{:.1f}")
+        _add_latencies(NAME, name, runs, figures, "{:.1f}")
         if all(run.from_source for run in runs):
             milliseconds = [median(run.from_source) for run in runs]
             figures.add(NAME, f"{name}: from its commit's timestamp, median: ms", milliseconds, "{:.1f}")
     ours = found.get("pipeline, WebSocket")
     for name in (name for name in found if ours and name.startswith("Debezium")):
-        pairs = zip(ours or [], found[name], strict=True)
-        ratios = [median(theirs.from_commit) / median(mine.from_commit) for mine, theirs in pairs]
         least = GOAL if "tuned" in name else None
-        figures.add(NAME, f"{name} ÷ pipeline, median", ratios, "{:.2f}", least=least)
+        figures.add(NAME, f"{name} ÷ pipeline, median", ratios(found[name], ours or []), "{:.2f}", least=least)
 
 
 def say(where: str, found: Latencies, others: float) -> None:
