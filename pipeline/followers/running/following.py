@@ -101,12 +101,15 @@ class Following:
         applier = Applier(self._log, follower, found.source_id, found.name, wanted, events_table=events)
         for table in found.table_states:
             self._say_table(table, "copying" if table.table_oid in copied else "following")
+        # What stopped it is still in the way until something was applied, or there is nothing left to apply.
+        applied = applier.apply()
         while not stop and self._is_wanted(_report_of(applier, "copying" if copied else "following")):
-            if (applied := applier.apply()) is None:
+            if applied is None:
                 self._hear()
             else:
                 self._delay = FIRST_DELAY
                 logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
+            applied = applier.apply()
             if copied and not passed.outstanding(self._log, applier.position, copied):
                 return
 
