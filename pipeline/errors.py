@@ -168,18 +168,28 @@ class Differs(FollowerError):
         self.seq = seq
 
 
+class SchemaStopped(FollowerError):
+    """A follower cannot have what DDL has made of a table at the source; `remedy`: what to do there."""
+
+    def __init__(self, sentence: str, remedy: str) -> None:
+        super().__init__(sentence)
+        self.remedy = remedy
+
+
 class NotFollowable(FollowerError):
     """The log does not say what a row is, or a table has another form from there on: `seq` is the event's.
 
     `why`: `skipped`, `parked`, `changed` (the form), `incomplete` (a new row lacks a value), or `partition` (one that
-    the follower does not have is truncated). `table` is empty where all are concerned.
+    the follower does not have is truncated). `table` is empty where all are concerned; `oid` is
+    the table's at the source.
     """
 
-    def __init__(self, sentence: str, table: str, seq: int, why: str) -> None:
+    def __init__(self, sentence: str, table: str, seq: int, why: str, oid: int = 0) -> None:
         super().__init__(sentence)
         self.table = table
         self.seq = seq
         self.why = why
+        self.oid = oid
 
 
 class BackfillError(PipelineError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -65,8 +65,10 @@ class Applier:
         *,
         events_table: EventsTable = DEFAULT,
         events: int = EVENTS,
+        on_history: Callable[[], None] | None = None,
     ) -> None:
-        """`wanted`: which tables, by their oids at the source.
+        """`wanted`: which tables, by their oids at the source. `on_history`: called where the relation history
+        has grown, before what comes next is applied; what it raises is raised by `apply`.
 
         Raises FollowerError where the follower has no position, or cannot take the rows of a table.
         """
@@ -80,6 +82,7 @@ class Applier:
         for setting, value in _PLANS.items():
             log.execute("select set_config(%s, %s, false)", (setting, value))
         self._one_by_one_upto = 0
+        self._on_history = on_history
         self.read_tables()
 
     @property
@@ -120,9 +123,12 @@ class Applier:
 
     def _plan(self, after: int, upto: int | None, *, single: bool, continues: bool = False) -> Pass | None:
         found = self._passes.next(self._tables, after, upto, continues=continues, single=single)
-        if table_versions.newest(self._log, self._position.source) == self._tables.version:
+        # A version is there before its transaction is in the log: in the middle of one there is no new one.
+        if continues or table_versions.newest(self._log, self._position.source) == self._tables.version:
             return found
-        # A table version is there before its first event is, so what was planned without it may not fit.
+        # It is there before its first event is, so what was planned without it may not fit.
+        if self._on_history is not None:
+            self._on_history()
         self.read_tables()
         return self._passes.next(self._tables, after, upto, continues=continues, single=single)
 
@@ -178,8 +184,15 @@ class Applier:
                 raise
             raise Refused(
                 f"the follower refuses a statement for {what}, of seqs {planned.after + 1} to {planned.upto}:"
-                f" {connections.one_line(error)} (SQLSTATE {error.sqlstate})"
+                f" {_reason(error)} (SQLSTATE {error.sqlstate})"
             ) from error
+
+
+def _reason(error: psycopg.Error) -> str:
+    """What a database says, without values of rows: what it says of data has them."""
+    if isinstance(error, psycopg.DataError):
+        return f"it does not take a value ({type(error).__name__})"
+    return connections.one_line(error)
 
 
 def _partition(table: FollowedTable, oid: int, seq: int) -> sql.Identifier:

@@ -184,7 +184,11 @@ def _not_followable(tables: FollowedTables, found: _Found) -> NotFollowable:
     seq = found.obstacle_seq or 0
     if found.obstacle == "skipped":
         return NotFollowable(f"the follower stops before seq {seq}: {reason}", "", seq, "skipped")
-    table = str(tables[found.obstacle_oid or 0])
+    table = tables[found.obstacle_oid or 0]
     return NotFollowable(
-        f"table {table} of the follower stops before seq {seq}: {reason}", table, seq, found.obstacle or ""
+        f"table {table} of the follower stops before seq {seq}: {reason}",
+        str(table),
+        seq,
+        found.obstacle or "",
+        table.oid,
     )

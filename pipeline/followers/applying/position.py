@@ -76,9 +76,18 @@ def find(follower: Connection, source: uuid.UUID, name: str) -> Position | None:
     return queries.one(follower, Position, statement(_ROOM, "find_position"), values)
 
 
-def begin(follower: Connection, position: Position) -> None:
-    """Begin at this position; one that is there is kept."""
-    follower.execute(statement(_ROOM, "begin_position"), vars(position))
+def begin(follower: Connection, position: Position) -> bool:
+    """Begin at this position; one that is there is kept, and that is False."""
+    return follower.execute(statement(_ROOM, "begin_position"), vars(position)).rowcount == 1
+
+
+def hold(follower: Connection, here: Position) -> None:
+    """Until the end of the transaction, nobody else moves it. Raises Overtaken when it is not there any more."""
+    if queries.value(follower, statement(_ROOM, "hold_position"), vars(here)) is None:
+        raise Overtaken(
+            f"another applier has moved the position of follower {here.follower}, which was at seq {here.seq}: this one"
+            " has written nothing"
+        )
 
 
 def move(follower: Connection, before: Position, after: Position) -> None:

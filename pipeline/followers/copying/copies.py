@@ -45,6 +45,11 @@ def want(follower: Connection, of: Position, tables: Iterable[int]) -> None:
     follower.execute(statement(_ROOM, "want_copies"), {**vars(of), "oids": list(tables)})
 
 
+def forget(follower: Connection, of: Position, tables: Iterable[int]) -> None:
+    """Tables that are followed no longer."""
+    follower.execute(statement(_ROOM, "forget_copies"), {**vars(of), "oids": list(tables)})
+
+
 def find(follower: Connection, of: Position) -> dict[int, Copied | None]:
     """By the table's oid at the source; None: still to be copied."""
     found = follower.execute(statement(_ROOM, "find_copies"), vars(of)).fetchall()

@@ -16,6 +16,7 @@ from pipeline.followers.copying import copies, missing_tables, passed
 from pipeline.followers.copying.source_tables import SourceTables
 from pipeline.followers.copying.table_copies import TableCopies
 from pipeline.followers.registry import Follower, TableName
+from pipeline.followers.schema_changes import forms, rewritten
 from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -51,10 +52,15 @@ class _InUse:
 def begin(log: Connection, follower: Connection, found: Follower) -> None:
     """Let it begin; nothing where it has."""
     begins = first_position(log, found)
+    oids = [table.table_oid for table in found.table_states]
     if found.copy == "source":
-        copies.begin(follower, begins, found.id, [table.table_oid for table in found.table_states])
+        copies.begin(follower, begins, found.id, oids)
     else:
-        position.begin(follower, begins)
+        with follower.transaction():
+            if position.begin(follower, begins) and found.copy == "log":
+                # Its tables have the form that they have by now, whatever they were when the log began.
+                forms.begin(log, follower, begins, found.table_states)
+    rewritten.begin(log, follower, begins)
 
 
 def copy(
@@ -114,12 +120,18 @@ def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dic
         log, found.source_id, {oid: (copy.place, copy.form) for oid, copy in made.items() if copy is not None}
     )
 
-    def wanted(oid: int, schema: str, name: str) -> Wanted:
-        if found.copy == "log":
-            return Wanted(schema, name, filled_upto=complete.get(oid, 0) or _NOT_YET)
-        return Wanted(schema, name, formed=places.get(oid), copied=copied.get(oid))
+    formed = forms.find(follower, here)
 
-    return {each.table_oid: wanted(each.table_oid, each.table_schema, each.table_name) for each in found.table_states}
+    def wanted(table: TableName) -> Wanted:
+        oid, form = table.table_oid, formed.get(table.table_oid)
+        # What it was called when it was registered, or when a schema change has reached it.
+        name = (table.table_schema, table.table_name) if form is None else (form.table_schema, form.table_name)
+        begins = [places[oid]] if oid in places else []
+        place = max([*begins, *([form.place] if form else [])], default=None)
+        filled = complete.get(oid, 0) or _NOT_YET if found.copy == "log" and oid not in made else 0
+        return Wanted(*name, filled_upto=filled, formed=place, copied=copied.get(oid))
+
+    return {each.table_oid: wanted(each) for each in found.table_states}
 
 
 def _plain_session(found: Follower) -> Connection:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import Overtaken, PipelineError
+from pipeline.errors import NotFollowable, Overtaken, PipelineError, Refused
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
+from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.copying import passed
 from pipeline.followers.copying.table_copies import Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, Report, State, TableName
 from pipeline.followers.running import beginning, remedies
+from pipeline.followers.schema_changes.changes import SchemaChanges, TablesChanged
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
@@ -94,13 +97,34 @@ class Following:
         beginning.copy(self._config, self._log, follower, found, stop, go_on, say)
 
     def _apply(self, follower: Connection, found: Follower, stop: Stop) -> None:
-        """Until it is not wanted any more, or is past its last copy: then nothing is left out any longer."""
-        events = EventsTable.parse(self._config.events_table)
+        """Until it is not wanted any more, or its tables are others than they were: then it begins anew from there."""
         wanted = beginning.wanted_tables(self._log, follower, found)
+        changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted)
+        try:
+            changes.look()
+            self._apply_to(follower, found, wanted, changes, stop)
+        except TablesChanged:
+            self._delay = FIRST_DELAY
+        except NotFollowable as error:
+            if error.why != "changed":
+                raise
+            changes.follow(error)
+        except Refused as error:
+            if not changes.explain(error):
+                raise
+
+    def _apply_to(
+        self, follower: Connection, found: Follower, wanted: Mapping[int, Wanted], changes: SchemaChanges, stop: Stop
+    ) -> None:
+        """Until it is not wanted any more, or is past its last copy: then nothing is left out any longer."""
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
-        applier = Applier(self._log, follower, found.source_id, found.name, wanted, events_table=events)
-        for table in found.table_states:
-            self._say_table(table, "copying" if table.table_oid in copied else "following")
+        events = EventsTable.parse(self._config.events_table)
+        applier = Applier(
+            self._log, follower, found.source_id, found.name, wanted, events_table=events, on_history=changes.look
+        )
+        for oid, table in wanted.items():
+            called = TableName(oid, table.schema, table.name)
+            self._say_table(called, "copying" if table.copied is not None else "following")
         # What stopped it is still in the way until something was applied, or there is nothing left to apply.
         applied = applier.apply()
         while not stop and self._is_wanted(_report_of(applier, "copying" if copied else "following")):

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import psycopg
 
-from pipeline.errors import CursorExpired, Differs, FollowerError, NotFollowable, Overtaken, PipelineError, Refused
+from pipeline.errors import (
+    CursorExpired,
+    Differs,
+    FollowerError,
+    NotFollowable,
+    Overtaken,
+    PipelineError,
+    Refused,
+    SchemaStopped,
+)
 from pipeline.followers import connecting
 from pipeline.followers.registry import Follower, Report
 from pipeline.postgres import connections
@@ -15,9 +24,9 @@ _AGAIN = "it is tried again by itself"
 def report_of(found: Follower, error: Exception) -> Report:
     """Waiting where it goes on once something is there again, else stopped until somebody has done something."""
     match error:
-        case Differs() | NotFollowable():
-            return Report("stopped", str(error), _anew(found))
-        case CursorExpired():
+        case SchemaStopped():
+            return Report("stopped", str(error), f"{error.remedy}; {_AGAIN}")
+        case Differs() | NotFollowable() | CursorExpired():
             return Report("stopped", str(error), _anew(found))
         case Refused():
             return Report("stopped", str(error), f"mend that in the follower; {_AGAIN}")

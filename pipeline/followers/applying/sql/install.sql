@@ -9,10 +9,13 @@ create table if not exists pipeline_follower.position (
     commit_lsn bigint,
     committed_at timestamptz,
     applied_at timestamptz not null default now(),
+    rewrites_upto bigint,
     primary key (source_database_id, follower)
 );
 comment on table pipeline_follower.position is
     'Up to where the log is in this database. It moves in the transaction that writes the rows.';
+comment on column pipeline_follower.position.rewrites_upto is
+    'Up to this number of pipeline.rewrites, tables that DDL has rewritten are copied anew, or to be.';
 create table if not exists pipeline_follower.beginnings (
     source_database_id uuid not null,
     follower text not null,
@@ -37,6 +40,20 @@ create table if not exists pipeline_follower.copies (
 );
 comment on table pipeline_follower.copies is
     'Tables, by their oids at the source, that are read there: as of which snapshot; null: not yet. Of the log up to that LSN, what the snapshot contains is left out.';
+create table if not exists pipeline_follower.forms (
+    source_database_id uuid not null,
+    follower text not null,
+    table_oid bigint not null,
+    table_schema text not null,
+    table_name text not null,
+    source_epoch integer not null,
+    lsn bigint not null,
+    idx integer not null,
+    changed_at timestamptz not null default now(),
+    primary key (source_database_id, follower, table_oid)
+);
+comment on table pipeline_follower.forms is
+    'Tables that schema changes of the source have reached, by their oids there: their names here, and from where on the source has that form.';
 create or replace function pipeline_follower.document(written text) returns jsonb
 language plpgsql immutable strict set search_path = ''
 as $$
