@@ -71,7 +71,7 @@ def copy(
     if None in copies.find(follower, here).values():
         _copy(config, log, follower, found, here, stop, go_on, say)
     if missing_tables.is_unfinished(follower, here):
-        with _plain_session(found) as session:
+        with plain_session(found) as session:
             missing_tables.finish(session, here)
 
 
@@ -85,44 +85,58 @@ def _copy(
     go_on: Callable[[], bool],
     say: Callable[[TableName, str | None], None],
 ) -> None:
-    used = queries.one(log, _InUse, statement("followers.copying", "publications"), {"source": found.source_id})
-    if used is None:
-        raise FollowerError("the source of this follower is not known any more")
-    with connections.connect(
-        config.source, "source", name="pipeline follower copy", settings=session_settings.COPY
-    ) as source:
+    with connect_source(config) as source:
+        tables = source_tables(config, log, source, found)
         if found.schema_mode == "create":
-            with _plain_session(found) as session:
+            with plain_session(found) as session:
                 missing_tables.make(source, config.source, session, here, found.table_states)
-        tables = SourceTables(source, config.source, used.publications, used.epoch)
         made = TableCopies(tables, follower, here, truncate=found.truncates, go_on=go_on, say=say)
         made.make(found.table_states, stop.wait)
 
 
-def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dict[int, Wanted]:
-    """By oid; `copied` is given with those whose copies the log is not past.
+def connect_source(config: Config) -> Connection:
+    """A session that reads tables there, as the log has their values. Raises Unavailable."""
+    settings = session_settings.COPY
+    return connections.connect(config.source, "source", name="pipeline follower copy", settings=settings)
 
-    Of a follower that began from the log, a table may lack rows until it has been read (`pipeline.snapshots`).
+
+def source_tables(config: Config, log: Connection, source: Connection, found: Follower) -> SourceTables:
+    """The source's tables, over this connection, with what is in use of it now."""
+    used = queries.one(log, _InUse, statement("followers.copying", "publications"), {"source": found.source_id})
+    if used is None:
+        raise FollowerError("the source of this follower is not known any more")
+    return SourceTables(source, config.source, used.publications, used.epoch)
+
+
+def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dict[int, Wanted]:
+    """By oid, without those that are to be copied anew; `copied` is given with those whose copies the log is not past.
+
+    Of a follower that began from the log, a table may lack rows until it has been read (`pipeline.snapshots`), unless
+    it was copied since.
     """
     complete = dict[int, int | None]()
     if found.copy == "log":
         complete = dict(log.execute(statement(_ROOM, "complete_seqs"), {"source": found.source_id}))
     here = _here(follower, found)
-    made = copies.find(follower, here)
+    made, anew = copies.find(follower, here), {each.oid for each in copies.wanted(follower, here)}
     copied = passed.outstanding(log, here, made)
     places = table_versions.places_of_forms(
         log, found.source_id, {oid: (copy.place, copy.form) for oid, copy in made.items() if copy is not None}
     )
 
     def wanted(oid: int, schema: str, name: str) -> Wanted:
-        if found.copy == "log":
+        if found.copy == "log" and oid not in made:
             return Wanted(schema, name, filled_upto=complete.get(oid, 0) or _NOT_YET)
         return Wanted(schema, name, formed=places.get(oid), copied=copied.get(oid))
 
-    return {each.table_oid: wanted(each.table_oid, each.table_schema, each.table_name) for each in found.table_states}
+    return {
+        each.table_oid: wanted(each.table_oid, each.table_schema, each.table_name)
+        for each in found.table_states
+        if each.table_oid not in anew
+    }
 
 
-def _plain_session(found: Follower) -> Connection:
+def plain_session(found: Follower) -> Connection:
     """One in which tables are made: what their statements set ends with it."""
     return connecting.connect(found.name, found.dsn, program="pipeline applier")
 

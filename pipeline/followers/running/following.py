@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import Overtaken, PipelineError
+from pipeline.errors import Overtaken, PipelineError, TablesChanged
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.copying import passed
 from pipeline.followers.copying.table_copies import Interrupted
-from pipeline.followers.registry import Follower, FollowerTable, Report, State, TableName
+from pipeline.followers.registry import Follower, FollowerTable, Report, TableName
 from pipeline.followers.running import beginning, remedies
+from pipeline.followers.running.copier import ITSELF, Copier
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
@@ -33,7 +35,6 @@ IDLE_SECONDS = 1.0
 """How long to wait for a notification of new events."""
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before what stopped it is tried again; each failure in a row doubles them."""
-_ITSELF = "it goes on by itself"
 
 
 class Following:
@@ -46,12 +47,18 @@ class Following:
         self._said_at = 0.0
         self._delay = FIRST_DELAY
         self._said_tables = dict[int, FollowerTable]()
+        self._copier = Copier(config, follower, name)
 
     def run(self, stop: Stop) -> None:
         """Until told to stop, or until the follower was removed. Raises psycopg.Error of the pipeline database."""
         self._state.execute(f"listen {CHANNEL}".encode())
+        with self._copier:
+            self._run(stop)
+
+    def _run(self, stop: Stop) -> None:
         while not stop and (found := self._find()) is not None:
             if found.wanted == "paused":
+                self._copier.stop()
                 self._say(Report("paused"))
                 stop.wait(IDLE_SECONDS)
                 continue
@@ -80,7 +87,8 @@ class Following:
                 self._copy(follower, found, stop)
             except Interrupted:
                 return
-            self._apply(follower, found, stop)
+            with suppress(TablesChanged):
+                self._apply(follower, found, stop)
 
     def _copy(self, follower: Connection, found: Follower, stop: Stop) -> None:
         """What is to be copied and is not. Raises Interrupted where that is not wanted any more, and what stops it."""
@@ -94,16 +102,25 @@ class Following:
         beginning.copy(self._config, self._log, follower, found, stop, go_on, say)
 
     def _apply(self, follower: Connection, found: Follower, stop: Stop) -> None:
-        """Until it is not wanted any more, or is past its last copy: then nothing is left out any longer."""
+        """Until it is not wanted any more, or is past its last copy: then nothing is left out any longer.
+
+        Raises TablesChanged where one is to be copied anew, or was.
+        """
         events = EventsTable.parse(self._config.events_table)
         wanted = beginning.wanted_tables(self._log, follower, found)
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
+        anew = [table for table in found.table_states if table.table_oid not in wanted]
+        if anew:
+            self._copier.ensure(anew)
         applier = Applier(self._log, follower, found.source_id, found.name, wanted, events_table=events)
         for table in found.table_states:
-            self._say_table(table, "copying" if table.table_oid in copied else "following")
-        while not stop and self._is_wanted(_report_of(applier, "copying" if copied else "following")):
+            self._say_table(table, "copying" if table in anew or table.table_oid in copied else "following")
+        while not stop and self._is_wanted(_report_of(applier, bool(copied), bool(anew))):
+            if anew:
+                self._copier.ensure(anew)
             if (applied := applier.apply()) is None:
                 self._hear()
+                position.require(follower, applier.position)
             else:
                 self._delay = FIRST_DELAY
                 logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
@@ -120,7 +137,7 @@ class Following:
 
     def _say_table(self, table: TableName, state: str, reason: str | None = None) -> None:
         """Say what is with a table, once."""
-        said = FollowerTable(table.table_oid, table.table_schema, table.table_name, state, reason, reason and _ITSELF)
+        said = FollowerTable(table.table_oid, table.table_schema, table.table_name, state, reason, reason and ITSELF)
         if self._said_tables.get(table.table_oid) != said:
             registry.report_tables(self._state, self._id, [said])
             self._said_tables[table.table_oid] = said
@@ -158,6 +175,8 @@ class Following:
                 return
 
 
-def _report_of(applier: Applier, state: State) -> Report:
+def _report_of(applier: Applier, copied: bool, anew: bool) -> Report:
+    """While a table is copied anew, the follower has not everything up to its position: it stays at the last one."""
     here = applier.position
-    return Report(state, position=registry.Position(here.seq, here.commit_lsn, here.committed_at))
+    reached = None if anew else registry.Position(here.seq, here.commit_lsn, here.committed_at)
+    return Report("copying" if copied or anew else "following", position=reached)

@@ -9,10 +9,13 @@ create table if not exists pipeline_follower.position (
     commit_lsn bigint,
     committed_at timestamptz,
     applied_at timestamptz not null default now(),
+    generation bigint not null default 0,
     primary key (source_database_id, follower)
 );
 comment on table pipeline_follower.position is
     'Up to where the log is in this database. It moves in the transaction that writes the rows.';
+comment on column pipeline_follower.position.generation is
+    'Grows whenever other tables follow the log from there on: who knows an older one writes nothing.';
 create table if not exists pipeline_follower.beginnings (
     source_database_id uuid not null,
     follower text not null,
@@ -33,10 +36,17 @@ create table if not exists pipeline_follower.copies (
     form jsonb,
     rows bigint,
     copied_at timestamptz,
+    wanted_seq bigint,
+    wanted_at timestamptz,
+    generation bigint,
     primary key (source_database_id, follower, table_oid)
 );
 comment on table pipeline_follower.copies is
     'Tables, by their oids at the source, that are read there: as of which snapshot; null: not yet. Of the log up to that LSN, what the snapshot contains is left out.';
+comment on column pipeline_follower.copies.wanted_seq is
+    'From where on a table is copied anew, while others follow the log; null: it is not.';
+comment on column pipeline_follower.copies.generation is
+    'That of the position since which it is wanted: a copy that was begun before must not be used.';
 create or replace function pipeline_follower.document(written text) returns jsonb
 language plpgsql immutable strict set search_path = ''
 as $$
