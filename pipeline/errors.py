@@ -24,6 +24,7 @@ PipelineError                    exit 1
 ├── FollowerError                a follower cannot begin, change or go on, as it is
 │   ├── UnknownFollower          there is no follower of that name
 │   ├── Overtaken                another applier has moved its position; this one has written nothing
+│   │   └── TablesChanged        which of its tables follow the log has changed; read them again and go on
 │   ├── Differs                  it lacks a row that the log changes, or has one that the log adds
 │   └── NotFollowable            the log does not say what a row is, or a table has another form from there on
 ├── BackfillError                a backfill cannot begin, or cannot change, as it is
@@ -157,6 +158,10 @@ class UnknownFollower(FollowerError):
 
 class Overtaken(FollowerError):
     """Another applier has moved the follower's position; what this one wrote is rolled back."""
+
+
+class TablesChanged(Overtaken):
+    """Which of a follower's tables follow the log has changed: one is to be copied, or was. Read them again."""
 
 
 class Differs(FollowerError):

@@ -66,17 +66,22 @@ class Applier:
         events_table: EventsTable = DEFAULT,
         events: int = EVENTS,
         on_history: Callable[[], None] | None = None,
+        begins: Position | None = None,
     ) -> None:
         """`wanted`: which tables, by their oids at the source. `on_history`: called where the relation history
         has grown, before what comes next is applied; what it raises is raised by `apply`.
 
+        `begins`: in a transaction that is open, only these tables are brought from there to somewhere else. The
+        follower's position stays, and nobody is kept from reading them.
+
         Raises FollowerError where the follower has no position, or cannot take the rows of a table.
         """
-        found = position.find(follower, source, name)
+        found = begins or position.find(follower, source, name)
         if found is None:
             raise FollowerError(f"follower {name} has no position: begin one first")
         self._log, self._follower, self._wanted = log, follower, wanted
-        self._position = found
+        self._position, self._moves = found, begins is None
+        self._empty = truncates.run if self._moves else truncates.delete
         self._passes = Passes(log, source, events_table, events)
         self._events_table = events_table
         for setting, value in _PLANS.items():
@@ -140,7 +145,8 @@ class Applier:
                 after = position.advanced(
                     here, planned.source_epoch, planned.upto, planned.commit_lsn, planned.committed_at
                 )
-                position.move(self._follower, here, after)
+                if self._moves:
+                    position.move(self._follower, here, after)
                 self._write(planned)
                 self._passes.require_kept(planned.after)
                 events, here, last = events + planned.events, after, planned
@@ -159,7 +165,7 @@ class Applier:
             elif not table.in_order:
                 emptied[oid] = seq
         with self._named("its truncates", planned):
-            truncates.run(self._follower, [*leaves, *(self._tables[oid].target for oid in emptied)])
+            self._empty(self._follower, [*leaves, *(self._tables[oid].target for oid in emptied)])
         tables = [self._tables[oid] for oid in sorted(planned.tables)]
         for table in tables:
             if not table.in_order:
@@ -172,7 +178,7 @@ class Applier:
         touched = {*planned.tables, *(oid for _, oid in planned.truncates)}
         found = self._outcomes.in_order([each for each in tables if each.oid in touched], planned.after, planned.upto)
         with self._named("a table whose events are applied one by one", planned):
-            in_order.write(self._follower, self._statements.__getitem__, found)
+            in_order.write(self._follower, self._statements.__getitem__, found, self._empty)
 
     @contextmanager
     def _named(self, what: str, planned: Pass) -> Iterator[None]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.followers.applying.position import Position
+from pipeline.followers.registry import TableName
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -133,7 +134,7 @@ def next_change(
 
 
 def places_of_forms(
-    log: Connection, source: uuid.UUID, forms: Mapping[int, tuple[Place, list[list[int]] | None]]
+    log: Connection, source: uuid.UUID, forms: Mapping[int, tuple[Place, list[list[Any]] | None]]
 ) -> dict[int, Place]:
     """From where on a table has the form that it had at this place, by oid.
 
@@ -144,15 +145,25 @@ def places_of_forms(
         place, form = forms[oid]
         has_form = False
         for version in versions if form is not None else ():
-            if not version.numbered:
-                continue
-            same = form == sorted([each["attnum"], each["type_oid"], each["type_modifier"]] for each in version.columns)
+            same = form == sorted([each["name"], each["type_oid"], each["type_modifier"]] for each in version.columns)
             if version.place <= place:
                 has_form = same
             elif same and not has_form:
                 has_form = True
                 found[oid] = version.place
     return found
+
+
+def at(log: Connection, source: uuid.UUID, table: TableName, place: Place) -> TableVersion | None:
+    """The form that a table has at a place.
+
+    Of one that was not in the log by then, that of the table which was called so; None where there was none either.
+    """
+    versions = _versions(log, source, [table.table_oid]).get(table.table_oid, [])
+    if reached := [version for version in versions if version.place <= place]:
+        return reached[-1]
+    values = {"source": source, "schema": table.table_schema, "name": table.table_name, **vars(place)}
+    return queries.one(log, TableVersion, statement(_ROOM, "version_by_name"), values)
 
 
 def newest_places(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dict[int, Place]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psycopg
 from psycopg import sql
 
 from pipeline.postgres.connections import Connection
 
+Empty = Callable[[Connection, Sequence[sql.Composable]], None]
 _COMMA = sql.SQL(", ")
 
 
@@ -24,5 +25,10 @@ def run(follower: Connection, tables: Sequence[sql.Composable]) -> None:
         with follower.transaction():
             follower.execute(sql.SQL("truncate {}").format(_COMMA.join(tables)))
     except psycopg.errors.FeatureNotSupported:
-        for table in tables:
-            follower.execute(sql.SQL("delete from {}").format(table))
+        delete(follower, tables)
+
+
+def delete(follower: Connection, tables: Sequence[sql.Composable]) -> None:
+    """Empty them so that others read what they had until this transaction commits."""
+    for table in tables:
+        follower.execute(sql.SQL("delete from {}").format(table))

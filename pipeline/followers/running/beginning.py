@@ -60,7 +60,7 @@ def begin(log: Connection, follower: Connection, found: Follower) -> None:
             if position.begin(follower, begins) and found.copy == "log":
                 # Its tables have the form that they have by now, whatever they were when the log began.
                 forms.begin(log, follower, begins, found.table_states)
-    rewritten.begin(log, follower, begins)
+    rewritten.begin(log, follower, found, begins)
 
 
 def copy(
@@ -77,7 +77,7 @@ def copy(
     if None in copies.find(follower, here).values():
         _copy(config, log, follower, found, here, stop, go_on, say)
     if missing_tables.is_unfinished(follower, here):
-        with _plain_session(found) as session:
+        with plain_session(found) as session:
             missing_tables.finish(session, here)
 
 
@@ -91,30 +91,40 @@ def _copy(
     go_on: Callable[[], bool],
     say: Callable[[TableName, str | None], None],
 ) -> None:
-    used = queries.one(log, _InUse, statement("followers.copying", "publications"), {"source": found.source_id})
-    if used is None:
-        raise FollowerError("the source of this follower is not known any more")
-    with connections.connect(
-        config.source, "source", name="pipeline follower copy", settings=session_settings.COPY
-    ) as source:
+    with connect_source(config) as source:
+        tables = source_tables(config, log, source, found)
         if found.schema_mode == "create":
-            with _plain_session(found) as session:
+            with plain_session(found) as session:
                 missing_tables.make(source, config.source, session, here, found.table_states)
-        tables = SourceTables(source, config.source, used.publications, used.epoch)
         made = TableCopies(tables, follower, here, truncate=found.truncates, go_on=go_on, say=say)
         made.make(found.table_states, stop.wait)
 
 
-def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dict[int, Wanted]:
-    """By oid; `copied` is given with those whose copies the log is not past.
+def connect_source(config: Config) -> Connection:
+    """A session that reads tables there, as the log has their values. Raises Unavailable."""
+    settings = session_settings.COPY
+    return connections.connect(config.source, "source", name="pipeline follower copy", settings=settings)
 
-    Of a follower that began from the log, a table may lack rows until it has been read (`pipeline.snapshots`).
+
+def source_tables(config: Config, log: Connection, source: Connection, found: Follower) -> SourceTables:
+    """The source's tables, over this connection, with what is in use of it now."""
+    used = queries.one(log, _InUse, statement("followers.copying", "publications"), {"source": found.source_id})
+    if used is None:
+        raise FollowerError("the source of this follower is not known any more")
+    return SourceTables(source, config.source, used.publications, used.epoch)
+
+
+def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dict[int, Wanted]:
+    """By oid, without those that are to be copied anew; `copied` is given with those whose copies the log is not past.
+
+    Of a follower that began from the log, a table may lack rows until it has been read (`pipeline.snapshots`), unless
+    it was copied since.
     """
     complete = dict[int, int | None]()
     if found.copy == "log":
         complete = dict(log.execute(statement(_ROOM, "complete_seqs"), {"source": found.source_id}))
     here = _here(follower, found)
-    made = copies.find(follower, here)
+    made, anew = copies.find(follower, here), {each.oid for each in copies.wanted(follower, here)}
     copied = passed.outstanding(log, here, made)
     places = table_versions.places_of_forms(
         log, found.source_id, {oid: (copy.place, copy.form) for oid, copy in made.items() if copy is not None}
@@ -124,17 +134,26 @@ def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dic
 
     def wanted(table: TableName) -> Wanted:
         oid, form = table.table_oid, formed.get(table.table_oid)
-        # What it was called when it was registered, or when a schema change has reached it.
-        name = (table.table_schema, table.table_name) if form is None else (form.table_schema, form.table_name)
         begins = [places[oid]] if oid in places else []
         place = max([*begins, *([form.place] if form else [])], default=None)
         filled = complete.get(oid, 0) or _NOT_YET if found.copy == "log" and oid not in made else 0
-        return Wanted(*name, filled_upto=filled, formed=place, copied=copied.get(oid))
+        return Wanted(table.table_schema, table.table_name, filled_upto=filled, formed=place, copied=copied.get(oid))
 
-    return {each.table_oid: wanted(each) for each in found.table_states}
+    return {oid: wanted(table) for oid, table in called(follower, found).items() if oid not in anew}
 
 
-def _plain_session(found: Follower) -> Connection:
+def called(follower: Connection, found: Follower) -> dict[int, TableName]:
+    """Its tables by oid: as they were called when they were registered, or since a schema change has reached them."""
+    names = {
+        each.table_oid: TableName(*(each.table_oid, each.table_schema, each.table_name)) for each in found.table_states
+    }
+    formed = forms.find(follower, _here(follower, found))
+    return names | {
+        oid: TableName(oid, each.table_schema, each.table_name) for oid, each in formed.items() if oid in names
+    }
+
+
+def plain_session(found: Follower) -> Connection:
     """One in which tables are made: what their statements set ends with it."""
     return connecting.connect(found.name, found.dsn, program="pipeline applier")
 

@@ -13,16 +13,17 @@ from collections.abc import Mapping
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import NotFollowable, Overtaken, PipelineError, Refused
+from pipeline.errors import NotFollowable, Overtaken, PipelineError, Refused, TablesChanged
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.copying import passed
 from pipeline.followers.copying.table_copies import Interrupted
-from pipeline.followers.registry import Follower, FollowerTable, Report, State, TableName
+from pipeline.followers.registry import Follower, FollowerTable, Report, TableName
 from pipeline.followers.running import beginning, remedies
-from pipeline.followers.schema_changes.changes import SchemaChanges, TablesChanged
+from pipeline.followers.running.copier import ITSELF, Copier
+from pipeline.followers.schema_changes.changes import SchemaChanges
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
@@ -36,7 +37,6 @@ IDLE_SECONDS = 1.0
 """How long to wait for a notification of new events."""
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before what stopped it is tried again; each failure in a row doubles them."""
-_ITSELF = "it goes on by itself"
 
 
 class Following:
@@ -49,12 +49,18 @@ class Following:
         self._said_at = 0.0
         self._delay = FIRST_DELAY
         self._said_tables = dict[int, FollowerTable]()
+        self._copier = Copier(config, follower, name)
 
     def run(self, stop: Stop) -> None:
         """Until told to stop, or until the follower was removed. Raises psycopg.Error of the pipeline database."""
         self._state.execute(f"listen {CHANNEL}".encode())
+        with self._copier:
+            self._run(stop)
+
+    def _run(self, stop: Stop) -> None:
         while not stop and (found := self._find()) is not None:
             if found.wanted == "paused":
+                self._copier.stop()
                 self._say(Report("paused"))
                 stop.wait(IDLE_SECONDS)
                 continue
@@ -99,7 +105,8 @@ class Following:
     def _apply(self, follower: Connection, found: Follower, stop: Stop) -> None:
         """Until it is not wanted any more, or its tables are others than they were: then it begins anew from there."""
         wanted = beginning.wanted_tables(self._log, follower, found)
-        changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted)
+        called = beginning.called(follower, found)
+        changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, called)
         try:
             changes.look()
             self._apply_to(follower, found, wanted, changes, stop)
@@ -118,18 +125,25 @@ class Following:
     ) -> None:
         """Until it is not wanted any more, or is past its last copy: then nothing is left out any longer."""
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
+        anew = [table for oid, table in beginning.called(follower, found).items() if oid not in wanted]
+        if anew:
+            self._copier.ensure(anew)
         events = EventsTable.parse(self._config.events_table)
         applier = Applier(
             self._log, follower, found.source_id, found.name, wanted, events_table=events, on_history=changes.look
         )
-        for oid, table in wanted.items():
-            called = TableName(oid, table.schema, table.name)
-            self._say_table(called, "copying" if table.copied is not None else "following")
+        for table in anew:
+            self._say_table(table, "copying")
+        for oid, each in wanted.items():
+            self._say_table(TableName(oid, each.schema, each.name), "copying" if oid in copied else "following")
         # What stopped it is still in the way until something was applied, or there is nothing left to apply.
         applied = applier.apply()
-        while not stop and self._is_wanted(_report_of(applier, "copying" if copied else "following")):
+        while not stop and self._is_wanted(_report_of(applier, bool(copied), bool(anew))):
+            if anew:
+                self._copier.ensure(anew)
             if applied is None:
                 self._hear()
+                position.require(follower, applier.position)
             else:
                 self._delay = FIRST_DELAY
                 logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
@@ -147,7 +161,7 @@ class Following:
 
     def _say_table(self, table: TableName, state: str, reason: str | None = None) -> None:
         """Say what is with a table, once."""
-        said = FollowerTable(table.table_oid, table.table_schema, table.table_name, state, reason, reason and _ITSELF)
+        said = FollowerTable(table.table_oid, table.table_schema, table.table_name, state, reason, reason and ITSELF)
         if self._said_tables.get(table.table_oid) != said:
             registry.report_tables(self._state, self._id, [said])
             self._said_tables[table.table_oid] = said
@@ -185,6 +199,8 @@ class Following:
                 return
 
 
-def _report_of(applier: Applier, state: State) -> Report:
+def _report_of(applier: Applier, copied: bool, anew: bool) -> Report:
+    """While a table is copied anew, the follower has not everything up to its position: it stays at the last one."""
     here = applier.position
-    return Report(state, position=registry.Position(here.seq, here.commit_lsn, here.committed_at))
+    reached = None if anew else registry.Position(here.seq, here.commit_lsn, here.committed_at)
+    return Report("copying" if copied or anew else "following", position=reached)

@@ -5,18 +5,22 @@ What the follower has of it already, because somebody has done it, is left out.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
 from pipeline.errors import SchemaStopped
 from pipeline.followers.schema_changes.difference import ColumnForm, Difference
+from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
+logger = logging.getLogger(__name__)
 _ROOM = "followers.schema_changes"
 
 
@@ -26,6 +30,7 @@ class Alteration:
 
     what: str
     statement: sql.SQL | sql.Composed
+    makes_key: bool = False
 
     def as_text(self, follower: Connection) -> str:
         """For somebody to run."""
@@ -35,12 +40,21 @@ class Alteration:
 class Alterations:
     """Of one table of the follower."""
 
-    def __init__(self, follower: Connection, called: tuple[str, str], identifier: sql.Identifier | None = None) -> None:
-        """`called`: its schema and name. `identifier`: the table that is altered, where it is another with its form."""
+    def __init__(
+        self,
+        follower: Connection,
+        called: tuple[str, str],
+        identifier: sql.Identifier | None = None,
+        without: Collection[str] = (),
+    ) -> None:
+        """`called`: its schema and name.
+
+        `identifier`: the table that is altered, where it is another that has its columns `without` these.
+        """
         self._follower, self._called = follower, called
         self._table = identifier or sql.Identifier(*called)
         self._shown = ".".join(called)
-        self._names = _columns(follower, called)
+        self._names = {name: column for name, column in _columns(follower, called).items() if name not in without}
 
     def of_columns(self, change: Difference, live: Collection[int]) -> list[Alteration]:
         """Columns dropped, renamed, added, of another type. `live`: the numbers that the source still has.
@@ -102,6 +116,32 @@ class Alterations:
                 what = f"made column {column.name} of type {called} in"
                 yield self._alter(what, "alter column {} type {}", sql.Identifier(column.name), sql.SQL(called))
 
+    def has(self, name: str, change: Difference) -> bool:
+        """Whether the table had this column before, perhaps under another name."""
+        before = {new: old for old, new in change.renamed.items()}
+        return before.get(name, name) in self._names
+
+    def retyped_anyhow(self, columns: Sequence[ColumnForm]) -> list[Alteration]:
+        """Columns of another type, of a table without rows."""
+        return [self.ways_to_retype(column)[-1] for column in columns]
+
+    def ways_to_retype(self, column: ColumnForm) -> list[Alteration]:
+        """To be tried in turn: by a cast, by the text, and without the values that are there."""
+        [called] = self._types([column])
+        name, kind = sql.Identifier(column.name), sql.SQL(called)
+        what = f"made column {column.name} of type {called} in"
+        change = "alter column {0} drop default, alter column {0} type {1} using "
+        return [
+            self._alter(what, change + "{0}::{1}", name, kind),
+            self._alter(what, change + "{0}::text::{1}", name, kind),
+            self._alter(
+                what,
+                "alter column {0} drop default, alter column {0} drop not null, alter column {0} type {1} using null",
+                name,
+                kind,
+            ),
+        ]
+
     def _types(self, columns: Sequence[ColumnForm]) -> list[str]:
         """What the follower calls the types of these columns."""
         values = {
@@ -135,7 +175,7 @@ class Alterations:
         if change.key and set(change.key) not in [columns for _, columns in kept]:
             kind = "unique" if any(each["is_primary"] for each, _ in kept) else "primary key"
             columns = sql.SQL(", ").join(map(sql.Identifier, change.key))
-            yield self._alter("gave another key to", f"add {kind} ({{}})", columns)
+            yield replace(self._alter("gave another key to", f"add {kind} ({{}})", columns), makes_key=True)
 
     def _without(self, unique: Mapping[str, Any]) -> Alteration:
         name, what = sql.Identifier(unique["name"]), "gave another key to"
@@ -160,3 +200,23 @@ def _columns(follower: Connection, called: tuple[str, str]) -> dict[str, dict[st
 
 def _named(called: tuple[str, str]) -> dict[str, str]:
     return {"schema": called[0], "name": called[1]}
+
+
+def run(follower: Connection, name: str, called: tuple[str, str], alterations: Sequence[Alteration]) -> None:
+    """Run them, in the transaction that is open. Raises SchemaStopped where the follower does not let us.
+
+    `name`: the follower's. `called`: the table that is altered, for messages.
+    """
+    for each in alterations:
+        text = each.as_text(follower)
+        try:
+            follower.execute(each.statement)
+        except psycopg.Error as error:
+            if connections.is_gone(error) or connections.is_ours(error):
+                raise
+            raise SchemaStopped(
+                f"table {'.'.join(called)} of the follower stops: {each.what}, and the follower does not let us:"
+                f" {connections.one_line(error)} (SQLSTATE {error.sqlstate})",
+                f"see that `{text}` can be run there",
+            ) from error
+        logger.info("%s: %s: %s", name, each.what, text, extra={"action": "follower.altered"})

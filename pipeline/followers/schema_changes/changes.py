@@ -9,13 +9,13 @@ import psycopg
 from psycopg import sql
 
 from pipeline.config.settings import Config
-from pipeline.errors import FollowerError, NotFollowable, Refused, SchemaStopped
+from pipeline.errors import FollowerError, NotFollowable, Refused, SchemaStopped, TablesChanged
 from pipeline.followers.applying import position, table_versions
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import TableVersion
 from pipeline.followers.copying import copies
-from pipeline.followers.registry import Follower
+from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.schema_changes import (
     difference,
     enums,
@@ -25,24 +25,20 @@ from pipeline.followers.schema_changes import (
     source_tables,
     table_names,
 )
-from pipeline.followers.schema_changes.alterations import Alteration, Alterations
+from pipeline.followers.schema_changes.alterations import Alteration, Alterations, run
 from pipeline.followers.schema_changes.difference import Difference
 from pipeline.followers.schema_changes.source_tables import SourceTable
 from pipeline.followers.schema_changes.table_names import Name
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections, queries
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
 logger = logging.getLogger(__name__)
 
 
-class TablesChanged(Exception):
-    """The follower has other tables from now on, or some of them are to be copied: its applier has to begin anew."""
-
-
 class SchemaChanges:
-    """Of one follower, for as long as its tables are `wanted`. `follower` is the applier's connection."""
+    """Of one follower, while the tables that follow the log are `wanted`. `follower` is the applier's connection."""
 
     def __init__(
         self,
@@ -52,10 +48,12 @@ class SchemaChanges:
         follower: Connection,
         found: Follower,
         wanted: Mapping[int, Wanted],
+        called: Mapping[int, TableName],
     ) -> None:
+        """`called`: all tables that it has, those that are copied anew as well."""
         self._config, self._log, self._state, self._follower, self._found = config, log, state, follower, found
         self._wanted = wanted
-        self._called = {oid: (table.schema, table.name) for oid, table in wanted.items()}
+        self._called = {oid: (table.table_schema, table.table_name) for oid, table in called.items()}
         self._events = EventsTable.parse(config.events_table)
 
     def look(self) -> None:
@@ -66,7 +64,7 @@ class SchemaChanges:
         here = self._here()
         new = new_tables.take_up(self._config, self._log, self._state, self._follower, self._found, here, self._called)
         if rewritten.copy_anew(self._log, self._follower, self._found, here, self._called) or new:
-            raise TablesChanged
+            raise TablesChanged(f"other tables of follower {here.follower} follow the log now")
 
     def explain(self, error: Refused) -> bool:
         """Whether what the follower has refused is explained by a change of schema, which it has now."""
@@ -96,7 +94,7 @@ class SchemaChanges:
         before, after = found
         change = difference.between(before, after, numbered=before.is_numbered_like(after))
         with self._follower.transaction():
-            position.hold(self._follower, here)
+            here = position.change_tables(self._follower, here)
             names = table_names.moves(oid, change.name, called, self._at_source) if _is_renamed(before, after) else {}
             if change.unclear or (change.key is not None and self._is_within(here, changed)):
                 copies.want(self._follower, here, [oid])
@@ -105,7 +103,8 @@ class SchemaChanges:
             self._run(called[oid], table_names.alterations(self._follower, names, called))
             forms.store(self._follower, here, oid, names.pop(oid, called[oid]), after.place)
             for other, name in names.items():
-                forms.store(self._follower, here, other, name, wanted[other].formed or _BEGINNING)
+                place = wanted[other].formed if other in wanted else None
+                forms.store(self._follower, here, other, name, place or _BEGINNING)
 
     def _alter(self, after: TableVersion, change: Difference, called: Name) -> None:
         """Columns and key."""
@@ -118,23 +117,13 @@ class SchemaChanges:
         self._run(called, list(altered.of_key(change, there.keys if there else None)))
 
     def _run(self, called: Name, alterations: Sequence[Alteration]) -> None:
-        for each in alterations:
-            text = each.as_text(self._follower)
-            if self._found.ddl == "stop":
-                raise SchemaStopped(
-                    f"table {'.'.join(called)} of the follower stops: {each.what}, and --ddl is stop", f"`{text}` there"
-                )
-            try:
-                self._follower.execute(each.statement)
-            except psycopg.Error as error:
-                if connections.is_gone(error) or connections.is_ours(error):
-                    raise
-                raise SchemaStopped(
-                    f"table {'.'.join(called)} of the follower stops: {each.what}, and the follower does not let us:"
-                    f" {connections.one_line(error)} (SQLSTATE {error.sqlstate})",
-                    f"see that `{text}` can be run there",
-                ) from error
-            logger.info("%s: %s: %s", self._found.name, each.what, text, extra={"action": "follower.altered"})
+        if alterations and self._found.ddl == "stop":
+            first = alterations[0]
+            raise SchemaStopped(
+                f"table {'.'.join(called)} of the follower stops: {first.what}, and --ddl is stop",
+                f"`{first.as_text(self._follower)}` there",
+            )
+        run(self._follower, self._found.name, called, alterations)
 
     def _is_within(self, here: Position, changed: NotFollowable) -> bool:
         """Whether the transaction has events of the table from before the change, which know rows by the old key."""

@@ -9,7 +9,6 @@ from pipeline.config import patterns
 from pipeline.config.settings import Config
 from pipeline.errors import SchemaStopped
 from pipeline.followers import registry
-from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies
 from pipeline.followers.registry import Follower, TableName
@@ -58,10 +57,9 @@ def take_up(
         )
     gone = [oid for oid in held if oid not in there]
     with follower.transaction():
-        position.hold(follower, here)
+        copies.want(follower, here, [table.table_oid for table in new])
         forms.forget(follower, here, gone)
         copies.forget(follower, here, gone)
-        copies.want(follower, here, [table.table_oid for table in new])
     registry.forget_tables(state, found.id, gone)
     registry.add_tables(state, found.id, new)
     for table in new:

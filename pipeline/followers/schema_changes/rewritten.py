@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.errors import SchemaStopped
-from pipeline.followers.applying import position
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies
 from pipeline.followers.registry import Follower
@@ -33,9 +32,13 @@ class _Rewritten:
     found_at: datetime
 
 
-def begin(log: Connection, follower: Connection, here: Position) -> None:
-    """Before anything is copied; nothing where it has begun."""
-    follower.execute(statement(_ROOM, "begin_rewrites"), {**vars(here), "upto": _newest(log, here)})
+def begin(log: Connection, follower: Connection, found: Follower, here: Position) -> None:
+    """Before anything is copied; nothing where it has begun. Copies have what was rewritten before they are made."""
+    upto = _newest(log, here)
+    if found.copy != "source":
+        values = {**vars(here), "made_at": found.made_at}
+        upto = queries.value(log, statement(_ROOM, "rewrites_before"), values)
+    follower.execute(statement(_ROOM, "begin_rewrites"), {**vars(here), "upto": upto})
 
 
 def copy_anew(log: Connection, follower: Connection, found: Follower, here: Position, called: Collection[int]) -> bool:
@@ -47,7 +50,7 @@ def copy_anew(log: Connection, follower: Connection, found: Follower, here: Posi
     newest = _newest(log, here)
     if newest <= reached:
         return False
-    pending = {oid for oid, copied in copies.find(follower, here).items() if copied is None}
+    pending = {each.oid for each in copies.wanted(follower, here)}
     query = statement("capture.schema_history", "unsettled_rewrites")
     unsettled = queries.rows(log, _Rewritten, query, {"source": here.source})
     concerned = [each for each in unsettled if max(each.ids) > reached and each.table_oid in called]
@@ -60,8 +63,8 @@ def copy_anew(log: Connection, follower: Connection, found: Follower, here: Posi
             f"`pipeline followers resync {found.name} {each.table}`",
         )
     with follower.transaction():
-        position.hold(follower, here)
-        copies.want(follower, here, [each.table_oid for each in concerned])
+        if concerned:
+            copies.want(follower, here, [each.table_oid for each in concerned])
         follower.execute(statement(_ROOM, "store_rewrites"), {**vars(here), "upto": newest})
     for each in concerned:
         extra = {"action": "follower.rewritten"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 
 from pipeline.followers.running import following
 from pipeline.server.schedule import publish_new_tables
-from tests.fixtures.copying import Copying, copying
+from tests.fixtures.copying import copying
 from tests.fixtures.postgres import Cluster, unique
+from tests.fixtures.schema_changes import Changed
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.waiting import eventually
 
@@ -28,61 +28,6 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "IDLE_SECONDS", 0.1)
     monkeypatch.setattr(following, "REPORT_SECONDS", 0.05)
     monkeypatch.setattr(following, "FIRST_DELAY", 0.1)
-
-
-COLUMNS = "(id int primary key, a text, b text, n varchar(5))"
-
-
-def columns(connection: psycopg.Connection, table: str) -> list[tuple[str, str]]:
-    query = (
-        "select attname::text, format_type(atttypid, atttypmod) from pg_attribute where attrelid = %s::regclass"
-        " and attnum > 0 and not attisdropped and attname <> 'own' order by attname"
-    )
-    return connection.execute(query, [table]).fetchall()
-
-
-class Changed:
-    """A table `t` at the source, which has one row at both sides, and its follower."""
-
-    def __init__(self, stage: Stage, made: Copying, t: str) -> None:
-        self.stage, self.made, self.t = stage, made, t
-
-    def run(self, *statements: str) -> None:
-        """At the source; `t` stands for the table, `;` for one transaction."""
-        self.stage.run(*(statement.replace("$t", self.t) for statement in statements))
-
-    def there(self, *statements: str) -> None:
-        """At the follower."""
-        for statement in statements:
-            self.made.look.execute(statement.replace("$t", self.t).encode())
-
-    def become_equal(self, *tables: str) -> None:
-        """In their rows and in the types of their columns."""
-        self.made.tables = tables or (self.t,)
-        self.made.become_equal()
-        for table in self.made.tables:
-            assert columns(self.made.look, table) == columns(self.stage.source, table)
-
-    def stopped(self) -> tuple[str, str]:
-        """Reason and remedy, once it is."""
-        self.stage.arrive()
-        eventually(lambda: self.made.found.state == "stopped", 60)
-        found = self.made.found
-        return str(found.reason), str(found.remedy)
-
-
-@pytest.fixture
-def changed(stage: Stage, cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Changed]:
-    options = getattr(request, "param", {})
-    table = unique("t")
-    stage.run(f"create table {table} {COLUMNS}")
-    publish_new_tables(stage.config)
-    stage.run(f"insert into {table} values (1, 'a1', 'b1', 'n1')")
-    stage.arrive()
-    statements = (f"create table {table} {COLUMNS}", f"insert into {table} values (1, 'a1', 'b1', 'n1')")
-    given = {"copy": "none", "schema": "exists", **options}
-    with copying(stage, cluster, *statements, tables=[table], **given) as made:
-        yield Changed(stage, made, table)
 
 
 CHANGES = {
