@@ -132,6 +132,7 @@ class Following:
         applier = Applier(
             self._log, follower, found.source_id, found.name, wanted, events_table=events, on_history=changes.look
         )
+        changes.look()  # once more: what came before the applier has read its tables is no growth for it
         for table in anew:
             self._say_table(table, "copying")
         for oid, each in wanted.items():
