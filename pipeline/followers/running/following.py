@@ -107,12 +107,15 @@ class Following:
         Raises TablesChanged where one is to be copied anew, or was.
         """
         events = EventsTable.parse(self._config.events_table)
-        wanted = beginning.wanted_tables(self._log, follower, found)
+        here = beginning.current_position(follower, found)
+        wanted = beginning.wanted_tables(self._log, follower, found, here)
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
         anew = [table for table in found.table_states if table.table_oid not in wanted]
         if anew:
             self._copier.ensure(anew)
         applier = Applier(self._log, follower, found.source_id, found.name, wanted, events_table=events)
+        if applier.position.generation != here.generation:  # what is wanted may be of before that
+            return
         for table in found.table_states:
             self._say_table(table, "copying" if table in anew or table.table_oid in copied else "following")
         while not stop and self._is_wanted(_report_of(applier, bool(copied), bool(anew))):
