@@ -156,7 +156,7 @@ class Following:
     def _say(self, said: Report) -> None:
         registry.report(self._state, self._id, said)
         if self._said is not None and (said.state, said.reason) != (self._said.state, self._said.reason):
-            log = logger.info if said.state in ("following", "paused") else logger.warning
+            log = logger.info if said.state in ("following", "copying", "paused") else logger.warning
             log("%s: %s", self._name, said.reason or said.state, extra={"action": f"follower.{said.state}"})
         self._said, self._said_at = said, time.monotonic()
 
