@@ -73,7 +73,7 @@ def copy(
     say: Callable[[TableName, str | None], None],
 ) -> None:
     """Copy the tables that are not copied yet. Raises Interrupted, and whatever stops it."""
-    here = _here(follower, found)
+    here = current_position(follower, found)
     if None in copies.find(follower, here).values():
         _copy(config, log, follower, found, here, stop, go_on, say)
     if missing_tables.is_unfinished(follower, here):
@@ -114,16 +114,15 @@ def source_tables(config: Config, log: Connection, source: Connection, found: Fo
     return SourceTables(source, config.source, used.publications, used.epoch)
 
 
-def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dict[int, Wanted]:
+def wanted_tables(log: Connection, follower: Connection, found: Follower, here: Position) -> dict[int, Wanted]:
     """By oid, without those that are to be copied anew; `copied` is given with those whose copies the log is not past.
 
     Of a follower that began from the log, a table may lack rows until it has been read (`pipeline.snapshots`), unless
-    it was copied since.
+    it was copied since. `here`: the position, read before this; who applies has to be of its generation.
     """
     complete = dict[int, int | None]()
     if found.copy == "log":
         complete = dict(log.execute(statement(_ROOM, "complete_seqs"), {"source": found.source_id}))
-    here = _here(follower, found)
     made, anew = copies.find(follower, here), {each.oid for each in copies.wanted(follower, here)}
     copied = passed.outstanding(log, here, made)
     places = table_versions.places_of_forms(
@@ -145,9 +144,9 @@ def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dic
 def called(follower: Connection, found: Follower) -> dict[int, TableName]:
     """Its tables by oid: as they were called when they were registered, or since a schema change has reached them."""
     names = {
-        each.table_oid: TableName(*(each.table_oid, each.table_schema, each.table_name)) for each in found.table_states
+        each.table_oid: TableName(each.table_oid, each.table_schema, each.table_name) for each in found.table_states
     }
-    formed = forms.find(follower, _here(follower, found))
+    formed = forms.find(follower, current_position(follower, found))
     return names | {
         oid: TableName(oid, each.table_schema, each.table_name) for oid, each in formed.items() if oid in names
     }
@@ -158,7 +157,8 @@ def plain_session(found: Follower) -> Connection:
     return connecting.connect(found.name, found.dsn, program="pipeline applier")
 
 
-def _here(follower: Connection, found: Follower) -> Position:
+def current_position(follower: Connection, found: Follower) -> Position:
+    """Where it is. Raises FollowerError where it has no position."""
     here = position.find(follower, found.source_id, found.name)
     if here is None:
         raise FollowerError(f"follower {found.name} has no position: remove it, and add it again")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import psycopg
 
@@ -17,7 +17,9 @@ from pipeline.errors import NotFollowable, Overtaken, PipelineError, Refused, Ta
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
+from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.followed_tables import Wanted
+from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import passed
 from pipeline.followers.copying.table_copies import Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, Report, TableName
@@ -104,12 +106,13 @@ class Following:
 
     def _apply(self, follower: Connection, found: Follower, stop: Stop) -> None:
         """Until it is not wanted any more, or its tables are others than they were: then it begins anew from there."""
-        wanted = beginning.wanted_tables(self._log, follower, found)
+        here = beginning.current_position(follower, found)
+        wanted = beginning.wanted_tables(self._log, follower, found, here)
         called = beginning.called(follower, found)
         changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, called)
         try:
             changes.look()
-            self._apply_to(follower, found, wanted, changes, stop)
+            self._apply_to(follower, found, here, wanted, changes, stop)
         except TablesChanged:
             self._delay = FIRST_DELAY
         except NotFollowable as error:
@@ -121,22 +124,23 @@ class Following:
                 raise
 
     def _apply_to(
-        self, follower: Connection, found: Follower, wanted: Mapping[int, Wanted], changes: SchemaChanges, stop: Stop
+        self,
+        follower: Connection,
+        found: Follower,
+        here: Position,
+        wanted: Mapping[int, Wanted],
+        changes: SchemaChanges,
+        stop: Stop,
     ) -> None:
         """Until it is not wanted any more, or is past its last copy: then nothing is left out any longer."""
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
         anew = [table for oid, table in beginning.called(follower, found).items() if oid not in wanted]
+        applier = self._applier(follower, found, wanted, changes)
+        if applier.position.generation != here.generation:  # what is wanted may be of before that
+            return
+        self._say_tables(wanted, copied, anew)
         if anew:
             self._copier.ensure(anew)
-        events = EventsTable.parse(self._config.events_table)
-        applier = Applier(
-            self._log, follower, found.source_id, found.name, wanted, events_table=events, on_history=changes.look
-        )
-        changes.look()  # once more: what came before the applier has read its tables is no growth for it
-        for table in anew:
-            self._say_table(table, "copying")
-        for oid, each in wanted.items():
-            self._say_table(TableName(oid, each.schema, each.name), "copying" if oid in copied else "following")
         # What stopped it is still in the way until something was applied, or there is nothing left to apply.
         applied = applier.apply()
         while not stop and self._is_wanted(_report_of(applier, bool(copied), bool(anew))):
@@ -151,6 +155,24 @@ class Following:
             applied = applier.apply()
             if copied and not passed.outstanding(self._log, applier.position, copied):
                 return
+
+    def _applier(
+        self, follower: Connection, found: Follower, wanted: Mapping[int, Wanted], changes: SchemaChanges
+    ) -> Applier:
+        events = EventsTable.parse(self._config.events_table)
+        applier = Applier(
+            self._log, follower, found.source_id, found.name, wanted, events_table=events, on_history=changes.look
+        )
+        changes.look()  # once more: what came before the applier has read its tables is no growth for it
+        return applier
+
+    def _say_tables(
+        self, wanted: Mapping[int, Wanted], copied: Mapping[int, Copied], anew: Sequence[TableName]
+    ) -> None:
+        for table in anew:
+            self._say_table(table, "copying")
+        for oid, each in wanted.items():
+            self._say_table(TableName(oid, each.schema, each.name), "copying" if oid in copied else "following")
 
     def _is_wanted(self, said: Report) -> bool:
         """Say how far it is, and look whether somebody wants something else; both now and then."""
@@ -178,7 +200,7 @@ class Following:
     def _say(self, said: Report) -> None:
         registry.report(self._state, self._id, said)
         if self._said is not None and (said.state, said.reason) != (self._said.state, self._said.reason):
-            log = logger.info if said.state in ("following", "paused") else logger.warning
+            log = logger.info if said.state in ("following", "copying", "paused") else logger.warning
             log("%s: %s", self._name, said.reason or said.state, extra={"action": f"follower.{said.state}"})
         self._said, self._said_at = said, time.monotonic()
 

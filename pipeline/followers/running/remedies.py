@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import psycopg
 
 from pipeline.errors import (
@@ -24,22 +26,37 @@ _AGAIN = "it is tried again by itself"
 def report_of(found: Follower, error: Exception) -> Report:
     """Waiting where it goes on once something is there again, else stopped until somebody has done something."""
     match error:
-        case SchemaStopped():
-            return Report("stopped", str(error), f"{error.remedy}; {_AGAIN}")
-        case Differs() | NotFollowable() | CursorExpired():
+        case Differs() | NotFollowable():
+            return Report("stopped", str(error), _without(found, error))
+        case CursorExpired():
             return Report("stopped", str(error), _anew(found))
         case Refused():
             return Report("stopped", str(error), f"mend that in the follower; {_AGAIN}")
         case Overtaken():
             return Report("waiting", str(error), _AGAIN)
         case FollowerError():
-            return Report("stopped", str(error), _AGAIN)
+            remedy = f"{error.remedy}; {_AGAIN}" if isinstance(error, SchemaStopped) else _AGAIN
+            return Report("stopped", str(error), remedy)
         case psycopg.Error():
             known = connecting.unavailable(found.name, found.dsn, error)
             return Report("waiting", str(known), _AGAIN)
         case PipelineError():
             return Report("waiting", str(error), _AGAIN)
     return Report("waiting", connections.one_line(error), _AGAIN)
+
+
+def _without(found: Follower, error: Differs | NotFollowable) -> str:
+    """How it goes on without what the log says, or does not say, of a table, or of all."""
+    if isinstance(error, Differs):
+        return _resync(found, error.table)
+    if error.why == "changed":
+        return f"give it that form there, then {_resync(found, error.table)}"
+    skip = f"`pipeline followers skip-transaction {found.name} {error.seq}`"
+    return f"{_resync(found, error.table or '*')}, or do without that transaction: {skip}"
+
+
+def _resync(found: Follower, table: str) -> str:
+    return f"`pipeline followers resync {found.name} {shlex.quote(table)}`"
 
 
 def _anew(found: Follower) -> str:
