@@ -24,6 +24,8 @@ PipelineError                    exit 1
 ├── FollowerError                a follower cannot begin, change or go on, as it is
 │   ├── UnknownFollower          there is no follower of that name
 │   ├── Overtaken                another applier has moved its position; this one has written nothing
+│   ├── Released                 it was released: nothing more is applied to it
+│   ├── Locked                   somebody there uses a table that is to be truncated; retried soon
 │   ├── Differs                  it lacks a row that the log changes, or has one that the log adds
 │   └── NotFollowable            the log does not say what a row is, or a table has another form from there on
 ├── BackfillError                a backfill cannot begin, or cannot change, as it is
@@ -157,6 +159,18 @@ class UnknownFollower(FollowerError):
 
 class Overtaken(FollowerError):
     """Another applier has moved the follower's position; what this one wrote is rolled back."""
+
+
+class Released(FollowerError):
+    """A follower was released: nothing more is applied to it."""
+
+
+class Locked(FollowerError):
+    """Somebody uses a table of a follower that is to be truncated. `pid`: which session there; None: not known."""
+
+    def __init__(self, sentence: str, pid: int | None) -> None:
+        super().__init__(sentence)
+        self.pid = pid
 
 
 class Differs(FollowerError):

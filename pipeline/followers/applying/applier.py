@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -65,15 +65,16 @@ class Applier:
         *,
         events_table: EventsTable = DEFAULT,
         events: int = EVENTS,
+        bound_of: Callable[[int, int], str | None] = lambda _root, _partition: None,
     ) -> None:
-        """`wanted`: which tables, by their oids at the source.
+        """`wanted`: which tables, by their oids at the source. `bound_of`: SQL that holds for the rows of a partition.
 
         Raises FollowerError where the follower has no position, or cannot take the rows of a table.
         """
         found = position.find(follower, source, name)
         if found is None:
             raise FollowerError(f"follower {name} has no position: begin one first")
-        self._log, self._follower, self._wanted = log, follower, wanted
+        self._log, self._follower, self._wanted, self._bound_of = log, follower, wanted, bound_of
         self._position = found
         self._passes = Passes(log, source, events_table, events)
         self._events_table = events_table
@@ -145,15 +146,21 @@ class Applier:
     def _write(self, planned: Pass) -> None:
         """The events of a pass: truncates first, since of a table that is emptied only what follows counts."""
         emptied = dict[int, int]()
-        leaves = []
+        targets, names = list[sql.Composable](), list[sql.Identifier]()
         for seq, oid in planned.truncates:
             table = self._tables[oid]
-            if oid in table.partitions:
-                leaves.append(_partition(table, oid, seq))
-            elif not table.in_order:
-                emptied[oid] = seq
+            if oid not in table.partitions:
+                if not table.in_order:
+                    emptied[oid] = seq
+            elif (leaf := table.partitions[oid]) is not None:
+                targets.append(leaf)
+                names.append(leaf)
+            else:
+                self._empty_partition(table, oid, seq, planned)
+        targets += [self._tables[oid].target for oid in emptied]
+        names += [self._tables[oid].identifier for oid in emptied]
         with self._named("its truncates", planned):
-            truncates.run(self._follower, [*leaves, *(self._tables[oid].target for oid in emptied)])
+            truncates.run_soon(self._follower, targets, names)
         tables = [self._tables[oid] for oid in sorted(planned.tables)]
         for table in tables:
             if not table.in_order:
@@ -161,6 +168,24 @@ class Applier:
                 with self._named(f"table {table}", planned):
                     sets.write(self._follower, self._statements[table.oid], found)
         self._write_in_order(planned, (table for table in self._tables if table.in_order))
+
+    def _empty_partition(self, table: FollowedTable, oid: int, seq: int, planned: Pass) -> None:
+        """Delete what a partition had that the follower does not have: its rows are in the table, or its partitions."""
+        bound = self._bound_of(table.oid, oid)
+        if bound is None:
+            raise NotFollowable(
+                f"table {table} of the follower stops before seq {seq}: it truncates a partition that the follower does"
+                " not have, and the source cannot say any more which rows it had",
+                str(table),
+                seq,
+                "partition",
+            )
+        with self._named(f"the truncate of a partition of table {table}", planned):
+            query = sql.SQL("delete from {} where {}").format(
+                table.target,
+                sql.SQL(bound),  # as the catalog prints it
+            )
+            self._follower.execute(query)
 
     def _write_in_order(self, planned: Pass, tables: Iterable[FollowedTable]) -> None:
         touched = {*planned.tables, *(oid for _, oid in planned.truncates)}
@@ -180,16 +205,3 @@ class Applier:
                 f"the follower refuses a statement for {what}, of seqs {planned.after + 1} to {planned.upto}:"
                 f" {connections.one_line(error)} (SQLSTATE {error.sqlstate})"
             ) from error
-
-
-def _partition(table: FollowedTable, oid: int, seq: int) -> sql.Identifier:
-    found = table.partitions[oid]
-    if found is None:
-        raise NotFollowable(
-            f"table {table} of the follower stops before seq {seq}: it truncates a partition that the follower does not"
-            " have",
-            str(table),
-            seq,
-            "partition",
-        )
-    return found

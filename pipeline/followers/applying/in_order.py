@@ -16,7 +16,7 @@ def write(follower: Connection, of_table: Callable[[int], TableStatements], even
     for event in events:
         statements = of_table(event.table)
         if event.operation == "truncate":
-            truncates.run(follower, [statements.table.target])
+            truncates.run_soon(follower, [statements.table.target], [statements.table.identifier])
             continue
         require_whole(statements.table, event)
         seq = _write(follower, statements, event)

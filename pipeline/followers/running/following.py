@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import Overtaken, PipelineError
+from pipeline.errors import Locked, Overtaken, PipelineError
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.copying import passed
 from pipeline.followers.copying.table_copies import Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, Report, State, TableName
-from pipeline.followers.running import beginning, remedies
+from pipeline.followers.running import beginning, partition_bounds, remedies
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
@@ -62,7 +63,8 @@ class Following:
                     connections.is_ours(error) or self._log.broken or self._state.broken
                 ):
                     raise
-                if isinstance(error, Overtaken):  # whoever moved the position may have taken away what was in the way
+                # Whoever moved the position may have taken away what was in the way; a lock may be free at any moment.
+                if isinstance(error, Overtaken | Locked):
                     self._delay = FIRST_DELAY
                 self._stopped(found, error)
                 self._rest(stop)
@@ -98,7 +100,10 @@ class Following:
         events = EventsTable.parse(self._config.events_table)
         wanted = beginning.wanted_tables(self._log, follower, found)
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
-        applier = Applier(self._log, follower, found.source_id, found.name, wanted, events_table=events)
+        bound_of = partial(partition_bounds.ask, self._config)
+        applier = Applier(
+            self._log, follower, found.source_id, found.name, wanted, events_table=events, bound_of=bound_of
+        )
         for table in found.table_states:
             self._say_table(table, "copying" if table.table_oid in copied else "following")
         while not stop and self._is_wanted(_report_of(applier, "copying" if copied else "following")):

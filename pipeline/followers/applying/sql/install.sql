@@ -9,10 +9,23 @@ create table if not exists pipeline_follower.position (
     commit_lsn bigint,
     committed_at timestamptz,
     applied_at timestamptz not null default now(),
+    released bigint,
     primary key (source_database_id, follower)
 );
 comment on table pipeline_follower.position is
     'Up to where the log is in this database. It moves in the transaction that writes the rows.';
+comment on column pipeline_follower.position.released is
+    'The registration that was released there: nothing more is applied for it.';
+create table if not exists pipeline_follower.tables (
+    source_database_id uuid not null,
+    follower text not null,
+    table_oid bigint not null,
+    table_schema text not null,
+    table_name text not null,
+    primary key (source_database_id, follower, table_oid)
+);
+comment on table pipeline_follower.tables is
+    'Which tables of this database are written from the log of which source; by their oids there, with their names here.';
 create table if not exists pipeline_follower.beginnings (
     source_database_id uuid not null,
     follower text not null,
