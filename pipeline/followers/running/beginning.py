@@ -49,12 +49,27 @@ class _InUse:
 
 
 def begin(log: Connection, follower: Connection, found: Follower) -> None:
-    """Let it begin; nothing where it has."""
+    """Let it begin; nothing where it has. Raises Released."""
     begins = first_position(log, found)
+    position.reopen(follower, found.source_id, found.name, found.id)
+    say_tables(follower, found)
     if found.copy == "source":
         copies.begin(follower, begins, found.id, [table.table_oid for table in found.table_states])
     else:
         position.begin(follower, begins)
+
+
+def say_tables(follower: Connection, found: Follower) -> None:
+    """Say in the follower which tables it has of this source, so that no other source is made to feed them."""
+    tables = found.table_states
+    values = {
+        "source": found.source_id,
+        "follower": found.name,
+        "oids": [each.table_oid for each in tables],
+        "schemas": [each.table_schema for each in tables],
+        "names": [each.table_name for each in tables],
+    }
+    follower.execute(statement(_ROOM, "store_tables"), values)
 
 
 def copy(
