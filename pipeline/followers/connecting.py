@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -61,6 +62,13 @@ def connect(name: str, dsn: str, *, program: str, **options: Any) -> Connection:
         return connections.connect_plainly(_with_password(name, dsn), name=program, **options)
     except psycopg.OperationalError as error:
         raise unavailable(name, dsn, error) from error
+
+
+@contextmanager
+def answering(name: str, dsn: str, seconds: float, *, program: str) -> Iterator[Connection]:
+    """For one look, as `connections.answering` has it. Raises Unavailable."""
+    with connections.answering(_with_password(name, dsn), what(name), seconds, name=program) as follower:
+        yield follower
 
 
 def unavailable(name: str, dsn: str, error: BaseException) -> Unavailable:
