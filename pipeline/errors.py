@@ -185,15 +185,17 @@ class Differs(FollowerError):
 class NotFollowable(FollowerError):
     """The log does not say what a row is, or a table has another form from there on: `seq` is the event's.
 
-    `why`: `skipped`, `parked`, `changed` (the form), `incomplete` (a new row lacks a value), or `partition` (one that
-    the follower does not have is truncated). `table` is empty where all are concerned.
+    `why`: `skipped`, `parked`, `changed` (the form), `incomplete` (a new row lacks a value), `partition` (one that
+    the follower does not have is truncated), or `gap` (an epoch begins there after changes that are not in the log).
+    `table` is empty where all are concerned. `remedy`: None where only copies help.
     """
 
-    def __init__(self, sentence: str, table: str, seq: int, why: str) -> None:
+    def __init__(self, sentence: str, table: str, seq: int, why: str, remedy: str | None = None) -> None:
         super().__init__(sentence)
         self.table = table
         self.seq = seq
         self.why = why
+        self.remedy = remedy
 
 
 class BackfillError(PipelineError):

@@ -15,7 +15,7 @@ from pipeline.errors import Differs, FollowerError, NotFollowable, Refused
 from pipeline.followers.applying import in_order, position, sets, table_versions, truncates
 from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables, Wanted
 from pipeline.followers.applying.outcomes import Outcomes
-from pipeline.followers.applying.passes import Pass, Passes
+from pipeline.followers.applying.passes import Gap, Pass, Passes
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_statements import TableStatements
 from pipeline.log.table import DEFAULT, EventsTable
@@ -66,8 +66,10 @@ class Applier:
         events_table: EventsTable = DEFAULT,
         events: int = EVENTS,
         bound_of: Callable[[int, int], str | None] = lambda _root, _partition: None,
+        gap: Gap | None = None,
     ) -> None:
         """`wanted`: which tables, by their oids at the source. `bound_of`: SQL that holds for the rows of a partition.
+        `gap`: before which epoch to stop.
 
         Raises FollowerError where the follower has no position, or cannot take the rows of a table.
         """
@@ -76,7 +78,7 @@ class Applier:
             raise FollowerError(f"follower {name} has no position: begin one first")
         self._log, self._follower, self._wanted, self._bound_of = log, follower, wanted, bound_of
         self._position = found
-        self._passes = Passes(log, source, events_table, events)
+        self._passes = Passes(log, source, events_table, events, gap)
         self._events_table = events_table
         for setting, value in _PLANS.items():
             log.execute("select set_config(%s, %s, false)", (setting, value))

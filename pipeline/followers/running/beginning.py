@@ -11,11 +11,14 @@ from pipeline.errors import FollowerError
 from pipeline.followers import connecting
 from pipeline.followers.applying import position, table_versions
 from pipeline.followers.applying.followed_tables import Wanted
+from pipeline.followers.applying.passes import Gap
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies, missing_tables, passed
 from pipeline.followers.copying.source_tables import SourceTables
 from pipeline.followers.copying.table_copies import TableCopies
 from pipeline.followers.registry import Follower, TableName
+from pipeline.followers.running import epoch_gaps
+from pipeline.followers.running.epoch_gaps import Compared
 from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -117,7 +120,8 @@ def _copy(
 def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dict[int, Wanted]:
     """By oid; `copied` is given with those whose copies the log is not past.
 
-    Of a follower that began from the log, a table may lack rows until it has been read (`pipeline.snapshots`).
+    Of a follower that began from the log, a table may lack rows until it has been read (`pipeline.snapshots`), and of
+    any one after a gap, until it has been compared.
     """
     complete = dict[int, int | None]()
     if found.copy == "log":
@@ -129,12 +133,44 @@ def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dic
         log, found.source_id, {oid: (copy.place, copy.form) for oid, copy in made.items() if copy is not None}
     )
 
+    compared = epoch_gaps.compared(log, found.source_id)
+
+    def filled_upto(oid: int) -> int:
+        upto = (complete.get(oid, 0) or _NOT_YET) if found.copy == "log" else 0
+        copy = made.get(oid)
+        if oid in compared and (copy is None or copy.source_epoch < compared[oid].epoch):
+            seq = compared[oid].right_from
+            return max(upto, _NOT_YET if seq is None else seq)
+        return upto
+
     def wanted(oid: int, schema: str, name: str) -> Wanted:
         if found.copy == "log":
-            return Wanted(schema, name, filled_upto=complete.get(oid, 0) or _NOT_YET)
-        return Wanted(schema, name, formed=places.get(oid), copied=copied.get(oid))
+            return Wanted(schema, name, filled_upto=filled_upto(oid))
+        return Wanted(schema, name, filled_upto=filled_upto(oid), formed=places.get(oid), copied=copied.get(oid))
 
     return {each.table_oid: wanted(each.table_oid, each.table_schema, each.table_name) for each in found.table_states}
+
+
+def settling(log: Connection, follower: Connection, found: Follower) -> set[int]:
+    """Tables, by oid, whose comparison with the log after a gap the follower is not past."""
+    here = _here(follower, found)
+    made = copies.find(follower, here)
+
+    def settles(oid: int, each: Compared) -> bool:
+        copy = made.get(oid)
+        if copy is not None and copy.source_epoch >= each.epoch:
+            return False
+        return each.right_from is None or each.right_from > here.seq
+
+    known = {table.table_oid for table in found.table_states}
+    compared = epoch_gaps.compared(log, found.source_id)
+    return {oid for oid, each in compared.items() if oid in known and settles(oid, each)}
+
+
+def gap(log: Connection, follower: Connection, found: Follower) -> Gap | None:
+    """Before which epoch it has to stop. Raises Unavailable where that is not known yet."""
+    here = _here(follower, found)
+    return epoch_gaps.first(log, found, here, copies.find(follower, here))
 
 
 def _plain_session(found: Follower) -> Connection:

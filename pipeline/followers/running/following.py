@@ -35,6 +35,7 @@ IDLE_SECONDS = 1.0
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before what stopped it is tried again; each failure in a row doubles them."""
 _ITSELF = "it goes on by itself"
+_SETTLES = "is compared with the log after a gap, so some of its rows are as of another moment"
 
 
 class Following:
@@ -96,19 +97,29 @@ class Following:
         beginning.copy(self._config, self._log, follower, found, stop, go_on, say)
 
     def _apply(self, follower: Connection, found: Follower, stop: Stop) -> None:
-        """Until it is not wanted any more, or is past its last copy: then nothing is left out any longer."""
+        """Until it is not wanted any more, or is past its last copy: then nothing is left out any longer.
+
+        Likewise once a table is compared whole after a gap.
+        """
         events = EventsTable.parse(self._config.events_table)
         wanted = beginning.wanted_tables(self._log, follower, found)
+        gap = beginning.gap(self._log, follower, found)
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
         bound_of = partial(partition_bounds.ask, self._config)
         applier = Applier(
-            self._log, follower, found.source_id, found.name, wanted, events_table=events, bound_of=bound_of
+            self._log, follower, found.source_id, found.name, wanted, events_table=events, bound_of=bound_of, gap=gap
         )
+        settling = beginning.settling(self._log, follower, found)
         for table in found.table_states:
-            self._say_table(table, "copying" if table.table_oid in copied else "following")
-        while not stop and self._is_wanted(_report_of(applier, "copying" if copied else "following")):
+            unlike = table.table_oid in copied or table.table_oid in settling
+            self._say_table(
+                table, "copying" if unlike else "following", _SETTLES if table.table_oid in settling else None
+            )
+        while not stop and self._is_wanted(_report_of(applier, "copying" if copied or settling else "following")):
             if (applied := applier.apply()) is None:
                 self._hear()
+                if settling and beginning.settling(self._log, follower, found) != settling:
+                    return
             else:
                 self._delay = FIRST_DELAY
                 logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})

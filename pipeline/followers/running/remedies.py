@@ -25,7 +25,7 @@ def report_of(found: Follower, error: Exception) -> Report:
     """Waiting where it goes on once something is there again, else stopped until somebody has done something."""
     match error:
         case Differs() | NotFollowable() | CursorExpired():
-            return Report("stopped", str(error), _anew(found))
+            return Report("stopped", str(error), getattr(error, "remedy", None) or _anew(found))
         case Refused():
             return Report("stopped", str(error), f"mend that in the follower; {_AGAIN}")
         case Locked():
