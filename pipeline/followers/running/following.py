@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import NotFollowable, Overtaken, PipelineError, Refused, TablesChanged
+from pipeline.errors import Locked, NotFollowable, Overtaken, PipelineError, Refused, TablesChanged
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
@@ -23,7 +24,7 @@ from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import passed
 from pipeline.followers.copying.table_copies import Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, Report, TableName
-from pipeline.followers.running import beginning, remedies
+from pipeline.followers.running import beginning, partition_bounds, remedies
 from pipeline.followers.running.copier import ITSELF, Copier
 from pipeline.followers.schema_changes.changes import SchemaChanges
 from pipeline.log.table import CHANNEL, EventsTable
@@ -39,6 +40,7 @@ IDLE_SECONDS = 1.0
 """How long to wait for a notification of new events."""
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before what stopped it is tried again; each failure in a row doubles them."""
+_SETTLES = "is compared with the log after a gap, so some of its rows are as of another moment"
 
 
 class Following:
@@ -73,7 +75,8 @@ class Following:
                     connections.is_ours(error) or self._log.broken or self._state.broken
                 ):
                     raise
-                if isinstance(error, Overtaken):  # whoever moved the position may have taken away what was in the way
+                # Whoever moved the position may have taken away what was in the way; a lock may be free at any moment.
+                if isinstance(error, Overtaken | Locked):
                     self._delay = FIRST_DELAY
                 self._stopped(found, error)
                 self._rest(stop)
@@ -134,21 +137,24 @@ class Following:
     ) -> None:
         """Until it is not wanted any more, or is past its last copy: then nothing is left out any longer."""
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
+        settling = beginning.settling(self._log, follower, found)
         anew = [table for oid, table in beginning.called(follower, found).items() if oid not in wanted]
         applier = self._applier(follower, found, wanted, changes)
         if applier.position.generation != here.generation:  # what is wanted may be of before that
             return
-        self._say_tables(wanted, copied, anew)
+        self._say_tables(wanted, copied, anew, settling)
         if anew:
             self._copier.ensure(anew)
         # What stopped it is still in the way until something was applied, or there is nothing left to apply.
         applied = applier.apply()
-        while not stop and self._is_wanted(_report_of(applier, bool(copied), bool(anew))):
+        while not stop and self._is_wanted(_report_of(applier, bool(copied or settling), bool(anew))):
             if anew:
                 self._copier.ensure(anew)
             if applied is None:
                 self._hear()
                 position.require(follower, applier.position)
+                if settling and beginning.settling(self._log, follower, found) != settling:
+                    return
             else:
                 self._delay = FIRST_DELAY
                 logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
@@ -159,20 +165,32 @@ class Following:
     def _applier(
         self, follower: Connection, found: Follower, wanted: Mapping[int, Wanted], changes: SchemaChanges
     ) -> Applier:
-        events = EventsTable.parse(self._config.events_table)
         applier = Applier(
-            self._log, follower, found.source_id, found.name, wanted, events_table=events, on_history=changes.look
+            self._log,
+            follower,
+            found.source_id,
+            found.name,
+            wanted,
+            events_table=EventsTable.parse(self._config.events_table),
+            on_history=changes.look,
+            bound_of=partial(partition_bounds.ask, self._config),
+            gap=beginning.gap(self._log, follower, found),
         )
         changes.look()  # once more: what came before the applier has read its tables is no growth for it
         return applier
 
     def _say_tables(
-        self, wanted: Mapping[int, Wanted], copied: Mapping[int, Copied], anew: Sequence[TableName]
+        self,
+        wanted: Mapping[int, Wanted],
+        copied: Mapping[int, Copied],
+        anew: Sequence[TableName],
+        settling: Collection[int],
     ) -> None:
         for table in anew:
             self._say_table(table, "copying")
         for oid, each in wanted.items():
-            self._say_table(TableName(oid, each.schema, each.name), "copying" if oid in copied else "following")
+            state = "copying" if oid in copied or oid in settling else "following"
+            self._say_table(TableName(oid, each.schema, each.name), state, _SETTLES if oid in settling else None)
 
     def _is_wanted(self, said: Report) -> bool:
         """Say how far it is, and look whether somebody wants something else; both now and then."""

@@ -11,6 +11,7 @@ create table if not exists pipeline_follower.position (
     applied_at timestamptz not null default now(),
     rewrites_upto bigint,
     generation bigint not null default 0,
+    released bigint,
     primary key (source_database_id, follower)
 );
 comment on table pipeline_follower.position is
@@ -19,6 +20,18 @@ comment on column pipeline_follower.position.rewrites_upto is
     'Up to this number of pipeline.rewrites, tables that DDL has rewritten are copied anew, or to be.';
 comment on column pipeline_follower.position.generation is
     'Grows whenever other tables follow the log from there on: who knows an older one writes nothing.';
+comment on column pipeline_follower.position.released is
+    'The registration that was released there: nothing more is applied for it.';
+create table if not exists pipeline_follower.tables (
+    source_database_id uuid not null,
+    follower text not null,
+    table_oid bigint not null,
+    table_schema text not null,
+    table_name text not null,
+    primary key (source_database_id, follower, table_oid)
+);
+comment on table pipeline_follower.tables is
+    'Which tables of this database are written from the log of which source; by their oids there, with their names here.';
 create table if not exists pipeline_follower.beginnings (
     source_database_id uuid not null,
     follower text not null,
