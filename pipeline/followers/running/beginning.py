@@ -19,7 +19,7 @@ from pipeline.followers.copying.table_copies import TableCopies
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.running import epoch_gaps
 from pipeline.followers.running.epoch_gaps import Compared
-from pipeline.followers.schema_changes import forms, rewritten
+from pipeline.followers.schema_changes import reached_versions, rewritten
 from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -64,7 +64,7 @@ def begin(log: Connection, follower: Connection, found: Follower) -> None:
         with follower.transaction():
             if position.begin(follower, begins) and found.copy == "log":
                 # Its tables have the form that they have by now, whatever they were when the log began.
-                forms.begin(log, follower, begins, found.table_states)
+                reached_versions.begin(log, follower, begins, found.table_states)
     rewritten.begin(log, follower, found, begins)
 
 
@@ -148,7 +148,7 @@ def wanted_tables(log: Connection, follower: Connection, found: Follower, here: 
         log, found.source_id, {oid: (copy.place, copy.form) for oid, copy in made.items() if copy is not None}
     )
 
-    formed, compared = forms.find(follower, here), epoch_gaps.compared(log, found.source_id)
+    formed, compared = reached_versions.find(follower, here), epoch_gaps.compared(log, found.source_id)
 
     def filled_upto(oid: int) -> int:
         upto = (complete.get(oid, 0) or _NOT_YET) if found.copy == "log" and oid not in made else 0
@@ -173,7 +173,7 @@ def called(follower: Connection, found: Follower) -> dict[int, TableName]:
     names = {
         each.table_oid: TableName(each.table_oid, each.table_schema, each.table_name) for each in found.table_states
     }
-    formed = forms.find(follower, Position(found.source_id, found.name))
+    formed = reached_versions.find(follower, Position(found.source_id, found.name))
     return names | {
         oid: TableName(oid, each.table_schema, each.table_name) for oid, each in formed.items() if oid in names
     }

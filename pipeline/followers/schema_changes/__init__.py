@@ -1,3 +1,3 @@
-"""What DDL at the source makes of a follower's tables: forms, differences, alterations, tables that are new."""
+"""What DDL at the source makes of a follower's tables."""
 
 from __future__ import annotations

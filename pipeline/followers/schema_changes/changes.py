@@ -19,8 +19,8 @@ from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.schema_changes import (
     difference,
     enums,
-    forms,
     new_tables,
+    reached_versions,
     rewritten,
     source_tables,
     table_names,
@@ -101,10 +101,10 @@ class SchemaChanges:
             else:
                 self._alter(after, change, called[oid])
             self._run(called[oid], table_names.alterations(self._follower, names, called))
-            forms.store(self._follower, here, oid, names.pop(oid, called[oid]), after.place)
+            reached_versions.store(self._follower, here, oid, names.pop(oid, called[oid]), after.place)
             for other, name in names.items():
                 place = wanted[other].formed if other in wanted else None
-                forms.store(self._follower, here, other, name, place or _BEGINNING)
+                reached_versions.store(self._follower, here, other, name, place or _BEGINNING)
 
     def _alter(self, after: TableVersion, change: Difference, called: Name) -> None:
         """Columns and key."""

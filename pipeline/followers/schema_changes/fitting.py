@@ -14,7 +14,7 @@ from pipeline.followers.applying import table_versions
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place, TableVersion
 from pipeline.followers.registry import Follower, TableName
-from pipeline.followers.schema_changes import difference, forms
+from pipeline.followers.schema_changes import difference, reached_versions
 from pipeline.followers.schema_changes.alterations import Alteration, Alterations, run
 from pipeline.followers.schema_changes.difference import ColumnForm, Difference
 from pipeline.postgres import queries
@@ -132,7 +132,7 @@ def find(
     """
     now = queries.one(source, _SourceForm, statement(_ROOM, "source_form"), {"oid": table.table_oid})
     begins = Position(found.source_id, found.name)
-    stored = forms.find(follower, begins).get(table.table_oid)
+    stored = reached_versions.find(follower, begins).get(table.table_oid)
     place = max(formed, stored.place) if stored else formed
     # Of a table that was in no log, each column of the copy is looked for.
     before = table_versions.at(log, found.source_id, table, place) or _SourceForm(*_NO_FORM)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pipeline.config import patterns
 from pipeline.config.settings import Config
@@ -13,7 +13,7 @@ from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.routed import is_routed
-from pipeline.followers.schema_changes import forms, source_tables
+from pipeline.followers.schema_changes import reached_versions, source_tables
 from pipeline.followers.schema_changes.table_names import Name
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -47,25 +47,39 @@ def take_up(
     there = source_tables.read(config, [*held, *(table.table_oid for table in new)])
     # What has been dropped since leaves nothing to follow; what was renamed since is called as it is now.
     new = [TableName(each.table_oid, *there[each.table_oid].called) for each in new if each.table_oid in there]
-    if not new:
-        return False
+    if new:
+        _require_wanted(found, new[0])
+        _want(state, follower, found, here, new, [oid for oid in held if oid not in there])
+    return bool(new)
+
+
+def _require_wanted(found: Follower, new: TableName) -> None:
     if found.ddl == "stop":
-        shown = f"{new[0].table_schema}.{new[0].table_name}"
+        name = f"{new.table_schema}.{new.table_name}"
         raise SchemaStopped(
-            f"the follower stops: table {shown} is new at the source, and --ddl is stop",
-            f"remove it, and add it again with its table {shown}: `pipeline followers remove {found.name}`",
+            f"the follower stops: table {name} is new at the source, and --ddl is stop",
+            f"remove it, and add it again with its table {name}: `pipeline followers remove {found.name}`",
         )
-    gone = [oid for oid in held if oid not in there]
+
+
+def _want(
+    state: Connection,
+    follower: Connection,
+    found: Follower,
+    here: Position,
+    new: Sequence[TableName],
+    gone: Sequence[int],
+) -> None:
+    """`gone`: oids of tables in whose places they are."""
     with follower.transaction():
         copies.want(follower, here, [table.table_oid for table in new])
-        forms.forget(follower, here, gone)
+        reached_versions.forget(follower, here, gone)
         copies.forget(follower, here, gone)
     registry.forget_tables(state, found.id, gone)
     registry.add_tables(state, found.id, new)
     for table in new:
         extra = {"action": "follower.new_table"}
         logger.info("%s: table %s.%s is new", found.name, table.table_schema, table.table_name, extra=extra)
-    return True
 
 
 def _is_wanted(config: Config, found: Follower, table: TableName) -> bool:

@@ -298,8 +298,8 @@ def test_a_renamed_column_and_a_new_one(stage: Stage, cluster: Cluster):
         assert applier.position.seq == seq
         drain(applier)
         assert there.rows("select id, b, a, d from forms order by id") == [
-            (1, "b1", "a1", None),
-            (2, "a2", "b2", None),
+            (1, "a1", "b1", None),
+            (2, "b2", "a2", None),
             (3, "x", "y", 3),
         ]
 
