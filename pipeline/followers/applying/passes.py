@@ -6,8 +6,8 @@ The log shows whole transactions only (docs/delivery.md, G3), so a pass that com
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import psycopg
@@ -35,10 +35,19 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
+class Share:
+    """How much of a pass is of one table. `only_new`: all of its events add rows, and nothing is special about them."""
+
+    events: int
+    only_new: bool
+
+
+@dataclass(frozen=True)
 class Pass:
     """The events after `after`, up to `upto`. `whole`: a transaction ends there, whose place and time it has.
 
-    `transactions`: how many begin in it, or go on. `tables`: oids of those with rows in it. `truncates`: seq and oid.
+    `transactions`: how many begin in it, or go on; of a long pass 2 for several. `tables`: oids of those with rows in
+    it. `truncates`: seq and oid. `is_long`: of many events, not looked at closely; `shares`: of such a one, by oid.
     """
 
     after: int
@@ -51,6 +60,8 @@ class Pass:
     events: int
     tables: Sequence[int]
     truncates: Sequence[tuple[int, int]]
+    is_long: bool = False
+    shares: Mapping[int, Share] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,7 +117,7 @@ class Passes:
 
     def _compose(self, tables: FollowedTables) -> sql.Composed:
         return sql.SQL(statement("followers.applying", "next_pass")).format(
-            **_tables(tables),
+            **tables_of(tables),
             events=self._events_table.identifier,
             source=sql.Literal(self._source),
             most=sql.Literal(self._events),
@@ -131,7 +142,8 @@ class Passes:
             )
 
 
-def _tables(tables: FollowedTables) -> dict[str, sql.Composable]:
+def tables_of(tables: FollowedTables) -> dict[str, sql.Composable]:
+    """What a query that plans is told of them."""
     places = [(table.oid, table.changes_at or _NEVER) for table in tables]
     return {
         "oids": sql.Literal([oid for oid, _ in places]),

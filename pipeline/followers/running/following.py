@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import closing
 
 import psycopg
 
@@ -98,20 +99,24 @@ class Following:
         events = EventsTable.parse(self._config.events_table)
         wanted = beginning.wanted_tables(self._log, follower, found)
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
-        applier = Applier(self._log, follower, found.source_id, found.name, wanted, events_table=events)
+        applier = Applier(
+            self._log, follower, found.source_id, found.name, wanted, events_table=events, connect=self._connect
+        )
         for table in found.table_states:
             self._say_table(table, "copying" if table.table_oid in copied else "following")
-        # What stopped it is still in the way until something was applied, or there is nothing left to apply.
-        applied = applier.apply()
-        while not stop and self._is_wanted(_report_of(applier, "copying" if copied else "following")):
-            if applied is None:
-                self._hear()
-            else:
-                self._delay = FIRST_DELAY
-                logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
-            applied = applier.apply()
-            if copied and not passed.outstanding(self._log, applier.position, copied):
-                return
+        with closing(applier):
+            while not stop and self._is_wanted(_report_of(applier, "copying" if copied else "following")):
+                if (applied := applier.apply()) is None:
+                    self._hear()
+                else:
+                    self._delay = FIRST_DELAY
+                    logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
+                if copied and not passed.outstanding(self._log, applier.position, copied):
+                    return
+
+    def _connect(self) -> Connection:
+        """To read ahead of what is written."""
+        return connections.connect(self._config.database, "pipeline database", name="pipeline applier ahead")
 
     def _is_wanted(self, said: Report) -> bool:
         """Say how far it is, and look whether somebody wants something else; both now and then."""

@@ -14,6 +14,7 @@ from tests.fixtures.following import Follower, follower
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
 
+pytestmark = pytest.mark.usefixtures("each_way")
 TRANSACTIONS = 150
 UNKNOWN = EventsTable("public", "forgetful_events")
 FORGET = """
