@@ -29,11 +29,12 @@ def stage(cluster: Cluster) -> Iterator[Stage]:
         yield stage
 
 
-def made(stage: Stage, *statements: str) -> None:
-    """Tables that are captured from their first row on, made anew."""
+def made(stage: Stage, *statements: str) -> int:
+    """Tables that are captured from their first row on, made anew; the seq before it."""
     names = re.findall(r"create table (\w+)", " ".join(statements))
     stage.run(*(f"drop table if exists {name} cascade" for name in names), *statements)
     publish_new_tables(stage.config)
+    return stage.arrive()
 
 
 def seq_of(stage: Stage, table: str, action: str) -> int:
@@ -357,7 +358,7 @@ def test_a_key_of_any_type_is_found_and_changed(stage: Stage, cluster: Cluster, 
         )
     ]
     table = f"create table keyed (k {key}, m int, n int, primary key (m, k))"
-    made(stage, *types, table)
+    seq = made(stage, *types, table)
     literals = {"a": sql.Literal(first), "b": sql.Literal(second)}
     for statement in (
         "insert into keyed values ({a}, 1, 1), ({a}, 2, 1), ({a}, 3, 1)",
@@ -370,7 +371,7 @@ def test_a_key_of_any_type_is_found_and_changed(stage: Stage, cluster: Cluster, 
         stage.run(sql.SQL(statement).format(**literals))
     stage.arrive()
     for events in (1, 500):
-        with follower(stage, cluster, *types, table) as there:
+        with follower(stage, cluster, *types, table, seq=seq) as there:
             drain(there.applier(["keyed"], events=events))
             query = "select k::text, m, n from keyed order by m"
             assert there.rows(query) == stage.source.execute(query).fetchall()
