@@ -14,9 +14,6 @@ from pipeline.followers.copying import copy_data
 from pipeline.postgres.connections import Connection
 
 _GIVEN = sql.SQL("copy pg_temp.pipeline_given from stdin")
-_BY_INDEX = b"set local enable_hashjoin = off; set local enable_mergejoin = off"
-"""A temporary table has no statistics: a plan by them reads the whole of a large table for some rows of it."""
-_BY_COST = b"set local enable_hashjoin to default; set local enable_mergejoin to default"
 
 
 class NeedsCloserLook(Exception):
@@ -36,9 +33,7 @@ def write(follower: Connection, statements: RelayStatements, blocks: Iterable[by
     given = _InTable(follower, statements)
     if given.has("insert") and not given.are_whole("insert"):
         raise NeedsCloserLook
-    follower.execute(_BY_INDEX)
     sets.write_given(follower, given)
-    follower.execute(_BY_COST)
     follower.execute("drop table pg_temp.pipeline_given")
 
 
@@ -60,8 +55,6 @@ class _InTable(sets.Given):
         return self._whole[operation]
 
     def send(self, query: str, operation: str) -> int | None:
-        if query in (self.statements.put_back, self.statements.put_new):
-            self._follower.execute(_BY_COST)  # the other side is a temporary table as well, without any index
         # Names may have a percent sign in them: only the raw cursor leaves it alone.
         cursor = psycopg.RawCursor(self._follower).execute(query, (operation,))
         row = cursor.fetchone() if cursor.description is not None else None

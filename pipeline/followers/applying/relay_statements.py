@@ -10,7 +10,11 @@ from pipeline.followers.applying.table_statements import TableStatements
 
 
 class RelayStatements(TableStatements):
-    """Of one table. `$1` is the operation whose elements are meant."""
+    """Of one table. `$1` is the operation whose elements are meant.
+
+    Of a table without statistics Postgres expects one row in 200 to have that operation: so it finds rows by index, but
+    in a table so small that it is cheaper to read it.
+    """
 
     _materialized = sql.SQL("not materialized")
 

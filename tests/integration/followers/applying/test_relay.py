@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -10,6 +12,7 @@ from psycopg import sql
 
 from pipeline.errors import Differs, NotFollowable
 from pipeline.followers.applying import ahead
+from pipeline.followers.applying.outcomes import Outcomes
 from pipeline.followers.applying.reading import Sizes
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -217,6 +220,26 @@ def test_nothing_is_lost_where_the_log_cannot_be_read_ahead(stage: Stage, filled
 
     drain(filled.applier(["many"], sizes=FEW, connect=connect))
     assert len(tried) > 2
+    become_equal(stage, filled, "many")
+
+
+def test_nothing_is_lost_where_the_log_is_read_ahead_to_the_middle_of_a_pass(
+    stage: Stage, filled: Follower, monkeypatch: pytest.MonkeyPatch
+):
+    read, failed = Outcomes.relayed, list[bool]()
+
+    def relayed(*given: Any) -> Iterator[bytes]:
+        [block] = read(*given)
+        if threading.current_thread() is threading.main_thread():
+            yield block
+            return
+        yield block[: block.index(b"\n") + 1]
+        failed.append(True)
+        raise psycopg.OperationalError("the server closed the connection")
+
+    monkeypatch.setattr(Outcomes, "relayed", relayed)
+    drain(filled.applier(["many"], sizes=FEW, connect=lambda: connecting(stage)))
+    assert failed
     become_equal(stage, filled, "many")
 
 
