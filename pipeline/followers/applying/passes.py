@@ -6,8 +6,8 @@ The log shows whole transactions only (docs/delivery.md, G3), so a pass that com
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import psycopg
@@ -47,11 +47,19 @@ class Gap:
     remedy: str | None
 
 
+class Share:
+    """How much of a pass is of one table. `only_new`: all of its events add rows, and nothing is special about them."""
+
+    events: int
+    only_new: bool
+
+
 @dataclass(frozen=True)
 class Pass:
     """The events after `after`, up to `upto`. `whole`: a transaction ends there, whose place and time it has.
 
-    `transactions`: how many begin in it, or go on. `tables`: oids of those with rows in it. `truncates`: seq and oid.
+    `transactions`: how many begin in it, or go on; of a long pass 2 for several. `tables`: oids of those with rows in
+    it. `truncates`: seq and oid. `is_long`: of many events, not looked at closely; `shares`: of such a one, by oid.
     """
 
     after: int
@@ -64,6 +72,8 @@ class Pass:
     events: int
     tables: Sequence[int]
     truncates: Sequence[tuple[int, int]]
+    is_long: bool = False
+    shares: Mapping[int, Share] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -122,10 +132,10 @@ class Passes:
 
     def _compose(self, tables: FollowedTables) -> sql.Composed:
         return sql.SQL(statement("followers.applying", "next_pass")).format(
-            **_tables(tables),
+            **tables_of(tables),
             events=self._events_table.identifier,
             source=sql.Literal(self._source),
-            gap=sql.Literal(self._gap.epoch if self._gap else _NO_EPOCH),
+            gap=epoch_of(self._gap),
             most=sql.Literal(self._events),
             bytes=sql.Literal(BYTES),
             after=sql.SQL("$1::bigint"),
@@ -160,7 +170,13 @@ class Passes:
             )
 
 
-def _tables(tables: FollowedTables) -> dict[str, sql.Composable]:
+def epoch_of(gap: Gap | None) -> sql.Composable:
+    """From which epoch on nothing is applied."""
+    return sql.Literal(gap.epoch if gap else _NO_EPOCH)
+
+
+def tables_of(tables: FollowedTables) -> dict[str, sql.Composable]:
+    """What a query that plans is told of them."""
     places = [(table.oid, table.changes_at or _NEVER) for table in tables]
     return {
         "oids": sql.Literal([oid for oid, _ in places]),
