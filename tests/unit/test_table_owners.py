@@ -110,7 +110,6 @@ OWNERS = {
         "pipeline/followers",
         {
             "pipeline/log/functions/readers.sql": REGISTRY,
-            "pipeline/server/runners.py": "a module of the package of that name, which a role loads",
         },
     ),
     "pipeline.identity": Owner("pipeline/capture/source"),

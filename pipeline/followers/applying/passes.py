@@ -47,6 +47,7 @@ class Gap:
     remedy: str | None
 
 
+@dataclass(frozen=True)
 class Share:
     """How much of a pass is of one table. `only_new`: all of its events add rows, and nothing is special about them."""
 

@@ -181,6 +181,10 @@ class Following:
         changes.look()  # once more: what came before the applier has read its tables is no growth for it
         return applier
 
+    def _connect(self) -> Connection:
+        """To read ahead of what is written."""
+        return connections.connect(self._config.database, "pipeline database", name="pipeline applier ahead")
+
     def _say_tables(
         self,
         wanted: Mapping[int, Wanted],
