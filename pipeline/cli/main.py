@@ -23,6 +23,8 @@ from pipeline.cli.commands import (
     dead_letters,
     exports,
     followers,
+    followers_release,
+    followers_watch,
     init,
     retention,
     routes,
@@ -52,6 +54,8 @@ for name, group in (
     ("export", exports.app),
 ):
     app.add_typer(group, name=name)
+followers.app.command()(followers_release.release)
+followers.app.command()(followers_watch.watch)
 app.command()(init.init)
 app.command()(retention.retention)
 app.command()(status.status)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
-from pipeline.config import follower_passwords, values
+from pipeline.config import follower_passwords, secret_files, values
 from pipeline.errors import FollowerRefused, Unavailable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -58,9 +59,16 @@ def connect(name: str, dsn: str, *, program: str, **options: Any) -> Connection:
     Raises Unavailable with libpq's reason and what to do.
     """
     try:
-        return connections.connect_plainly(_with_password(name, dsn), name=program, **options)
+        return connections.connect_plainly(with_password(name, dsn), name=program, **options)
     except psycopg.OperationalError as error:
         raise unavailable(name, dsn, error) from error
+
+
+@contextmanager
+def answering(name: str, dsn: str, seconds: float, *, program: str) -> Iterator[Connection]:
+    """For one look, as `connections.answering` has it. Raises Unavailable."""
+    with connections.answering(with_password(name, dsn), what(name), seconds, name=program) as follower:
+        yield follower
 
 
 def unavailable(name: str, dsn: str, error: BaseException) -> Unavailable:
@@ -70,6 +78,8 @@ def unavailable(name: str, dsn: str, error: BaseException) -> Unavailable:
     return connections.unavailable(dsn, what(name), error, setting="--dsn", login=login)
 
 
-def _with_password(name: str, dsn: str) -> str:
-    password = os.environ.get(follower_passwords.variable(name))
+def with_password(name: str, dsn: str) -> str:
+    """Looked for anew each time, so that one in a file may be changed. Raises ConfigError for a file that has none."""
+    variable = follower_passwords.variable(name)
+    password = secret_files.read([variable]).get(variable) or os.environ.get(variable)
     return make_conninfo(dsn, password=password) if password else dsn

@@ -21,20 +21,20 @@ def require_free(name: str, taken: Collection[str]) -> None:
         raise FollowerRefused(f"{_EXPECTED}; choose another, and give the database with --dsn")
     if name in taken:
         raise FollowerRefused(f'there is a follower "{name}"; choose another name, or remove that one')
-    variable = follower_passwords.variable(name)
     for other in sorted(taken):
-        if follower_passwords.variable(other) == variable:
+        if shared := follower_passwords.variables(other) & follower_passwords.variables(name):
             raise FollowerRefused(
-                f'"{name}" and the follower "{other}" would have one password variable, {variable}; choose another name'
+                f'"{name}" and the follower "{other}" would have one password variable, {min(shared)}; '
+                "choose another name"
             )
 
 
 def made(parts: Mapping[str, str], taken: Collection[str]) -> str:
     """A free name of host, port and database, as these libpq parameters have them."""
     base = _plain(parts)
-    known = {follower_passwords.variable(each) for each in taken}
+    known = {variable for each in taken for variable in follower_passwords.variables(each)}
     name, number = base[:LONGEST], 1
-    while follower_passwords.variable(name) in known:
+    while follower_passwords.variables(name) & known:
         number += 1
         name = f"{base[: LONGEST - len(str(number)) - 1]}-{number}"
     return name

@@ -16,6 +16,8 @@ from pipeline.postgres.queries import statement
 
 LAKE = "lake"
 """The kind of a folder that the log is exported to, on a schedule; all other kinds take events as they arrive."""
+FOLLOWER = "follower"
+"""The kind of a database that the log is applied to."""
 
 
 @dataclass(frozen=True)

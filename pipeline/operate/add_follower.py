@@ -18,6 +18,7 @@ from pipeline.followers.admission.tables import Wanted
 from pipeline.followers.registry import Database, Options, Position, TableName
 from pipeline.operate import follower_tables, followers
 from pipeline.operate.followers import Shown
+from pipeline.operate.preflight import source_checks
 from pipeline.postgres.connections import Connection
 
 _PROGRAM = "pipeline followers"
@@ -53,6 +54,7 @@ def add(
     chosen = names.made(connecting.resolved(parts), taken) if name is None else name
     names.require_free(chosen, taken)
     stored = sources.find(pipeline, config.source_id)
+    _require_slot(config, source, pipeline, stored)
     if stored is None:
         raise FollowerError("no source has been replicated from yet; start `pipeline serve` first")
     wanted = follower_tables.chosen(config, source, pipeline, stored, options.tables)
@@ -63,6 +65,13 @@ def add(
     registry.add(pipeline, stored.id, chosen, dsn, options, admitted.database, admitted.begins, listed)
     _require_kept(pipeline, chosen, options, admitted.begins)
     return Added(followers.show(pipeline, chosen), admitted.warnings)
+
+
+def _require_slot(config: Config, source: Connection, pipeline: Connection, stored: Source | None) -> None:
+    """All followers need the one slot. Raises FollowerError where the source cannot have it."""
+    for finding in source_checks.of_slot(config, source, pipeline, stored):
+        if finding.level == "error" and finding.name not in config.accept:
+            raise FollowerError(f"source: {finding.name}: {finding.text}; {finding.remedy}")
 
 
 def _admit(
@@ -87,6 +96,7 @@ def _admit(
             warnings = [*server.warnings(name, facts), *_others(source, pipeline, name, follower, database)]
             server.require_rights(name, follower, facts)
             server.require_known_schema(name, follower)
+            tables.require_unfed(name, follower, facts, stored.id, wanted)
             tables.require_fit(name, follower, facts, wanted, options)
             begins, hints = _begins(pipeline, stored, name, follower, facts, options)
         except psycopg.OperationalError as error:

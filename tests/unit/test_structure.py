@@ -13,6 +13,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "pipeline").glob("**/*.py"))
 FILE_LINES, FUNCTION_LINES, METHODS = 300, 40, 18
+LONGER_FILES = {
+    "pipeline/errors.py": "the whole tree of errors is seen at once, and each of its classes is a line or two"
+}
+"""Files that are longer, and why."""
 LONGER: dict[tuple[str, str], str] = {}
 """Functions that are longer, and why."""
 
@@ -21,7 +25,7 @@ def too_large(path: Path) -> Iterator[str]:
     """What of a file is larger than a reader takes in."""
     text = path.read_text("utf-8")
     name = path.relative_to(ROOT).as_posix()
-    if (lines := text.count("\n")) > FILE_LINES:
+    if (lines := text.count("\n")) > FILE_LINES and name not in LONGER_FILES:
         yield f"{name}: {lines} lines"
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -50,6 +54,7 @@ def test_a_module_that_calls_itself_pure_is_held_to_it() -> None:
 
 
 def test_what_may_be_longer_is_there_and_longer() -> None:
+    assert [name for name in LONGER_FILES if (ROOT / name).read_text("utf-8").count("\n") <= FILE_LINES] == []
     for name, function in LONGER:
         nodes = ast.walk(ast.parse((ROOT / name).read_text("utf-8")))
         found = [node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == function]

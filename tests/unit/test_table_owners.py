@@ -29,6 +29,7 @@ PART = "what a part has staged becomes the slot's own in one transaction"
 SEQS = "what a snapshot does not contain comes after the seqs of before it"
 GAP = "what was read is not missing any more"
 YIELDS = "reading tables waits for the stream"
+GAPS = "a follower asks whether what was changed before an epoch is in the log"
 JOB = "the Spark job is a program of its own that shares no code with the server"
 
 
@@ -44,7 +45,11 @@ OWNERS = {
     "pipeline.advisory_locks": Owner("pipeline"),
     "pipeline.backfills": Owner(
         "pipeline/capture/snapshot",
-        {"pipeline/log/functions/readers.sql": REGISTRY, "pipeline/capture/source": GAP},
+        {
+            "pipeline/log/functions/readers.sql": REGISTRY,
+            "pipeline/capture/source": GAP,
+            "pipeline/followers/running": GAPS,
+        },
     ),
     "pipeline.snapshot_ranges": Owner(
         "pipeline/staging", {"pipeline/shuffle": "the shuffler looks once for what is staged and how far"}
@@ -54,6 +59,7 @@ OWNERS = {
         {
             "pipeline/capture/source": GAP,
             "pipeline/shuffle": "an update may leave out what only the epoch before its table was compared has",
+            "pipeline/followers/running": GAPS,
         },
     ),
     "pipeline.snapshots": Owner(
@@ -85,7 +91,9 @@ OWNERS = {
             "pipeline/shuffle": "a letter is written again in the statements that write what was staged",
         },
     ),
-    "pipeline.epochs": Owner("pipeline/capture/source", {"pipeline/operate": REPORT}),
+    "pipeline.epochs": Owner(
+        "pipeline/capture/source", {"pipeline/operate": REPORT, "pipeline/followers/running": GAPS}
+    ),
     "pipeline.events_tables": Owner(
         "pipeline/shuffle",
         {
@@ -102,7 +110,6 @@ OWNERS = {
         "pipeline/followers",
         {
             "pipeline/log/functions/readers.sql": REGISTRY,
-            "pipeline/server/runners.py": "a module of the package of that name, which a role loads",
         },
     ),
     "pipeline.identity": Owner("pipeline/capture/source"),
@@ -152,7 +159,10 @@ OWNERS = {
     "pipeline.retention": Owner(
         "pipeline/log", {"pipeline/shuffle": "a letter's row is looked for as far back as the log goes", "spark": JOB}
     ),
-    "pipeline.rewrites": Owner("pipeline/capture/schema_history"),
+    "pipeline.rewrites": Owner(
+        "pipeline/capture/schema_history",
+        {"pipeline/followers": "a follower's table is copied anew when it was rewritten"},
+    ),
     "pipeline.roles": Owner("pipeline/postgres", {"pipeline/operate": REPORT}),
     "pipeline.verifications": Owner("pipeline/operate"),
     "pipeline.routes": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
@@ -185,6 +195,7 @@ OWNERS = {
         {
             "pipeline/capture/replication": "a sample is stored only under the epoch that holds",
             "pipeline/followers/copying": "a copy is of an epoch, and has what is published",
+            "pipeline/followers/running": GAPS,
             "pipeline/operate": REPORT,
         },
     ),

@@ -150,7 +150,7 @@ def followers_wait(context: typer.Context, names: Names, timeout: Timeout = None
     from pipeline.postgres import connections
 
     with (
-        _both(context) as (config, pipeline),
+        with_source(context) as (config, pipeline),
         connections.connect(config.source, "source", name=PROGRAM) as source,
     ):
         found = wait_for_followers.wait(config, source, pipeline, names, timeout)
@@ -169,7 +169,7 @@ def followers_verify(context: typer.Context, name: Name, tables: OfFollower = No
     from pipeline.cli.render.follower_content import progress_bar, show_verified
     from pipeline.operate import verify_follower
 
-    with _both(context) as (config, pipeline), progress_bar() as on_step:
+    with with_source(context) as (config, pipeline), progress_bar() as on_step:
         found = verify_follower.verify(config, pipeline, name, tables or (), on_step)
     output(found, as_json, lambda: show_verified(found))
     return 0 if found.ok else 1
@@ -234,14 +234,14 @@ def _add(context: typer.Context, name: str | None, dsn: str, options: Options) -
     from pipeline.postgres import connections
 
     with (
-        _both(context) as (config, pipeline),
+        with_source(context) as (config, pipeline),
         connections.connect(config.source, "source", name=PROGRAM) as source,
     ):
         return add_follower.add(config, source, pipeline, name, dsn, options)
 
 
 @contextmanager
-def _both(context: typer.Context) -> Iterator[tuple[Config, Connection]]:
+def with_source(context: typer.Context) -> Iterator[tuple[Config, Connection]]:
     """The settings of a command that needs the source, too, and a connection to the pipeline database."""
     from pipeline.postgres import connections, databases, migrations
 

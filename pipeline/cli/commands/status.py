@@ -44,9 +44,11 @@ def status(context: typer.Context, as_json: Json = False, watch: Watch = False, 
 
 def _watch(config: Config, as_json: bool, seconds: float) -> int:
     from pipeline.cli.render import watching
+    from pipeline.cli.render.status import sections
+    from pipeline.operate.status import Status
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` sends it; the cursor must come back then too
-    with watching.shown(seconds, as_json) as show:
+    with watching.shown(seconds, as_json, sections, Status.to_json) as show:
         while True:
             show(_look(config))
             time.sleep(seconds)

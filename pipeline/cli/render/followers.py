@@ -10,6 +10,7 @@ from rich.text import Text
 
 from pipeline.operate import formatting
 from pipeline.operate.followers import Shown, ShownTable
+from pipeline.operate.release_follower import Released
 from pipeline.operate.resync_follower import Resync
 from pipeline.operate.skip_transaction import Skipped
 from pipeline.operate.wait_for_followers import Waited
@@ -27,12 +28,12 @@ def summary(found: Sequence[Shown]) -> Table:
 def _line(each: Shown) -> list[object]:
     return [
         each.name,
-        _styled(each.state),
+        styled(each.state),
         _counted(each.tables),
         each.seq,
         formatting.count(each.lag_seqs, "seq"),
         formatting.lasted(each.lag_seconds),
-        _why(each.reason, each.remedy),
+        why(each.reason, each.remedy),
     ]
 
 
@@ -45,7 +46,7 @@ def show_followers(found: Sequence[Shown]) -> None:
 def show_follower(found: Shown) -> None:
     """Print one with its settings and its tables."""
     columns = ("table", "state", "reason")
-    tables = ((each.table, _styled(each.state), _why(each.reason, each.remedy)) for each in found.tables)
+    tables = ((each.table, styled(each.state), why(each.reason, each.remedy)) for each in found.tables)
     formatting.show(
         summary([found]),
         formatting.table(("", ""), ((formatting.dim(label), value) for label, value in _facts(found))),
@@ -85,6 +86,15 @@ def show_resync(found: Resync) -> None:
         print(f'{", ".join(found.copying)} of follower "{found.follower}" {are} being copied already')
 
 
+def show_released(found: Released) -> None:
+    """Say up to where it has everything, and which sequences were set."""
+    where = f" ({lsn.show(found.commit_lsn)})" if found.commit_lsn is not None else ""
+    print(f'follower "{found.follower}" is released: it has everything up to seq {found.seq}{where}')
+    if found.sequences:
+        rows = ([each.sequence, each.before, each.after] for each in found.sequences)
+        formatting.show(formatting.table(("sequence", "gave next", "gives next"), rows))
+
+
 def _facts(found: Shown) -> Iterator[tuple[str, object]]:
     yield "database", found.database
     yield "tables", ", ".join(found.patterns) or "all that are captured"
@@ -98,7 +108,8 @@ def _facts(found: Shown) -> Iterator[tuple[str, object]]:
     yield "reported", found.reported_at
 
 
-def _styled(state: str) -> Text:
+def styled(state: str) -> Text:
+    """A state in its colour."""
     return Text(state, _STYLES.get(state, "bold red"))
 
 
@@ -110,5 +121,6 @@ def _counted(tables: Sequence[ShownTable]) -> str:
     return f"{len(tables):,}: " + ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
 
 
-def _why(reason: str | None, remedy: str | None) -> str:
+def why(reason: str | None, remedy: str | None) -> str:
+    """Reason and remedy in one line."""
     return "; ".join(part for part in (reason, remedy) if part)

@@ -10,6 +10,9 @@ from rich.text import Text
 from pipeline.operate import formatting
 from pipeline.operate.lag.model import Lag, Limit
 
+_BY_NAME = ("consumed", "followed")
+"""Stages of which the reader that lags most is named."""
+
 
 def tables(found: Lag) -> Iterator[Table]:
     """For `status`: the stages, then the limits."""
@@ -25,7 +28,7 @@ def _stages(found: Lag) -> Iterator[tuple[str, ...]]:
     yield "written", formatting.position(found.written_lsn), "", "", "", ""
     for stage in found.stages:
         yield (
-            stage.stage + (f" by {stage.reader}" if stage.reader and stage.stage == "consumed" else ""),
+            stage.stage + (f" by {stage.reader}" if stage.reader and stage.stage in _BY_NAME else ""),
             formatting.position(stage.lsn),
             *_amount(stage.behind_bytes, stage.behind_seconds),
             *_amount(stage.own_bytes, stage.own_seconds),

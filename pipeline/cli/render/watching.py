@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from pipeline.cli.render.status import sections
 from pipeline.operate import formatting
-from pipeline.operate.status import Status
+
+T = TypeVar("T")
 
 
 @contextmanager
-def shown(seconds: float, as_json: bool) -> Iterator[Callable[[Status], None]]:
+def shown(
+    seconds: float, as_json: bool, sections: Callable[[T], Iterable[RenderableType]], to_json: Callable[[T], Any]
+) -> Iterator[Callable[[T], None]]:
     """Yields a function that prints the next status. `seconds`: between two of them, for who looks at it.
 
     `as_json`: one document a line, also on a terminal, because a program reads it.
     """
+
+    def dated(now: T) -> Group:
+        when = Text(f"{formatting.moment(datetime.now(UTC))}, every {seconds:g} s until Ctrl-C", "dim")
+        return formatting.stacked(when, *sections(now))
+
     console = formatting.console()
     if as_json:
-        yield lambda now: print(json.dumps(now.to_json()), flush=True)
+        yield lambda now: print(json.dumps(to_json(now)), flush=True)
     elif console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
-            yield lambda now: live.update(_dated(now, seconds), refresh=True)
+            yield lambda now: live.update(dated(now), refresh=True)
     else:
 
-        def show(now: Status) -> None:
-            console.print(_dated(now, seconds), "")
+        def show(now: T) -> None:
+            console.print(dated(now), "")
             console.file.flush()
 
         yield show
-
-
-def _dated(now: Status, seconds: float) -> Group:
-    when = Text(f"{formatting.moment(datetime.now(UTC))}, every {seconds:g} s until Ctrl-C", "dim")
-    return formatting.stacked(when, *sections(now))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from psycopg import sql
 
 from pipeline.errors import FollowerRefused
 from pipeline.followers import connecting
-from pipeline.followers.admission.server import Facts
+from pipeline.followers.admission.server import Facts, forgetting
 from pipeline.followers.registry import Options
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -77,6 +78,36 @@ def require_fit(name: str, follower: Connection, facts: Facts, wanted: Sequence[
     _require_columns(what, there, options)
     if options.copy != "none" and not options.truncate:
         _require_empty(what, follower, [has for _, has in there])
+
+
+@dataclass(frozen=True)
+class _Fed:
+    """A table that is another source's, as this follower of it."""
+
+    table: str
+    follower: str
+    source: uuid.UUID
+    seq: int
+
+
+def require_unfed(name: str, follower: Connection, facts: Facts, source: uuid.UUID, wanted: Sequence[Wanted]) -> None:
+    """Raises FollowerRefused for tables that another source's log is applied to: neither would be equal."""
+    if not facts.is_installed:
+        return
+    values = {
+        "schemas": [each.schema for each in wanted],
+        "names": [each.name for each in wanted],
+        "source": source,
+    }
+    found = queries.rows(follower, _Fed, statement("followers.admission", "fed_tables"), values)
+    if found:
+        first = found[0]
+        raise FollowerRefused(
+            f"{connecting.what(name)}: another source feeds {_names([each.table for each in found])} there, as the "
+            f'follower "{first.follower}", at seq {first.seq}; leave out what it feeds with --tables, or name another '
+            "database; or, if that one is no follower any more, forget it there: "
+            f"{forgetting(first.source, first.follower)}"
+        )
 
 
 def _require_there(what: str, facts: Facts, pairs: Sequence[tuple[Wanted, Found]], options: Options) -> None:

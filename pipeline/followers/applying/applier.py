@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +15,7 @@ from pipeline.errors import Differs, FollowerError, NotFollowable, Refused
 from pipeline.followers.applying import in_order, position, sets, table_versions, truncates
 from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables, Wanted
 from pipeline.followers.applying.outcomes import Outcomes
-from pipeline.followers.applying.passes import Pass, Passes
+from pipeline.followers.applying.passes import Gap, Pass, Passes
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_statements import TableStatements
 from pipeline.log.table import DEFAULT, EventsTable
@@ -65,9 +65,14 @@ class Applier:
         *,
         events_table: EventsTable = DEFAULT,
         events: int = EVENTS,
+        on_history: Callable[[], None] | None = None,
         begins: Position | None = None,
+        bound_of: Callable[[int, int], str | None] = lambda _root, _partition: None,
+        gap: Gap | None = None,
     ) -> None:
-        """`wanted`: which tables, by their oids at the source.
+        """`wanted`: which tables, by their oids at the source. `on_history`: called where the relation history
+        has grown, before what comes next is applied; what it raises is raised by `apply`. `bound_of`: SQL that holds
+        for the rows of a partition. `gap`: before which epoch to stop.
 
         `begins`: in a transaction that is open, only these tables are brought from there to somewhere else. The
         follower's position stays, and nobody is kept from reading them.
@@ -77,14 +82,15 @@ class Applier:
         found = begins or position.find(follower, source, name)
         if found is None:
             raise FollowerError(f"follower {name} has no position: begin one first")
-        self._log, self._follower, self._wanted = log, follower, wanted
+        self._log, self._follower, self._wanted, self._bound_of = log, follower, wanted, bound_of
         self._position, self._moves = found, begins is None
-        self._empty = truncates.run if self._moves else truncates.delete
-        self._passes = Passes(log, source, events_table, events)
+        self._empty = truncates.run_soon if self._moves else truncates.delete
+        self._passes = Passes(log, source, events_table, events, gap)
         self._events_table = events_table
         for setting, value in _PLANS.items():
             log.execute("select set_config(%s, %s, false)", (setting, value))
         self._one_by_one_upto = 0
+        self._on_history = on_history
         self.read_tables()
 
     @property
@@ -125,9 +131,12 @@ class Applier:
 
     def _plan(self, after: int, upto: int | None, *, single: bool, continues: bool = False) -> Pass | None:
         found = self._passes.next(self._tables, after, upto, continues=continues, single=single)
-        if table_versions.newest(self._log, self._position.source) == self._tables.version:
+        # A version is there before its transaction is in the log: in the middle of one there is no new one.
+        if continues or table_versions.newest(self._log, self._position.source) == self._tables.version:
             return found
-        # A table version is there before its first event is, so what was planned without it may not fit.
+        # It is there before its first event is, so what was planned without it may not fit.
+        if self._on_history is not None:
+            self._on_history()
         self.read_tables()
         return self._passes.next(self._tables, after, upto, continues=continues, single=single)
 
@@ -151,15 +160,21 @@ class Applier:
     def _write(self, planned: Pass) -> None:
         """The events of a pass: truncates first, since of a table that is emptied only what follows counts."""
         emptied = dict[int, int]()
-        leaves = []
+        targets, names = list[sql.Composable](), list[sql.Identifier]()
         for seq, oid in planned.truncates:
             table = self._tables[oid]
-            if oid in table.partitions:
-                leaves.append(_partition(table, oid, seq))
-            elif not table.in_order:
-                emptied[oid] = seq
+            if oid not in table.partitions:
+                if not table.in_order:
+                    emptied[oid] = seq
+            elif (leaf := table.partitions[oid]) is not None:
+                targets.append(leaf)
+                names.append(leaf)
+            else:
+                self._empty_partition(table, oid, seq, planned)
+        targets += [self._tables[oid].target for oid in emptied]
+        names += [self._tables[oid].identifier for oid in emptied]
         with self._named("its truncates", planned):
-            self._empty(self._follower, [*leaves, *(self._tables[oid].target for oid in emptied)])
+            self._empty(self._follower, targets, names)
         tables = [self._tables[oid] for oid in sorted(planned.tables)]
         for table in tables:
             if not table.in_order:
@@ -167,6 +182,24 @@ class Applier:
                 with self._named(f"table {table}", planned):
                     sets.write(self._follower, self._statements[table.oid], found)
         self._write_in_order(planned, (table for table in self._tables if table.in_order))
+
+    def _empty_partition(self, table: FollowedTable, oid: int, seq: int, planned: Pass) -> None:
+        """Delete what a partition had that the follower does not have: its rows are in the table, or its partitions."""
+        bound = self._bound_of(table.oid, oid)
+        if bound is None:
+            raise NotFollowable(
+                f"table {table} of the follower stops before seq {seq}: it truncates a partition that the follower does"
+                " not have, and the source cannot say any more which rows it had",
+                str(table),
+                seq,
+                "partition",
+            )
+        with self._named(f"the truncate of a partition of table {table}", planned):
+            query = sql.SQL("delete from {} where {}").format(
+                table.target,
+                sql.SQL(bound),  # as the catalog prints it
+            )
+            self._follower.execute(query)
 
     def _write_in_order(self, planned: Pass, tables: Iterable[FollowedTable]) -> None:
         touched = {*planned.tables, *(oid for _, oid in planned.truncates)}
@@ -184,18 +217,12 @@ class Applier:
                 raise
             raise Refused(
                 f"the follower refuses a statement for {what}, of seqs {planned.after + 1} to {planned.upto}:"
-                f" {connections.one_line(error)} (SQLSTATE {error.sqlstate})"
+                f" {_reason(error)} (SQLSTATE {error.sqlstate})"
             ) from error
 
 
-def _partition(table: FollowedTable, oid: int, seq: int) -> sql.Identifier:
-    found = table.partitions[oid]
-    if found is None:
-        raise NotFollowable(
-            f"table {table} of the follower stops before seq {seq}: it truncates a partition that the follower does not"
-            " have",
-            str(table),
-            seq,
-            "partition",
-        )
-    return found
+def _reason(error: psycopg.Error) -> str:
+    """What a database says, without values of rows: what it says of data has them."""
+    if isinstance(error, psycopg.DataError):
+        return f"it does not take a value ({type(error).__name__})"
+    return connections.one_line(error)

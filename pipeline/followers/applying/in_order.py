@@ -19,7 +19,7 @@ def write(
     for event in events:
         statements = of_table(event.table)
         if event.operation == "truncate":
-            empty(follower, [statements.table.target])
+            empty(follower, [statements.table.target], [statements.table.identifier])
             continue
         require_whole(statements.table, event)
         seq = _write(follower, statements, event)

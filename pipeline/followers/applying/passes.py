@@ -25,13 +25,26 @@ from pipeline.postgres.queries import statement
 
 BYTES = 16 * 2**20
 """The most that the records of a pass take in the log, where large values are compressed."""
-_NO_BOUND = 2**63 - 1
-_NEVER = Place(2**31 - 1, 2**63 - 1, 0)
+_NO_BOUND, _NO_EPOCH = 2**63 - 1, 2**31 - 1
+_NEVER = Place(_NO_EPOCH, _NO_BOUND, 0)
 _REASONS = {
     "skipped": "it stands for a transaction that the source could not send",
     "parked": "it stands for a change that could not be written to the log",
     "changed": "from there on the table has other columns, types or another key",
 }
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Before which epoch the follower stops: what comes between is not in the log, for these tables, and why that is.
+
+    `remedy`: None where only copies help.
+    """
+
+    epoch: int
+    reason: str
+    tables: str
+    remedy: str | None
 
 
 @dataclass(frozen=True)
@@ -76,9 +89,12 @@ class _Found:
 class Passes:
     """Plans passes over one events table."""
 
-    def __init__(self, log: Connection, source: uuid.UUID, events_table: EventsTable, events: int) -> None:
+    def __init__(
+        self, log: Connection, source: uuid.UUID, events_table: EventsTable, events: int, gap: Gap | None = None
+    ) -> None:
         """`events`: the most in a pass."""
         self._log, self._source, self._events_table, self._events = log, source, events_table, events
+        self._gap = gap
         self._kept_from = KeptFrom(events_table)
         self._composed: tuple[FollowedTables, str] | None = None
 
@@ -97,7 +113,7 @@ class Passes:
         found = cursor.execute(self._composed[1], (after, bound, continues, single), prepare=True).fetchone()
         assert found is not None  # noqa: S101  one row, whatever is found
         if found.obstacle is not None:
-            raise _not_followable(tables, found)
+            raise self._not_followable(tables, found)
         if found.others_upto is not None:  # so many of other sources in the same table
             return self.next(tables, found.others_upto, upto, continues=continues, single=single)
         if found.upto is None:
@@ -109,6 +125,7 @@ class Passes:
             **_tables(tables),
             events=self._events_table.identifier,
             source=sql.Literal(self._source),
+            gap=sql.Literal(self._gap.epoch if self._gap else _NO_EPOCH),
             most=sql.Literal(self._events),
             bytes=sql.Literal(BYTES),
             after=sql.SQL("$1::bigint"),
@@ -116,6 +133,18 @@ class Passes:
             continues=sql.SQL("$3::boolean"),
             single=sql.SQL("$4::boolean"),
         )
+
+    def _not_followable(self, tables: FollowedTables, found: _Found) -> NotFollowable:
+        obstacle, seq = found.obstacle or "", found.obstacle_seq or 0
+        if obstacle == "gap" and (gap := self._gap) is not None:
+            reason = f"epoch {gap.epoch} of the source begins there, and what changed before it is not in the log"
+            said = f"the follower stops before seq {seq}: {reason}, of {gap.tables} ({gap.reason})"
+            return NotFollowable(said, "", seq, obstacle, gap.remedy)
+        if obstacle == "skipped":
+            return NotFollowable(f"the follower stops before seq {seq}: {_REASONS[obstacle]}", "", seq, obstacle)
+        table = tables[found.obstacle_oid or 0]
+        said = f"table {table} of the follower stops before seq {seq}: {_REASONS[obstacle]}"
+        return NotFollowable(said, str(table), seq, obstacle, oid=table.oid)
 
     def require_kept(self, after: int) -> None:
         """Ask after the events behind this seq were read: retention records what it drops before it does.
@@ -176,15 +205,4 @@ def _pass(after: int, found: _Found) -> Pass:
         found.events,
         found.tables,
         tuple(zip(found.truncate_seqs, found.truncate_oids, strict=True)),
-    )
-
-
-def _not_followable(tables: FollowedTables, found: _Found) -> NotFollowable:
-    reason = _REASONS[found.obstacle or ""]
-    seq = found.obstacle_seq or 0
-    if found.obstacle == "skipped":
-        return NotFollowable(f"the follower stops before seq {seq}: {reason}", "", seq, "skipped")
-    table = str(tables[found.obstacle_oid or 0])
-    return NotFollowable(
-        f"table {table} of the follower stops before seq {seq}: {reason}", table, seq, found.obstacle or ""
     )

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from psycopg import sql
 
-from pipeline.errors import FollowerError, Overtaken, TablesChanged
+from pipeline.errors import FollowerError, Overtaken, Released, TablesChanged
 from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -80,18 +80,49 @@ def find(follower: Connection, source: uuid.UUID, name: str) -> Position | None:
     return queries.one(follower, Position, statement(_ROOM, "find_position"), values)
 
 
-def begin(follower: Connection, position: Position) -> None:
-    """Begin at this position; one that is there is kept."""
-    follower.execute(statement(_ROOM, "begin_position"), vars(position))
+def begin(follower: Connection, position: Position) -> bool:
+    """Begin at this position; one that is there is kept, and that is False."""
+    return follower.execute(statement(_ROOM, "begin_position"), vars(position)).rowcount == 1
+
+
+def release(follower: Connection, source: uuid.UUID, name: str, registration: int) -> Position | None:
+    """End this registration at the position, whoever applies: what is being applied is waited for, nothing comes after.
+
+    Where it was released before, nothing changes. None where there is no position.
+    """
+    values = {"source": source, "follower": name, "registration": registration}
+    return queries.one(follower, Position, statement(_ROOM, "release_position"), values)
+
+
+def is_released(follower: Connection, source: uuid.UUID, name: str, registration: int) -> bool:
+    """Whether this registration, or a later one, has been released."""
+    values = {"source": source, "follower": name}
+    found = queries.value(follower, statement(_ROOM, "find_released"), values)
+    return found is not None and found >= registration
+
+
+def reopen(follower: Connection, source: uuid.UUID, name: str, registration: int) -> None:
+    """Let this registration go on from where an earlier one was released. Raises Released where it was itself."""
+    values = {"source": source, "follower": name, "registration": registration}
+    follower.execute(statement(_ROOM, "reopen_position"), values)
+    _require_unreleased(follower, source, name)
+
+
+def _require_unreleased(follower: Connection, source: uuid.UUID, name: str) -> None:
+    values = {"source": source, "follower": name}
+    if queries.value(follower, statement(_ROOM, "find_released"), values) is not None:
+        raise Released(f"follower {name} was released: nothing more is applied to it")
 
 
 def move(follower: Connection, before: Position, after: Position) -> None:
     """Move it, in the transaction that applies, as its first statement: the row lock makes another applier wait.
 
-    Raises Overtaken when it is not at `before`, and TablesChanged when other tables follow the log from there on.
+    Raises Overtaken when it is not at `before`, TablesChanged when other tables follow the log from there on, and
+    Released where it was released.
     """
     values = {**vars(after), "epoch_before": before.source_epoch, "seq_before": before.seq}
     if follower.execute(statement(_ROOM, "move_position"), values).rowcount != 1:
+        _require_unreleased(follower, before.source, before.follower)
         raise _overtaken(before, find(follower, before.source, before.follower))
 
 

@@ -6,10 +6,17 @@ from collections.abc import Callable, Sequence
 
 import psycopg
 from psycopg import sql
+from psycopg.rows import dict_row
 
+from pipeline.errors import Locked
+from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
-Empty = Callable[[Connection, Sequence[sql.Composable]], None]
+LOCK_TIMEOUT = "1s"
+"""A truncate waits for readers, and new ones wait behind it: so it gives up soon, and is tried again."""
+Empty = Callable[[Connection, Sequence[sql.Composable], Sequence[sql.Identifier]], None]
+"""Empties tables, the second of them by their names for messages."""
 _COMMA = sql.SQL(", ")
 
 
@@ -25,10 +32,32 @@ def run(follower: Connection, tables: Sequence[sql.Composable]) -> None:
         with follower.transaction():
             follower.execute(sql.SQL("truncate {}").format(_COMMA.join(tables)))
     except psycopg.errors.FeatureNotSupported:
-        delete(follower, tables)
+        delete(follower, tables, ())
 
 
-def delete(follower: Connection, tables: Sequence[sql.Composable]) -> None:
+def delete(follower: Connection, tables: Sequence[sql.Composable], _: Sequence[sql.Identifier]) -> None:
     """Empty them so that others read what they had until this transaction commits."""
     for table in tables:
         follower.execute(sql.SQL("delete from {}").format(table))
+
+
+def run_soon(follower: Connection, tables: Sequence[sql.Composable], names: Sequence[sql.Identifier]) -> None:
+    """The same, where nobody uses them for long. `names`: what they are called. Raises Locked with who does."""
+    try:
+        with follower.transaction(), queries.lock_timeout(follower, LOCK_TIMEOUT):
+            run(follower, tables)
+    except psycopg.errors.LockNotAvailable as error:
+        raise _locked(follower, names) from error
+
+
+def _locked(follower: Connection, names: Sequence[sql.Identifier]) -> Locked:
+    values = {"names": [name.as_string(follower) for name in names]}
+    with follower.cursor(row_factory=dict_row) as cursor:
+        found = cursor.execute(statement("followers.applying", "users_of_tables"), values).fetchone()
+    if found is None:
+        return Locked("a truncate waited for a session that uses the table, and has ended by now", None)
+    said = f"a truncate of {found['table']} waits"
+    if found["pid"] is None:
+        return Locked(f"{said} for a prepared transaction that uses it", None)
+    who = f"{found['user_name'] or 'another user'}, {found['application'] or 'no name'}, {found['state'] or 'unknown'}"
+    return Locked(f"{said} for pid {found['pid']} ({who}), which uses it", found["pid"])

@@ -14,6 +14,7 @@ from pipeline.errors import Overtaken
 from pipeline.followers.applying import position
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.table_versions import Place
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -58,12 +59,20 @@ def want(follower: Connection, here: Position, tables: Iterable[int]) -> Positio
 class Anew:
     """A table, by its oid at the source, that is to be copied while the others follow the log from this seq on.
 
-    `generation`: another one when it was wanted once more.
+    `generation`: another one when it was wanted once more. `formed_epoch`, `formed_lsn`: the commit of which it
+    has the form.
     """
 
     oid: int
     seq: int
     generation: int
+    formed_epoch: int
+    formed_lsn: int
+
+    @property
+    def formed(self) -> Place:
+        """The form that it has until its copy takes its place."""
+        return Place(self.formed_epoch, self.formed_lsn, 2**31 - 1)
 
 
 def wanted(follower: Connection, of: Position) -> list[Anew]:
@@ -85,6 +94,11 @@ def place(follower: Connection, here: Position, wanted: Anew, copied: Copied, ro
             " one has written nothing"
         )
     position.change_tables(follower, here)
+
+
+def forget(follower: Connection, of: Position, tables: Iterable[int]) -> None:
+    """Tables that are followed no longer."""
+    follower.execute(statement(_ROOM, "forget_copies"), {**vars(of), "oids": list(tables)})
 
 
 def find(follower: Connection, of: Position) -> dict[int, Copied | None]:

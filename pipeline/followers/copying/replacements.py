@@ -8,8 +8,9 @@ that, which is short, the applier has to wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
+from typing import Any, Protocol
 
 import psycopg
 from psycopg import sql
@@ -20,6 +21,7 @@ from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.table_versions import Place
 from pipeline.followers.copying import copies
 from pipeline.followers.copying.copies import Anew
 from pipeline.followers.copying.source_tables import LOCK_TIMEOUT, NotYet, Relation, SourceTables, holder
@@ -38,6 +40,17 @@ ROUNDS = 10
 _ROOM = "followers.copying"
 
 
+class Fitting(Protocol):
+    """What gives a table the form of its copy, as `pipeline.followers.schema_changes.fitting.Fitting` does."""
+
+    @property
+    def is_needed(self) -> bool: ...
+    def applied(self, there: Mapping[str, Any]) -> dict[str, Any]: ...
+    def before(self, there: Mapping[str, Any], columns: Collection[str]) -> list[str]: ...
+    def alter_empty(self, identifier: sql.Identifier) -> None: ...
+    def alter(self, replaced: Callable[[], None]) -> None: ...
+
+
 class Replacements:
     """Of one follower; all connections are its own, `follower` one whose session is that of an applier."""
 
@@ -52,13 +65,16 @@ class Replacements:
         go_on: Callable[[], bool],
         say: Callable[[TableName, str | None], None],
         make_missing: Callable[[TableName], None],
+        fit: Callable[[TableName, Place, Collection[str]], Fitting],
     ) -> None:
         """`go_on` is asked now and then. `say` is told which table is copied, and why one has to wait.
 
-        `make_missing` makes a table that the follower lacks, where that is wanted.
+        `make_missing` makes a table that the follower lacks, where that is wanted. `fit` finds what tells the form of
+        a table, as of a place, from that of these columns at the source.
         """
         self._log, self._follower, self._source, self._found = log, follower, source, found
         self._events_table, self._go_on, self._say, self._make_missing = events_table, go_on, say, make_missing
+        self._fit = fit
         self._begins = dict[int, Position]()
 
     def wanted(self) -> list[Anew]:
@@ -85,19 +101,22 @@ class Replacements:
             return
         self._make_missing(table)
         there = described(self._follower, table)
-        columns = [columns_of(table, relation, there) for relation in relations]
+        fitting = self._fit(table, anew.formed, {name for each in relations for name in each.columns or ()})
+        fitted = fitting.applied(there)
+        columns = [columns_of(table, relation, fitted) for relation in relations]
         listed = list(dict.fromkeys(name for names in columns for name in names))
-        identifier = sql.Identifier(table.table_schema, table.table_name)
-        with closing(self._staged(table, identifier, there, listed)) as staged:
+        with closing(self._staged(table, fitted, listed, fitting.before(there, listed))) as staged:
+            fitting.alter_empty(staged.into)
             copied, rows = self._read(table, relations, columns, staged)
-            self._replace(table, anew, staged, copied, rows, begins)
+            self._replace(table, anew, staged, fitting, copied, rows, begins)
 
     def _staged(
-        self, table: TableName, identifier: sql.Identifier, there: dict[str, object], columns: Sequence[str]
+        self, table: TableName, there: dict[str, Any], columns: Sequence[str], before: Sequence[str]
     ) -> StagedRows:
+        identifier = sql.Identifier(table.table_schema, table.table_name)
         try:
             with self._follower.transaction(), queries.lock_timeout(self._follower, LOCK_TIMEOUT):
-                return StagedRows(self._follower, identifier, there, columns)
+                return StagedRows(self._follower, identifier, there, columns, before)
         except psycopg.errors.LockNotAvailable as error:
             raise NotYet(self._waits(table)) from error
 
@@ -119,7 +138,14 @@ class Replacements:
         return copied, rows
 
     def _replace(
-        self, table: TableName, anew: Anew, staged: StagedRows, copied: Copied, rows: int, begins: Position
+        self,
+        table: TableName,
+        anew: Anew,
+        staged: StagedRows,
+        fitting: Fitting,
+        copied: Copied,
+        rows: int,
+        begins: Position,
     ) -> None:
         form = {table.table_oid: (copied.place, copied.form)}
         formed = table_versions.places_of_forms(self._log, self._found.source_id, form)[table.table_oid]
@@ -129,8 +155,19 @@ class Replacements:
             self._follower.execute(statement(_ROOM, "wait_for_placing"), self._known_as)
             if anew not in self.wanted():
                 raise Overtaken(f"table {table.table_schema}.{table.table_name} was copied by another applier")
-            staged.replace()
+            self._put(table, staged, fitting)
             self._place(table, anew, wanted, begins, rows)
+
+    def _put(self, table: TableName, staged: StagedRows, fitting: Fitting) -> None:
+        """The rows in the place of those of before, in the copy's form."""
+        if not fitting.is_needed:
+            staged.replace()
+            return
+        try:
+            with queries.lock_timeout(self._follower, LOCK_TIMEOUT):
+                fitting.alter(staged.replace)
+        except psycopg.errors.LockNotAvailable as error:
+            raise NotYet(self._waits(table)) from error
 
     def _place(self, table: TableName, anew: Anew, wanted: Wanted, begins: Position, rows: int) -> None:
         """Bring it from there to where the follower is, and let it follow the log from then on."""

@@ -30,9 +30,17 @@ class StagedRows:
     """Where the copy's rows are to be written."""
 
     def __init__(
-        self, follower: Connection, table: sql.Identifier, there: Mapping[str, Any], columns: Sequence[str]
+        self,
+        follower: Connection,
+        table: sql.Identifier,
+        there: Mapping[str, Any],
+        columns: Sequence[str],
+        before: Sequence[str],
     ) -> None:
-        """`there`: as `describe_table` has the table. `columns`: those that are copied; all others are its own."""
+        """`there`: as `describe_table` has the table once its rows are replaced. `columns`: those that are copied; all
+        others are its own. `before`: what the table calls them until then, as far as it has them; so the staged rows
+        begin, and the caller gives them the form of the copy.
+        """
         self._follower, self._columns, self._into = follower, list(columns), table
         self._table = table if there["partitioned"] else sql.SQL("only {}").format(table)
         self._key: dict[str, str] = next((key for key in there["keys"] if key and key.keys() <= set(columns)), {})
@@ -43,7 +51,7 @@ class StagedRows:
         while any(name.startswith(self._mark) for name in names):
             self._mark += "~"
         follower.execute("drop table if exists pg_temp.pipeline_staged")
-        self._run("make_staged", columns=self._of("t", columns))
+        self._run("make_staged", columns=self._of("t", before))
 
     def close(self) -> None:
         """Forget the copy."""

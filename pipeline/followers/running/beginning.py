@@ -11,11 +11,15 @@ from pipeline.errors import FollowerError
 from pipeline.followers import connecting
 from pipeline.followers.applying import position, table_versions
 from pipeline.followers.applying.followed_tables import Wanted
+from pipeline.followers.applying.passes import Gap
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies, missing_tables, passed
 from pipeline.followers.copying.source_tables import SourceTables
 from pipeline.followers.copying.table_copies import TableCopies
 from pipeline.followers.registry import Follower, TableName
+from pipeline.followers.running import epoch_gaps
+from pipeline.followers.running.epoch_gaps import Compared
+from pipeline.followers.schema_changes import reached_versions, rewritten
 from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -49,12 +53,32 @@ class _InUse:
 
 
 def begin(log: Connection, follower: Connection, found: Follower) -> None:
-    """Let it begin; nothing where it has."""
+    """Let it begin; nothing where it has. Raises Released."""
     begins = first_position(log, found)
+    oids = [table.table_oid for table in found.table_states]
+    position.reopen(follower, found.source_id, found.name, found.id)
+    say_tables(follower, found)
     if found.copy == "source":
-        copies.begin(follower, begins, found.id, [table.table_oid for table in found.table_states])
+        copies.begin(follower, begins, found.id, oids)
     else:
-        position.begin(follower, begins)
+        with follower.transaction():
+            if position.begin(follower, begins) and found.copy == "log":
+                # Its tables have the form that they have by now, whatever they were when the log began.
+                reached_versions.begin(log, follower, begins, found.table_states)
+    rewritten.begin(log, follower, found, begins)
+
+
+def say_tables(follower: Connection, found: Follower) -> None:
+    """Say in the follower which tables it has of this source, so that no other source is made to feed them."""
+    tables = list(called(follower, found).values())
+    values = {
+        "source": found.source_id,
+        "follower": found.name,
+        "oids": [each.table_oid for each in tables],
+        "schemas": [each.table_schema for each in tables],
+        "names": [each.table_name for each in tables],
+    }
+    follower.execute(statement(_ROOM, "store_tables"), values)
 
 
 def copy(
@@ -111,8 +135,9 @@ def source_tables(config: Config, log: Connection, source: Connection, found: Fo
 def wanted_tables(log: Connection, follower: Connection, found: Follower, here: Position) -> dict[int, Wanted]:
     """By oid, without those that are to be copied anew; `copied` is given with those whose copies the log is not past.
 
-    Of a follower that began from the log, a table may lack rows until it has been read (`pipeline.snapshots`), unless
-    it was copied since. `here`: the position, read before this; who applies has to be of its generation.
+    Of a follower that began from the log, a table may lack rows until it has been read (`pipeline.snapshots`), and of
+    any one after a gap, until it has been compared; unless it was copied since. `here`: the position, read before this;
+    who applies has to be of its generation.
     """
     complete = dict[int, int | None]()
     if found.copy == "log":
@@ -123,16 +148,57 @@ def wanted_tables(log: Connection, follower: Connection, found: Follower, here: 
         log, found.source_id, {oid: (copy.place, copy.form) for oid, copy in made.items() if copy is not None}
     )
 
-    def wanted(oid: int, schema: str, name: str) -> Wanted:
-        if found.copy == "log" and oid not in made:
-            return Wanted(schema, name, filled_upto=complete.get(oid, 0) or _NOT_YET)
-        return Wanted(schema, name, formed=places.get(oid), copied=copied.get(oid))
+    formed, compared = reached_versions.find(follower, here), epoch_gaps.compared(log, found.source_id)
 
-    return {
-        each.table_oid: wanted(each.table_oid, each.table_schema, each.table_name)
-        for each in found.table_states
-        if each.table_oid not in anew
+    def filled_upto(oid: int) -> int:
+        upto = (complete.get(oid, 0) or _NOT_YET) if found.copy == "log" and oid not in made else 0
+        copy = made.get(oid)
+        if oid in compared and (copy is None or copy.source_epoch < compared[oid].epoch):
+            seq = compared[oid].right_from
+            return max(upto, _NOT_YET if seq is None else seq)
+        return upto
+
+    def wanted(table: TableName) -> Wanted:
+        oid, form = table.table_oid, formed.get(table.table_oid)
+        begins = [places[oid]] if oid in places else []
+        place = max([*begins, *([form.place] if form else [])], default=None)
+        filled = filled_upto(oid)
+        return Wanted(table.table_schema, table.table_name, filled_upto=filled, formed=place, copied=copied.get(oid))
+
+    return {oid: wanted(table) for oid, table in called(follower, found).items() if oid not in anew}
+
+
+def called(follower: Connection, found: Follower) -> dict[int, TableName]:
+    """Its tables by oid: as they were called when they were registered, or since a schema change has reached them."""
+    names = {
+        each.table_oid: TableName(each.table_oid, each.table_schema, each.table_name) for each in found.table_states
     }
+    formed = reached_versions.find(follower, Position(found.source_id, found.name))
+    return names | {
+        oid: TableName(oid, each.table_schema, each.table_name) for oid, each in formed.items() if oid in names
+    }
+
+
+def settling(log: Connection, follower: Connection, found: Follower) -> set[int]:
+    """Tables, by oid, whose comparison with the log after a gap the follower is not past."""
+    here = current_position(follower, found)
+    made = copies.find(follower, here)
+
+    def settles(oid: int, each: Compared) -> bool:
+        copy = made.get(oid)
+        if copy is not None and copy.source_epoch >= each.epoch:
+            return False
+        return each.right_from is None or each.right_from > here.seq
+
+    known = {table.table_oid for table in found.table_states}
+    compared = epoch_gaps.compared(log, found.source_id)
+    return {oid for oid, each in compared.items() if oid in known and settles(oid, each)}
+
+
+def gap(log: Connection, follower: Connection, found: Follower) -> Gap | None:
+    """Before which epoch it has to stop. Raises Unavailable where that is not known yet."""
+    here = current_position(follower, found)
+    return epoch_gaps.first(log, found, here, copies.find(follower, here))
 
 
 def plain_session(found: Follower) -> Connection:

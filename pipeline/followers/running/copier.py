@@ -12,7 +12,7 @@ from functools import partial
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import FollowerError, Overtaken, PipelineError, Refused
+from pipeline.errors import FollowerError, Overtaken, PipelineError, Refused, SchemaStopped
 from pipeline.followers import connecting, registry
 from pipeline.followers.copying import missing_tables
 from pipeline.followers.copying.copies import Anew
@@ -21,6 +21,7 @@ from pipeline.followers.copying.source_tables import NotYet
 from pipeline.followers.copying.table_copies import REST_SECONDS, Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, TableName
 from pipeline.followers.running import beginning
+from pipeline.followers.schema_changes import fitting
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
@@ -118,15 +119,18 @@ class Copier:
                 go_on=self._goes_on,
                 say=partial(self._say, log),
                 make_missing=make_missing,
+                fit=partial(fitting.find, log, follower, source, found),
             )
-            while pending := self._pending(log, replacements):
+            while pending := self._pending(log, follower, replacements):
                 if not any(self._is_made(log, replacements, table, anew) for table, anew in pending):
                     self._stopped.wait(REST_SECONDS)
                 if not self._goes_on():
                     raise Interrupted
 
-    def _pending(self, log: Connection, replacements: Replacements) -> list[tuple[TableName, Anew]]:
-        tables = {table.table_oid: table for table in self._found(log).table_states}
+    def _pending(
+        self, log: Connection, follower: Connection, replacements: Replacements
+    ) -> list[tuple[TableName, Anew]]:
+        tables = beginning.called(follower, self._found(log))
         return [(tables[each.oid], each) for each in replacements.wanted() if each.oid in tables]
 
     def _is_made(self, log: Connection, replacements: Replacements, table: TableName, anew: Anew) -> bool:
@@ -142,7 +146,8 @@ class Copier:
         except Overtaken:
             return False
         except (Refused, FollowerError) as error:
-            self._failed(log, table, str(error))
+            remedy = f"; {error.remedy}" if isinstance(error, SchemaStopped) else ""
+            self._failed(log, table, f"{error}{remedy}")
             return False
         except psycopg.Error as error:
             if not self._goes_on():

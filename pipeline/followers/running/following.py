@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import Overtaken, PipelineError, TablesChanged
+from pipeline.errors import Locked, NotFollowable, Overtaken, PipelineError, Refused, TablesChanged
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
+from pipeline.followers.applying.copied import Copied
+from pipeline.followers.applying.followed_tables import Wanted
+from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import passed
 from pipeline.followers.copying.table_copies import Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, Report, TableName
-from pipeline.followers.running import beginning, remedies
+from pipeline.followers.running import beginning, partition_bounds, remedies
 from pipeline.followers.running.copier import ITSELF, Copier
+from pipeline.followers.schema_changes.changes import SchemaChanges
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
@@ -35,6 +40,7 @@ IDLE_SECONDS = 1.0
 """How long to wait for a notification of new events."""
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before what stopped it is tried again; each failure in a row doubles them."""
+_SETTLES = "is compared with the log after a gap, so some of its rows are as of another moment"
 
 
 class Following:
@@ -69,7 +75,8 @@ class Following:
                     connections.is_ours(error) or self._log.broken or self._state.broken
                 ):
                     raise
-                if isinstance(error, Overtaken):  # whoever moved the position may have taken away what was in the way
+                # Whoever moved the position may have taken away what was in the way; a lock may be free at any moment.
+                if isinstance(error, Overtaken | Locked):
                     self._delay = FIRST_DELAY
                 self._stopped(found, error)
                 self._rest(stop)
@@ -87,8 +94,7 @@ class Following:
                 self._copy(follower, found, stop)
             except Interrupted:
                 return
-            with suppress(TablesChanged):
-                self._apply(follower, found, stop)
+            self._apply(follower, found, stop)
 
     def _copy(self, follower: Connection, found: Follower, stop: Stop) -> None:
         """What is to be copied and is not. Raises Interrupted where that is not wanted any more, and what stops it."""
@@ -102,33 +108,89 @@ class Following:
         beginning.copy(self._config, self._log, follower, found, stop, go_on, say)
 
     def _apply(self, follower: Connection, found: Follower, stop: Stop) -> None:
-        """Until it is not wanted any more, or is past its last copy: then nothing is left out any longer.
-
-        Raises TablesChanged where one is to be copied anew, or was.
-        """
-        events = EventsTable.parse(self._config.events_table)
+        """Until it is not wanted any more, or its tables are others than they were: then it begins anew from there."""
         here = beginning.current_position(follower, found)
         wanted = beginning.wanted_tables(self._log, follower, found, here)
+        called = beginning.called(follower, found)
+        changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, called)
+        try:
+            changes.look()
+            self._apply_to(follower, found, here, wanted, changes, stop)
+        except TablesChanged:
+            self._delay = FIRST_DELAY
+        except NotFollowable as error:
+            if error.why != "changed":
+                raise
+            changes.follow(error)
+        except Refused as error:
+            if not changes.explain(error):
+                raise
+
+    def _apply_to(
+        self,
+        follower: Connection,
+        found: Follower,
+        here: Position,
+        wanted: Mapping[int, Wanted],
+        changes: SchemaChanges,
+        stop: Stop,
+    ) -> None:
+        """Until it is not wanted any more, or is past its last copy: then nothing is left out any longer."""
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
-        anew = [table for table in found.table_states if table.table_oid not in wanted]
-        if anew:
-            self._copier.ensure(anew)
-        applier = Applier(self._log, follower, found.source_id, found.name, wanted, events_table=events)
+        settling = beginning.settling(self._log, follower, found)
+        anew = [table for oid, table in beginning.called(follower, found).items() if oid not in wanted]
+        applier = self._applier(follower, found, wanted, changes)
         if applier.position.generation != here.generation:  # what is wanted may be of before that
             return
-        for table in found.table_states:
-            self._say_table(table, "copying" if table in anew or table.table_oid in copied else "following")
-        while not stop and self._is_wanted(_report_of(applier, bool(copied), bool(anew))):
+        self._say_tables(wanted, copied, anew, settling)
+        if anew:
+            self._copier.ensure(anew)
+        # What stopped it is still in the way until something was applied, or there is nothing left to apply.
+        applied = applier.apply()
+        while not stop and self._is_wanted(_report_of(applier, bool(copied or settling), bool(anew))):
             if anew:
                 self._copier.ensure(anew)
-            if (applied := applier.apply()) is None:
+            if applied is None:
                 self._hear()
                 position.require(follower, applier.position)
+                if settling and beginning.settling(self._log, follower, found) != settling:
+                    return
             else:
                 self._delay = FIRST_DELAY
                 logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
+            applied = applier.apply()
             if copied and not passed.outstanding(self._log, applier.position, copied):
                 return
+
+    def _applier(
+        self, follower: Connection, found: Follower, wanted: Mapping[int, Wanted], changes: SchemaChanges
+    ) -> Applier:
+        applier = Applier(
+            self._log,
+            follower,
+            found.source_id,
+            found.name,
+            wanted,
+            events_table=EventsTable.parse(self._config.events_table),
+            on_history=changes.look,
+            bound_of=partial(partition_bounds.ask, self._config),
+            gap=beginning.gap(self._log, follower, found),
+        )
+        changes.look()  # once more: what came before the applier has read its tables is no growth for it
+        return applier
+
+    def _say_tables(
+        self,
+        wanted: Mapping[int, Wanted],
+        copied: Mapping[int, Copied],
+        anew: Sequence[TableName],
+        settling: Collection[int],
+    ) -> None:
+        for table in anew:
+            self._say_table(table, "copying")
+        for oid, each in wanted.items():
+            state = "copying" if oid in copied or oid in settling else "following"
+            self._say_table(TableName(oid, each.schema, each.name), state, _SETTLES if oid in settling else None)
 
     def _is_wanted(self, said: Report) -> bool:
         """Say how far it is, and look whether somebody wants something else; both now and then."""

@@ -6,7 +6,17 @@ import shlex
 
 import psycopg
 
-from pipeline.errors import CursorExpired, Differs, FollowerError, NotFollowable, Overtaken, PipelineError, Refused
+from pipeline.errors import (
+    CursorExpired,
+    Differs,
+    FollowerError,
+    Locked,
+    NotFollowable,
+    Overtaken,
+    Refused,
+    Released,
+    SchemaStopped,
+)
 from pipeline.followers import connecting
 from pipeline.followers.registry import Follower, Report
 from pipeline.postgres import connections
@@ -23,30 +33,38 @@ def report_of(found: Follower, error: Exception) -> Report:
             return Report("stopped", str(error), _anew(found))
         case Refused():
             return Report("stopped", str(error), f"mend that in the follower; {_AGAIN}")
-        case Overtaken():
-            return Report("waiting", str(error), _AGAIN)
-        case FollowerError():
-            return Report("stopped", str(error), _AGAIN)
+        case Locked():
+            return Report("waiting", str(error), f"{_AGAIN} all the while{_ending(error)}")
+        case FollowerError() if not isinstance(error, Overtaken):
+            return Report("stopped", str(error), _of_follower(found, error))
         case psycopg.Error():
             known = connecting.unavailable(found.name, found.dsn, error)
             return Report("waiting", str(known), _AGAIN)
-        case PipelineError():
-            return Report("waiting", str(error), _AGAIN)
     return Report("waiting", connections.one_line(error), _AGAIN)
+
+
+def _of_follower(found: Follower, error: FollowerError) -> str:
+    if isinstance(error, Released):
+        return f"if `pipeline followers release {found.name}` was cut off, run it once more"
+    return f"{error.remedy}; {_AGAIN}" if isinstance(error, SchemaStopped) else _AGAIN
 
 
 def _without(found: Follower, error: Differs | NotFollowable) -> str:
     """How it goes on without what the log says, or does not say, of a table, or of all."""
     if isinstance(error, Differs):
         return _resync(found, error.table)
-    if error.why == "changed":
-        return f"give it that form there, then {_resync(found, error.table)}"
+    if error.remedy is not None:
+        return error.remedy
     skip = f"`pipeline followers skip-transaction {found.name} {error.seq}`"
     return f"{_resync(found, error.table or '*')}, or do without that transaction: {skip}"
 
 
 def _resync(found: Follower, table: str) -> str:
     return f"`pipeline followers resync {found.name} {shlex.quote(table)}`"
+
+
+def _ending(error: Locked) -> str:
+    return "" if error.pid is None else f", or end that session there: select pg_terminate_backend({error.pid})"
 
 
 def _anew(found: Follower) -> str:

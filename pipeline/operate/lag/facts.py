@@ -16,9 +16,11 @@ from pipeline.capture.sessions.store import Session as ClientSession
 from pipeline.capture.source import slot_mark, slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
+from pipeline.followers.applier_session import Applier
 from pipeline.log.readers import LaggingReader
 from pipeline.operate import session_status
 from pipeline.operate.export_status import ExportStatus
+from pipeline.operate.followers import Shown
 from pipeline.operate.lag import slot_lag
 from pipeline.operate.lag.lsn_times import Around
 from pipeline.operate.lag.slot_lag import SlotLag
@@ -113,7 +115,8 @@ class Session:
 class Facts:
     """All facts. `around`: what is known of the time at which an LSN was written; `spilled`: bytes in a minute.
 
-    `reasons`: why the roles do not run, as in `status`.
+    `reasons`: why the roles do not run, as in `status`. `applier`: of the follower that is farthest behind, where it is
+    late and nothing else says why.
     """
 
     at: AtSource
@@ -125,6 +128,8 @@ class Facts:
     spilled: int = 0
     reasons: tuple[str, ...] = ()
     exports: ExportStatus | None = None
+    followers: Sequence[Shown] = ()
+    applier: Applier | None = None
 
 
 def look(config: Config, connection: Connection, stored: Source | None, known: Sequence[ClientSession] = ()) -> Look:

@@ -16,6 +16,7 @@ Part = Literal[
     "staging",
     "shuffle",
     "consumer",
+    "follower",
     "export",
     "transaction",
     "nothing",

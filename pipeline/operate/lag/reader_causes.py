@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from pipeline.exports import window
-from pipeline.log.readers import LAKE, LaggingReader
+from pipeline.log.readers import FOLLOWER, LAKE, LaggingReader
 from pipeline.operate import formatting
-from pipeline.operate.lag import lsn_times
+from pipeline.operate.lag import follower_causes, lsn_times
 from pipeline.operate.lag.facts import AtSource, Facts, Holder
 from pipeline.operate.lag.model import Limit, Stage, is_late
 
@@ -18,9 +18,13 @@ HELD_BYTES = 16_000_000
 
 def limits(facts: Facts, stages: Mapping[str, Stage]) -> Iterator[Limit]:
     """The lagging readers, then a transaction that holds WAL."""
-    for limit in (_consumer(facts, stages), _export(facts, stages.get("exported")), _transaction(facts)):
-        if limit is not None:
-            yield limit
+    found = (
+        _consumer(facts, stages),
+        follower_causes.limit(facts, stages),
+        _export(facts, stages.get("exported")),
+        _transaction(facts),
+    )
+    yield from (limit for limit in found if limit is not None)
 
 
 def held_beyond(at: AtSource) -> list[int]:
@@ -35,7 +39,7 @@ def held_beyond(at: AtSource) -> list[int]:
 
 def _consumer(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
     """The consumer that lags most, of those that are late or paused."""
-    waiting = [each for each in facts.readers if each.kind != LAKE]
+    waiting = [each for each in facts.readers if each.kind not in (LAKE, FOLLOWER)]
     stage = stages.get("consumed")
     if stage is None or not is_late(stage.own_seconds):
         waiting = [each for each in waiting if each.paused]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from pipeline.capture.replication.confirm_rule import IDLE_BYTES, IDLE_SECONDS
 from pipeline.config.settings import Config
-from pipeline.log.readers import LAKE, Readers
+from pipeline.followers import applier_session, registry
+from pipeline.log.readers import FOLLOWER, LAKE, Readers
 from pipeline.log.table import EventsTable
+from pipeline.operate import followers
 from pipeline.operate.export_status import ExportStatus
-from pipeline.operate.lag import causes, lsn_times, reader_causes
+from pipeline.operate.lag import causes, follower_causes, lsn_times, reader_causes
 from pipeline.operate.lag.facts import AtSource, Facts, Look, Moved, around, sessions, spilled
-from pipeline.operate.lag.model import LATE_SECONDS, Lag, Stage
+from pipeline.operate.lag.model import LATE_SECONDS, Lag, Stage, is_late
 from pipeline.postgres.connections import Connection
+
+FOLLOWER_SECONDS = 2.0
+"""How long the follower that is farthest behind has to accept a connection, and then to answer."""
 
 
 def measure(
@@ -46,11 +51,28 @@ def measure(
     )
     stages = [*log_stages(facts, found)]
     shuffled = stages[-1]
-    if any(kind != LAKE for kind, _ in readers.known()):
-        stages.append(_taken(facts, shuffled, "consumed", lake=False))
+    kinds = {kind for kind, _ in readers.known()}
+    if kinds - {LAKE, FOLLOWER}:
+        stages.append(_taken(facts, shuffled, "consumed", lambda kind: kind not in (LAKE, FOLLOWER)))
     if exported:
-        stages.append(_taken(facts, shuffled, "exported", lake=True))
+        stages.append(_taken(facts, shuffled, "exported", lambda kind: kind == LAKE))
+    if FOLLOWER in kinds:
+        stages.append(_taken(facts, shuffled, follower_causes.STAGE, lambda kind: kind == FOLLOWER))
+        facts = _with_followers(connection, facts, stages[-1])
     return Lag(causes.limits(facts, stages), at.written, stages)
+
+
+def _with_followers(connection: Connection, facts: Facts, followed: Stage) -> Facts:
+    """With what is known of followers."""
+    known = registry.find(connection)
+    served = followers.is_served(connection)
+    shown = [followers.shown(each, served=served) for each in known]
+    late = next((each for each in shown if each.name == followed.reader), None)
+    applier = None
+    if late is not None and is_late(followed.own_seconds) and late.state == "following" and late.reason is None:
+        dsn = next(each.dsn for each in known if each.name == late.name)
+        applier = applier_session.look(late.name, dsn, FOLLOWER_SECONDS)
+    return replace(facts, followers=shown, applier=applier)
 
 
 def positions(at: AtSource, moved: Moved) -> dict[str, int]:
@@ -97,9 +119,9 @@ def _is_perhaps_idle(facts: Facts, position: int, seconds: float) -> bool:
     return at.written - position < IDLE_BYTES and LATE_SECONDS <= seconds < IDLE_SECONDS + LATE_SECONDS
 
 
-def _taken(facts: Facts, shuffled: Stage, name: str, *, lake: bool) -> Stage:
+def _taken(facts: Facts, shuffled: Stage, name: str, of_kind: Callable[[str], bool]) -> Stage:
     """The stage of the log's readers: the position of the one that lags most."""
-    waiting = [each for each in facts.readers if (each.kind == LAKE) == lake]
+    waiting = [each for each in facts.readers if of_kind(each.kind)]
     first = min(waiting, key=lambda each: each.committed_at, default=None)
     if first is None:
         return _stage(facts, shuffled, name, shuffled.lsn, shuffled.behind_seconds)

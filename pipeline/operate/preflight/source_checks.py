@@ -57,6 +57,14 @@ def run(config: Config, dsn: str, source: Connection, pipeline: Connection | Non
             return
 
 
+def of_slot(config: Config, source: Connection, pipeline: Connection, stored: Source | None) -> Findings:
+    """What the one slot needs: settings and rights, and, before the first start, room for it."""
+    yield from guarded("source", lambda: _settings(source))
+    if stored is None:
+        yield from guarded("slot", lambda: _slot(config, source, pipeline, stored))
+        yield from guarded("limits", lambda: _limits(config, source))
+
+
 def _sessions(source: Connection, pipeline: Connection | None, stored: Source | None) -> Mapping[str, Session]:
     """Sessions of clients by slot; none where the pipeline database does not answer, which is a finding of its own."""
     if pipeline is None or stored is None:
@@ -150,4 +158,6 @@ def _free(name: str, free: int, most: int, ours_counts: bool) -> Finding:
         return Finding(
             "ok", name, f"{free} of {most} are free" + (", one of the others is ours" if ours_counts else "")
         )
-    return Finding("error", name, f"all {most} are in use", f"raise {name}, or free one that is not needed")
+    return Finding(
+        "error", name, f"all {most} are in use", f"set {name} to {most + 1} or more, or free one that is not needed"
+    )

@@ -76,6 +76,20 @@ def test_it_stops_before_what_it_cannot_apply_and_goes_on_by_itself(following: F
     following.become_equal()
 
 
+def test_a_truncate_waits_for_a_reader_says_so_and_goes_on_by_itself(following: Following) -> None:
+    following.add()
+    write(following.source, 0)
+    following.become_equal()
+    with psycopg.connect(following.there.info.dsn) as reader:
+        reader.execute("select from orders")
+        following.source.execute("truncate orders")
+        found = following.state("waiting")
+        assert f"waits for pid {reader.info.backend_pid} (" in found["reason"]
+        assert f"pg_terminate_backend({reader.info.backend_pid})" in found["remedy"]
+    following.become_equal()
+    eventually(lambda: following.command("show", "reports")["state"] == "following")
+
+
 def test_a_copy_goes_on_after_its_process_was_killed(following: Following, follower_dsn: str) -> None:
     write(following.source, 0)
     following.source.execute("insert into orders select n, 's' || n from generate_series(1000, 50000) n")

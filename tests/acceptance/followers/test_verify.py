@@ -175,7 +175,12 @@ def test_what_cannot_be_compared_is_said(following: Following) -> None:
 
 
 def test_rows_and_columns_that_are_not_published_are_left_out(
-    serve: Callable[..., Serving], source_dsn: str, database_dsn: str, follower_dsn: str, tmp_path: Path
+    serve: Callable[..., Serving],
+    source_dsn: str,
+    database_dsn: str,
+    follower_dsn: str,
+    tmp_path: Path,
+    slot_name: str,
 ) -> None:
     with (
         psycopg.connect(source_dsn, autocommit=True) as source,
@@ -185,7 +190,9 @@ def test_rows_and_columns_that_are_not_published_are_left_out(
         source.execute("create table people (id int primary key, name text, secret text)")
         source.execute("create publication chosen for table people (id, name) where (id < 100)")
         there.execute("create table people (id int primary key, name text)")
-        following = Following(serve, serve(snapshot="never", publication="chosen"), source, log, there, tmp_path)
+        following = Following(
+            serve, serve(snapshot="never", publication="chosen"), source, log, there, tmp_path, slot_name
+        )
         following.add()
         source.execute("insert into people select i, 'name', 'secret' from generate_series(1, 200) i")
         following.command("wait", "reports")

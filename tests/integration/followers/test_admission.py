@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -10,11 +11,16 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from pipeline.config.routes import Route
+from pipeline.config.settings import load
 from pipeline.errors import FollowerError, Unavailable
-from pipeline.operate import followers
+from pipeline.followers.applying import position
+from pipeline.followers.registry import Options
+from pipeline.operate import add_follower, followers
 from pipeline.operate.json_values import as_json
+from pipeline.postgres import connections
+from pipeline.postgres.embedded import Server
 from tests.fixtures.followers import INSTALLED, TABLES, Adding, run
-from tests.fixtures.postgres import unique
+from tests.fixtures.postgres import SETTINGS, bin_dir, free_port, unique
 
 KEYS = [
     "create unique index on orders (id) where state is null",
@@ -194,3 +200,59 @@ def test_a_database_that_is_read_only(adding: Adding, follower_dsn: str) -> None
 
 def test_json_is_what_json_can_hold(adding: Adding, follower_dsn: str) -> None:
     assert json.loads(json.dumps(as_json(adding.add(follower_dsn).follower)))["name"] == "reports"
+
+
+def test_tables_that_another_source_feeds_are_not_fed_twice(adding: Adding, follower_dsn: str) -> None:
+    other = "12345678-1234-1234-1234-123456789012"
+    run(follower_dsn, INSTALLED.format(position.VERSION))
+    run(
+        follower_dsn,
+        f"""
+        insert into pipeline_follower.position (source_database_id, follower, source_epoch, seq)
+        values ('{other}', 'old', 0, 12);
+        insert into pipeline_follower.tables
+        values ('{other}', 'old', 1, 'public', 'orders'), ('{other}', 'old', 2, 'x', 'parted');
+        """,
+    )
+    said = adding.refused(follower_dsn)
+    assert 'another source feeds public.orders there, as the follower "old", at seq 12; leave out' in said
+    assert adding.add(follower_dsn, "some", tables=("public.parted",)).warnings == []
+    adding.known.log.execute("delete from pipeline.followers")
+    run(follower_dsn, "update pipeline_follower.position set released = 1 where follower = 'old'")
+    adding.add(follower_dsn, "released")
+    adding.known.log.execute("delete from pipeline.followers")
+    run(follower_dsn, "update pipeline_follower.position set released = null where follower = 'old'")
+    run(follower_dsn, adding.refused(follower_dsn).rpartition("forget it there: ")[2])
+    adding.add(follower_dsn)
+
+
+def test_a_source_that_cannot_have_the_one_slot_is_named_with_the_setting(
+    tmp_path: Path, database_dsn: str, follower_dsn: str
+) -> None:
+    """Three followers need no more than one does."""
+    settings = {**SETTINGS, "wal_level": "replica", "max_replication_slots": "1", "max_wal_senders": "1"}
+    server = Server(tmp_path / "meagre", bin_dir=bin_dir(18), settings=settings, port=free_port())
+    server.start()
+    try:
+        config = load(source_dsn=server.dsn("postgres"), database_dsn=database_dsn)
+        with connections.connect(config.database, "pipeline database") as log:
+
+            def refused() -> str:
+                with connections.connect(config.source, "source") as source, pytest.raises(FollowerError) as raised:
+                    add_follower.add(config, source, log, "reports", follower_dsn, Options())
+                return str(raised.value)
+
+            assert refused().startswith("source: wal_level: wal_level = replica, but decoding needs logical; ")
+            run(config.source, "alter system set wal_level = logical")
+            server.stop()
+            server.start()
+            run(config.source, "select pg_create_logical_replication_slot('theirs', 'pgoutput')")
+            assert refused() == (
+                "source: max_replication_slots: all 1 are in use; set max_replication_slots to 2 or more, "
+                "or free one that is not needed"
+            )
+            run(config.source, "select pg_drop_replication_slot('theirs')")
+            assert refused() == "no source has been replicated from yet; start `pipeline serve` first"
+            assert followers.listed(log) == []
+    finally:
+        server.stop("immediate")

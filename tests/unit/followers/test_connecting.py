@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from pipeline.errors import FollowerRefused
+from pipeline.config.settings import unknown_variables
+from pipeline.errors import ConfigError, FollowerRefused
 from pipeline.followers import connecting
 
 SECRET = "sentinel-30-geheim"
@@ -59,3 +62,19 @@ def test_what_a_dsn_leaves_open_is_from_the_environment(monkeypatch: pytest.Monk
     found = connecting.resolved({"dbname": "shop"})
     assert (found["host"], found["port"], found["dbname"]) == ("elsewhere", "7", "shop")
     assert connecting.resolved({"service": "reports"}) == {"service": "reports"}
+
+
+def test_a_password_may_be_in_a_file_which_is_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    variable, file = "PIPELINE_FOLLOWER_PASSWORD_REPORTS_2", tmp_path / "password"
+    monkeypatch.setenv(f"{variable}_FILE", str(file))
+    assert unknown_variables() == []
+    with pytest.raises(ConfigError, match=f"{variable}_FILE: .* cannot be read"):
+        connecting.connect("reports-2", "host=/nowhere", program="test")
+    for secret in (SECRET, "another"):
+        file.write_text(f"{secret}\n")
+        assert connecting.with_password("reports-2", "host=db") == f"host=db password={secret}"
+    assert connecting.with_password("reports", "host=db") == "host=db"
+    monkeypatch.setenv(variable, SECRET)
+    with pytest.raises(ConfigError, match="are both set") as raised:
+        connecting.connect("reports-2", "host=/nowhere", program="test")
+    assert SECRET not in str(raised.value)

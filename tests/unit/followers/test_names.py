@@ -39,6 +39,12 @@ def test_two_names_with_one_password_variable(name: str) -> None:
     assert str(raised.value).startswith(said)
 
 
+@pytest.mark.parametrize(("name", "taken"), [("a-file", "a"), ("a", "A_FILE")])
+def test_a_variable_that_would_name_the_file_of_another(name: str, taken: str) -> None:
+    with pytest.raises(FollowerRefused, match="one password variable, PIPELINE_FOLLOWER_PASSWORD_A_FILE; choose"):
+        names.require_free(name, [taken])
+
+
 @pytest.mark.parametrize(
     ("parts", "taken", "name"),
     [

@@ -28,10 +28,6 @@ def found() -> Follower:
         (NotFollowable("a parked event", "public.orders", 7, "parked"), f"{RESYNC} public.orders`, {SKIP}"),
         (NotFollowable("not sent", "", 7, "skipped"), f"{RESYNC} '*'`, {SKIP}"),
         (
-            NotFollowable("other columns", "public.orders", 7, "changed"),
-            f"give it that form there, then {RESYNC} public.orders`",
-        ),
-        (
             CursorExpired("the log is not kept", 7),
             "remove it, and add it again with --copy source --truncate: `pipeline followers remove reports`",
         ),

@@ -1,7 +1,8 @@
 -- The next events to apply together: up to where the last transaction ends that fits, else as many as fit; by table.
--- Transactions from an obstacle on are left out: an event of which the log cannot say what it did, or a table with
--- another form. A truncate of partitions stands alone: which rows it took, no key tells. What a copy of its table contains
--- is passed over, and so is a transaction that the source could not send where all copies contain it.
+-- Transactions from an obstacle on are left out: an event of which the log cannot say what it did, a table with
+-- another form, or an epoch of which something before is not in the log. A truncate of partitions stands alone: which
+-- rows it took, no key tells. What a copy of its table contains is passed over, and so is a transaction that the source
+-- could not send where all copies contain it.
 with followed as (
     select * from unnest({oids}::bigint[], {epochs}::integer[], {lsns}::bigint[], {idxs}::integer[])
         as f (oid, epoch, lsn, idx)
@@ -27,7 +28,8 @@ with followed as (
             and (lead(e.seq) over w is not null or not e.cut) as ends,
         f.oid is not null as followed,
         e.action = 'truncate' and e.source_table_oid = any({partitions}::bigint[]) and not e.in_copy as of_partition,
-        case when e.is_lacking then 'skipped'
+        case when e.source_epoch >= {gap} then 'gap'
+            when e.is_lacking then 'skipped'
             when f.oid is null then null
             when e.metadata ? 'parked' then 'parked'
             when (e.source_epoch, e.commit_lsn, e.commit_idx) >= (f.epoch, f.lsn, f.idx) then 'changed'

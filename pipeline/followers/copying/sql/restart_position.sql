@@ -4,4 +4,4 @@ values (%(source)s, %(follower)s, %(source_epoch)s, %(seq)s, %(commit_lsn)s, %(c
 on conflict (source_database_id, follower) do update
     set source_epoch = excluded.source_epoch, seq = excluded.seq, commit_lsn = excluded.commit_lsn,
         committed_at = excluded.committed_at, applied_at = excluded.applied_at,
-        generation = position.generation + 1
+        rewrites_upto = null, generation = position.generation + 1

@@ -1,0 +1,35 @@
+"""`pipeline followers release`: a follower becomes a database of its own, with everything that the source had."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pipeline.cli.commands.context import Json, output
+from pipeline.cli.commands.followers import PROGRAM, Name, with_source
+
+WithSequences = Annotated[
+    bool, typer.Option("--sequences", help="Set sequences of its tables past the source's, where they are behind.")
+]
+
+
+def release(context: typer.Context, name: Name, sequences: WithSequences = False, as_json: Json = False) -> int:
+    """End it for good, once it has everything that is committed at the source by now: then it is no follower any more.
+
+    Exit 1 where the source was written after that; what came after is named. Run again, it finishes what was cut off.
+    """
+    from pipeline.cli.render.followers import show_released
+    from pipeline.operate import release_follower
+    from pipeline.postgres import connections
+
+    with (
+        with_source(context) as (config, pipeline),
+        connections.connect(config.source, "source", name=PROGRAM) as source,
+    ):
+        found = release_follower.release(config, source, pipeline, name, sequences=sequences)
+    for warning in found.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    output(found, as_json, lambda: show_released(found))
+    return 0 if found.ok else 1

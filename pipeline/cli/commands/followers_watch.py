@@ -1,0 +1,37 @@
+"""`pipeline followers watch`: source and followers, each second."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import typer
+
+from pipeline.cli.commands.context import Json, load
+
+EVERY = 1.0
+"""Seconds between two looks."""
+
+
+def watch(context: typer.Context, as_json: Json = False) -> int:
+    """Rows of each table, lag, rate and state of source and followers, each second, until Ctrl-C.
+
+    Rows are counted up to 100,000; ~ marks what Postgres estimates beyond that. With --json each look is one line.
+    """
+    from pipeline.cli.render import watching
+    from pipeline.cli.render.watched_followers import sections
+    from pipeline.operate.json_values import as_json as to_json
+    from pipeline.operate.watch_followers import Watch
+    from pipeline.postgres import databases
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` sends it; the cursor must come back then too
+    config = load(context, "followers")
+    with (
+        databases.resolved(config, start=False) as config,
+        Watch(config) as watched,
+        watching.shown(EVERY, as_json, sections, to_json) as show,
+    ):
+        while True:
+            began = time.monotonic()
+            show(watched.look())
+            time.sleep(max(EVERY - (time.monotonic() - began), 0))

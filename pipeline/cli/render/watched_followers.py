@@ -1,0 +1,52 @@
+"""Draws source and followers as `pipeline followers watch` sees them: states, then the rows of each table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from pipeline.cli.render.followers import styled, why
+from pipeline.operate import formatting
+from pipeline.operate.watch_followers import Counted, Look, Watched
+
+UNKNOWN = "?"
+
+
+def sections(now: Look) -> Iterator[RenderableType]:
+    """The parts of that, to be printed below each other."""
+    if now.reason is not None:
+        yield Text(now.reason, "yellow")
+        return
+    columns = ("database", "state", "seq", "behind", "lag", "changes/s", "reason")
+    yield formatting.table(columns, map(_line, now.databases))
+    names = dict.fromkeys(each.table for database in now.databases for each in database.tables)
+    if names:
+        yield formatting.table(
+            ("rows", *(each.name for each in now.databases)),
+            ([name, *(_rows(name, each) for each in now.databases)] for name in names),
+        )
+
+
+def _line(each: Watched) -> list[object]:
+    of_source = each.state is None
+    return [
+        each.name,
+        "" if each.state is None else styled(each.state),
+        each.seq,
+        "" if of_source else formatting.count(each.lag_seqs, "change"),
+        "" if of_source else formatting.lasted(each.lag_seconds),
+        None if each.rate is None else f"{each.rate:,.0f}",
+        "; ".join(part for part in (why(each.reason, each.remedy), each.rows_reason) if part),
+    ]
+
+
+def _rows(name: str, of: Watched) -> str:
+    found = next((each for each in of.tables if each.table == name), None)
+    return "" if found is None else shown(found)
+
+
+def shown(found: Counted) -> str:
+    """How many rows, with ~ where that is an estimate."""
+    return UNKNOWN if found.rows is None else f"{'~' if found.estimated else ''}{found.rows:,}"

@@ -1,0 +1,89 @@
+"""Where the source's history restarted, and what was changed between is not in the log: a follower would miss it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from pipeline.errors import Unavailable
+from pipeline.followers.applying.copied import Copied
+from pipeline.followers.applying.passes import Gap
+from pipeline.followers.applying.position import Position
+from pipeline.followers.registry import Follower
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_ROOM = "followers.running"
+_NAMED = 3
+"""So many tables are named."""
+
+
+@dataclass(frozen=True)
+class _Crossing:
+    """A table at the beginning of an epoch."""
+
+    epoch: int
+    reason: str
+    started_at: datetime
+    table_oid: int
+    keyed: bool
+    compared: bool
+    pending: bool
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A table that is compared with the log, or was, since this epoch began. `right_from`: a seq; None: not yet."""
+
+    table_oid: int
+    epoch: int
+    right_from: int | None
+
+
+def first(log: Connection, found: Follower, here: Position, copies: Mapping[int, Copied | None]) -> Gap | None:
+    """Before which epoch it has to stop, since a table lacks what comes between; None where it may go on.
+
+    `copies`: by oid. Raises Unavailable where it is not known yet which tables are compared.
+    """
+    names = {each.table_oid: f"{each.table_schema}.{each.table_name}" for each in found.table_states}
+    values = {"source": found.source_id, "epoch": here.source_epoch, "oids": list(names)}
+    crossings = queries.rows(log, _Crossing, statement(_ROOM, "epoch_gaps"), values)
+    lacking = [each for each in crossings if not _is_crossed(each, found, here, copies.get(each.table_oid))]
+    if not lacking:
+        return None
+    epoch = lacking[0].epoch
+    of_first = [each for each in lacking if each.epoch == epoch]
+    if of_first[0].pending:
+        raise Unavailable(
+            f"the server is about to compare tables with the log, since epoch {epoch} of the source began"
+        )
+    keyed = [names[each.table_oid] for each in of_first if each.keyed]
+    others = [names[each.table_oid] for each in of_first if not each.keyed]
+    return Gap(epoch, of_first[0].reason, _some(keyed + others), _remedy(keyed) if not others else None)
+
+
+def _is_crossed(each: _Crossing, found: Follower, here: Position, copy: Copied | None) -> bool:
+    """Whether a table has what was changed before the epoch, or will have it from the log."""
+    if copy is not None and copy.source_epoch >= each.epoch:
+        return True
+    declared = found.copy == "none" and here.seq == found.made_seq and each.started_at <= found.made_at
+    return declared or (each.compared and each.keyed)
+
+
+def _remedy(keyed: list[str]) -> str:
+    commands = ", ".join(f"`pipeline backfill start {table} --differences`" for table in keyed[:_NAMED])
+    return f"compare with the log what it lacks, then it goes on by itself: {commands}"
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def compared(log: Connection, source: uuid.UUID) -> dict[int, Compared]:
+    """Those of this source, by the table's oid."""
+    found = queries.rows(log, Compared, statement(_ROOM, "compared_tables"), {"source": source})
+    return {each.table_oid: each for each in found}

@@ -1,0 +1,9 @@
+-- Tables that are compared with the log in their source's epoch, or were: from which seq on the log is right; null where
+-- it is not yet. Before that, an event may change a row of which the log has not had the insert.
+select k.table_oid, k.epoch, k.complete_seq as right_from
+from pipeline.snapshot_tables k
+where k.source_id = %(source)s and k.captured and k.epoch > 0 and (k.reread = 'differences' or exists (
+    select from pipeline.backfills b
+    where b.source_id = k.source_id and b.epoch = k.epoch and b.table_oid = k.table_oid and b.kind = 'differences'
+        and b.state not in ('failed', 'cancelled')
+))

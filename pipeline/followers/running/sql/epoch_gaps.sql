@@ -1,0 +1,15 @@
+-- Epochs that begin after this one, and which of these tables is compared with the log in each, so that what has changed
+-- between the epochs is in the log. Pending: that is asked for, and has not begun.
+select e.epoch, e.reason, e.started_at, t.oid as table_oid, coalesce(k.keyed, false) as keyed,
+    coalesce(k.epoch = e.epoch and k.reread = 'differences', false) or exists (
+        select from pipeline.backfills b
+        where b.source_id = e.source_id and b.epoch = e.epoch and b.table_oid = t.oid and b.kind = 'differences'
+            and b.state not in ('failed', 'cancelled')
+    ) as compared,
+    coalesce(s.rereads_epoch = e.epoch, false) as pending
+from pipeline.epochs e
+join pipeline.sources s on s.id = e.source_id
+cross join unnest(%(oids)s::bigint[]) t (oid)
+left join pipeline.snapshot_tables k on k.source_id = e.source_id and k.table_oid = t.oid
+where e.source_id = %(source)s and e.epoch > %(epoch)s
+order by e.epoch, t.oid

@@ -1,0 +1,63 @@
+"""Which follower is farthest behind, and why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipeline.followers.applier_session import Applier
+from pipeline.operate import formatting
+from pipeline.operate.followers import Shown
+from pipeline.operate.lag.facts import Facts
+from pipeline.operate.lag.model import Limit, Stage, is_late
+
+STAGE = "followed"
+_SEE = "see `pipeline followers show {}`"
+
+
+def limit(facts: Facts, stages: Mapping[str, Stage]) -> Limit | None:
+    """The one that is farthest behind where it is late, else one that is stopped or paused and lacks something."""
+    stage = stages.get(STAGE)
+    stuck = [each for each in facts.followers if each.state in ("paused", "stopped") and each.lag_seqs]
+    late = [each for each in facts.followers if stage is not None and each.name == stage.reader]
+    if stage is None or not is_late(stage.own_seconds):
+        late = []
+    found = [*late, *sorted(stuck, key=lambda each: -each.lag_seconds)]
+    if not found:
+        return None
+    first = found[0]
+    behind, age = formatting.count(first.lag_seqs, "seq"), formatting.lasted(first.lag_seconds)
+    others = len({each.name for each in found}) - 1
+    why, remedy = _why(first, facts.applier)
+    text = f'follower "{first.name}" is farthest behind: the first of {behind} is {age} old; {why}'
+    return Limit("follower", text + (f"; {others} more do not go on" if others else ""), remedy)
+
+
+def _why(late: Shown, seen: Applier | None) -> tuple[str, str]:
+    """And the remedy."""
+    see = _SEE.format(late.name)
+    if late.state != "following" or late.reason is not None or seen is None:
+        return f"it is {late.state}" + (f": {late.reason}" if late.reason else ""), late.remedy or see
+    match seen.doing:
+        case "lock":
+            seconds = seen.blocker_seconds
+            since = "" if seconds is None else f", whose transaction is {formatting.ago(seconds)} old"
+            return (
+                f"it waits for a lock that {seen.text} holds there{since}",
+                f"end that transaction there: select pg_terminate_backend({seen.blocker})",
+            )
+        case "computing":
+            return (
+                "its server's CPU is busy with what is applied",
+                "give it a faster or unshared core; look for indexes and triggers that nobody needs there",
+            )
+        case "waiting":
+            return f"its server waits for {seen.text}", "check that server: its disk, its CPU, a synchronous standby"
+        case "idle":
+            return (
+                "its server waits for its applier, and that for CPU, or what the pipeline database makes of the log",
+                "check the CPU of the machine of `pipeline serve`, and of the pipeline database",
+            )
+        case "absent":
+            return "its applier is not connected", see
+        case "unknown":
+            return f"what it waits for cannot be seen: {seen.text}", see

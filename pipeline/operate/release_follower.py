@@ -1,0 +1,144 @@
+"""End a follower for good, at the source's last commit: what the end of a migration needs to know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pipeline.capture.content import source_rows
+from pipeline.capture.source import sources
+from pipeline.capture.source.sources import Source
+from pipeline.config.settings import Config
+from pipeline.errors import FollowerError
+from pipeline.followers import connecting, registry
+from pipeline.followers.applying import position
+from pipeline.followers.applying.position import Position
+from pipeline.followers.registry import Follower
+from pipeline.followers.sequences import Moved, Sequences
+from pipeline.operate import followers, wait_for_followers
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+from pipeline.staging import progress
+from pipeline.wal import lsn
+
+LOG_SECONDS = 30.0
+"""How long the log has to come to what was committed while the follower was released."""
+_POLL = 0.05
+
+
+@dataclass(frozen=True)
+class CameAfter:
+    """Events of the follower's tables that are in the log after its last one: it does not have them."""
+
+    events: int
+    first_seq: int | None
+    last_seq: int | None
+    tables: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Released:
+    """A follower that is none any more. It has everything up to `seq`, whose transaction has the LSN `commit_lsn`.
+
+    `came_after`: what was committed at the source since; None: the log did not come so far. `sequences`: those that
+    were looked at, None where that was not asked for.
+    """
+
+    follower: str
+    seq: int
+    commit_lsn: lsn.Shown | None
+    came_after: CameAfter | None
+    sequences: list[Moved] | None
+    warnings: list[str] = field(default_factory=list)
+
+    JSON: ClassVar = ("ok", "follower", "seq", "commit_lsn", "came_after", "sequences", "warnings")
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing that the source has is known to be missing."""
+        return self.came_after is not None and not self.came_after.events
+
+
+def release(config: Config, source: Connection, pipeline: Connection, name: str, *, sequences: bool) -> Released:
+    """Returns once it has what was committed at the source before, and nothing more is applied to it.
+
+    Whatever is cut off is finished by the next call. Raises UnknownFollower, FollowerError with what is in the way and
+    the remedy; nothing is changed then, unless the text says so.
+    """
+    followers.show(pipeline, name)
+    found = registry.find(pipeline, name)[0]
+    stored = sources.find(pipeline, config.source_id)
+    if stored is None or stored.id != found.source_id:
+        raise FollowerError(f"{connecting.what(name)} is of another source than the one in the settings")
+    with connecting.connect(name, found.dsn, program="pipeline followers") as there:
+        known = Sequences(source, there, found.table_states) if sequences else None
+        if position.installed(there) is None or not position.is_released(there, found.source_id, name, found.id):
+            _reach(config, source, pipeline, name)
+        last = position.release(there, found.source_id, name, found.id)
+        if last is None:
+            raise FollowerError(f"{connecting.what(name)} has no position in its database; remove it, and add it again")
+        moved = known.move() if known else None
+        after = _came_after(source, pipeline, stored, found, last)
+    registry.remove(pipeline, name)
+    warnings = [*_warnings(name, last, after), *_without(known)]
+    return Released(name, last.seq, last.commit_lsn, after, moved, warnings)
+
+
+def _reach(config: Config, source: Connection, pipeline: Connection, name: str) -> None:
+    """Until it has what is committed now, as `wait` does. Raises FollowerError where it will not."""
+    shown = followers.show(pipeline, name)
+    copying = [each.table for each in shown.tables if each.state == "copying"]
+    if shown.state in ("paused", "stopped") or shown.reason == followers.NO_SERVER:
+        why = f": {shown.reason}" if shown.reason else ""
+        remedy = f"; {shown.remedy}" if shown.remedy else ""
+        raise FollowerError(
+            f"{connecting.what(name)} is {shown.state}, and can be released when it follows{why}{remedy}"
+        )
+    if shown.state == "copying" or copying:
+        which = ", ".join(copying) or "its tables"
+        raise FollowerError(
+            f"{connecting.what(name)} can be released when {which} is copied; wait for that: "
+            f"`pipeline followers wait {name}`"
+        )
+    waited = wait_for_followers.wait(config, source, pipeline, [name])
+    if waited.reason is not None:
+        raise FollowerError(waited.reason)
+
+
+def _came_after(
+    source: Connection, pipeline: Connection, stored: Source, found: Follower, last: Position
+) -> CameAfter | None:
+    """What was committed by now and the follower does not have; None where the log does not come so far."""
+    marked, until = source_rows.mark(source), time.monotonic() + LOG_SECONDS
+    while not progress.log_reaches(pipeline, stored.id, marked)[0]:
+        if time.monotonic() > until:
+            return None
+        time.sleep(_POLL)
+    values = {
+        "after": last.seq,
+        "source": found.source_id,
+        "oids": [table.table_oid for table in found.table_states],
+    }
+    return queries.one(pipeline, CameAfter, statement("followers", "events_after"), values)
+
+
+def _warnings(name: str, last: Position, after: CameAfter | None) -> Iterator[str]:
+    what = connecting.what(name)
+    if after is None:
+        yield (
+            f"{what}: the log does not have yet what was committed at the source since; whether anything came after "
+            f"seq {last.seq} is to be seen in it, once `pipeline status` says that it is up to date"
+        )
+    elif after.events:
+        yield (
+            f"{what} ended at seq {last.seq}, and the source was written after that: seq {after.first_seq} to "
+            f"{after.last_seq} of {', '.join(after.tables)} are not in it; they are in the log"
+        )
+
+
+def _without(known: Sequences | None) -> Iterator[str]:
+    for column in known.missing() if known else ():
+        yield f"{column} takes its values from a sequence at the source, and from none of that kind here"

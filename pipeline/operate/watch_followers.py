@@ -1,0 +1,149 @@
+"""Source and followers again and again: rows of each table, how far each is behind, and how fast it applies."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from types import TracebackType
+
+import psycopg
+
+from pipeline.config.settings import Config
+from pipeline.errors import PipelineError
+from pipeline.followers import connecting, registry
+from pipeline.followers.registry import Follower, TableName
+from pipeline.followers.row_counts import Rows
+from pipeline.operate import follower_tables, followers
+from pipeline.operate.counting import SETTINGS, Counting
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+
+PATIENCE = 10.0
+"""Seconds that the pipeline database has for a look."""
+PROGRAM = "pipeline followers watch"
+SOURCE = "source"
+CONNECT_SECONDS = 5
+RATE_LOOKS = 4
+"""A rate is that between the last of them and the first: appliers say twice a second how far they are."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A table of a database. `rows` None: not there, locked, or not counted yet; `estimated`: too many to count."""
+
+    table: str
+    rows: int | None
+    estimated: bool = False
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The source, or a follower. `seq`: of the source the head of the log; of a follower what it has everything up to.
+
+    `rate`: changes a second during the last looks, None at the first. `rows_reason`: why no rows are known.
+    """
+
+    name: str
+    state: str | None
+    reason: str | None
+    remedy: str | None
+    seq: int
+    lag_seqs: int
+    lag_seconds: float
+    rate: float | None
+    rows_reason: str | None
+    tables: list[Counted] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Look:
+    """All of them, the source first. `reason`: why the pipeline database gives none."""
+
+    at: datetime
+    reason: str | None = None
+    databases: list[Watched] = field(default_factory=list)
+
+
+class Watch:
+    """Looks at all followers that are registered at the time. A context manager, from one thread."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._countings = dict[str, Counting]()
+        self._seqs = dict[str, deque[tuple[float, int]]]()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for each in self._countings.values():
+            each.end()
+
+    def look(self) -> Look:
+        """As they are now. What does not answer is said to, and is not waited for."""
+        now = datetime.now(UTC)
+        try:
+            with connections.answering(self._config.database, "pipeline database", PATIENCE, name=PROGRAM) as pipeline:
+                found, head = registry.find(pipeline), follower_tables.newest_seq(pipeline)
+                served = followers.is_served(pipeline)
+        except (PipelineError, psycopg.Error) as error:
+            return Look(now, connections.one_line(error))
+        return Look(now, databases=[self._source(found, head), *(self._follower(each, served) for each in found)])
+
+    def _source(self, found: Sequence[Follower], head: int) -> Watched:
+        tables = {table.table_oid: table for each in found for table in each.table_states}
+        listed = sorted(tables.values(), key=lambda each: (each.table_schema, each.table_name))
+        counting = self._counting(SOURCE, connect=partial(_connect_source, self._config.source), by_oid=True)
+        rows, reason = counting.look(listed)
+        return Watched(SOURCE, None, None, None, head, 0, 0.0, self._rate("", head), reason, _counted(listed, rows))
+
+    def _follower(self, each: Follower, served: bool) -> Watched:
+        shown = followers.shown(each, served=served)
+        counting = self._counting(f"{each.id} {each.name}", partial(_connect_follower, each.name, each.dsn))
+        rows, reason = counting.look(each.table_states)
+        return Watched(
+            each.name,
+            shown.state,
+            shown.reason,
+            shown.remedy,
+            shown.seq,
+            shown.lag_seqs,
+            shown.lag_seconds,
+            self._rate(str(each.id), each.seq),
+            reason,
+            _counted(each.table_states, rows),
+        )
+
+    def _counting(self, name: str, connect: partial[Connection], *, by_oid: bool = False) -> Counting:
+        if name not in self._countings:
+            self._countings[name] = Counting(name, connect, by_oid=by_oid)
+        return self._countings[name]
+
+    def _rate(self, of: str, seq: int) -> float | None:
+        looks = self._seqs.setdefault(of, deque(maxlen=RATE_LOOKS))
+        looks.append((time.monotonic(), seq))
+        (began, first), (ended, last) = looks[0], looks[-1]
+        return None if len(looks) == 1 else round(max(last - first, 0) / max(ended - began, 0.001), 1)
+
+
+def _counted(tables: Sequence[TableName], found: dict[int, Rows | None]) -> list[Counted]:
+    """By the names that they have there."""
+
+    def one(table: TableName) -> Counted:
+        rows = found.get(table.table_oid)
+        name = f"{table.table_schema}.{table.table_name}"
+        return Counted(name, rows.rows if rows else None, rows is not None and rows.estimated)
+
+    return [one(each) for each in tables]
+
+
+def _connect_source(dsn: str) -> Connection:
+    return connections.connect(dsn, "source", name=PROGRAM, settings=SETTINGS, connect_timeout=CONNECT_SECONDS)
+
+
+def _connect_follower(name: str, dsn: str) -> Connection:
+    return connecting.connect(name, dsn, program=PROGRAM, settings=SETTINGS, connect_timeout=CONNECT_SECONDS)
