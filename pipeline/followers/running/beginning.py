@@ -198,7 +198,20 @@ def settling(log: Connection, follower: Connection, found: Follower) -> set[int]
 def gap(log: Connection, follower: Connection, found: Follower) -> Gap | None:
     """Before which epoch it has to stop. Raises Unavailable where that is not known yet."""
     here = current_position(follower, found)
-    return epoch_gaps.first(log, found, here, copies.find(follower, here))
+    anew = {each.oid for each in copies.wanted(follower, here)}
+    return epoch_gaps.first(log, found, here, copies.find(follower, here), anew)
+
+
+def want_unknown(log: Connection, follower: Connection, found: Follower, here: Position) -> bool:
+    """Let tables be copied anew of which the log cannot say any more what they have; whether there are any.
+
+    Raises Overtaken.
+    """
+    made, anew = copies.find(follower, here), {each.oid for each in copies.wanted(follower, here)}
+    lacking = [oid for oid in epoch_gaps.unknown(log, found, made) if oid not in anew]
+    if lacking:
+        copies.want(follower, here, lacking)
+    return bool(lacking)
 
 
 def plain_session(found: Follower) -> Connection:

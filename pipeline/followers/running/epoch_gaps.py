@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -43,12 +43,30 @@ class Compared:
     right_from: int | None
 
 
-def first(log: Connection, found: Follower, here: Position, copies: Mapping[int, Copied | None]) -> Gap | None:
+def unknown(log: Connection, found: Follower, copies: Mapping[int, Copied | None]) -> list[int]:
+    """Tables, by oid, that have to be copied anew after a gap, since the log cannot say which of their rows are gone.
+
+    Not those that were copied after it. `copies`: by oid.
+    """
+    oids = [each.table_oid for each in found.table_states]
+    values = {"source": found.source_id, "since": found.made_at, "oids": oids}
+    epochs = log.execute(statement(_ROOM, "unknown_deletes"), values).fetchall()
+    return [oid for oid, epoch in epochs if (copy := copies.get(oid)) is None or copy.source_epoch < epoch]
+
+
+def first(
+    log: Connection, found: Follower, here: Position, copies: Mapping[int, Copied | None], anew: Collection[int]
+) -> Gap | None:
     """Before which epoch it has to stop, since a table lacks what comes between; None where it may go on.
 
-    `copies`: by oid. Raises Unavailable where it is not known yet which tables are compared.
+    `copies`: by oid. `anew`: tables that are to be copied once more, which will have it then. Raises Unavailable where
+    it is not known yet which tables are compared.
     """
-    names = {each.table_oid: f"{each.table_schema}.{each.table_name}" for each in found.table_states}
+    names = {
+        each.table_oid: f"{each.table_schema}.{each.table_name}"
+        for each in found.table_states
+        if each.table_oid not in anew
+    }
     values = {"source": found.source_id, "epoch": here.source_epoch, "oids": list(names)}
     crossings = queries.rows(log, _Crossing, statement(_ROOM, "epoch_gaps"), values)
     lacking = [each for each in crossings if not _is_crossed(each, found, here, copies.get(each.table_oid))]

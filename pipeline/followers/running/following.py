@@ -111,6 +111,8 @@ class Following:
     def _apply(self, follower: Connection, found: Follower, stop: Stop) -> None:
         """Until it is not wanted any more, or its tables are others than they were: then it begins anew from there."""
         here = beginning.current_position(follower, found)
+        if beginning.want_unknown(self._log, follower, found, here):
+            return
         wanted = beginning.wanted_tables(self._log, follower, found, here)
         called = beginning.called(follower, found)
         changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, called)
@@ -237,12 +239,12 @@ class Following:
 
     def _rest(self, stop: Stop) -> None:
         """Before it is tried again; ends early where it is paused or removed, or who changed something has said so."""
-        until = time.monotonic() + self._delay
+        until, placed = time.monotonic() + self._delay, self._copier.placed
         self._delay = min(2 * self._delay, LONGEST_DELAY)
         while time.monotonic() < until and not stop.wait(min(IDLE_SECONDS, self._delay)):
             if (found := self._find()) is None or not self._is_as_said(found):
                 return
-            if found.wanted == "paused":
+            if found.wanted == "paused" or self._copier.placed != placed:
                 return
 
 
