@@ -32,14 +32,15 @@ PLANS = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """The most events in a pass and in a long one, and from how many of one table on they are relayed as COPY text.
+    """The most events in a pass and in a long one, and from how many on those of one table are relayed as COPY text.
 
-    Below that to carry them as JSON is cheaper.
+    `added`: the same where all of them are new rows, which need no table in between. Below that JSON is cheaper.
     """
 
     events: int = 1000
     long: int = long_passes.EVENTS
-    relayed: int = 1000
+    relayed: int = 300
+    added: int = 50
 
 
 DEFAULT_SIZES = Sizes()
@@ -132,11 +133,10 @@ class LogReader:
 
     def _of_table(self, table: FollowedTable, planned: Pass, after: int) -> Generator[Part, None, None]:
         share = planned.shares.get(table.oid)
-        if share is None or share.events < self._sizes.relayed:
+        new = share is not None and share.only_new and _adds_rows(table, planned)
+        if share is None or share.events < (self._sizes.added if new else self._sizes.relayed):
             yield Few(table.oid, self._outcomes.folded(table, after, planned.upto))
             return
-        may_lack_rows = planned.after < table.wanted.filled_upto
-        new = share.only_new and not may_lack_rows and any(column.written for column in table.columns)
         read = self._outcomes.new_rows if new else self._outcomes.relayed
         yield Many(table.oid, share.events if new else None)
         with closing(read(table, after, planned.upto)) as blocks:
@@ -146,3 +146,8 @@ class LogReader:
     def require_kept(self, after: int) -> None:
         """As `Passes.require_kept`."""
         self._passes.require_kept(after)
+
+
+def _adds_rows(table: FollowedTable, planned: Pass) -> bool:
+    """Whether an insert of this pass adds a row with values, and does not meet one: while a table is filled it may."""
+    return planned.after >= table.wanted.filled_upto and any(column.written for column in table.columns)

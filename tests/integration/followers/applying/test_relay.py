@@ -21,7 +21,7 @@ from tests.fixtures.following import Follower, drain, follower
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
 
-FEW = Sizes(events=20, long=50, relayed=10)
+FEW = Sizes(events=20, long=50, relayed=10, added=10)
 """So that some hundred events are many."""
 TEXTS = ["a\tb", "line\nline\r\n", "\\", "\\N", "\\.", "%s %% %(a)s", "'\"{},", "", "é\u2028😀", "\x01\x7f", "null"]
 
