@@ -134,7 +134,8 @@ class Applier:
         found = self._read_ahead(after, upto, single=single and not continues)
         if found is None:
             found = self._plan(after, upto, single=single, continues=continues)
-            if self._reader.is_outdated:
+            if found is not None and found.version != self.tables.version:
+                # A version is there before its first event is, so what was planned without it may not fit.
                 self.read_tables()
                 found = self._plan(after, upto, single=single, continues=continues)
             if found is not None:

@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from pipeline.followers.applying import long_passes, table_versions
+from pipeline.followers.applying import long_passes
 from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables
 from pipeline.followers.applying.long_passes import LongPasses
 from pipeline.followers.applying.outcomes import Ordered, Outcome, Outcomes
@@ -83,20 +83,12 @@ class LogReader:
     def __init__(
         self, log: Connection, source: uuid.UUID, tables: FollowedTables, events_table: EventsTable, sizes: Sizes
     ) -> None:
-        self._log, self._source, self.tables, self._sizes = log, source, tables, sizes
+        self.tables, self._sizes = tables, sizes
         self._passes = Passes(log, source, events_table, sizes.events)
         self._long = LongPasses(log, source, events_table, tables, sizes.long)
         self._outcomes = Outcomes(log, source, events_table)
         for setting, value in PLANS.items():
             log.execute("select set_config(%s, %s, false)", (setting, value))
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether a table has a newer version.
-
-        A version is there before its first event is, so what was planned without it may not fit.
-        """
-        return table_versions.newest(self._log, self._source) != self.tables.version
 
     def next(self, after: int, upto: int | None, *, continues: bool, single: bool) -> Pass | None:
         """As `Passes.next`."""
@@ -110,7 +102,7 @@ class LogReader:
         """All that comes after a seq, each pass with its parts and an end, until nothing comes or a table changes."""
         while True:
             planned = self.next_long(after) or self.next(after, None, continues=continues, single=continues)
-            if planned is None or self.is_outdated:
+            if planned is None or planned.version != self.tables.version:
                 return
             yield planned
             yield from self.parts(planned)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from psycopg import sql
+
 from pipeline.followers.applying.position import Position
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -108,6 +110,11 @@ class History:
 def newest(log: Connection, source: uuid.UUID) -> int:
     """The id of the newest version: while it is the same, nothing that was read here is outdated."""
     return int(queries.value(log, statement(_ROOM, "newest_version"), {"source": source}))
+
+
+def newest_of(source: uuid.UUID) -> sql.Composable:
+    """The same as an expression."""
+    return sql.SQL(statement(_ROOM, "newest_version").replace("%(source)s", "{source}")).format(source=source)
 
 
 def read(log: Connection, formed: Mapping[int, Place | None], position: Position) -> dict[int, History]:
