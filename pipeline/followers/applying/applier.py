@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline.errors import Differs, FollowerError, NotFollowable, Refused
-from pipeline.followers.applying import in_order, position, relay, sets, truncates
+from pipeline.followers.applying import in_order, position, relay, sets, table_versions, truncates
 from pipeline.followers.applying.ahead import Ahead, ReadingFailed
 from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables, Wanted
 from pipeline.followers.applying.passes import Gap, Pass
@@ -146,8 +146,9 @@ class Applier:
         found = self._read_ahead(after, upto, single=single and not continues)
         if found is None:
             found = self._plan(after, upto, single=single, continues=continues)
-            # A version is there before its transaction is in the log: in the middle of one there is no new one.
-            if not continues and self._reader.is_outdated:
+            if not continues and self._has_history_grown(found):
+                # A version is there before its first event is, so what was planned without it may not fit. In the
+                # middle of a transaction there is no new one: it was there before the transaction was in the log.
                 if self._on_history is not None:
                     self._on_history()
                 self.read_tables()
@@ -158,6 +159,12 @@ class Applier:
         if found is not None:
             self._latest = found
         return found
+
+    def _has_history_grown(self, planned: Pass | None) -> bool:
+        known = self.tables.version
+        if planned is not None:
+            return planned.version != known
+        return table_versions.newest(self._log, self._position.source) != known
 
     def _plan(self, after: int, upto: int | None, *, single: bool, continues: bool) -> Pass | None:
         closely = (single and not continues) or after < self._closely_upto or upto is not None

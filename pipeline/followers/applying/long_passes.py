@@ -37,6 +37,7 @@ class _Found:
     events: int
     size: int
     shares: Sequence[tuple[int, int, bool, list[int]]]
+    version: int
 
 
 class LongPasses:
@@ -56,9 +57,8 @@ class LongPasses:
         self._query = (
             sql.SQL(statement("followers.applying", "long_pass"))
             .format(
-                **passes.tables_of(tables),
+                **passes.tables_of(tables, source),
                 events=events_table.identifier,
-                source=sql.Literal(source),
                 gap=passes.epoch_of(gap),
                 after=sql.SQL("$1::bigint"),
                 most=sql.SQL("$2::bigint"),
@@ -87,6 +87,7 @@ class LongPasses:
             found.events,
             sorted(oid for oid, events, _, _ in found.shares if events),
             tuple(sorted((seq, oid) for oid, _, _, truncates in found.shares for seq in truncates)),
+            found.version,
             True,
             {oid: Share(events, only_new) for oid, events, only_new, _ in found.shares},
         )

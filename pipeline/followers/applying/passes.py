@@ -15,7 +15,7 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from pipeline.errors import CursorExpired, NotFollowable
-from pipeline.followers.applying import copied
+from pipeline.followers.applying import copied, table_versions
 from pipeline.followers.applying.followed_tables import FollowedTables
 from pipeline.followers.applying.table_versions import Place
 from pipeline.log.page import KeptFrom
@@ -61,6 +61,7 @@ class Pass:
 
     `transactions`: how many begin in it, or go on; of a long pass 2 for several. `tables`: oids of those with rows in
     it. `truncates`: seq and oid. `is_long`: of many events, not looked at closely; `shares`: of such a one, by oid.
+    `version`: the newest of the relation history, as of the moment when it was planned.
     """
 
     after: int
@@ -73,6 +74,7 @@ class Pass:
     events: int
     tables: Sequence[int]
     truncates: Sequence[tuple[int, int]]
+    version: int
     is_long: bool = False
     shares: Mapping[int, Share] = field(default_factory=dict)
 
@@ -95,6 +97,7 @@ class _Found:
     obstacle_seq: int | None
     obstacle_oid: int | None
     others_upto: int | None
+    version: int
 
 
 class Passes:
@@ -133,9 +136,8 @@ class Passes:
 
     def _compose(self, tables: FollowedTables) -> sql.Composed:
         return sql.SQL(statement("followers.applying", "next_pass")).format(
-            **tables_of(tables),
+            **tables_of(tables, self._source),
             events=self._events_table.identifier,
-            source=sql.Literal(self._source),
             gap=epoch_of(self._gap),
             most=sql.Literal(self._events),
             bytes=sql.Literal(BYTES),
@@ -176,10 +178,12 @@ def epoch_of(gap: Gap | None) -> sql.Composable:
     return sql.Literal(gap.epoch if gap else _NO_EPOCH)
 
 
-def tables_of(tables: FollowedTables) -> dict[str, sql.Composable]:
+def tables_of(tables: FollowedTables, source: uuid.UUID) -> dict[str, sql.Composable]:
     """What a query that plans is told of them."""
     places = [(table.oid, table.changes_at or _NEVER) for table in tables]
     return {
+        "source": sql.Literal(source),
+        "newest_version": table_versions.newest_of(source),
         "oids": sql.Literal([oid for oid, _ in places]),
         "epochs": sql.Literal([place.epoch for _, place in places]),
         "lsns": sql.Literal([place.lsn for _, place in places]),
@@ -222,4 +226,5 @@ def _pass(after: int, found: _Found) -> Pass:
         found.events,
         found.tables,
         tuple(zip(found.truncate_seqs, found.truncate_oids, strict=True)),
+        found.version,
     )

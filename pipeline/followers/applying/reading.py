@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from pipeline.followers.applying import long_passes, table_versions
+from pipeline.followers.applying import long_passes
 from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables
 from pipeline.followers.applying.long_passes import LongPasses
 from pipeline.followers.applying.outcomes import Ordered, Outcome, Outcomes
@@ -32,14 +32,15 @@ PLANS = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """The most events in a pass and in a long one, and from how many of one table on they are relayed as COPY text.
+    """The most events in a pass and in a long one, and from how many on those of one table are relayed as COPY text.
 
-    Below that to carry them as JSON is cheaper.
+    `added`: the same where all of them are new rows, which need no table in between. Below that JSON is cheaper.
     """
 
     events: int = 1000
     long: int = long_passes.EVENTS
-    relayed: int = 1000
+    relayed: int = 300
+    added: int = 50
 
 
 DEFAULT_SIZES = Sizes()
@@ -89,20 +90,12 @@ class LogReader:
         gap: Gap | None = None,
     ) -> None:
         """`gap`: before which epoch to stop."""
-        self._log, self._source, self.tables, self._sizes = log, source, tables, sizes
+        self.tables, self._sizes = tables, sizes
         self._passes = Passes(log, source, events_table, sizes.events, gap)
         self._long = LongPasses(log, source, events_table, tables, sizes.long, gap)
         self._outcomes = Outcomes(log, source, events_table)
         for setting, value in PLANS.items():
             log.execute("select set_config(%s, %s, false)", (setting, value))
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether a table has a newer version.
-
-        A version is there before its first event is, so what was planned without it may not fit.
-        """
-        return table_versions.newest(self._log, self._source) != self.tables.version
 
     def next(self, after: int, upto: int | None, *, continues: bool, single: bool) -> Pass | None:
         """As `Passes.next`."""
@@ -116,7 +109,7 @@ class LogReader:
         """All that comes after a seq, each pass with its parts and an end, until nothing comes or a table changes."""
         while True:
             planned = self.next_long(after) or self.next(after, None, continues=continues, single=continues)
-            if planned is None or self.is_outdated:
+            if planned is None or planned.version != self.tables.version:
                 return
             yield planned
             yield from self.parts(planned)
@@ -139,11 +132,10 @@ class LogReader:
 
     def _of_table(self, table: FollowedTable, planned: Pass, after: int) -> Generator[Part, None, None]:
         share = planned.shares.get(table.oid)
-        if share is None or share.events < self._sizes.relayed:
+        new = share is not None and share.only_new and _adds_rows(table, planned)
+        if share is None or share.events < (self._sizes.added if new else self._sizes.relayed):
             yield Few(table.oid, self._outcomes.folded(table, after, planned.upto))
             return
-        may_lack_rows = planned.after < table.wanted.filled_upto
-        new = share.only_new and not may_lack_rows and any(column.written for column in table.columns)
         read = self._outcomes.new_rows if new else self._outcomes.relayed
         yield Many(table.oid, share.events if new else None)
         with closing(read(table, after, planned.upto)) as blocks:
@@ -153,3 +145,8 @@ class LogReader:
     def require_kept(self, after: int) -> None:
         """As `Passes.require_kept`."""
         self._passes.require_kept(after)
+
+
+def _adds_rows(table: FollowedTable, planned: Pass) -> bool:
+    """Whether an insert of this pass adds a row with values, and does not meet one: while a table is filled it may."""
+    return planned.after >= table.wanted.filled_upto and any(column.written for column in table.columns)

@@ -52,7 +52,8 @@ select l.seq as upto, l.whole, l.source_epoch, l.commit_lsn, l.committed_at,
     (select coalesce(sum(s.all_events), 0) from share s)::bigint as events,
     (select coalesce(sum(s.size), 0) from share s)::bigint as size,
     coalesce((select jsonb_agg(jsonb_build_array(s.oid, s.events, s.only_new, coalesce(s.truncates, '{{}}')))
-              from share s where s.followed), '[]') as shares
+              from share s where s.followed), '[]') as shares,
+    ({newest_version}) as version
 from last l cross join first f
 where l.source_epoch < {gap} and not exists (
     select from share s

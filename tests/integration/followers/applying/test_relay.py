@@ -12,16 +12,17 @@ from psycopg import sql
 
 from pipeline.errors import Differs, NotFollowable
 from pipeline.followers.applying import ahead
+from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.outcomes import Outcomes
 from pipeline.followers.applying.reading import Sizes
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.server.schedule import publish_new_tables
-from tests.fixtures.following import Follower, drain, follower
+from tests.fixtures.following import Follower, drain, follower, oid
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
 
-FEW = Sizes(events=20, long=50, relayed=10)
+FEW = Sizes(events=20, long=50, relayed=10, added=10)
 """So that some hundred events are many."""
 TEXTS = ["a\tb", "line\nline\r\n", "\\", "\\N", "\\.", "%s %% %(a)s", "'\"{},", "", "é\u2028😀", "\x01\x7f", "null"]
 
