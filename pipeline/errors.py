@@ -24,6 +24,7 @@ PipelineError                    exit 1
 ├── FollowerError                a follower cannot begin, change or go on, as it is
 │   ├── UnknownFollower          there is no follower of that name
 │   ├── Overtaken                another applier has moved its position; this one has written nothing
+│   │   └── TablesChanged        which of its tables follow the log has changed; read them again and go on
 │   ├── Released                 it was released: nothing more is applied to it
 │   ├── Locked                   somebody there uses a table that is to be truncated; retried soon
 │   ├── Differs                  it lacks a row that the log changes, or has one that the log adds
@@ -161,6 +162,10 @@ class Overtaken(FollowerError):
     """Another applier has moved the follower's position; what this one wrote is rolled back."""
 
 
+class TablesChanged(Overtaken):
+    """Which of a follower's tables follow the log has changed: one is to be copied, or was. Read them again."""
+
+
 class Released(FollowerError):
     """A follower was released: nothing more is applied to it."""
 
@@ -182,19 +187,28 @@ class Differs(FollowerError):
         self.seq = seq
 
 
+class SchemaStopped(FollowerError):
+    """A follower cannot have what DDL has made of a table at the source; `remedy`: what to do there."""
+
+    def __init__(self, sentence: str, remedy: str) -> None:
+        super().__init__(sentence)
+        self.remedy = remedy
+
+
 class NotFollowable(FollowerError):
     """The log does not say what a row is, or a table has another form from there on: `seq` is the event's.
 
     `why`: `skipped`, `parked`, `changed` (the form), `incomplete` (a new row lacks a value), `partition` (one that
     the follower does not have is truncated), or `gap` (an epoch begins there after changes that are not in the log).
-    `table` is empty where all are concerned. `remedy`: None where only copies help.
+    `table` is empty where all are concerned; `oid` is the table's at the source. `remedy`: None where only copies help.
     """
 
-    def __init__(self, sentence: str, table: str, seq: int, why: str, remedy: str | None = None) -> None:
+    def __init__(self, sentence: str, table: str, seq: int, why: str, remedy: str | None = None, oid: int = 0) -> None:
         super().__init__(sentence)
         self.table = table
         self.seq = seq
         self.why = why
+        self.oid = oid
         self.remedy = remedy
 
 

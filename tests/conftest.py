@@ -23,6 +23,7 @@ pytest_plugins = [
     "tests.fixtures.api",
     "tests.fixtures.altering",
     "tests.fixtures.followers",
+    "tests.fixtures.schema_changes",
     "tests.fixtures.served_follower",
     "tests.fixtures.staged",
     "tests.fixtures.catching_up",

@@ -181,6 +181,12 @@ def add_tables(connection: Connection, follower: int, tables: Iterable[TableName
         cursor.executemany(statement("followers", "add_table"), listed)
 
 
+def forget_tables(connection: Connection, follower: int, oids: Sequence[int]) -> None:
+    """Tables that it has no longer."""
+    query = "delete from pipeline.follower_tables where follower_id = %s and table_oid = any(%s)"
+    connection.execute(query, (follower, list(oids)))
+
+
 def report(connection: Connection, follower: int, said: Report) -> bool:
     """Store what its applier says; False when it was removed. A position never goes back."""
     position = vars(said.position) if said.position else dict.fromkeys(("seq", "commit_lsn", "committed_at"))

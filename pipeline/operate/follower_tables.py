@@ -10,10 +10,10 @@ from pipeline.capture.snapshot.captured_now import Captured
 from pipeline.capture.source import publication_ledger, published_relations
 from pipeline.capture.source.sources import Source
 from pipeline.config import patterns
-from pipeline.config.routes import ACTIONS
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerRefused
 from pipeline.followers.admission.tables import Wanted
+from pipeline.followers.routed import is_routed
 from pipeline.operate.preflight.findings import first_names
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -63,21 +63,13 @@ def require_in_log(pipeline: Connection, stored: Source, wanted: Iterable[Wanted
 
 
 def _require_unrouted(config: Config, found: Iterable[Captured]) -> None:
-    routed = sorted(f"{each.schema}.{each.name}" for each in found if _is_routed(config, each))
-    if routed:
+    elsewhere = sorted(f"{each.schema}.{each.name}" for each in found if is_routed(config, each.schema, each.name))
+    if elsewhere:
         raise FollowerRefused(
-            f"PIPELINE_ROUTES sends changes of {first_names(routed)} to another events table than "
+            f"PIPELINE_ROUTES sends changes of {first_names(elsewhere)} to another events table than "
             f"{config.events_table}, from which followers are fed; name tables with --tables that are not routed, "
             "or change the routes"
         )
-
-
-def _is_routed(config: Config, table: Captured) -> bool:
-    for action in ACTIONS:
-        route = next((each for each in config.routes if each.matches(table.schema, table.name, action)), None)
-        if route is not None and action != "message" and route.events_table != config.events_table:
-            return True
-    return False
 
 
 def described(source: Connection, stored: Source, found: Sequence[Captured]) -> Iterable[Wanted]:

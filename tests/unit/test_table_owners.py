@@ -159,7 +159,10 @@ OWNERS = {
     "pipeline.retention": Owner(
         "pipeline/log", {"pipeline/shuffle": "a letter's row is looked for as far back as the log goes", "spark": JOB}
     ),
-    "pipeline.rewrites": Owner("pipeline/capture/schema_history"),
+    "pipeline.rewrites": Owner(
+        "pipeline/capture/schema_history",
+        {"pipeline/followers": "a follower's table is copied anew when it was rewritten"},
+    ),
     "pipeline.roles": Owner("pipeline/postgres", {"pipeline/operate": REPORT}),
     "pipeline.verifications": Owner("pipeline/operate"),
     "pipeline.routes": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),

@@ -77,6 +77,9 @@ Timeout = Annotated[
 Seq = Annotated[
     int, typer.Argument(min=1, help="An event of the transaction, such as the reason names.", show_default=False)
 ]
+Named = Annotated[
+    list[str], typer.Argument(metavar="TABLE...", help="schema.table, * matches anything.", show_default=False)
+]
 OfFollower = Annotated[
     list[str] | None, typer.Argument(metavar="[TABLE]...", help="Only these. Default: all that it has.")
 ]
@@ -170,6 +173,21 @@ def followers_verify(context: typer.Context, name: Name, tables: OfFollower = No
         found = verify_follower.verify(config, pipeline, name, tables or (), on_step)
     output(found, as_json, lambda: show_verified(found))
     return 0 if found.ok else 1
+
+
+@app.command("resync")
+def followers_resync(context: typer.Context, name: Name, tables: Named, as_json: Json = False) -> int:
+    """Copy tables anew from the source, while the others go on. Who reads them sees their rows of before until then.
+
+    Returns at once. One that has stopped before a change of such a table goes on.
+    """
+    from pipeline.cli.render.followers import show_resync
+    from pipeline.operate import resync_follower
+
+    with connected(context, "followers") as (_, connection):
+        found = resync_follower.resync(connection, name, tables)
+    output(found, as_json, lambda: show_resync(found))
+    return 0
 
 
 @app.command("skip-transaction")

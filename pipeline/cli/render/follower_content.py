@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -76,3 +77,5 @@ def _verdict(found: Verified) -> Iterator[Text]:
     tables = formatting.count(len(compared), "table")
     through = f"through {lsn.show(found.verified_through)}, seq {found.seq}"
     yield Text(f"{formatting.count(found.rows, 'row')} of {tables}: {what}, {through}", "bold")
+    if differing := [shlex.quote(table.table) for table in compared if table.differing]:
+        yield Text(f"made equal by `pipeline followers resync {found.follower} {' '.join(differing)}`")

@@ -11,6 +11,7 @@ from rich.text import Text
 from pipeline.operate import formatting
 from pipeline.operate.followers import Shown, ShownTable
 from pipeline.operate.release_follower import Released
+from pipeline.operate.resync_follower import Resync
 from pipeline.operate.skip_transaction import Skipped
 from pipeline.operate.wait_for_followers import Waited
 from pipeline.wal import lsn
@@ -70,6 +71,19 @@ def show_skipped(found: Skipped) -> None:
         f'follower "{found.follower}" goes on without the transaction of {seqs}{tables}; '
         f"`pipeline followers verify {found.follower}` says what differs since"
     )
+
+
+def show_resync(found: Resync) -> None:
+    """Say which tables are copied anew, and which were to be copied anyway."""
+    if found.tables:
+        print(
+            f'follower "{found.follower}" copies {", ".join(found.tables)} anew, and applies nothing to '
+            f"{'it' if len(found.tables) == 1 else 'them'} after seq {found.seq} until then; "
+            f"`pipeline followers wait {found.follower}` waits for it"
+        )
+    if found.copying:
+        are = "is" if len(found.copying) == 1 else "are"
+        print(f'{", ".join(found.copying)} of follower "{found.follower}" {are} being copied already')
 
 
 def show_released(found: Released) -> None:

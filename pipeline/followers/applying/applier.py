@@ -65,24 +65,32 @@ class Applier:
         *,
         events_table: EventsTable = DEFAULT,
         events: int = EVENTS,
+        on_history: Callable[[], None] | None = None,
+        begins: Position | None = None,
         bound_of: Callable[[int, int], str | None] = lambda _root, _partition: None,
         gap: Gap | None = None,
     ) -> None:
-        """`wanted`: which tables, by their oids at the source. `bound_of`: SQL that holds for the rows of a partition.
-        `gap`: before which epoch to stop.
+        """`wanted`: which tables, by their oids at the source. `on_history`: called where the relation history
+        has grown, before what comes next is applied; what it raises is raised by `apply`. `bound_of`: SQL that holds
+        for the rows of a partition. `gap`: before which epoch to stop.
+
+        `begins`: in a transaction that is open, only these tables are brought from there to somewhere else. The
+        follower's position stays, and nobody is kept from reading them.
 
         Raises FollowerError where the follower has no position, or cannot take the rows of a table.
         """
-        found = position.find(follower, source, name)
+        found = begins or position.find(follower, source, name)
         if found is None:
             raise FollowerError(f"follower {name} has no position: begin one first")
         self._log, self._follower, self._wanted, self._bound_of = log, follower, wanted, bound_of
-        self._position = found
+        self._position, self._moves = found, begins is None
+        self._empty = truncates.run_soon if self._moves else truncates.delete
         self._passes = Passes(log, source, events_table, events, gap)
         self._events_table = events_table
         for setting, value in _PLANS.items():
             log.execute("select set_config(%s, %s, false)", (setting, value))
         self._one_by_one_upto = 0
+        self._on_history = on_history
         self.read_tables()
 
     @property
@@ -123,9 +131,12 @@ class Applier:
 
     def _plan(self, after: int, upto: int | None, *, single: bool, continues: bool = False) -> Pass | None:
         found = self._passes.next(self._tables, after, upto, continues=continues, single=single)
-        if table_versions.newest(self._log, self._position.source) == self._tables.version:
+        # A version is there before its transaction is in the log: in the middle of one there is no new one.
+        if continues or table_versions.newest(self._log, self._position.source) == self._tables.version:
             return found
-        # A table version is there before its first event is, so what was planned without it may not fit.
+        # It is there before its first event is, so what was planned without it may not fit.
+        if self._on_history is not None:
+            self._on_history()
         self.read_tables()
         return self._passes.next(self._tables, after, upto, continues=continues, single=single)
 
@@ -137,7 +148,8 @@ class Applier:
                 after = position.advanced(
                     here, planned.source_epoch, planned.upto, planned.commit_lsn, planned.committed_at
                 )
-                position.move(self._follower, here, after)
+                if self._moves:
+                    position.move(self._follower, here, after)
                 self._write(planned)
                 self._passes.require_kept(planned.after)
                 events, here, last = events + planned.events, after, planned
@@ -162,7 +174,7 @@ class Applier:
         targets += [self._tables[oid].target for oid in emptied]
         names += [self._tables[oid].identifier for oid in emptied]
         with self._named("its truncates", planned):
-            truncates.run_soon(self._follower, targets, names)
+            self._empty(self._follower, targets, names)
         tables = [self._tables[oid] for oid in sorted(planned.tables)]
         for table in tables:
             if not table.in_order:
@@ -193,7 +205,7 @@ class Applier:
         touched = {*planned.tables, *(oid for _, oid in planned.truncates)}
         found = self._outcomes.in_order([each for each in tables if each.oid in touched], planned.after, planned.upto)
         with self._named("a table whose events are applied one by one", planned):
-            in_order.write(self._follower, self._statements.__getitem__, found)
+            in_order.write(self._follower, self._statements.__getitem__, found, self._empty)
 
     @contextmanager
     def _named(self, what: str, planned: Pass) -> Iterator[None]:
@@ -205,5 +217,12 @@ class Applier:
                 raise
             raise Refused(
                 f"the follower refuses a statement for {what}, of seqs {planned.after + 1} to {planned.upto}:"
-                f" {connections.one_line(error)} (SQLSTATE {error.sqlstate})"
+                f" {_reason(error)} (SQLSTATE {error.sqlstate})"
             ) from error
+
+
+def _reason(error: psycopg.Error) -> str:
+    """What a database says, without values of rows: what it says of data has them."""
+    if isinstance(error, psycopg.DataError):
+        return f"it does not take a value ({type(error).__name__})"
+    return connections.one_line(error)

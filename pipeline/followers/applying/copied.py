@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from psycopg import sql
 
@@ -14,14 +15,14 @@ from pipeline.postgres.queries import statement
 class Copied:
     """The rows of a table are those of a snapshot, a pg_snapshot as text, of the source in this epoch.
 
-    `lsn`: the end of WAL read with it. What the snapshot contains has committed before that. `form`: number, type and
-    modifier of each column that was published then; of a table with partitions None.
+    `lsn`: the end of WAL read with it. What the snapshot contains has committed before that. `form`: name, type and
+    modifier of each column that was published then; None of a table that was dropped by then.
     """
 
     source_epoch: int
     snapshot: str
     lsn: int
-    form: list[list[int]] | None = None
+    form: list[list[Any]] | None = None
 
     @property
     def place(self) -> Place:

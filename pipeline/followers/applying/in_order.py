@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pipeline.followers.applying import sets, truncates
+from pipeline.followers.applying import sets
 from pipeline.followers.applying.elements import REFUSALS, send
 from pipeline.followers.applying.outcomes import Ordered, require_whole
 from pipeline.followers.applying.table_statements import TableStatements
+from pipeline.followers.applying.truncates import Empty
 from pipeline.postgres.connections import Connection
 
 
-def write(follower: Connection, of_table: Callable[[int], TableStatements], events: Sequence[Ordered]) -> None:
+def write(
+    follower: Connection, of_table: Callable[[int], TableStatements], events: Sequence[Ordered], empty: Empty
+) -> None:
     """Write them, in the transaction that is open. `of_table`: statements by oid. Raises Differs."""
     for event in events:
         statements = of_table(event.table)
         if event.operation == "truncate":
-            truncates.run_soon(follower, [statements.table.target], [statements.table.identifier])
+            empty(follower, [statements.table.target], [statements.table.identifier])
             continue
         require_whole(statements.table, event)
         seq = _write(follower, statements, event)

@@ -142,9 +142,9 @@ class Passes:
             return NotFollowable(said, "", seq, obstacle, gap.remedy)
         if obstacle == "skipped":
             return NotFollowable(f"the follower stops before seq {seq}: {_REASONS[obstacle]}", "", seq, obstacle)
-        table = str(tables[found.obstacle_oid or 0])
+        table = tables[found.obstacle_oid or 0]
         said = f"table {table} of the follower stops before seq {seq}: {_REASONS[obstacle]}"
-        return NotFollowable(said, table, seq, obstacle)
+        return NotFollowable(said, str(table), seq, obstacle, oid=table.oid)
 
     def require_kept(self, after: int) -> None:
         """Ask after the events behind this seq were read: retention records what it drops before it does.

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from psycopg import sql
 
-from pipeline.errors import FollowerError, Overtaken, Released
+from pipeline.errors import FollowerError, Overtaken, Released, TablesChanged
 from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -23,7 +23,10 @@ _ROOM = "followers.applying"
 
 @dataclass(frozen=True)
 class Position:
-    """Everything up to `seq` is in the follower: `commit_lsn` and `committed_at` are of the last transaction."""
+    """Everything up to `seq` is in the follower: `commit_lsn` and `committed_at` are of the last transaction.
+
+    `generation` grows whenever other tables follow the log from there on: whoever knows an older one writes nothing.
+    """
 
     source: uuid.UUID
     follower: str
@@ -31,6 +34,7 @@ class Position:
     seq: int = 0
     commit_lsn: int | None = None
     committed_at: datetime | None = None
+    generation: int = 0
 
 
 def connect(dsn: str) -> Connection:
@@ -76,9 +80,9 @@ def find(follower: Connection, source: uuid.UUID, name: str) -> Position | None:
     return queries.one(follower, Position, statement(_ROOM, "find_position"), values)
 
 
-def begin(follower: Connection, position: Position) -> None:
-    """Begin at this position; one that is there is kept."""
-    follower.execute(statement(_ROOM, "begin_position"), vars(position))
+def begin(follower: Connection, position: Position) -> bool:
+    """Begin at this position; one that is there is kept, and that is False."""
+    return follower.execute(statement(_ROOM, "begin_position"), vars(position)).rowcount == 1
 
 
 def release(follower: Connection, source: uuid.UUID, name: str, registration: int) -> Position | None:
@@ -113,15 +117,43 @@ def _require_unreleased(follower: Connection, source: uuid.UUID, name: str) -> N
 def move(follower: Connection, before: Position, after: Position) -> None:
     """Move it, in the transaction that applies, as its first statement: the row lock makes another applier wait.
 
-    Raises Overtaken when it is not at `before`, Released where it was released.
+    Raises Overtaken when it is not at `before`, TablesChanged when other tables follow the log from there on, and
+    Released where it was released.
     """
     values = {**vars(after), "epoch_before": before.source_epoch, "seq_before": before.seq}
-    if follower.execute(statement(_ROOM, "move_position"), values).rowcount:
-        return
-    _require_unreleased(follower, before.source, before.follower)
-    found = find(follower, before.source, before.follower)
+    if follower.execute(statement(_ROOM, "move_position"), values).rowcount != 1:
+        _require_unreleased(follower, before.source, before.follower)
+        raise _overtaken(before, find(follower, before.source, before.follower))
+
+
+def change_tables(follower: Connection, here: Position) -> Position:
+    """Let other tables follow the log from there on, which the caller says in this transaction; returns the position.
+
+    Whoever applies the log has to read its tables again before it writes anything more. The row lock makes it wait
+    until this commits. Raises Overtaken, also as TablesChanged.
+    """
+    if follower.execute(statement(_ROOM, "change_tables"), vars(here)).rowcount != 1:
+        raise _overtaken(here, find(follower, here.source, here.follower))
+    return replace(here, generation=here.generation + 1)
+
+
+def hold(follower: Connection, source: uuid.UUID, name: str) -> Position | None:
+    """As `find`, and nobody moves it until the end of the transaction; who is moving it is waited for."""
+    values = {"source": source, "follower": name}
+    return queries.one(follower, Position, statement(_ROOM, "find_position") + "for update", values)
+
+
+def require(follower: Connection, here: Position) -> None:
+    """Raises Overtaken where the follower is not at `here` any more, also as TablesChanged."""
+    if (found := find(follower, here.source, here.follower)) != here:
+        raise _overtaken(here, found)
+
+
+def _overtaken(before: Position, found: Position | None) -> Overtaken:
+    if found is not None and (found.source_epoch, found.seq) == (before.source_epoch, before.seq):
+        return TablesChanged(f"other tables of follower {before.follower} follow the log now; this has written nothing")
     where = f"it is at seq {found.seq} now" if found else "it is not there any more"
-    raise Overtaken(
+    return Overtaken(
         f"another applier has moved the position of follower {before.follower}, which was at seq {before.seq}: {where};"
         " this one has written nothing"
     )

@@ -21,8 +21,8 @@ _PIECE = 40
 
 
 def name(column: NamedColumn) -> sql.Composable:
-    """What the event `e` calls the column."""
-    found: sql.Composable = sql.Literal(column.name)
+    """What the event `e` calls the column; null where it had none yet: then the value is null, not unknown."""
+    found: sql.Composable = sql.SQL("{}::text").format(sql.Literal(column.names[0][1]))
     for place, called in column.names[1:]:
         found = sql.SQL(
             "case when (e.source_epoch, coalesce(e.commit_lsn, 0), coalesce(e.commit_idx, 0)) >= ({}, {}, {})"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pipeline.followers.applying.position import Position
+from pipeline.followers.registry import TableName
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -42,6 +43,8 @@ class TableVersion:
     relation_schema: str
     relation_name: str
     table_oid: int
+    table_schema: str
+    table_name: str
     replica_identity: str
     columns: list[dict[str, Any]]
     key_columns: list[str]
@@ -56,33 +59,36 @@ class TableVersion:
         """Whether columns can be known by their numbers, so that a rename is one."""
         return self.relation_oid == self.table_oid and all(column["attnum"] is not None for column in self.columns)
 
-    def has_form_of(self, other: TableVersion) -> bool:
-        """Whether a table of one of them can take the rows of the other: only names of columns may differ."""
-        numbered = self.numbered and other.numbered and self.relation_oid == other.relation_oid
+    def is_like(self, other: TableVersion) -> bool:
+        """Whether a table of one of them is one of the other as well: by its name, its columns, and its key."""
+        numbered = self.is_numbered_like(other)
         return self._form(numbered=numbered) == other._form(numbered=numbered)
 
+    def is_numbered_like(self, other: TableVersion) -> bool:
+        """Whether the numbers of their columns say which are the same."""
+        return self.numbered and other.numbered and self.relation_oid == other.relation_oid
+
     def _form(self, *, numbered: bool) -> object:
-        known_by = "attnum" if numbered else "name"
-        columns = {(column[known_by], column["type_oid"], column["type_modifier"]) for column in self.columns}
-        key = {column[known_by] for column in self.columns if column["name"] in self.key_columns}
-        return columns, key, not key and self.replica_identity == FULL
+        columns = {
+            (column["attnum"] if numbered else None, column["name"], column["type_oid"], column["type_modifier"])
+            for column in self.columns
+        }
+        key = {column["name"] for column in self.columns if column["name"] in self.key_columns}
+        return (self.table_schema, self.table_name), columns, key, not key and self.replica_identity == FULL
 
 
 @dataclass(frozen=True)
 class NamedColumn:
-    """A column of the source. `names`: what events call it, each with the place from which on; the first always did.
+    """A column of the source, as the table's form has it. `base_type_oid`: as in the history.
 
-    `name`: the first of these. `document`: json or jsonb, or a domain over them. `base_type_oid`: as in the history.
+    `names`: what events call it, each with the place from which on, the first from the beginning; None: they had none
+    such yet. Where a form holds from the position on, there is but one.
     """
 
-    names: tuple[tuple[Place, str], ...]
+    name: str
+    names: tuple[tuple[Place, str | None], ...]
     base_type_oid: int
     key: bool
-
-    @property
-    def name(self) -> str:
-        """What it was called at the position."""
-        return self.names[0][1]
 
     @property
     def document(self) -> bool:
@@ -92,9 +98,9 @@ class NamedColumn:
 
 @dataclass(frozen=True)
 class History:
-    """A table at a position, and how its columns are called later.
+    """A table in the form that it has at a position, or that its follower has been given for later.
 
-    `changes_at`: from where on it has another form, which its follower has to be given first; None: it has not yet.
+    `changes_at`: from where on it has another one, which its follower has to be given first; None: it has not yet.
     `partitions`: names that partitions had, by oid.
     """
 
@@ -106,52 +112,87 @@ class History:
 
 
 def newest(log: Connection, source: uuid.UUID) -> int:
-    """The id of the newest version: while it is the same, nothing that was read here is outdated."""
+    """Grows with the history: while it is the same, nothing that was read here is outdated, and no table is new."""
     return int(queries.value(log, statement(_ROOM, "newest_version"), {"source": source}))
 
 
 def read(log: Connection, formed: Mapping[int, Place | None], position: Position) -> dict[int, History]:
     """Tables by oid, as they are at the position, or have been formed to be; one without any event yet is not there."""
-    values = {"source": position.source, "oids": list(formed)}
-    found: dict[int, list[TableVersion]] = {}
-    for version in queries.rows(log, TableVersion, statement(_ROOM, "table_versions"), values):
-        found.setdefault(version.table_oid, []).append(version)
+    found = _versions(log, position.source, formed)
     return {oid: _history(oid, versions, position, formed[oid]) for oid, versions in found.items()}
 
 
+def next_change(
+    log: Connection, position: Position, oid: int, formed: Place | None
+) -> tuple[TableVersion, TableVersion] | None:
+    """The form that a table has at the position, or was given, and the one that it has next; None without another."""
+    versions = _versions(log, position.source, [oid]).get(oid)
+    if not versions:
+        return None
+    at = _reached(versions, position, formed)
+    return next(((versions[at], each) for each in versions[at + 1 :] if not each.is_like(versions[at])), None)
+
+
 def places_of_forms(
-    log: Connection, source: uuid.UUID, forms: Mapping[int, tuple[Place, list[list[int]] | None]]
+    log: Connection, source: uuid.UUID, forms: Mapping[int, tuple[Place, list[list[Any]] | None]]
 ) -> dict[int, Place]:
     """From where on a table has the form that it had at this place, by oid.
 
     The history has a form only from its first change on, which may come later: then from there.
     """
-    values = {"source": source, "oids": list(forms)}
     found = {oid: place for oid, (place, _) in forms.items()}
-    has_form = dict[int, bool]()
-    for version in queries.rows(log, TableVersion, statement(_ROOM, "table_versions"), values):
-        place, form = forms[version.table_oid]
-        if form is None or not version.numbered:
-            continue
-        same = form == sorted([each["attnum"], each["type_oid"], each["type_modifier"]] for each in version.columns)
-        if version.place <= place:
-            has_form[version.table_oid] = same
-        elif same and not has_form.get(version.table_oid):
-            has_form[version.table_oid] = True
-            found[version.table_oid] = version.place
+    for oid, versions in _versions(log, source, forms).items():
+        place, form = forms[oid]
+        has_form = False
+        for version in versions if form is not None else ():
+            same = form == sorted([each["name"], each["type_oid"], each["type_modifier"]] for each in version.columns)
+            if version.place <= place:
+                has_form = same
+            elif same and not has_form:
+                has_form = True
+                found[oid] = version.place
     return found
 
 
-def _history(oid: int, versions: Sequence[TableVersion], position: Position, formed: Place | None) -> History:
+def at(log: Connection, source: uuid.UUID, table: TableName, place: Place) -> TableVersion | None:
+    """The form that a table has at a place.
+
+    Of one that was not in the log by then, that of the table which was called so; None where there was none either.
+    """
+    versions = _versions(log, source, [table.table_oid]).get(table.table_oid, [])
+    if reached := [version for version in versions if version.place <= place]:
+        return reached[-1]
+    values = {"source": source, "schema": table.table_schema, "name": table.table_name, **vars(place)}
+    return queries.one(log, TableVersion, statement(_ROOM, "version_by_name"), values)
+
+
+def newest_places(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dict[int, Place]:
+    """From where on each has the form that is the newest; one without any event yet is not there."""
+    return {oid: versions[-1].place for oid, versions in _versions(log, source, oids).items()}
+
+
+def _versions(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dict[int, list[TableVersion]]:
+    """By the table's oid, in the order of the changes that they hold for."""
+    found: dict[int, list[TableVersion]] = {}
+    values = {"source": source, "oids": list(oids)}
+    for version in queries.rows(log, TableVersion, statement(_ROOM, "table_versions"), values):
+        found.setdefault(version.table_oid, []).append(version)
+    return found
+
+
+def _reached(versions: Sequence[TableVersion], position: Position, formed: Place | None = None) -> int:
+    """Which of them the table has at the position, or was formed to have; the first where it has none yet."""
     reached = max(Place(position.source_epoch, position.commit_lsn or 0, _LAST), formed or _FIRST)
-    before = [version for version in versions if version.place <= reached]
-    now = before[-1] if before else versions[0]
-    later = versions[versions.index(now) + 1 :]
-    changed = next((version.place for version in later if not version.has_form_of(now)), None)
-    same = [version for version in later if changed is None or version.place < changed]
+    return max(0, sum(version.place <= reached for version in versions) - 1)
+
+
+def _history(oid: int, versions: Sequence[TableVersion], position: Position, formed: Place | None) -> History:
+    first, at = _reached(versions, position), _reached(versions, position, formed)
+    now = versions[at]
+    changed = next((version.place for version in versions[at + 1 :] if not version.is_like(now)), None)
     return History(
         oid,
-        tuple(_column(now, column, same) for column in now.columns),
+        tuple(_column(now, column, versions[first:at]) for column in now.columns),
         now.replica_identity == FULL,
         changed,
         {
@@ -162,12 +203,14 @@ def _history(oid: int, versions: Sequence[TableVersion], position: Position, for
     )
 
 
-def _column(now: TableVersion, column: dict[str, Any], later: Sequence[TableVersion]) -> NamedColumn:
-    names = [(now.place, column["name"])]
-    for version in later:
-        if not (version.numbered and now.numbered):
-            continue
-        called = next(each["name"] for each in version.columns if each["attnum"] == column["attnum"])
-        if called != names[-1][1]:
+def _column(now: TableVersion, column: dict[str, Any], earlier: Sequence[TableVersion]) -> NamedColumn:
+    """`earlier`: forms of events that are still to be applied, though the table is not in them any more."""
+    names: list[tuple[Place, str | None]] = []
+    for version in earlier:
+        known_by = "attnum" if version.is_numbered_like(now) else "name"
+        called = next((each["name"] for each in version.columns if each[known_by] == column[known_by]), None)
+        if not names or called != names[-1][1]:
             names.append((version.place, called))
-    return NamedColumn(tuple(names), column["base_type_oid"], column["name"] in now.key_columns)
+    if not names or names[-1][1] != column["name"]:
+        names.append((now.place, column["name"]))
+    return NamedColumn(column["name"], tuple(names), column["base_type_oid"], column["name"] in now.key_columns)

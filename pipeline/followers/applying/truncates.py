@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psycopg
 from psycopg import sql
@@ -15,6 +15,8 @@ from pipeline.postgres.queries import statement
 
 LOCK_TIMEOUT = "1s"
 """A truncate waits for readers, and new ones wait behind it: so it gives up soon, and is tried again."""
+Empty = Callable[[Connection, Sequence[sql.Composable], Sequence[sql.Identifier]], None]
+"""Empties tables, the second of them by their names for messages."""
 _COMMA = sql.SQL(", ")
 
 
@@ -28,8 +30,13 @@ def run(follower: Connection, tables: Sequence[sql.Composable]) -> None:
         with follower.transaction():
             follower.execute(sql.SQL("truncate {}").format(_COMMA.join(tables)))
     except psycopg.errors.FeatureNotSupported:
-        for table in tables:
-            follower.execute(sql.SQL("delete from {}").format(table))
+        delete(follower, tables, ())
+
+
+def delete(follower: Connection, tables: Sequence[sql.Composable], _: Sequence[sql.Identifier]) -> None:
+    """Empty them so that others read what they had until this transaction commits."""
+    for table in tables:
+        follower.execute(sql.SQL("delete from {}").format(table))
 
 
 def run_soon(follower: Connection, tables: Sequence[sql.Composable], names: Sequence[sql.Identifier]) -> None:

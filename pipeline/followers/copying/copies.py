@@ -6,6 +6,7 @@ A row is finished in the transaction that commits the rows of its table, so a cr
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from psycopg.types.json import Jsonb
 
@@ -13,6 +14,7 @@ from pipeline.errors import Overtaken
 from pipeline.followers.applying import position
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.table_versions import Place
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -40,13 +42,70 @@ def begin(follower: Connection, begins: Position, registration: int, tables: Ite
         follower.execute(statement(_ROOM, "store_beginning"), values)
 
 
-def want(follower: Connection, of: Position, tables: Iterable[int]) -> None:
-    """Let these tables be copied, also once more: from the position on, with `--truncate` or empty."""
-    follower.execute(statement(_ROOM, "want_copies"), {**vars(of), "oids": list(tables)})
+def want(follower: Connection, here: Position, tables: Iterable[int]) -> Position:
+    """Let these tables be copied anew while the others follow the log; in a transaction, also the one that applies.
+
+    From this position on nothing of the log is applied to them, whatever it is, until their copies take their place.
+    The rows stay as they are until then. A copy that is being made begins anew. Returns the position, which the caller
+    has to go on with. Raises Overtaken where the follower is not at `here`: look again where it is.
+    """
+    with follower.transaction():
+        after = position.change_tables(follower, here)
+        follower.execute(statement(_ROOM, "want_anew"), {**vars(after), "oids": list(tables)})
+    return after
+
+
+@dataclass(frozen=True)
+class Anew:
+    """A table, by its oid at the source, that is to be copied while the others follow the log from this seq on.
+
+    `generation`: another one when it was wanted once more. `formed_epoch`, `formed_lsn`: the commit of which it
+    has the form.
+    """
+
+    oid: int
+    seq: int
+    generation: int
+    formed_epoch: int
+    formed_lsn: int
+
+    @property
+    def formed(self) -> Place:
+        """The form that it has until its copy takes its place."""
+        return Place(self.formed_epoch, self.formed_lsn, 2**31 - 1)
+
+
+def wanted(follower: Connection, of: Position) -> list[Anew]:
+    """Those that `want` has asked for, and that are not in their place yet."""
+    return queries.rows(follower, Anew, statement(_ROOM, "find_wanted"), vars(of))
+
+
+def place(follower: Connection, here: Position, wanted: Anew, copied: Copied, rows: int) -> None:
+    """In the transaction that holds the position and has brought the table there: it follows the log again.
+
+    Raises Overtaken where another copy of it was made meanwhile, or is wanted.
+    """
+    form = None if copied.form is None else Jsonb(copied.form)
+    values = {**vars(here), **vars(copied), "form": form, "oid": wanted.oid, "rows": rows}
+    values["generation"] = wanted.generation
+    if follower.execute(statement(_ROOM, "place_copy"), values).rowcount != 1:
+        raise Overtaken(
+            f"a table of follower {here.follower} was copied by another applier, or is to be copied once more; this"
+            " one has written nothing"
+        )
+    position.change_tables(follower, here)
+
+
+def forget(follower: Connection, of: Position, tables: Iterable[int]) -> None:
+    """Tables that are followed no longer."""
+    follower.execute(statement(_ROOM, "forget_copies"), {**vars(of), "oids": list(tables)})
 
 
 def find(follower: Connection, of: Position) -> dict[int, Copied | None]:
-    """By the table's oid at the source; None: still to be copied."""
+    """By the table's oid at the source; None: still to be copied, before the log is applied.
+
+    Without the tables of `wanted`.
+    """
     found = follower.execute(statement(_ROOM, "find_copies"), vars(of)).fetchall()
     return {oid: None if rest[1] is None else Copied(*rest) for oid, *rest in found}
 

@@ -24,12 +24,27 @@ def make(source: Connection, dsn: str, follower: Connection, of: Position, table
 
     What is to be made after the copy is stored in the transaction that makes them. Raises FollowerError.
     """
+    with _made(source, dsn, follower, tables) as after:
+        if after is not None:
+            values = {**vars(of), "after_copy": after}
+            follower.execute(statement(_ROOM, "store_after_copy"), values, prepare=False)
+
+
+def make_whole(source: Connection, dsn: str, follower: Connection, tables: Sequence[TableName]) -> None:
+    """The same with their keys and indexes, so that nothing is left to be made."""
+    with _made(source, dsn, follower, tables) as after:
+        if after is not None:
+            follower.execute(after.encode())
+
+
+@contextmanager
+def _made(source: Connection, dsn: str, follower: Connection, tables: Sequence[TableName]) -> Iterator[str | None]:
+    """In a transaction with those that are missing; what is to be made after their rows, None where none is missing."""
     missing = _missing(follower, tables)
-    if not missing:
-        return
     oids = {"oids": [table.table_oid for table in missing]}
-    found = source.execute(statement(_ROOM, "tree_of_tables"), oids).fetchall()
+    found = source.execute(statement(_ROOM, "tree_of_tables"), oids).fetchall() if missing else []
     if not found:
+        yield None
         return
     dump = schema_dump.read(source, dsn, [name for name, _ in found])
     known = follower.execute("select name from pg_catalog.pg_settings").fetchall()
@@ -38,9 +53,7 @@ def make(source: Connection, dsn: str, follower: Connection, of: Position, table
         for schema in sorted({schema for _, schema in found}):
             follower.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
         follower.execute((preamble + dump.before).encode())
-        follower.execute(
-            statement(_ROOM, "store_after_copy"), {**vars(of), "after_copy": preamble + dump.after}, prepare=False
-        )
+        yield preamble + dump.after
 
 
 def is_unfinished(follower: Connection, of: Position) -> bool:

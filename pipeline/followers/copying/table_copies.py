@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -77,20 +77,16 @@ class TableCopies:
         identifier = sql.Identifier(table.table_schema, table.table_name)
         with self._follower.transaction():
             copies.take(self._follower, self._of, table.table_oid)
-            there = self._described(table)
+            there = described(self._follower, table)
             # First at the follower: while this waits, nobody has to wait at the source.
             self._empty(table, identifier, partitioned=there["partitioned"])
+            columns = [columns_of(table, relation, there) for relation in relations]
             with self._source.reading(table.table_oid, relations) as copied:
-                rows = sum(self._pass_on(table, identifier, relation, there["columns"]) for relation in relations)
+                rows = sum(
+                    pass_on(self._source, relation, names, self._follower, identifier, self._require_wanted)
+                    for relation, names in zip(relations, columns, strict=True)
+                )
             copies.finish(self._follower, self._of, table.table_oid, copied, rows)
-
-    def _described(self, table: TableName) -> dict[str, Any]:
-        values = {"schema": table.table_schema, "name": table.table_name}
-        with self._follower.cursor(row_factory=dict_row) as cursor:
-            there = cursor.execute(statement("followers.applying", "describe_table"), values).fetchone()
-        if there is None:
-            raise FollowerError(f"the follower has no table {_name(table)}: make it there, or leave it out")
-        return there
 
     def _empty(self, table: TableName, identifier: sql.Identifier, *, partitioned: bool) -> None:
         """The table has no rows after it, but in children that inherit from it."""
@@ -113,29 +109,54 @@ class TableCopies:
         except psycopg.errors.LockNotAvailable as error:
             raise NotYet(f"waits for {holder(self._follower, oid)}, which uses it at the follower") from error
 
-    def _pass_on(
-        self, table: TableName, identifier: sql.Identifier, relation: Relation, there: Sequence[dict[str, Any]]
-    ) -> int:
-        """The rows of one relation; returns how many there are."""
-        generated = {column["name"]: column["generated"] for column in there}
-        if missing := [name for name in relation.columns or () if name not in generated]:
-            raise FollowerError(
-                f"table {_name(table)} of the follower has no column {', '.join(missing)}: add it there"
-            )
-        columns = [name for name in relation.columns or () if not generated[name]]
-        listed = sql.SQL("({})").format(_COMMA.join(map(sql.Identifier, columns))) if columns else sql.SQL("")
-        query = sql.SQL("copy {} {} from stdin").format(identifier, listed)
-        with closing(self._source.rows(relation, columns)) as blocks:
-            return copy_data.write(self._follower, query, self._wanted(blocks))
-
-    def _wanted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        for block in blocks:
-            self._require_wanted()
-            yield block
-
     def _require_wanted(self) -> None:
         if not self._go_on():
             raise Interrupted
+
+
+def described(follower: Connection, table: TableName) -> dict[str, Any]:
+    """What the follower's table is. Raises FollowerError where there is none."""
+    values = {"schema": table.table_schema, "name": table.table_name}
+    with follower.cursor(row_factory=dict_row) as cursor:
+        there = cursor.execute(statement("followers.applying", "describe_table"), values).fetchone()
+    if there is None:
+        raise FollowerError(f"the follower has no table {_name(table)}: make it there, or leave it out")
+    return there
+
+
+def columns_of(table: TableName, relation: Relation, there: Mapping[str, Any]) -> list[str]:
+    """Which of the published columns of a relation are copied: not those that the follower generates.
+
+    Raises FollowerError where it lacks one.
+    """
+    generated = {column["name"]: column["generated"] for column in there["columns"]}
+    if missing := [name for name in relation.columns or () if name not in generated]:
+        raise FollowerError(f"table {_name(table)} of the follower has no column {', '.join(missing)}: add it there")
+    return [name for name in relation.columns or () if not generated[name]]
+
+
+def pass_on(
+    source: SourceTables,
+    relation: Relation,
+    columns: Sequence[str],
+    follower: Connection,
+    into: sql.Composable,
+    require_wanted: Callable[[], None],
+) -> int:
+    """The rows of one relation, into a table of the follower; returns how many there are.
+
+    `require_wanted` is called before each block, and ends it by what it raises.
+    """
+
+    def wanted(blocks: Iterator[bytes]) -> Iterator[bytes]:
+        for block in blocks:
+            require_wanted()
+            yield block
+
+    listed = sql.SQL("({})").format(_COMMA.join(map(sql.Identifier, columns))) if columns else sql.SQL("")
+    query = sql.SQL("copy {} {} from stdin").format(into, listed)
+    with closing(source.rows(relation, columns)) as blocks:
+        return copy_data.write(follower, query, wanted(blocks))
 
 
 def _name(table: TableName) -> str:

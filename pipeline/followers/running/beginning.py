@@ -19,6 +19,7 @@ from pipeline.followers.copying.table_copies import TableCopies
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.running import epoch_gaps
 from pipeline.followers.running.epoch_gaps import Compared
+from pipeline.followers.schema_changes import reached_versions, rewritten
 from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -54,17 +55,22 @@ class _InUse:
 def begin(log: Connection, follower: Connection, found: Follower) -> None:
     """Let it begin; nothing where it has. Raises Released."""
     begins = first_position(log, found)
+    oids = [table.table_oid for table in found.table_states]
     position.reopen(follower, found.source_id, found.name, found.id)
     say_tables(follower, found)
     if found.copy == "source":
-        copies.begin(follower, begins, found.id, [table.table_oid for table in found.table_states])
+        copies.begin(follower, begins, found.id, oids)
     else:
-        position.begin(follower, begins)
+        with follower.transaction():
+            if position.begin(follower, begins) and found.copy == "log":
+                # Its tables have the form that they have by now, whatever they were when the log began.
+                reached_versions.begin(log, follower, begins, found.table_states)
+    rewritten.begin(log, follower, found, begins)
 
 
 def say_tables(follower: Connection, found: Follower) -> None:
     """Say in the follower which tables it has of this source, so that no other source is made to feed them."""
-    tables = found.table_states
+    tables = list(called(follower, found).values())
     values = {
         "source": found.source_id,
         "follower": found.name,
@@ -85,11 +91,11 @@ def copy(
     say: Callable[[TableName, str | None], None],
 ) -> None:
     """Copy the tables that are not copied yet. Raises Interrupted, and whatever stops it."""
-    here = _here(follower, found)
+    here = current_position(follower, found)
     if None in copies.find(follower, here).values():
         _copy(config, log, follower, found, here, stop, go_on, say)
     if missing_tables.is_unfinished(follower, here):
-        with _plain_session(found) as session:
+        with plain_session(found) as session:
             missing_tables.finish(session, here)
 
 
@@ -103,57 +109,79 @@ def _copy(
     go_on: Callable[[], bool],
     say: Callable[[TableName, str | None], None],
 ) -> None:
-    used = queries.one(log, _InUse, statement("followers.copying", "publications"), {"source": found.source_id})
-    if used is None:
-        raise FollowerError("the source of this follower is not known any more")
-    with connections.connect(
-        config.source, "source", name="pipeline follower copy", settings=session_settings.COPY
-    ) as source:
+    with connect_source(config) as source:
+        tables = source_tables(config, log, source, found)
         if found.schema_mode == "create":
-            with _plain_session(found) as session:
+            with plain_session(found) as session:
                 missing_tables.make(source, config.source, session, here, found.table_states)
-        tables = SourceTables(source, config.source, used.publications, used.epoch)
         made = TableCopies(tables, follower, here, truncate=found.truncates, go_on=go_on, say=say)
         made.make(found.table_states, stop.wait)
 
 
-def wanted_tables(log: Connection, follower: Connection, found: Follower) -> dict[int, Wanted]:
-    """By oid; `copied` is given with those whose copies the log is not past.
+def connect_source(config: Config) -> Connection:
+    """A session that reads tables there, as the log has their values. Raises Unavailable."""
+    settings = session_settings.COPY
+    return connections.connect(config.source, "source", name="pipeline follower copy", settings=settings)
+
+
+def source_tables(config: Config, log: Connection, source: Connection, found: Follower) -> SourceTables:
+    """The source's tables, over this connection, with what is in use of it now."""
+    used = queries.one(log, _InUse, statement("followers.copying", "publications"), {"source": found.source_id})
+    if used is None:
+        raise FollowerError("the source of this follower is not known any more")
+    return SourceTables(source, config.source, used.publications, used.epoch)
+
+
+def wanted_tables(log: Connection, follower: Connection, found: Follower, here: Position) -> dict[int, Wanted]:
+    """By oid, without those that are to be copied anew; `copied` is given with those whose copies the log is not past.
 
     Of a follower that began from the log, a table may lack rows until it has been read (`pipeline.snapshots`), and of
-    any one after a gap, until it has been compared.
+    any one after a gap, until it has been compared; unless it was copied since. `here`: the position, read before this;
+    who applies has to be of its generation.
     """
     complete = dict[int, int | None]()
     if found.copy == "log":
         complete = dict(log.execute(statement(_ROOM, "complete_seqs"), {"source": found.source_id}))
-    here = _here(follower, found)
-    made = copies.find(follower, here)
+    made, anew = copies.find(follower, here), {each.oid for each in copies.wanted(follower, here)}
     copied = passed.outstanding(log, here, made)
     places = table_versions.places_of_forms(
         log, found.source_id, {oid: (copy.place, copy.form) for oid, copy in made.items() if copy is not None}
     )
 
-    compared = epoch_gaps.compared(log, found.source_id)
+    formed, compared = reached_versions.find(follower, here), epoch_gaps.compared(log, found.source_id)
 
     def filled_upto(oid: int) -> int:
-        upto = (complete.get(oid, 0) or _NOT_YET) if found.copy == "log" else 0
+        upto = (complete.get(oid, 0) or _NOT_YET) if found.copy == "log" and oid not in made else 0
         copy = made.get(oid)
         if oid in compared and (copy is None or copy.source_epoch < compared[oid].epoch):
             seq = compared[oid].right_from
             return max(upto, _NOT_YET if seq is None else seq)
         return upto
 
-    def wanted(oid: int, schema: str, name: str) -> Wanted:
-        if found.copy == "log":
-            return Wanted(schema, name, filled_upto=filled_upto(oid))
-        return Wanted(schema, name, filled_upto=filled_upto(oid), formed=places.get(oid), copied=copied.get(oid))
+    def wanted(table: TableName) -> Wanted:
+        oid, form = table.table_oid, formed.get(table.table_oid)
+        begins = [places[oid]] if oid in places else []
+        place = max([*begins, *([form.place] if form else [])], default=None)
+        filled = filled_upto(oid)
+        return Wanted(table.table_schema, table.table_name, filled_upto=filled, formed=place, copied=copied.get(oid))
 
-    return {each.table_oid: wanted(each.table_oid, each.table_schema, each.table_name) for each in found.table_states}
+    return {oid: wanted(table) for oid, table in called(follower, found).items() if oid not in anew}
+
+
+def called(follower: Connection, found: Follower) -> dict[int, TableName]:
+    """Its tables by oid: as they were called when they were registered, or since a schema change has reached them."""
+    names = {
+        each.table_oid: TableName(each.table_oid, each.table_schema, each.table_name) for each in found.table_states
+    }
+    formed = reached_versions.find(follower, Position(found.source_id, found.name))
+    return names | {
+        oid: TableName(oid, each.table_schema, each.table_name) for oid, each in formed.items() if oid in names
+    }
 
 
 def settling(log: Connection, follower: Connection, found: Follower) -> set[int]:
     """Tables, by oid, whose comparison with the log after a gap the follower is not past."""
-    here = _here(follower, found)
+    here = current_position(follower, found)
     made = copies.find(follower, here)
 
     def settles(oid: int, each: Compared) -> bool:
@@ -169,16 +197,17 @@ def settling(log: Connection, follower: Connection, found: Follower) -> set[int]
 
 def gap(log: Connection, follower: Connection, found: Follower) -> Gap | None:
     """Before which epoch it has to stop. Raises Unavailable where that is not known yet."""
-    here = _here(follower, found)
+    here = current_position(follower, found)
     return epoch_gaps.first(log, found, here, copies.find(follower, here))
 
 
-def _plain_session(found: Follower) -> Connection:
+def plain_session(found: Follower) -> Connection:
     """One in which tables are made: what their statements set ends with it."""
     return connecting.connect(found.name, found.dsn, program="pipeline applier")
 
 
-def _here(follower: Connection, found: Follower) -> Position:
+def current_position(follower: Connection, found: Follower) -> Position:
+    """Where it is. Raises FollowerError where it has no position."""
     here = position.find(follower, found.source_id, found.name)
     if here is None:
         raise FollowerError(f"follower {found.name} has no position: remove it, and add it again")

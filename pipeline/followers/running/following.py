@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import Locked, Overtaken, PipelineError
+from pipeline.errors import Locked, NotFollowable, Overtaken, PipelineError, Refused, TablesChanged
 from pipeline.followers import connecting, registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
+from pipeline.followers.applying.copied import Copied
+from pipeline.followers.applying.followed_tables import Wanted
+from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import passed
 from pipeline.followers.copying.table_copies import Interrupted
-from pipeline.followers.registry import Follower, FollowerTable, Report, State, TableName
+from pipeline.followers.registry import Follower, FollowerTable, Report, TableName
 from pipeline.followers.running import beginning, partition_bounds, remedies
+from pipeline.followers.running.copier import ITSELF, Copier
+from pipeline.followers.schema_changes.changes import SchemaChanges
 from pipeline.log.table import CHANNEL, EventsTable
 from pipeline.postgres import connections, session_settings
 from pipeline.postgres.connections import Connection
@@ -34,7 +40,6 @@ IDLE_SECONDS = 1.0
 """How long to wait for a notification of new events."""
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before what stopped it is tried again; each failure in a row doubles them."""
-_ITSELF = "it goes on by itself"
 _SETTLES = "is compared with the log after a gap, so some of its rows are as of another moment"
 
 
@@ -48,12 +53,18 @@ class Following:
         self._said_at = 0.0
         self._delay = FIRST_DELAY
         self._said_tables = dict[int, FollowerTable]()
+        self._copier = Copier(config, follower, name)
 
     def run(self, stop: Stop) -> None:
         """Until told to stop, or until the follower was removed. Raises psycopg.Error of the pipeline database."""
         self._state.execute(f"listen {CHANNEL}".encode())
+        with self._copier:
+            self._run(stop)
+
+    def _run(self, stop: Stop) -> None:
         while not stop and (found := self._find()) is not None:
             if found.wanted == "paused":
+                self._copier.stop()
                 self._say(Report("paused"))
                 stop.wait(IDLE_SECONDS)
                 continue
@@ -97,34 +108,89 @@ class Following:
         beginning.copy(self._config, self._log, follower, found, stop, go_on, say)
 
     def _apply(self, follower: Connection, found: Follower, stop: Stop) -> None:
-        """Until it is not wanted any more, or is past its last copy: then nothing is left out any longer.
+        """Until it is not wanted any more, or its tables are others than they were: then it begins anew from there."""
+        here = beginning.current_position(follower, found)
+        wanted = beginning.wanted_tables(self._log, follower, found, here)
+        called = beginning.called(follower, found)
+        changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, called)
+        try:
+            changes.look()
+            self._apply_to(follower, found, here, wanted, changes, stop)
+        except TablesChanged:
+            self._delay = FIRST_DELAY
+        except NotFollowable as error:
+            if error.why != "changed":
+                raise
+            changes.follow(error)
+        except Refused as error:
+            if not changes.explain(error):
+                raise
 
-        Likewise once a table is compared whole after a gap.
-        """
-        events = EventsTable.parse(self._config.events_table)
-        wanted = beginning.wanted_tables(self._log, follower, found)
-        gap = beginning.gap(self._log, follower, found)
+    def _apply_to(
+        self,
+        follower: Connection,
+        found: Follower,
+        here: Position,
+        wanted: Mapping[int, Wanted],
+        changes: SchemaChanges,
+        stop: Stop,
+    ) -> None:
+        """Until it is not wanted any more, or is past its last copy: then nothing is left out any longer."""
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
-        bound_of = partial(partition_bounds.ask, self._config)
-        applier = Applier(
-            self._log, follower, found.source_id, found.name, wanted, events_table=events, bound_of=bound_of, gap=gap
-        )
         settling = beginning.settling(self._log, follower, found)
-        for table in found.table_states:
-            unlike = table.table_oid in copied or table.table_oid in settling
-            self._say_table(
-                table, "copying" if unlike else "following", _SETTLES if table.table_oid in settling else None
-            )
-        while not stop and self._is_wanted(_report_of(applier, "copying" if copied or settling else "following")):
-            if (applied := applier.apply()) is None:
+        anew = [table for oid, table in beginning.called(follower, found).items() if oid not in wanted]
+        applier = self._applier(follower, found, wanted, changes)
+        if applier.position.generation != here.generation:  # what is wanted may be of before that
+            return
+        self._say_tables(wanted, copied, anew, settling)
+        if anew:
+            self._copier.ensure(anew)
+        # What stopped it is still in the way until something was applied, or there is nothing left to apply.
+        applied = applier.apply()
+        while not stop and self._is_wanted(_report_of(applier, bool(copied or settling), bool(anew))):
+            if anew:
+                self._copier.ensure(anew)
+            if applied is None:
                 self._hear()
+                position.require(follower, applier.position)
                 if settling and beginning.settling(self._log, follower, found) != settling:
                     return
             else:
                 self._delay = FIRST_DELAY
                 logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
+            applied = applier.apply()
             if copied and not passed.outstanding(self._log, applier.position, copied):
                 return
+
+    def _applier(
+        self, follower: Connection, found: Follower, wanted: Mapping[int, Wanted], changes: SchemaChanges
+    ) -> Applier:
+        applier = Applier(
+            self._log,
+            follower,
+            found.source_id,
+            found.name,
+            wanted,
+            events_table=EventsTable.parse(self._config.events_table),
+            on_history=changes.look,
+            bound_of=partial(partition_bounds.ask, self._config),
+            gap=beginning.gap(self._log, follower, found),
+        )
+        changes.look()  # once more: what came before the applier has read its tables is no growth for it
+        return applier
+
+    def _say_tables(
+        self,
+        wanted: Mapping[int, Wanted],
+        copied: Mapping[int, Copied],
+        anew: Sequence[TableName],
+        settling: Collection[int],
+    ) -> None:
+        for table in anew:
+            self._say_table(table, "copying")
+        for oid, each in wanted.items():
+            state = "copying" if oid in copied or oid in settling else "following"
+            self._say_table(TableName(oid, each.schema, each.name), state, _SETTLES if oid in settling else None)
 
     def _is_wanted(self, said: Report) -> bool:
         """Say how far it is, and look whether somebody wants something else; both now and then."""
@@ -136,7 +202,7 @@ class Following:
 
     def _say_table(self, table: TableName, state: str, reason: str | None = None) -> None:
         """Say what is with a table, once."""
-        said = FollowerTable(table.table_oid, table.table_schema, table.table_name, state, reason, reason and _ITSELF)
+        said = FollowerTable(table.table_oid, table.table_schema, table.table_name, state, reason, reason and ITSELF)
         if self._said_tables.get(table.table_oid) != said:
             registry.report_tables(self._state, self._id, [said])
             self._said_tables[table.table_oid] = said
@@ -152,7 +218,7 @@ class Following:
     def _say(self, said: Report) -> None:
         registry.report(self._state, self._id, said)
         if self._said is not None and (said.state, said.reason) != (self._said.state, self._said.reason):
-            log = logger.info if said.state in ("following", "paused") else logger.warning
+            log = logger.info if said.state in ("following", "copying", "paused") else logger.warning
             log("%s: %s", self._name, said.reason or said.state, extra={"action": f"follower.{said.state}"})
         self._said, self._said_at = said, time.monotonic()
 
@@ -174,6 +240,8 @@ class Following:
                 return
 
 
-def _report_of(applier: Applier, state: State) -> Report:
+def _report_of(applier: Applier, copied: bool, anew: bool) -> Report:
+    """While a table is copied anew, the follower has not everything up to its position: it stays at the last one."""
     here = applier.position
-    return Report(state, position=registry.Position(here.seq, here.commit_lsn, here.committed_at))
+    reached = None if anew else registry.Position(here.seq, here.commit_lsn, here.committed_at)
+    return Report("copying" if copied or anew else "following", position=reached)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import psycopg
 
 from pipeline.errors import (
@@ -13,6 +15,7 @@ from pipeline.errors import (
     Overtaken,
     Refused,
     Released,
+    SchemaStopped,
 )
 from pipeline.followers import connecting
 from pipeline.followers.registry import Follower, Report
@@ -24,21 +27,40 @@ _AGAIN = "it is tried again by itself"
 def report_of(found: Follower, error: Exception) -> Report:
     """Waiting where it goes on once something is there again, else stopped until somebody has done something."""
     match error:
-        case Differs() | NotFollowable() | CursorExpired():
-            return Report("stopped", str(error), getattr(error, "remedy", None) or _anew(found))
+        case Differs() | NotFollowable():
+            return Report("stopped", str(error), _without(found, error))
+        case CursorExpired():
+            return Report("stopped", str(error), _anew(found))
         case Refused():
             return Report("stopped", str(error), f"mend that in the follower; {_AGAIN}")
         case Locked():
             return Report("waiting", str(error), f"{_AGAIN} all the while{_ending(error)}")
-        case Released():
-            remedy = f"if `pipeline followers release {found.name}` was cut off, run it once more"
-            return Report("stopped", str(error), remedy)
         case FollowerError() if not isinstance(error, Overtaken):
-            return Report("stopped", str(error), _AGAIN)
+            return Report("stopped", str(error), _of_follower(found, error))
         case psycopg.Error():
             known = connecting.unavailable(found.name, found.dsn, error)
             return Report("waiting", str(known), _AGAIN)
     return Report("waiting", connections.one_line(error), _AGAIN)
+
+
+def _of_follower(found: Follower, error: FollowerError) -> str:
+    if isinstance(error, Released):
+        return f"if `pipeline followers release {found.name}` was cut off, run it once more"
+    return f"{error.remedy}; {_AGAIN}" if isinstance(error, SchemaStopped) else _AGAIN
+
+
+def _without(found: Follower, error: Differs | NotFollowable) -> str:
+    """How it goes on without what the log says, or does not say, of a table, or of all."""
+    if isinstance(error, Differs):
+        return _resync(found, error.table)
+    if error.remedy is not None:
+        return error.remedy
+    skip = f"`pipeline followers skip-transaction {found.name} {error.seq}`"
+    return f"{_resync(found, error.table or '*')}, or do without that transaction: {skip}"
+
+
+def _resync(found: Follower, table: str) -> str:
+    return f"`pipeline followers resync {found.name} {shlex.quote(table)}`"
 
 
 def _ending(error: Locked) -> str:

@@ -38,7 +38,10 @@ def test_tables_then_rows_that_differ_then_the_verdict(capsys: pytest.CaptureFix
     assert "1, x different note, n" in shown
     assert "2, y missing" in shown
     assert "and 101 more" in shown
-    assert shown[-1] == "1,203 rows of 2 tables: 103 differences, through 1/1, seq 40"
+    assert shown[-2:] == [
+        "1,203 rows of 2 tables: 103 differences, through 1/1, seq 40",
+        "made equal by `pipeline followers resync reports public.b`",
+    ]
 
 
 def test_nothing_compared_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,7 @@ select class.relkind = 'p' as partitioned,
             join pg_catalog.pg_operator o on o.oid = m.amopopr
             join pg_catalog.pg_namespace n on n.oid = o.oprnamespace
             where k.place <= i.indnkeyatts
-        )), '[]')
+        ) order by i.indisprimary desc, i.indisreplident desc, i.indexrelid), '[]')
         from pg_catalog.pg_index i
         where i.indrelid = class.oid and i.indisunique and i.indisvalid and i.indimmediate
             and i.indpred is null and i.indexprs is null) as keys

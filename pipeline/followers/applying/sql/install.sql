@@ -9,11 +9,17 @@ create table if not exists pipeline_follower.position (
     commit_lsn bigint,
     committed_at timestamptz,
     applied_at timestamptz not null default now(),
+    rewrites_upto bigint,
+    generation bigint not null default 0,
     released bigint,
     primary key (source_database_id, follower)
 );
 comment on table pipeline_follower.position is
     'Up to where the log is in this database. It moves in the transaction that writes the rows.';
+comment on column pipeline_follower.position.rewrites_upto is
+    'Up to this number of pipeline.rewrites, tables that DDL has rewritten are copied anew, or to be.';
+comment on column pipeline_follower.position.generation is
+    'Grows whenever other tables follow the log from there on: who knows an older one writes nothing.';
 comment on column pipeline_follower.position.released is
     'The registration that was released there: nothing more is applied for it.';
 create table if not exists pipeline_follower.tables (
@@ -46,10 +52,35 @@ create table if not exists pipeline_follower.copies (
     form jsonb,
     rows bigint,
     copied_at timestamptz,
+    wanted_seq bigint,
+    formed_epoch integer,
+    formed_lsn bigint,
+    wanted_at timestamptz,
+    generation bigint,
     primary key (source_database_id, follower, table_oid)
 );
 comment on table pipeline_follower.copies is
     'Tables, by their oids at the source, that are read there: as of which snapshot; null: not yet. Of the log up to that LSN, what the snapshot contains is left out.';
+create table if not exists pipeline_follower.forms (
+    source_database_id uuid not null,
+    follower text not null,
+    table_oid bigint not null,
+    table_schema text not null,
+    table_name text not null,
+    source_epoch integer not null,
+    lsn bigint not null,
+    idx integer not null,
+    changed_at timestamptz not null default now(),
+    primary key (source_database_id, follower, table_oid)
+);
+comment on table pipeline_follower.forms is
+    'Tables that schema changes of the source have reached, by their oids there: their names here, and from where on the source has that form.';
+comment on column pipeline_follower.copies.wanted_seq is
+    'From where on a table is copied anew, while others follow the log; null: it is not.';
+comment on column pipeline_follower.copies.formed_lsn is
+    'Until it is copied anew, a table has the form that the source''s had at this commit, in formed_epoch.';
+comment on column pipeline_follower.copies.generation is
+    'That of the position since which it is wanted: a copy that was begun before must not be used.';
 create or replace function pipeline_follower.document(written text) returns jsonb
 language plpgsql immutable strict set search_path = ''
 as $$

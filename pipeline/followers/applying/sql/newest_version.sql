@@ -1,2 +1,3 @@
--- The id of the newest version of any table of a source.
-select coalesce(max(r.id), 0) from pipeline.relations r where r.source_id = %(source)s
+-- Grows with every version of a table of a source, and with every rewrite that is found.
+select coalesce((select max(r.id) from pipeline.relations r where r.source_id = %(source)s), 0)
+    + coalesce((select max(r.id) from pipeline.rewrites r where r.source_id = %(source)s), 0)

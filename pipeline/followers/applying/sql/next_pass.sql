@@ -1,7 +1,8 @@
 -- The next events to apply together: up to where the last transaction ends that fits, else as many as fit; by table.
 -- Transactions from an obstacle on are left out: an event of which the log cannot say what it did, a table with
--- another form, or an epoch of which something before is not in the log. A truncate of partitions stands alone: which rows it took, no key tells. What a copy of its table contains
--- is passed over.
+-- another form, or an epoch of which something before is not in the log. A truncate of partitions stands alone: which
+-- rows it took, no key tells. What a copy of its table contains is passed over, and so is a transaction that the source
+-- could not send where all copies contain it.
 with followed as (
     select * from unnest({oids}::bigint[], {epochs}::integer[], {lsns}::bigint[], {idxs}::integer[])
         as f (oid, epoch, lsn, idx)
@@ -28,12 +29,18 @@ with followed as (
         f.oid is not null as followed,
         e.action = 'truncate' and e.source_table_oid = any({partitions}::bigint[]) and not e.in_copy as of_partition,
         case when e.source_epoch >= {gap} then 'gap'
-            when e.metadata ? 'skipped' then 'skipped'
+            when e.is_lacking then 'skipped'
             when f.oid is null then null
             when e.metadata ? 'parked' then 'parked'
             when (e.source_epoch, e.commit_lsn, e.commit_idx) >= (f.epoch, f.lsn, f.idx) then 'changed'
         end as obstacle
-    from (select e.*, {in_copy} as in_copy from scanned e left join copied c on c.oid = e.source_table_oid) e
+    from (
+        select e.*, {in_copy} as in_copy,
+            case when e.metadata ? 'skipped' then exists (
+                select from followed f left join copied c on c.oid = f.oid where not {in_copy}
+            ) end as is_lacking
+        from scanned e left join copied c on c.oid = e.source_table_oid
+    ) e
     left join followed f on f.oid = e.source_table_oid and not e.in_copy
     where e.source_database_id = {source}
     window w as (order by e.seq)

@@ -1,3 +1,5 @@
 -- What is still to be made once the tables are copied; null: nothing.
-update pipeline_follower.beginnings set after_copy = %(after_copy)s
-where source_database_id = %(source)s and follower = %(follower)s
+insert into pipeline_follower.beginnings as b (source_database_id, follower, registration, after_copy)
+values (%(source)s, %(follower)s, 0, %(after_copy)s)
+on conflict (source_database_id, follower) do update
+    set after_copy = coalesce(b.after_copy, '') || excluded.after_copy

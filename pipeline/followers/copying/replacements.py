@@ -1,0 +1,236 @@
+"""Copies tables of a follower anew while its other tables follow the log, and lets each take its place at once.
+
+The copy is as of a snapshot S of the source, as one that is made before the log is applied. Meanwhile the applier goes
+on, and passes over what the log has of the table. So in the transaction that lets the copy take its place, the log is
+applied to it: from where the follower was before S was taken up to where it is by then. Only for the last part of
+that, which is short, the applier has to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
+from typing import Any, Protocol
+
+import psycopg
+from psycopg import sql
+
+from pipeline.errors import FollowerError, Overtaken, Refused, Unavailable
+from pipeline.followers.applying import position, table_versions
+from pipeline.followers.applying.applier import Applier
+from pipeline.followers.applying.copied import Copied
+from pipeline.followers.applying.followed_tables import Wanted
+from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.copying import copies
+from pipeline.followers.copying.copies import Anew
+from pipeline.followers.copying.source_tables import LOCK_TIMEOUT, NotYet, Relation, SourceTables, holder
+from pipeline.followers.copying.staged_rows import StagedRows
+from pipeline.followers.copying.table_copies import Interrupted, columns_of, described, pass_on
+from pipeline.followers.registry import Follower, TableName
+from pipeline.log.table import EventsTable
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+NEAR = 1000
+"""So many seqs of the log may be left while the applier waits."""
+ROUNDS = 10
+"""After so many without it, it has to wait however many are left."""
+_ROOM = "followers.copying"
+
+
+class Fitting(Protocol):
+    """What gives a table the form of its copy, as `pipeline.followers.schema_changes.fitting.Fitting` does."""
+
+    @property
+    def is_needed(self) -> bool: ...
+    def applied(self, there: Mapping[str, Any]) -> dict[str, Any]: ...
+    def before(self, there: Mapping[str, Any], columns: Collection[str]) -> list[str]: ...
+    def alter_empty(self, identifier: sql.Identifier) -> None: ...
+    def alter(self, replaced: Callable[[], None]) -> None: ...
+
+
+class Replacements:
+    """Of one follower; all connections are its own, `follower` one whose session is that of an applier."""
+
+    def __init__(
+        self,
+        log: Connection,
+        follower: Connection,
+        source: SourceTables,
+        found: Follower,
+        events_table: EventsTable,
+        *,
+        go_on: Callable[[], bool],
+        say: Callable[[TableName, str | None], None],
+        make_missing: Callable[[TableName], None],
+        fit: Callable[[TableName, Place, Collection[str]], Fitting],
+    ) -> None:
+        """`go_on` is asked now and then. `say` is told which table is copied, and why one has to wait.
+
+        `make_missing` makes a table that the follower lacks, where that is wanted. `fit` finds what tells the form of
+        a table, as of a place, from that of these columns at the source.
+        """
+        self._log, self._follower, self._source, self._found = log, follower, source, found
+        self._events_table, self._go_on, self._say, self._make_missing = events_table, go_on, say, make_missing
+        self._fit = fit
+        self._begins = dict[int, Position]()
+
+    def wanted(self) -> list[Anew]:
+        """The tables that are to be copied anew."""
+        return copies.wanted(self._follower, self._here())
+
+    def make(self, table: TableName, anew: Anew) -> None:
+        """Copy one of them, and let the copy take its place.
+
+        Raises NotYet where it has to wait, which may be called for again; Interrupted; Overtaken where another copy
+        was made meanwhile or is wanted; and what is in the way. Then all is as it was.
+        """
+        self._require_wanted()
+        # Before it is looked at who writes: what the log had by then is in the copy.
+        begins = self._begins.setdefault(table.table_oid, self._here())
+        relations = self._source.settled(table.table_oid)
+        del self._begins[table.table_oid]
+        self._say(table, None)
+        if not relations:  # dropped at the source: its rows stay, and the log has nothing more of it
+            with self._source.reading(table.table_oid, relations) as copied:
+                pass
+            with self._follower.transaction():
+                copies.place(self._follower, self._held(), anew, copied, 0)
+            return
+        self._make_missing(table)
+        there = described(self._follower, table)
+        fitting = self._fit(table, anew.formed, {name for each in relations for name in each.columns or ()})
+        fitted = fitting.applied(there)
+        columns = [columns_of(table, relation, fitted) for relation in relations]
+        listed = list(dict.fromkeys(name for names in columns for name in names))
+        with closing(self._staged(table, fitted, listed, fitting.before(there, listed))) as staged:
+            fitting.alter_empty(staged.into)
+            copied, rows = self._read(table, relations, columns, staged)
+            self._replace(table, anew, staged, fitting, copied, rows, begins)
+
+    def _staged(
+        self, table: TableName, there: dict[str, Any], columns: Sequence[str], before: Sequence[str]
+    ) -> StagedRows:
+        identifier = sql.Identifier(table.table_schema, table.table_name)
+        try:
+            with self._follower.transaction(), queries.lock_timeout(self._follower, LOCK_TIMEOUT):
+                return StagedRows(self._follower, identifier, there, columns, before)
+        except psycopg.errors.LockNotAvailable as error:
+            raise NotYet(self._waits(table)) from error
+
+    def _waits(self, table: TableName) -> str:
+        name = sql.Identifier(table.table_schema, table.table_name).as_string(self._follower)
+        oid = queries.value(self._follower, statement(_ROOM, "follower_oid"), {"table": name})
+        return f"waits for {holder(self._follower, oid)}, which uses it at the follower"
+
+    def _read(
+        self, table: TableName, relations: Sequence[Relation], columns: Sequence[Sequence[str]], staged: StagedRows
+    ) -> tuple[Copied, int]:
+        """The rows as of a snapshot, staged; and how many there are."""
+        with self._source.reading(table.table_oid, relations) as copied:
+            rows = sum(
+                pass_on(self._source, relation, names, self._follower, staged.into, self._require_wanted)
+                for relation, names in zip(relations, columns, strict=True)
+            )
+        staged.prepare()
+        return copied, rows
+
+    def _replace(
+        self,
+        table: TableName,
+        anew: Anew,
+        staged: StagedRows,
+        fitting: Fitting,
+        copied: Copied,
+        rows: int,
+        begins: Position,
+    ) -> None:
+        form = {table.table_oid: (copied.place, copied.form)}
+        formed = table_versions.places_of_forms(self._log, self._found.source_id, form)[table.table_oid]
+        wanted = Wanted(table.table_schema, table.table_name, formed=formed, copied=copied)
+        with self._follower.transaction():
+            # Who else is at it has placed a copy by then, or is at its end.
+            self._follower.execute(statement(_ROOM, "wait_for_placing"), self._known_as)
+            if anew not in self.wanted():
+                raise Overtaken(f"table {table.table_schema}.{table.table_name} was copied by another applier")
+            self._put(table, staged, fitting)
+            self._place(table, anew, wanted, begins, rows)
+
+    def _put(self, table: TableName, staged: StagedRows, fitting: Fitting) -> None:
+        """The rows in the place of those of before, in the copy's form."""
+        if not fitting.is_needed:
+            staged.replace()
+            return
+        try:
+            with queries.lock_timeout(self._follower, LOCK_TIMEOUT):
+                fitting.alter(staged.replace)
+        except psycopg.errors.LockNotAvailable as error:
+            raise NotYet(self._waits(table)) from error
+
+    def _place(self, table: TableName, anew: Anew, wanted: Wanted, begins: Position, rows: int) -> None:
+        """Bring it from there to where the follower is, and let it follow the log from then on."""
+        applier, rounds = self._applier(table, wanted, begins), 0
+        while True:
+            rounds += 1
+            self._bring(applier, self._here())
+            self._say(table, None)
+            reached = applier.position
+            try:
+                # Together with the transaction that is around it, or not at all: then the follower's applier goes on.
+                with self._follower.transaction() as last:
+                    here = self._held()
+                    if here.seq - reached.seq > NEAR and rounds < ROUNDS:
+                        raise psycopg.Rollback(last)
+                    with queries.lock_timeout(self._follower, LOCK_TIMEOUT):
+                        self._bring(applier, here)
+                    assert wanted.copied is not None  # noqa: S101  it was made so
+                    self._require_epoch(wanted.copied)
+                    copies.place(self._follower, here, anew, wanted.copied, rows)
+                    return
+            except Refused as error:
+                if not isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+                    raise
+                self._say(table, self._waits(table))
+                applier = self._applier(table, wanted, reached)
+
+    def _applier(self, table: TableName, wanted: Wanted, begins: Position) -> Applier:
+        return Applier(
+            self._log,
+            self._follower,
+            self._found.source_id,
+            self._found.name,
+            {table.table_oid: wanted},
+            events_table=self._events_table,
+            begins=begins,
+        )
+
+    def _bring(self, applier: Applier, here: Position) -> None:
+        while applier.position.seq < here.seq and applier.apply(here.seq) is not None:
+            self._require_wanted()
+
+    def _require_epoch(self, copied: Copied) -> None:
+        """A copy that was read while the source became another begins anew."""
+        values = {"source": self._found.source_id}
+        if queries.value(self._log, statement(_ROOM, "source_epoch"), values) != copied.source_epoch:
+            raise Unavailable("the history of the source has changed while a table was copied: that begins anew")
+
+    def _here(self) -> Position:
+        return self._existing(position.find(self._follower, self._found.source_id, self._found.name))
+
+    def _held(self) -> Position:
+        return self._existing(position.hold(self._follower, self._found.source_id, self._found.name))
+
+    def _existing(self, found: Position | None) -> Position:
+        if found is None:
+            raise FollowerError(f"follower {self._found.name} has no position any more")
+        return found
+
+    @property
+    def _known_as(self) -> dict[str, str]:
+        return {"source": str(self._found.source_id), "follower": self._found.name}
+
+    def _require_wanted(self) -> None:
+        if not self._go_on():
+            raise Interrupted

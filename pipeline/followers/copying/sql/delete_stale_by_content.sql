@@ -1,0 +1,17 @@
+-- Delete the rows that the copy has not, of equal ones as many as it has fewer.
+delete from {table} t using (
+    select h.part, h.place from (
+        select t.tableoid as part, t.ctid as place, row({there})::text as content,
+            row_number() over (partition by row({there})::text collate "C") as number
+        from {table} t
+    ) h
+    where not exists (
+        select from (
+            select row({staged})::text as content,
+                row_number() over (partition by row({staged})::text collate "C") as number
+            from pg_temp.pipeline_staged s
+        ) c
+        where c.content = h.content collate "C" and c.number = h.number
+    )
+) stale
+where t.ctid = stale.place and t.tableoid = stale.part

@@ -1,0 +1,140 @@
+"""A table's rows at the follower, made those of a copy: what is equal stays, so readers and own columns lose nothing.
+
+The copy is staged in a temporary table, of which nobody else knows, and which ends with its session. What differs is
+written into the table itself: so whatever depends on that, views, foreign keys, rights, publications, is as it was, and
+others read the rows of before until the transaction commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pipeline.errors import FollowerError
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_ROOM = "followers.copying"
+_COMMA, _AND = sql.SQL(", "), sql.SQL(" and ")
+
+
+class StagedRows:
+    """Of one table, over a session that stages no other."""
+
+    into = sql.Identifier("pg_temp", "pipeline_staged")
+    """Where the copy's rows are to be written."""
+
+    def __init__(
+        self,
+        follower: Connection,
+        table: sql.Identifier,
+        there: Mapping[str, Any],
+        columns: Sequence[str],
+        before: Sequence[str],
+    ) -> None:
+        """`there`: as `describe_table` has the table once its rows are replaced. `columns`: those that are copied; all
+        others are its own. `before`: what the table calls them until then, as far as it has them; so the staged rows
+        begin, and the caller gives them the form of the copy.
+        """
+        self._follower, self._columns, self._into = follower, list(columns), table
+        self._table = table if there["partitioned"] else sql.SQL("only {}").format(table)
+        self._key: dict[str, str] = next((key for key in there["keys"] if key and key.keys() <= set(columns)), {})
+        generated = {column["name"] for column in there["columns"] if column["generated"]}
+        names = [column["name"] for column in there["columns"]]
+        self._own = [name for name in names if name not in columns and name not in generated] if self._key else []
+        self._mark = "~"
+        while any(name.startswith(self._mark) for name in names):
+            self._mark += "~"
+        follower.execute("drop table if exists pg_temp.pipeline_staged")
+        self._run("make_staged", columns=self._of("t", before))
+
+    def close(self) -> None:
+        """Forget the copy."""
+        with suppress(psycopg.OperationalError):  # a session that is lost has none any more
+            self._follower.execute("drop table if exists pg_temp.pipeline_staged")
+
+    def prepare(self) -> None:
+        """Once the rows are there. Raises FollowerError where the follower's key does not tell them apart."""
+        if self._key:
+            listed = _COMMA.join(map(sql.Identifier, self._key))
+            try:
+                self._follower.execute(sql.SQL("create unique index on {} ({})").format(self.into, listed))
+            except psycopg.errors.UniqueViolation as error:
+                raise FollowerError(
+                    f"the follower has a unique index on {', '.join(self._key)}, and the source has rows that are equal"
+                    " there: drop that index"
+                ) from error
+        self._follower.execute(sql.SQL("analyze {}").format(self.into))
+
+    def replace(self) -> None:
+        """Let the table have these rows, in the transaction that is open."""
+        # How many rows either of them has no plan knows, and a join by nested loops takes the square of that.
+        before = queries.value(self._follower, "select current_setting('enable_nestloop')")
+        self._set("enable_nestloop", "off")
+        if not self._key:
+            self._run("delete_stale_by_content")
+            content, number = sql.Identifier(f"{self._mark}c"), sql.Identifier(f"{self._mark}n")
+            chosen = self._of("c", self._columns)
+            self._run("put_missing_by_content", content=content, number=number, chosen=chosen)
+        else:
+            self._delete_stale()
+            self._run("put_missing_by_key", same=self._same())
+        self._set("enable_nestloop", before)
+
+    def _delete_stale(self) -> None:
+        stale = self._composed("delete_stale_by_key", same=self._same())
+        if not self._own:
+            self._follower.execute(stale)
+            return
+        names = [*self._key, *self._own]
+        kept = _COMMA.join(
+            sql.SQL("t.{} as {}").format(sql.Identifier(name), _place(place)) for place, name in enumerate(names)
+        )
+        self._run("make_kept", kept=kept)
+        keep = "with gone as (\n{} returning {}) insert into pg_temp.pipeline_kept select * from gone"
+        self._follower.execute(sql.SQL(keep).format(stale, kept))
+        same = _AND.join(
+            sql.SQL("k.{} {} s.{}").format(_place(place), sql.SQL(operator), sql.Identifier(name))
+            for place, (name, operator) in enumerate(self._key.items())
+        )
+        own = _COMMA.join(map(sql.Identifier, self._own))
+        values = _COMMA.join(sql.SQL("k.{}").format(_place(place)) for place in range(len(self._key), len(names)))
+        columns = _COMMA.join(map(sql.Identifier, self._columns))
+        self._run("put_kept", columns=columns, own=own, kept=values, same=same)
+
+    def _same(self) -> sql.Composable:
+        return _AND.join(
+            sql.SQL("t.{0} {1} s.{0}").format(sql.Identifier(name), sql.SQL(operator))
+            for name, operator in self._key.items()
+        )
+
+    @staticmethod
+    def _of(alias: str, columns: Sequence[str]) -> sql.Composable:
+        return _COMMA.join(sql.Identifier(alias, name) for name in columns)
+
+    def _run(self, name: str, **parts: sql.Composable) -> None:
+        self._follower.execute(self._composed(name, **parts))
+
+    def _composed(self, name: str, **parts: sql.Composable) -> sql.Composed:
+        listed = sql.SQL("({})").format(_COMMA.join(map(sql.Identifier, self._columns)))
+        given = {
+            "table": self._table,
+            "into": self._into,
+            "columns": listed if self._columns else sql.SQL(""),
+            "there": self._of("t", self._columns),
+            "staged": self._of("s", self._columns),
+            **parts,
+        }
+        return sql.SQL(statement(_ROOM, name)).format(**given)
+
+    def _set(self, name: str, value: str) -> None:
+        self._follower.execute("select set_config(%s, %s, true)", (name, value))
+
+
+def _place(place: int) -> sql.Identifier:
+    return sql.Identifier(f"c{place}")

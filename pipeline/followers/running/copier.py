@@ -1,0 +1,211 @@
+"""Copies tables of a follower anew, in a thread beside its applier, which goes on with the other tables meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+
+import psycopg
+
+from pipeline.config.settings import Config
+from pipeline.errors import FollowerError, Overtaken, PipelineError, Refused, SchemaStopped
+from pipeline.followers import connecting, registry
+from pipeline.followers.copying import missing_tables
+from pipeline.followers.copying.copies import Anew
+from pipeline.followers.copying.replacements import Replacements
+from pipeline.followers.copying.source_tables import NotYet
+from pipeline.followers.copying.table_copies import REST_SECONDS, Interrupted
+from pipeline.followers.registry import Follower, FollowerTable, TableName
+from pipeline.followers.running import beginning
+from pipeline.followers.schema_changes import fitting
+from pipeline.log.table import EventsTable
+from pipeline.postgres import connections, session_settings
+from pipeline.postgres.connections import Connection
+from pipeline.process.signals import LEAVE_SECONDS
+
+logger = logging.getLogger(__name__)
+
+FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
+"""Seconds before a copy that failed is tried again; each failure in a row doubles them."""
+ITSELF = "it goes on by itself"
+_PROGRAM = "pipeline copier"
+
+
+class Copier:
+    """Of one follower. The thread runs while there is something to copy, with connections of its own."""
+
+    def __init__(self, config: Config, follower: int, name: str) -> None:
+        """`follower`: the id of its row."""
+        self._config, self._id, self._name = config, follower, name
+        self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+        self._sessions: list[Connection] = []
+        self._tables: Sequence[TableName] = ()
+        self._delays = dict[int, float]()
+        self._not_before = dict[int, float]()
+        self._said = dict[int, str | None]()
+
+    def __enter__(self) -> Copier:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def ensure(self, tables: Sequence[TableName]) -> None:
+        """Let it run, unless it does, or has failed just now. `tables`: those that are to be copied."""
+        self._tables = tables
+        if (self._thread is None or not self._thread.is_alive()) and time.monotonic() >= self._not_before.get(0, 0):
+            self._stopped.clear()
+            self._thread = threading.Thread(target=self._run, name="copier", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Let it end, and wait for that; the copy that was being made is as if it had not begun."""
+        self._stopped.set()
+        until = time.monotonic() + LEAVE_SECONDS
+        while self._thread is not None and self._thread.is_alive() and time.monotonic() < until:
+            for session in list(self._sessions):
+                with suppress(psycopg.Error):
+                    session.cancel_safe(timeout=1)
+            self._thread.join(0.1)
+        self._not_before.clear()
+
+    def _run(self) -> None:
+        try:
+            self._copy()
+            self._forgive(0)
+        except Interrupted:
+            pass
+        except (PipelineError, psycopg.Error) as error:
+            if not self._stopped.is_set():
+                logger.warning("%s: a copy: %s", self._name, connections.one_line(error), extra=_FAILED)
+            self._delay(0)
+        except Exception:
+            logger.exception("%s: unexpected error in a copy", self._name, extra=_FAILED)
+            self._delay(0)
+
+    def _copy(self) -> None:
+        """Until nothing is to be copied any more. Raises Interrupted, and what ends its connections."""
+        dsn = self._config.database
+        with self._session(connections.connect(dsn, "pipeline database", name=_PROGRAM)) as log:
+            try:
+                self._copy_all(log, self._found(log))
+            except (PipelineError, psycopg.Error) as error:
+                if self._goes_on() and not log.broken:
+                    for table in self._tables:
+                        self._say(log, table, f"cannot be copied: {connections.one_line(error)}")
+                raise
+
+    def _copy_all(self, log: Connection, found: Follower) -> None:
+        config = self._config
+        there = connecting.connect(found.name, found.dsn, program=_PROGRAM, settings=session_settings.FOLLOWER)
+        with self._session(there) as follower, self._session(beginning.connect_source(config)) as source:
+
+            def make_missing(table: TableName) -> None:
+                if found.schema_mode == "create":
+                    with beginning.plain_session(found) as session:
+                        missing_tables.make_whole(source, config.source, session, [table])
+
+            replacements = Replacements(
+                log,
+                follower,
+                beginning.source_tables(config, log, source, found),
+                found,
+                EventsTable.parse(config.events_table),
+                go_on=self._goes_on,
+                say=partial(self._say, log),
+                make_missing=make_missing,
+                fit=partial(fitting.find, log, follower, source, found),
+            )
+            while pending := self._pending(log, follower, replacements):
+                if not any(self._is_made(log, replacements, table, anew) for table, anew in pending):
+                    self._stopped.wait(REST_SECONDS)
+                if not self._goes_on():
+                    raise Interrupted
+
+    def _pending(
+        self, log: Connection, follower: Connection, replacements: Replacements
+    ) -> list[tuple[TableName, Anew]]:
+        tables = beginning.called(follower, self._found(log))
+        return [(tables[each.oid], each) for each in replacements.wanted() if each.oid in tables]
+
+    def _is_made(self, log: Connection, replacements: Replacements, table: TableName, anew: Anew) -> bool:
+        """Make a copy, where it is time; what is in the way of it is in the way of no other."""
+        oid = table.table_oid
+        if time.monotonic() < self._not_before.get(oid, 0):
+            return False
+        try:
+            replacements.make(table, anew)
+        except NotYet as error:
+            self._say(log, table, str(error))
+            return False
+        except Overtaken:
+            return False
+        except (Refused, FollowerError) as error:
+            remedy = f"; {error.remedy}" if isinstance(error, SchemaStopped) else ""
+            self._failed(log, table, f"{error}{remedy}")
+            return False
+        except psycopg.Error as error:
+            if not self._goes_on():
+                raise Interrupted from error
+            if connections.is_gone(error) or connections.is_ours(error):
+                raise
+            self._failed(log, table, f"{connections.one_line(error)} (SQLSTATE {error.sqlstate})")
+            return False
+        self._forgive(oid)
+        extra = {"action": "follower.copied"}
+        logger.info("%s: table %s.%s was copied anew", self._name, table.table_schema, table.table_name, extra=extra)
+        return True
+
+    def _failed(self, log: Connection, table: TableName, reason: str) -> None:
+        if not self._goes_on():
+            raise Interrupted
+        self._say(log, table, f"cannot be copied: {reason}")
+        self._delay(table.table_oid)
+
+    def _found(self, log: Connection) -> Follower:
+        found = next((each for each in registry.find(log, self._name) if each.id == self._id), None)
+        if found is None:
+            raise Interrupted
+        return found
+
+    def _say(self, log: Connection, table: TableName, reason: str | None) -> None:
+        """Say that it is copied, and why it waits, once."""
+        if self._said.get(table.table_oid, "") == reason:
+            return
+        remedy = reason and ITSELF
+        said = FollowerTable(table.table_oid, table.table_schema, table.table_name, "copying", reason, remedy)
+        registry.report_tables(log, self._id, [said])
+        self._said[table.table_oid] = reason
+        if reason is not None:
+            extra = {"action": "follower.copy_waits"}
+            logger.info("%s: table %s.%s %s", self._name, table.table_schema, table.table_name, reason, extra=extra)
+
+    @contextmanager
+    def _session(self, connection: Connection) -> Iterator[Connection]:
+        """One of which `stop` ends what it waits for."""
+        self._sessions.append(connection)
+        try:
+            with connection:
+                yield connection
+        finally:
+            self._sessions.remove(connection)
+
+    def _goes_on(self) -> bool:
+        return not self._stopped.is_set()
+
+    def _delay(self, of: int) -> None:
+        """`of`: a table, or 0 for all of it."""
+        delay = self._delays.get(of, FIRST_DELAY)
+        self._not_before[of], self._delays[of] = time.monotonic() + delay, min(2 * delay, LONGEST_DELAY)
+
+    def _forgive(self, of: int) -> None:
+        self._delays.pop(of, None)
+        self._not_before.pop(of, None)
+
+
+_FAILED = {"action": "follower.copy_failed"}

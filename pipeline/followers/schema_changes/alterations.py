@@ -1,0 +1,222 @@
+"""The statements that bring a follower's table from one form to the next, in the order in which they are run.
+
+What the follower has of it already, because somebody has done it, is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from pipeline.errors import SchemaStopped
+from pipeline.followers.schema_changes.difference import ColumnForm, Difference
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+logger = logging.getLogger(__name__)
+_ROOM = "followers.schema_changes"
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """One statement. `what`: what has happened at the source, with table and column."""
+
+    what: str
+    statement: sql.SQL | sql.Composed
+    makes_key: bool = False
+
+    def as_text(self, follower: Connection) -> str:
+        """For somebody to run."""
+        return self.statement.as_string(follower)
+
+
+class Alterations:
+    """Of one table of the follower."""
+
+    def __init__(
+        self,
+        follower: Connection,
+        called: tuple[str, str],
+        identifier: sql.Identifier | None = None,
+        without: Collection[str] = (),
+    ) -> None:
+        """`called`: its schema and name.
+
+        `identifier`: the table that is altered, where it is another that has its columns `without` these.
+        """
+        self._follower, self._called = follower, called
+        self._table = identifier or sql.Identifier(*called)
+        self._shown = ".".join(called)
+        self._names = {name: column for name, column in _columns(follower, called).items() if name not in without}
+
+    def of_columns(self, change: Difference, live: Collection[int]) -> list[Alteration]:
+        """Columns dropped, renamed, added, of another type. `live`: the numbers that the source still has.
+
+        What is only not published any more stays as it is. Raises SchemaStopped where the follower cannot have it.
+        """
+        return [
+            *self._dropped(change, live),
+            *self._renamed(change),
+            *self._added(change),
+            *self._retyped(change.retyped),
+        ]
+
+    def _dropped(self, change: Difference, live: Collection[int]) -> Iterator[Alteration]:
+        for name, number in change.dropped.items():
+            if name in self._names and number not in live:
+                del self._names[name]
+                yield self._alter(f"dropped column {name} of", "drop column {}", sql.Identifier(name))
+
+    def _renamed(self, change: Difference) -> Iterator[Alteration]:
+        pending = {old: new for old, new in change.renamed.items() if old in self._names}
+        pending = {old: new for old, new in pending.items() if not self._is_renamed(old, new, pending)}
+        for old, new in pending.items():
+            if new in self._names and new not in pending:
+                raise self._stopped(
+                    f"column {old} was renamed to {new} at the source, and it has a column {new} of its own",
+                    f"alter table {self._shown} rename column {new} to …",
+                )
+        # Names that are exchanged go over a third one.
+        over = {old: f"{new} of pipeline_follower" if new in pending else new for old, new in pending.items()}
+        for old, new in over.items():
+            yield self._rename(old, new)
+        for old, new in over.items():
+            if new != pending[old]:
+                yield self._rename(new, pending[old])
+
+    def _is_renamed(self, old: str, new: str, pending: Mapping[str, str]) -> bool:
+        """Whether somebody has done it: the old name is gone."""
+        return old not in self._names and new in self._names and new not in pending
+
+    def _rename(self, old: str, new: str) -> Alteration:
+        self._names[new] = self._names.pop(old)
+        what = f"renamed column {old} to {new} in"
+        return self._alter(what, "rename column {} to {}", sql.Identifier(old), sql.Identifier(new))
+
+    def _added(self, change: Difference) -> Iterator[Alteration]:
+        missing = [column for column in change.added if column.name not in self._names]
+        for column, called in zip(missing, self._types(missing), strict=True):
+            self._names[column.name] = {"type_name": called}
+            what = f"added column {column.name} ({called}) to"
+            yield self._alter(what, "add column {} {}", sql.Identifier(column.name), sql.SQL(called))
+        there = [column for column in change.added if column not in missing]
+        yield from self._retyped(there)
+
+    def _retyped(self, columns: Sequence[ColumnForm]) -> Iterator[Alteration]:
+        for column, called in zip(columns, self._types(columns), strict=True):
+            known = self._names.get(column.name)
+            if known is not None and known["type_name"] != called:
+                what = f"made column {column.name} of type {called} in"
+                yield self._alter(what, "alter column {} type {}", sql.Identifier(column.name), sql.SQL(called))
+
+    def has(self, name: str, change: Difference) -> bool:
+        """Whether the table had this column before, perhaps under another name."""
+        before = {new: old for old, new in change.renamed.items()}
+        return before.get(name, name) in self._names
+
+    def retyped_anyhow(self, columns: Sequence[ColumnForm]) -> list[Alteration]:
+        """Columns of another type, of a table without rows."""
+        return [self.ways_to_retype(column)[-1] for column in columns]
+
+    def ways_to_retype(self, column: ColumnForm) -> list[Alteration]:
+        """To be tried in turn: by a cast, by the text, and without the values that are there."""
+        [called] = self._types([column])
+        name, kind = sql.Identifier(column.name), sql.SQL(called)
+        what = f"made column {column.name} of type {called} in"
+        change = "alter column {0} drop default, alter column {0} type {1} using "
+        return [
+            self._alter(what, change + "{0}::{1}", name, kind),
+            self._alter(what, change + "{0}::text::{1}", name, kind),
+            self._alter(
+                what,
+                "alter column {0} drop default, alter column {0} drop not null, alter column {0} type {1} using null",
+                name,
+                kind,
+            ),
+        ]
+
+    def _types(self, columns: Sequence[ColumnForm]) -> list[str]:
+        """What the follower calls the types of these columns."""
+        values = {
+            "names": [column.type_name for column in columns],
+            "modifiers": [column.type_modifier for column in columns],
+        }
+        found = [name for (name,) in self._follower.execute(statement(_ROOM, "type_names"), values).fetchall()]
+        for column, name in zip(columns, found, strict=True):
+            if name is None:
+                raise self._stopped(
+                    f"column {column.name} is of type {column.type_name} at the source, which the follower lacks",
+                    f"create type {column.type_name} …",
+                )
+        return found
+
+    def of_key(self, change: Difference, unique: Collection[Sequence[str]] | None) -> Iterator[Alteration]:
+        """Of another key: what makes it unique, and no more what makes the old one so, if the source has dropped that.
+
+        `unique`: columns that the source has a unique index on; None: unknown.
+        """
+        if change.key is None:
+            return
+        with self._follower.cursor(row_factory=dict_row) as cursor:
+            found = cursor.execute(statement(_ROOM, "unique_on"), _named(self._called)).fetchall()
+        renamed = [{change.renamed.get(name, name) for name in each["columns"]} for each in found]
+        kept = list(zip(found, renamed, strict=True))
+        if unique is not None and sorted(change.old_key) not in [sorted(columns) for columns in unique]:
+            for each, _ in [each for each in kept if each[1] == set(change.old_key)]:
+                yield self._without(each)
+            kept = [each for each in kept if each[1] != set(change.old_key)]
+        if change.key and set(change.key) not in [columns for _, columns in kept]:
+            kind = "unique" if any(each["is_primary"] for each, _ in kept) else "primary key"
+            columns = sql.SQL(", ").join(map(sql.Identifier, change.key))
+            yield replace(self._alter("gave another key to", f"add {kind} ({{}})", columns), makes_key=True)
+
+    def _without(self, unique: Mapping[str, Any]) -> Alteration:
+        name, what = sql.Identifier(unique["name"]), "gave another key to"
+        if unique["is_constraint"]:
+            return self._alter(what, "drop constraint {}", name)
+        dropped = sql.SQL("drop index {}").format(sql.Identifier(self._called[0], unique["name"]))
+        return Alteration(f"the source {what} {self._shown}", dropped)
+
+    def _alter(self, what: str, how: str, *parts: sql.Composable) -> Alteration:
+        made = sql.SQL("alter table {} ").format(self._table) + sql.SQL(how).format(*parts)
+        return Alteration(f"the source {what} {self._shown}", made)
+
+    def _stopped(self, why: str, remedy: str) -> SchemaStopped:
+        return SchemaStopped(f"table {self._shown} of the follower stops: {why}", f"`{remedy}` there")
+
+
+def _columns(follower: Connection, called: tuple[str, str]) -> dict[str, dict[str, Any]]:
+    with follower.cursor(row_factory=dict_row) as cursor:
+        there = cursor.execute(statement("followers.applying", "describe_table"), _named(called)).fetchone()
+    return {column["name"]: column for column in there["columns"]} if there else {}
+
+
+def _named(called: tuple[str, str]) -> dict[str, str]:
+    return {"schema": called[0], "name": called[1]}
+
+
+def run(follower: Connection, name: str, called: tuple[str, str], alterations: Sequence[Alteration]) -> None:
+    """Run them, in the transaction that is open. Raises SchemaStopped where the follower does not let us.
+
+    `name`: the follower's. `called`: the table that is altered, for messages.
+    """
+    for each in alterations:
+        text = each.as_text(follower)
+        try:
+            follower.execute(each.statement)
+        except psycopg.Error as error:
+            if connections.is_gone(error) or connections.is_ours(error):
+                raise
+            raise SchemaStopped(
+                f"table {'.'.join(called)} of the follower stops: {each.what}, and the follower does not let us:"
+                f" {connections.one_line(error)} (SQLSTATE {error.sqlstate})",
+                f"see that `{text}` can be run there",
+            ) from error
+        logger.info("%s: %s: %s", name, each.what, text, extra={"action": "follower.altered"})

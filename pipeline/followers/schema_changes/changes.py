@@ -1,0 +1,148 @@
+"""What DDL at the source makes of a follower, at the place in the log at which the table has its next form."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+import psycopg
+from psycopg import sql
+
+from pipeline.config.settings import Config
+from pipeline.errors import FollowerError, NotFollowable, Refused, SchemaStopped, TablesChanged
+from pipeline.followers.applying import position, table_versions
+from pipeline.followers.applying.followed_tables import Wanted
+from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.table_versions import TableVersion
+from pipeline.followers.copying import copies
+from pipeline.followers.registry import Follower, TableName
+from pipeline.followers.schema_changes import (
+    difference,
+    enums,
+    new_tables,
+    reached_versions,
+    rewritten,
+    source_tables,
+    table_names,
+)
+from pipeline.followers.schema_changes.alterations import Alteration, Alterations, run
+from pipeline.followers.schema_changes.difference import Difference
+from pipeline.followers.schema_changes.source_tables import SourceTable
+from pipeline.followers.schema_changes.table_names import Name
+from pipeline.log.table import EventsTable
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+logger = logging.getLogger(__name__)
+
+
+class SchemaChanges:
+    """Of one follower, while the tables that follow the log are `wanted`. `follower` is the applier's connection."""
+
+    def __init__(
+        self,
+        config: Config,
+        log: Connection,
+        state: Connection,
+        follower: Connection,
+        found: Follower,
+        wanted: Mapping[int, Wanted],
+        called: Mapping[int, TableName],
+    ) -> None:
+        """`called`: all tables that it has, those that are copied anew as well."""
+        self._config, self._log, self._state, self._follower, self._found = config, log, state, follower, found
+        self._wanted = wanted
+        self._called = {oid: (table.table_schema, table.table_name) for oid, table in called.items()}
+        self._events = EventsTable.parse(config.events_table)
+
+    def look(self) -> None:
+        """Whether tables are new, or were rewritten; before anything is applied that comes after that.
+
+        Raises TablesChanged, and SchemaStopped where the follower is not to follow.
+        """
+        here = self._here()
+        new = new_tables.take_up(self._config, self._log, self._state, self._follower, self._found, here, self._called)
+        if rewritten.copy_anew(self._log, self._follower, self._found, here, self._called) or new:
+            raise TablesChanged(f"other tables of follower {here.follower} follow the log now")
+
+    def explain(self, error: Refused) -> bool:
+        """Whether what the follower has refused is explained by a change of schema, which it has now."""
+        cause = error.__cause__
+        if isinstance(cause, psycopg.errors.InvalidTextRepresentation):
+            return enums.follow(self._config, self._follower, self._found)
+        if isinstance(cause, psycopg.errors.NotNullViolation) and cause.diag.column_name:
+            diag = cause.diag
+            table = f"{diag.schema_name}.{diag.table_name}"
+            raise SchemaStopped(
+                f"table {table} of the follower stops: its column {diag.column_name} takes no null, and the source"
+                " gives it no value",
+                f"`alter table {table} alter column {diag.column_name} drop not null` there, or give it a default",
+            ) from error
+        return False
+
+    def follow(self, changed: NotFollowable) -> None:
+        """Give a table the form that it has from the next transaction on, in a transaction of its own.
+
+        Where what has changed cannot be told, the table is copied anew instead. Raises SchemaStopped where the follower
+        does not let us, or is not to follow; Overtaken, and Unavailable where the source has to be asked.
+        """
+        oid, here, wanted, called = changed.oid, self._here(), self._wanted, self._called
+        found = table_versions.next_change(self._log, here, oid, wanted[oid].formed)
+        if found is None:
+            return
+        before, after = found
+        change = difference.between(before, after, numbered=before.is_numbered_like(after))
+        with self._follower.transaction():
+            here = position.change_tables(self._follower, here)
+            names = table_names.moves(oid, change.name, called, self._at_source) if _is_renamed(before, after) else {}
+            if change.unclear or (change.key is not None and self._is_within(here, changed)):
+                copies.want(self._follower, here, [oid])
+            else:
+                self._alter(after, change, called[oid])
+            self._run(called[oid], table_names.alterations(self._follower, names, called))
+            reached_versions.store(self._follower, here, oid, names.pop(oid, called[oid]), after.place)
+            for other, name in names.items():
+                place = wanted[other].formed if other in wanted else None
+                reached_versions.store(self._follower, here, other, name, place or _BEGINNING)
+
+    def _alter(self, after: TableVersion, change: Difference, called: Name) -> None:
+        """Columns and key."""
+        there: SourceTable | None = None
+        if change.dropped or change.key is not None:
+            there = self._at_source([after.table_oid]).get(after.table_oid)
+        live = there.numbers if there and after.numbered else []
+        altered = Alterations(self._follower, called)
+        self._run(called, altered.of_columns(change, live))
+        self._run(called, list(altered.of_key(change, there.keys if there else None)))
+
+    def _run(self, called: Name, alterations: Sequence[Alteration]) -> None:
+        if alterations and self._found.ddl == "stop":
+            first = alterations[0]
+            raise SchemaStopped(
+                f"table {'.'.join(called)} of the follower stops: {first.what}, and --ddl is stop",
+                f"`{first.as_text(self._follower)}` there",
+            )
+        run(self._follower, self._found.name, called, alterations)
+
+    def _is_within(self, here: Position, changed: NotFollowable) -> bool:
+        """Whether the transaction has events of the table from before the change, which know rows by the old key."""
+        values = {"source": here.source, "after": here.seq, "before": changed.seq, "oid": changed.oid}
+        query = sql.SQL(statement("followers.schema_changes", "events_between")).format(events=self._events.identifier)
+        return bool(queries.value(self._log, query, values))
+
+    def _here(self) -> Position:
+        here = position.find(self._follower, self._found.source_id, self._found.name)
+        if here is None:
+            raise FollowerError(f"follower {self._found.name} has no position: remove it, and add it again")
+        return here
+
+    def _at_source(self, oids: Iterable[int]) -> dict[int, SourceTable]:
+        return source_tables.read(self._config, oids)
+
+
+def _is_renamed(before: TableVersion, after: TableVersion) -> bool:
+    return (before.table_schema, before.table_name) != (after.table_schema, after.table_name)
+
+
+_BEGINNING = table_versions.Place(0, 0, 0)

@@ -1,0 +1,81 @@
+"""What tells two forms of a table apart, as the relation history has them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class Form(Protocol):
+    """A version of `pipeline.relations`: columns by their names, and by their numbers where these are certain."""
+
+    @property
+    def table_schema(self) -> str: ...
+    @property
+    def table_name(self) -> str: ...
+    @property
+    def columns(self) -> list[dict[str, Any]]: ...
+    @property
+    def key_columns(self) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class ColumnForm:
+    """A column as it is to be. `type_name`: as SQL writes it with an empty search_path, without the modifier."""
+
+    name: str
+    number: int | None
+    type_name: str
+    type_modifier: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How one form becomes another. `renamed`: new names by old ones; `dropped`: by their numbers, None if unknown.
+
+    `key`: the columns of the new key, where it is another. `unclear`: some columns have gone and others have come, and
+    no numbers say whether these are the same.
+    """
+
+    name: tuple[str, str]
+    renamed: Mapping[str, str]
+    dropped: Mapping[str, int | None]
+    added: tuple[ColumnForm, ...]
+    retyped: tuple[ColumnForm, ...]
+    old_key: tuple[str, ...]
+    key: tuple[str, ...] | None
+    unclear: bool
+
+
+def between(before: Form, after: Form, *, numbered: bool) -> Difference:
+    """From one to the other. `numbered`: the numbers of columns say which of them are the same.
+
+    `old_key` and `key` are under the new names.
+    """
+    known_by = "attnum" if numbered else "name"
+    then = {column[known_by]: column for column in before.columns}
+    now = {column[known_by]: column for column in after.columns}
+    kept = [(then[known], column) for known, column in now.items() if known in then]
+    renamed = {old["name"]: new["name"] for old, new in kept if old["name"] != new["name"]}
+    dropped = {column["name"]: column["attnum"] for known, column in then.items() if known not in now}
+    added = tuple(_form(column) for known, column in now.items() if known not in then)
+    old_key = tuple(renamed.get(name, name) for name in before.key_columns)
+    return Difference(
+        (after.table_schema, after.table_name),
+        renamed,
+        dropped,
+        added,
+        tuple(_form(new) for old, new in kept if _type(old) != _type(new)),
+        old_key,
+        tuple(after.key_columns) if set(old_key) != set(after.key_columns) else None,
+        unclear=not numbered and bool(dropped) and bool(added),
+    )
+
+
+def _form(column: Mapping[str, Any]) -> ColumnForm:
+    return ColumnForm(column["name"], column["attnum"], column["type_name"], column["type_modifier"])
+
+
+def _type(column: Mapping[str, Any]) -> tuple[int, int]:
+    return column["type_oid"], column["type_modifier"]

@@ -1,0 +1,156 @@
+"""A table that is copied anew gets the form that the source's has by then, together with the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pipeline.errors import SchemaStopped
+from pipeline.followers.applying import table_versions
+from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.table_versions import Place, TableVersion
+from pipeline.followers.registry import Follower, TableName
+from pipeline.followers.schema_changes import difference, reached_versions
+from pipeline.followers.schema_changes.alterations import Alteration, Alterations, run
+from pipeline.followers.schema_changes.difference import ColumnForm, Difference
+from pipeline.postgres import queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+_ROOM = "followers.schema_changes"
+
+
+@dataclass(frozen=True)
+class _SourceForm:
+    """What `source_form.sql` finds."""
+
+    table_schema: str
+    table_name: str
+    columns: list[dict[str, Any]]
+    key_columns: list[str]
+    keys: list[list[str]]
+
+
+class Fitting:
+    """Of one table, from the form that it has to the one that its copy has."""
+
+    def __init__(
+        self, follower: Connection, found: Follower, table: TableName, change: Difference, keys: Collection[list[str]]
+    ) -> None:
+        self._follower, self._found, self._change, self._keys = follower, found, change, keys
+        self._called = (table.table_schema, table.table_name)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is any difference."""
+        change = self._change
+        return bool(change.renamed or change.dropped or change.added or change.retyped or change.key is not None)
+
+    def applied(self, there: Mapping[str, Any]) -> dict[str, Any]:
+        """What `describe_table` will say of the table, of which it says this now."""
+        change, dropped_key = self._change, set[str]()
+        if change.key is not None and sorted(change.old_key) not in self._sorted_keys:
+            dropped_key = set(change.old_key)
+        columns = [
+            {**column, "name": change.renamed.get(column["name"], column["name"])}
+            for column in there["columns"]
+            if column["name"] not in change.dropped
+        ]
+        names = {column["name"] for column in columns}
+        columns += [{"name": each.name, "generated": False} for each in change.added if each.name not in names]
+        keys = [
+            {change.renamed.get(name, name): operator for name, operator in key.items()} for key in there["keys"] if key
+        ]
+        kept = [key for key in keys if key.keys() != dropped_key and not key.keys() & change.dropped.keys()]
+        return {**there, "columns": columns, "keys": kept}
+
+    def before(self, there: Mapping[str, Any], columns: Collection[str]) -> list[str]:
+        """What the table calls those of these columns now that it has already."""
+        change = self._change
+        return [
+            column["name"]
+            for column in there["columns"]
+            if change.renamed.get(column["name"], column["name"]) in columns and column["name"] not in change.dropped
+        ]
+
+    def alter_empty(self, identifier: sql.Identifier) -> None:
+        """Give a table without rows, which has the columns of `before`, the columns that the copy has."""
+        altered = Alterations(self._follower, self._called, identifier, self._change.dropped)
+        retyped = [each for each in self._change.retyped if altered.has(each.name, self._change)]
+        self._run(altered.of_columns(replace(self._change, dropped={}, retyped=()), ()))
+        self._run(altered.retyped_anyhow(retyped))
+
+    def alter(self, replaced: Callable[[], None]) -> None:
+        """Give the table itself the copy's form, in the transaction that is open; `replaced` gives it the rows."""
+        altered = Alterations(self._follower, self._called)
+        self._run(altered.of_columns(replace(self._change, retyped=()), ()))
+        for column in self._change.retyped:
+            self._retype(altered, column)
+        key = list(altered.of_key(self._change, self._keys))
+        made = [each for each in key if each.makes_key]
+        self._run([each for each in key if not each.makes_key])
+        replaced()
+        self._run(made)
+
+    def _retype(self, altered: Alterations, column: ColumnForm) -> None:
+        """By what the old values become, if they become something: the copy's take their place at once."""
+        *ways, last = altered.ways_to_retype(column)
+        for each in ways:
+            try:
+                with self._follower.transaction():
+                    self._run([each])
+                return
+            except SchemaStopped as error:
+                if not isinstance(error.__cause__, _NO_WAY):
+                    raise
+        self._run([last])
+
+    def _run(self, alterations: Sequence[Alteration]) -> None:
+        run(self._follower, self._found.name, self._called, alterations)
+
+    @property
+    def _sorted_keys(self) -> list[list[str]]:
+        return [sorted(columns) for columns in self._keys]
+
+
+def find(
+    log: Connection,
+    follower: Connection,
+    source: Connection,
+    found: Follower,
+    table: TableName,
+    formed: Place,
+    published: Collection[str],
+) -> Fitting:
+    """What a table needs that has the form as of this place, and whose copy has these columns.
+
+    Raises SchemaStopped where it is not to follow.
+    """
+    now = queries.one(source, _SourceForm, statement(_ROOM, "source_form"), {"oid": table.table_oid})
+    begins = Position(found.source_id, found.name)
+    stored = reached_versions.find(follower, begins).get(table.table_oid)
+    place = max(formed, stored.place) if stored else formed
+    # Of a table that was in no log, each column of the copy is looked for.
+    before = table_versions.at(log, found.source_id, table, place) or _SourceForm(*_NO_FORM)
+    if now is None:
+        return Fitting(follower, found, table, _NONE, [])
+    now = replace(now, columns=[each for each in now.columns if each["name"] in published])
+    numbered = isinstance(before, TableVersion) and before.numbered and before.relation_oid == table.table_oid
+    change = difference.between(before, now, numbered=numbered)
+    made = Fitting(follower, found, table, change, now.keys)
+    if found.ddl == "stop" and made.is_needed:
+        altered = Alterations(follower, (table.table_schema, table.table_name)).of_columns(change, ())
+        if altered:
+            text = altered[0].as_text(follower)
+            raise SchemaStopped(f"{altered[0].what}, and --ddl is stop", f"`{text}` there")
+    return made
+
+
+_NO_WAY = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.CannotCoerce, psycopg.errors.DatatypeMismatch)
+"""What the follower says where a value does not become one of another type."""
+_NO_FORM: tuple[str, str, list[Any], list[Any], list[Any]] = ("", "", [], [], [])
+_NONE = Difference(("", ""), {}, {}, (), (), (), None, unclear=False)

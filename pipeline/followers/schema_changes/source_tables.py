@@ -1,0 +1,33 @@
+"""Tables as the source has them now, where the log does not say what a change of schema has made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pipeline.config.settings import Config
+from pipeline.postgres import connections, queries
+from pipeline.postgres.queries import statement
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """`numbers`: of its columns. `keys`: the columns of each unique index."""
+
+    oid: int
+    schema: str
+    name: str
+    numbers: list[int]
+    keys: list[list[str]]
+
+    @property
+    def called(self) -> tuple[str, str]:
+        """Schema and name."""
+        return self.schema, self.name
+
+
+def read(config: Config, oids: Iterable[int]) -> dict[int, SourceTable]:
+    """By oid; one that was dropped is not there. Raises Unavailable."""
+    with connections.connect(config.source, "source", name="pipeline follower schema") as source:
+        query = statement("followers.schema_changes", "source_tables")
+        return {each.oid: each for each in queries.rows(source, SourceTable, query, {"oids": list(oids)})}

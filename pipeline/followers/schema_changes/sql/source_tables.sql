@@ -1,0 +1,11 @@
+-- Tables at the source as they are now: name, numbers of their columns, and columns by which rows are unique.
+select c.oid::bigint as oid, n.nspname::text as schema, c.relname::text as name,
+    (select coalesce(array_agg(a.attnum::integer), '{}') from pg_catalog.pg_attribute a
+     where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as numbers,
+    (select coalesce(jsonb_agg((
+            select jsonb_agg(a.attname order by a.attname) from pg_catalog.pg_attribute a
+            where a.attrelid = i.indrelid and a.attnum = any((i.indkey::int2[])[:i.indnkeyatts - 1]))), '[]')
+        from pg_catalog.pg_index i
+        where i.indrelid = c.oid and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null) as keys
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.oid = any(%(oids)s::oid[]) and c.relkind in ('r', 'p')

@@ -1,0 +1,11 @@
+-- Store what a table is called now, and from where on the source's has that form; never an earlier place.
+insert into pipeline_follower.forms as f
+    (source_database_id, follower, table_oid, table_schema, table_name, source_epoch, lsn, idx)
+values (%(source)s, %(follower)s, %(oid)s, %(schema)s, %(name)s, %(epoch)s, %(lsn)s, %(idx)s)
+on conflict (source_database_id, follower, table_oid) do update
+    set table_schema = excluded.table_schema, table_name = excluded.table_name, changed_at = now(),
+        (source_epoch, lsn, idx) = (
+            select x.source_epoch, x.lsn, x.idx
+            from (values (f.source_epoch, f.lsn, f.idx), (excluded.source_epoch, excluded.lsn, excluded.idx))
+                as x (source_epoch, lsn, idx)
+            order by x.source_epoch desc, x.lsn desc, x.idx desc limit 1)

@@ -1,0 +1,100 @@
+"""`pipeline followers resync`: tables of a follower copied anew from the source, while its others follow the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import psycopg
+
+from pipeline.config import patterns
+from pipeline.errors import FollowerError, TableRefused
+from pipeline.followers import connecting, registry
+from pipeline.followers.applying import position
+from pipeline.followers.copying import copies
+from pipeline.followers.registry import Follower, FollowerTable, Report
+from pipeline.operate import followers
+from pipeline.operate.preflight.findings import first_names
+from pipeline.postgres.connections import Connection
+
+ASKED = "somebody has asked for tables to be copied anew"
+LOCK_TIMEOUT = "60s"
+"""How long is waited for the transaction of its applier, which holds the position."""
+
+
+@dataclass(frozen=True)
+class Resync:
+    """Tables that are to be copied anew from seq `seq` on; `copying`: those that were, already, or are yet to be."""
+
+    follower: str
+    seq: int
+    tables: list[str] = field(default_factory=list)
+    copying: list[str] = field(default_factory=list)
+
+
+def resync(pipeline: Connection, name: str, tables: Sequence[str]) -> Resync:
+    """Let these tables be copied anew: `schema.table`, or patterns of it. Returns before that is done.
+
+    Until then the follower applies nothing of the log to them, so that it also goes on where one of them had stopped
+    it. Raises UnknownFollower, TableRefused for what is none of its tables, FollowerError where it has not begun, and
+    Unavailable where its database does not answer.
+    """
+    followers.show(pipeline, name)
+    found = registry.find(pipeline, name)[0]
+    chosen = _chosen(found, tables)
+    try:
+        with connecting.connect(name, found.dsn, program="pipeline followers") as follower:
+            follower.execute("select set_config('lock_timeout', %s, false)", (LOCK_TIMEOUT,))
+            seq, copying = _want(follower, found, [table.table_oid for table in chosen])
+    except psycopg.errors.LockNotAvailable as error:
+        raise FollowerError(
+            f"{connecting.what(name)} has been applying one transaction for {LOCK_TIMEOUT}: run it again"
+        ) from error
+    except psycopg.Error as error:
+        raise connecting.unavailable(name, found.dsn, error) from error
+    wanted = [table for table in chosen if table.table_oid not in copying]
+    registry.report_tables(pipeline, found.id, [_copying(each) for each in wanted])
+    if wanted and found.state in ("stopped", "waiting"):  # its applier looks at once, not when it had meant to
+        registry.report(pipeline, found.id, Report("waiting", ASKED))
+    return Resync(
+        name,
+        seq,
+        [_name(table) for table in wanted],
+        [_name(table) for table in chosen if table.table_oid in copying],
+    )
+
+
+def _chosen(found: Follower, tables: Sequence[str]) -> list[FollowerTable]:
+    """Those of its tables that are named. Raises TableRefused."""
+    chosen = list[FollowerTable]()
+    for name in tables:
+        if matching := [table for table in found.table_states if patterns.matches((name,), _name(table))]:
+            chosen += matching
+            continue
+        has = first_names(_name(table) for table in found.table_states) if found.table_states else "no tables"
+        raise TableRefused(f"{connecting.what(found.name)} has no table {name}; it has {has}")
+    return list(dict.fromkeys(chosen))
+
+
+def _want(follower: Connection, found: Follower, oids: Sequence[int]) -> tuple[int, set[int]]:
+    """Returns the seq from which on they are copied anew, and those of them that are to be copied already."""
+    begun = position.installed(follower) is not None
+    with follower.transaction():
+        here = position.hold(follower, found.source_id, found.name) if begun else None
+        if here is None:
+            raise FollowerError(
+                f"{connecting.what(found.name)} has not begun: once a server runs, it copies all of its tables"
+            )
+        copying = {oid for oid, copied in copies.find(follower, here).items() if copied is None}
+        copying |= {each.oid for each in copies.wanted(follower, here)}
+        if wanted := [oid for oid in oids if oid not in copying]:
+            copies.want(follower, here, wanted)
+        return here.seq, copying & set(oids)
+
+
+def _name(table: FollowerTable) -> str:
+    return f"{table.table_schema}.{table.table_name}"
+
+
+def _copying(table: FollowerTable) -> FollowerTable:
+    return replace(table, state="copying", reason=None, remedy=None)

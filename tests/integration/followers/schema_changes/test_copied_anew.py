@@ -1,0 +1,159 @@
+"""Tables that DDL has rewritten, that are new, or of which it is not clear what they have become, are copied anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.followers.running import following
+from pipeline.server.schedule import publish_new_tables
+from tests.fixtures.postgres import Cluster, unique
+from tests.fixtures.schema_changes import Changed
+from tests.fixtures.stage import Stage, databases
+from tests.fixtures.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def stage(cluster: Cluster) -> Iterator[Stage]:
+    with databases(cluster, cluster, snapshot="never") as config, Stage(config) as stage:
+        stage.start()
+        yield stage
+
+
+@pytest.fixture(autouse=True)
+def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower's process looks often: a test waits for it."""
+    monkeypatch.setattr(following, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(following, "REPORT_SECONDS", 0.05)
+    monkeypatch.setattr(following, "FIRST_DELAY", 0.1)
+
+
+REWRITES = {
+    "default": ["alter table $t add c int not null default 7", "insert into $t values (5, 'a5')"],
+    "volatile default": ["alter table $t add c float8 default random()", "insert into $t values (5, 'a5')"],
+    "type": ["alter table $t alter n type int using length(n)", "insert into $t values (5, 'a5', 'b5', 5)"],
+    "type of the key": ["alter table $t alter id type bigint", "insert into $t values (5000000000, 'a5')"],
+    "using": ["alter table $t alter a type text using upper(a) || '!'", "update $t set b = 'b2' where id = 2"],
+    "text to a number": [
+        "update $t set a = id::text",
+        "alter table $t alter a type int using a::int * 10",
+        "update $t set b = 'b2' where id = 2",
+    ],
+    "with other changes": [
+        "alter table $t drop b; alter table $t rename a to b; alter table $t add d int default 3;"
+        " alter table $t alter n type int using 1; insert into $t values (5, 'b5', 1, 1)",
+    ],
+    "twice": [
+        "alter table $t add c int not null default 7",
+        "insert into $t values (5, 'a5')",
+        "alter table $t alter c type text using 'seven'",
+        "insert into $t values (6, 'a6')",
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", REWRITES)
+def test_rewritten_tables(changed: Changed, kind: str):
+    changed.run("insert into $t select n, 'a' || n, 'b', 'n' from generate_series(2, 4) n")
+    changed.stage.arrive()
+    with changed.made.running():
+        changed.become_equal()
+        changed.run(*REWRITES[kind])
+        changed.become_equal_in_time()
+        changed.run("insert into $t (id) values (100)", "delete from $t where id = 3")
+        changed.become_equal_in_time()
+
+
+@pytest.mark.parametrize("kind", REWRITES)
+def test_rewritten_tables_from_far_behind(changed: Changed, kind: str):
+    changed.run("insert into $t select n, 'a' || n, 'b', 'n' from generate_series(2, 4) n")
+    changed.run(*REWRITES[kind])
+    changed.run("insert into $t (id) values (100)", "delete from $t where id = 3")
+    changed.stage.arrive()
+    with changed.made.running():
+        changed.become_equal_in_time()
+
+
+@pytest.mark.parametrize("changed", [{"on_rewrite": "stop"}], indirect=True)
+def test_it_stops_where_it_is_not_to_copy(changed: Changed):
+    with changed.made.running():
+        changed.run("alter table $t add c int not null default 7", "insert into $t values (5, 'a5')")
+        reason, remedy = changed.stopped()
+        assert reason == (
+            f"table public.{changed.t} of the follower stops: DDL has changed values of c at the source without events,"
+            " and --on-rewrite is stop"
+        )
+        assert remedy.startswith(f"`pipeline followers resync {changed.made.name} public.{changed.t}`")
+
+
+NEW = "create table $new (id int primary key, a text); create index on $new (a)"
+
+
+def test_a_new_table_is_made_and_copied(changed: Changed):
+    new = unique("new")
+    with changed.made.running():
+        changed.run(NEW.replace("$new", new), f"insert into {new} values (1, 'before it was published')")
+        publish_new_tables(changed.stage.config)
+        changed.run(f"insert into {new} values (2, 'after')", "insert into $t values (2)")
+        changed.become_equal_in_time(changed.t, new)
+        assert changed.made.table(new).state == "following"
+        changed.run(f"update {new} set a = a || '!'", f"delete from {new} where id = 1")
+        changed.become_equal(changed.t, new)
+        indexes = f"select count(*) from pg_index where indrelid = '{new}'::regclass".encode()
+        assert changed.made.look.execute(indexes).fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize("changed", [{"patterns": ("public.t*", "public.wanted_*")}], indirect=True)
+def test_a_new_table_that_is_not_wanted(changed: Changed):
+    wanted, other = unique("wanted"), unique("other")
+    with changed.made.running():
+        changed.run(*(NEW.replace("$new", name) for name in (wanted, other)))
+        publish_new_tables(changed.stage.config)
+        changed.run(*(f"insert into {name} values (1, 'new')" for name in (other, wanted)))
+        changed.become_equal_in_time(changed.t, wanted)
+        there = changed.made.look.execute("select to_regclass(%s)", [f"public.{other}"]).fetchone()
+        assert there == (None,)
+
+
+def test_a_table_that_is_dropped_and_made_again(changed: Changed):
+    changed.there("alter table $t add own text default 'own'", "create view looks as select b from $t")
+    with changed.made.running():
+        changed.run("drop table $t", "create table $t (id bigint primary key, a varchar(7), b text, d int)")
+        publish_new_tables(changed.stage.config)
+        changed.run("insert into $t values (1, 'again', 'b', 1), (7, 'another', 'b', null)")
+        changed.become_equal_in_time()
+        changed.run("update $t set a = 'x' where id = 7")
+        changed.become_equal()
+        assert [table.table_name for table in changed.made.found.table_states] == [changed.t]
+
+
+def test_a_view_that_needs_a_column_of_another_type(changed: Changed):
+    changed.there("create view looks as select n from $t")
+    with changed.made.running():
+        changed.run("alter table $t alter n type int using 1", "insert into $t values (2)")
+        changed.stage.arrive()
+
+        def waits() -> str:
+            table = changed.made.table(changed.t)
+            assert table.reason
+            assert table.state == "copying"
+            return table.reason
+
+        reason = eventually(waits, 60)
+        assert f"the source made column n of type integer in public.{changed.t}, and the follower does not" in reason
+        assert "cannot alter type of a column used by a view or rule (SQLSTATE 0A000)" in reason
+        assert changed.made.look.execute("select n from looks").fetchall() == [("n1",)]
+        changed.there("drop view looks")
+        changed.become_equal_in_time()
+
+
+@pytest.mark.parametrize("changed", [{"ddl": "stop"}], indirect=True)
+def test_a_new_table_stops_what_is_not_to_follow(changed: Changed):
+    new = unique("new")
+    with changed.made.running():
+        changed.run(NEW.replace("$new", new))
+        publish_new_tables(changed.stage.config)
+        changed.run(f"insert into {new} values (2, 'after')")
+        reason, _ = changed.stopped()
+        assert reason == f"the follower stops: table public.{new} is new at the source, and --ddl is stop"

@@ -1,0 +1,39 @@
+"""What stopped a follower is said with what to do about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.errors import CursorExpired, Differs, FollowerError, NotFollowable
+from pipeline.followers.registry import Follower
+from pipeline.followers.running import remedies
+
+RESYNC = "`pipeline followers resync reports"
+SKIP = "or do without that transaction: `pipeline followers skip-transaction reports 7`"
+
+
+def found() -> Follower:
+    """Of which only its name counts."""
+    follower = object.__new__(Follower)
+    object.__setattr__(follower, "name", "reports")
+    object.__setattr__(follower, "copy", "none")
+    return follower
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (Differs("it differs", "public.orders", 7), f"{RESYNC} public.orders`"),
+        (Differs("it differs", "public.Odd name", 7), f"{RESYNC} 'public.Odd name'`"),
+        (NotFollowable("a parked event", "public.orders", 7, "parked"), f"{RESYNC} public.orders`, {SKIP}"),
+        (NotFollowable("not sent", "", 7, "skipped"), f"{RESYNC} '*'`, {SKIP}"),
+        (
+            CursorExpired("the log is not kept", 7),
+            "remove it, and add it again with --copy source --truncate: `pipeline followers remove reports`",
+        ),
+        (FollowerError("it has no position"), "it is tried again by itself"),
+    ],
+)
+def test_a_remedy_is_what_helps(error: Exception, remedy: str) -> None:
+    said = remedies.report_of(found(), error)
+    assert (said.state, said.reason, said.remedy) == ("stopped", str(error), remedy)
