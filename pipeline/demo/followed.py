@@ -105,11 +105,20 @@ class FollowedShow:
 
     def _incidents(self, source: Connection) -> Iterator[Incident]:
         """In the order of time."""
-        empty = f"truncate shop.{visitors.TABLE}"
-        victim = self._clusters[-1]
-        yield Incident(0.25, f"shop.{visitors.TABLE} is truncated", lambda: source.execute(empty))
+        table, victim = f"shop.{visitors.TABLE}", self._clusters[-1]
+
+        def run(*statements: str) -> None:
+            for statement in statements:
+                source.execute(statement.encode())
+
+        added = f"alter table {table} add column device text"
+        told = "update shop.visits set device = 'phone' where id % 3 = 0"
+        renamed = f"alter table {table} rename column at to seen_at"
+        yield Incident(0.25, f"{table} is truncated", lambda: run(f"truncate {table}"))
         yield Incident(0.4, f"{victim.name} is killed", victim.kill)
-        yield Incident(0.7, f"{victim.name} is started again", victim.start)
+        yield Incident(0.5, f"{table} gets a column", lambda: run(added, told))
+        yield Incident(0.6, f"a column of {table} is renamed", lambda: run(renamed))
+        yield Incident(0.75, f"{victim.name} is started again", victim.start)
 
     def _compare(self) -> int:
         """By plain SQL, which knows nothing of how followers are made."""

@@ -39,7 +39,13 @@ def test_all_databases_are_equal_in_the_end_and_again_in_the_next_demo(server_di
     for _ in range(2):
         output = demo(data_dir, tmp_path, "--followers", "3", "--seconds", "8")
         assert "4 databases are equal" in output
-        for said in ("shop.visits is truncated", "follower-3 is killed", "follower-3 is started again"):
+        for said in (
+            "shop.visits is truncated",
+            "follower-3 is killed",
+            "shop.visits gets a column",
+            "a column of shop.visits is renamed",
+            "follower-3 is started again",
+        ):
             assert said in output
         clusters = [Server(data_dir / "followers" / f"follower-{number}") for number in (1, 2, 3)]
         assert not any(each.running() for each in [*clusters, Server(data_dir / "postgres")])

@@ -43,7 +43,8 @@ def oid(reports: Follower, table: str) -> int:
 def gap(adding: Adding, reports: Follower, *copied: str, epoch: int = 0) -> Gap | None:
     here = Position(reports.source_id, reports.name, epoch, 5)
     copies = {oid(reports, table): Copied(2, "1:1:", 100) for table in copied}
-    return epoch_gaps.first(adding.known.log, reports, here, copies)
+    names = {each.table_oid: f"{each.table_schema}.{each.table_name}" for each in reports.table_states}
+    return epoch_gaps.first(adding.known.log, reports, names, here, copies)
 
 
 def test_it_stops_before_the_first_epoch_of_which_a_table_lacks_something(adding: Adding, reports: Follower) -> None:
@@ -51,7 +52,8 @@ def test_it_stops_before_the_first_epoch_of_which_a_table_lacks_something(adding
     for number in (1, 2):
         adding.known.log.execute(EPOCH, (number,))
     found = gap(adding, reports)
-    assert found == Gap(1, "the slot was lost", "public.orders, public.parted", None)
+    resync = "copy anew what lacks something: `pipeline followers resync reports public.orders public.parted`"
+    assert found == Gap(1, "the slot was lost", "public.orders, public.parted", resync)
     assert (later := gap(adding, reports, epoch=1)) is not None
     assert later.epoch == 2
     assert gap(adding, reports, epoch=2) is None
@@ -64,7 +66,7 @@ def test_what_is_compared_or_copied_since_lacks_nothing(adding: Adding, reports:
     keyed = gap(adding, reports, "parted")
     assert keyed is not None
     assert (keyed.epoch, keyed.tables) == (1, "public.orders")
-    assert (keyed.remedy or "").endswith("`pipeline backfill start public.orders --differences`")
+    assert keyed.remedy.endswith("`pipeline backfill start public.orders --differences`")
     for state in ("failed", "cancelled"):
         log.execute(COMPARED, (1, state, "orders"))
         assert gap(adding, reports, "parted") == keyed
