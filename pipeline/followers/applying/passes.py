@@ -36,15 +36,12 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Gap:
-    """Before which epoch the follower stops: what comes between is not in the log, for these tables, and why that is.
-
-    `remedy`: None where only copies help.
-    """
+    """Before which epoch the follower stops: of these tables what comes between is not in the log, and why that is."""
 
     epoch: int
     reason: str
     tables: str
-    remedy: str | None
+    remedy: str
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ class Following:
             connect=self._connect,
             on_history=changes.look,
             bound_of=partial(partition_bounds.ask, self._config),
-            gap=beginning.gap(self._log, follower, found),
+            gap=beginning.gap(self._log, follower, found, wanted),
         )
         changes.look()  # once more: what came before the applier has read its tables is no growth for it
         return applier
