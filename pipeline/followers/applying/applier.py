@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -260,15 +260,9 @@ class Applier:
         if isinstance(part, Few):
             sets.write(self._follower, self._statements[part.oid], part.outcomes)
         elif part.new is not None:
-            relay.add(self._follower, self._relays[part.oid], self._blocks(), part.new)
+            relay.add(self._follower, self._relays[part.oid], _blocks(self._parts), part.new)
         else:
-            relay.write(self._follower, self._relays[part.oid], self._blocks())
-
-    def _blocks(self) -> Iterator[bytes]:
-        for block in self._parts or ():
-            if not isinstance(block, bytes) or not block:
-                return
-            yield block
+            relay.write(self._follower, self._relays[part.oid], _blocks(self._parts))
 
     @contextmanager
     def _named(self, what: str, planned: Pass) -> Iterator[None]:
@@ -282,6 +276,14 @@ class Applier:
                 f"the follower refuses a statement for {what}, of seqs {planned.after + 1} to {planned.upto}:"
                 f" {_reason(error)} (SQLSTATE {error.sqlstate})"
             ) from error
+
+
+def _blocks(parts: Iterable[Part] | None) -> Iterator[bytes]:
+    """Those of one table."""
+    for block in parts or ():
+        if not isinstance(block, bytes) or not block:
+            return
+        yield block
 
 
 def _reason(error: psycopg.Error) -> str:
