@@ -181,12 +181,16 @@ def check(
 def demo(
     seconds: Annotated[float, typer.Option(min=1, max=600, help="How long the writers write.")] = 15.0,
     data_dir: Annotated[Path | None, typer.Option(help="The demo's data directory. Default: .pipeline/demo")] = None,
+    followers: Annotated[int, typer.Option(min=0, max=9, help="Databases that follow the shop, each a Postgres.")] = 0,
 ) -> int:
-    """A shop's writers on an embedded Postgres, shown live; then every change is checked against their records."""
+    """A shop's writers on an embedded Postgres, shown live; then every change is checked against their records.
+
+    With --followers, so many databases are kept equal to the shop meanwhile; in the end all are compared.
+    """
     from pipeline import demo
 
     logs.setup("warning", "auto", "demo")
-    return demo.run(seconds, data_dir or Path(".pipeline") / "demo")
+    return demo.run(seconds, data_dir or Path(".pipeline") / "demo", followers)
 
 
 def main() -> int:

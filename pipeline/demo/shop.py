@@ -91,11 +91,11 @@ def oids(source: Connection) -> list[int]:
     return found
 
 
-def wait_until_published(source: Connection) -> None:
+def wait_until_published(source: Connection, tables: tuple[str, ...] = TABLES) -> None:
     """Raises PipelineError when the server does not publish the shop's tables within some seconds."""
     deadline = time.monotonic() + 20
     query = "select count(distinct tablename) from pg_publication_tables where schemaname = 'shop'"
-    while source.execute(query).fetchone() != (len(TABLES),):
+    while source.execute(query).fetchone() != (len(tables),):
         if time.monotonic() > deadline:
             raise PipelineError("the server has not added the shop's tables to its publication")
         time.sleep(0.1)

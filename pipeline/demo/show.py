@@ -15,8 +15,9 @@ from rich.console import Console
 
 from pipeline.config import settings
 from pipeline.config.settings import Config
-from pipeline.demo import reader, screen, shop, stage
+from pipeline.demo import followed, follower_clusters, reader, screen, shop, stage, visitors
 from pipeline.demo.closing import Outcome, report, short
+from pipeline.demo.followed import FollowedShow
 from pipeline.demo.reader import Follower
 from pipeline.demo.recording import RecordingSession
 from pipeline.demo.screen import Snapshot
@@ -36,8 +37,10 @@ _CLERK_TIMEOUT = 10.0
 _FRAME = 0.25
 
 
-def run(seconds: float, data_dir: Path) -> int:
+def run(seconds: float, data_dir: Path, followers: int = 0) -> int:
     """Run the demo; 0 when every change arrived once and in order, 1 with the differences, 130 after Ctrl-C.
+
+    With followers: 0 when each of them is equal to the source in the end.
 
     Settings of the environment and of pipeline.toml are ignored. What the writers did is kept in memory, about 1 kB for
     each change. Raises PipelineError when something that the demo needs fails.
@@ -50,11 +53,14 @@ def run(seconds: float, data_dir: Path) -> int:
     try:
         console.print(f"starting a Postgres and the server in {short(folder)}")
         with stage.alone(folder), stage.postgres(console, config) as (server, resolved):
+            follower_clusters.forget(resolved, followed.folder(resolved))
             shop.create(resolved.source)
             filler = RecordingSession(resolved.source, "demo filler")
             shop.fill(filler)
             filler.close()
             console.print(f"the shop has {len(filler.record.before):,} rows from before")
+            if followers:
+                return _followed(console, resolved, followers, seconds)
             outcome = _Show(console, resolved, server, filler).run(seconds)
             return report(console, outcome, server, resolved)
     except EmbeddedPostgresError as error:
@@ -64,6 +70,12 @@ def run(seconds: float, data_dir: Path) -> int:
     except KeyboardInterrupt:
         console.print("\ninterrupted; the writers, the server and Postgres are stopped")
         return 130
+
+
+def _followed(console: Console, config: Config, followers: int, seconds: float) -> int:
+    with connections.connect(config.source, "source", name="demo") as source:
+        visitors.create(source)
+    return FollowedShow(console, config, followers).run(seconds)
 
 
 class _Show:

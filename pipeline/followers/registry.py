@@ -134,6 +134,11 @@ def names(connection: Connection) -> list[str]:
     return [name for (name,) in connection.execute("select name from pipeline.followers order by name").fetchall()]
 
 
+def is_there(connection: Connection) -> bool:
+    """Whether there is a registry: an older revision of the pipeline database has none."""
+    return connection.execute("select to_regclass('pipeline.followers') is not null").fetchall() == [(True,)]
+
+
 def add(
     connection: Connection,
     source: uuid.UUID,

@@ -24,7 +24,14 @@ def compose() -> Any:
 
 @pytest.fixture(scope="module")
 def services(compose: Any) -> Any:
-    return compose["services"]
+    """Those that `docker compose up` starts."""
+    return {name: each for name, each in compose["services"].items() if "profiles" not in each}
+
+
+@pytest.fixture(scope="module")
+def of_followers(compose: Any) -> Any:
+    """Those that the profile `followers` adds."""
+    return {name: each for name, each in compose["services"].items() if each.get("profiles") == ["followers"]}
 
 
 def instructions(name: str) -> list[list[str]]:
@@ -58,11 +65,44 @@ def test_server_may_drain_before_it_is_killed(services: Any) -> None:
 def test_data_is_in_named_volumes(compose: Any, services: Any) -> None:
     mounts = {volume for service in services.values() for volume in service["volumes"]}
     assert mounts == {"postgres:/var/lib/postgresql", "data:/data"}
-    assert {mount.split(":")[0] for mount in mounts} == set(compose["volumes"])
+    followers = {"follower1", "follower2", "follower3"}
+    assert {mount.split(":")[0] for mount in mounts} | followers == set(compose["volumes"])
 
 
-def test_ports_are_on_loopback_only(services: Any) -> None:
-    for service in services.values():
+def test_three_followers_have_volumes_of_their_own_and_are_added_by_name(services: Any, of_followers: Any) -> None:
+    assert set(of_followers) == {"follower1", "follower2", "follower3", "users", "add-followers"}
+    [command] = of_followers["add-followers"]["command"]
+    for name in ("follower1", "follower2", "follower3"):
+        assert of_followers[name]["volumes"] == [f"{name}:/var/lib/postgresql"]
+        assert of_followers["add-followers"]["depends_on"][name] == {"condition": "service_healthy"}
+        assert name in command
+    password = services["postgres"]["environment"]["POSTGRES_PASSWORD"]
+    for name in ("users", "add-followers"):
+        assert of_followers[name]["environment"]["PGPASSWORD"] == password
+        assert of_followers[name]["image"] == services["server"]["image"]
+    assert of_followers["follower1"]["environment"]["POSTGRES_PASSWORD"] == password
+
+
+def test_the_line_that_adds_them_is_repeated_until_the_table_is_published(of_followers: Any, tmp_path: Path) -> None:
+    """With a `pipeline` that knows one of them, and refuses each of the others once."""
+    [command] = of_followers["add-followers"]["command"]
+    made = tmp_path / "pipeline"
+    made.write_text(
+        '#!/bin/sh\necho "$@" >> said\n[ "$2" = show ] && { [ "$3" = follower2 ]; exit; }\n'
+        '[ -e "refused-$3" ] || { touch "refused-$3"; exit 2; }\n'
+    )
+    made.chmod(0o755)
+    (tmp_path / "sleep").symlink_to("/bin/true")
+    line = command.replace("$$", "$")
+    subprocess.run(["sh", "-c", line], cwd=tmp_path, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True, timeout=30)
+    said = [each.split(" ")[1:3] for each in (tmp_path / "said").read_text().splitlines()]
+    again = [["show", "{0}"], ["add", "{0}"]] * 2
+    expected = [[word.format(name) for word in words] for name in ("follower1", "follower3") for words in again]
+    assert said == [*expected[:4], ["show", "follower2"], *expected[4:]]
+
+
+def test_ports_are_on_loopback_only(services: Any, of_followers: Any) -> None:
+    for service in (*services.values(), of_followers["users"]):
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
 
 

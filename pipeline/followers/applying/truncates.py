@@ -26,8 +26,6 @@ def run(follower: Connection, tables: Sequence[sql.Composable]) -> None:
     A foreign key of a table that is not among them forbids that, also where foreign keys are not checked: then their
     rows are deleted.
     """
-    if not tables:
-        return
     try:
         with follower.transaction():
             follower.execute(sql.SQL("truncate {}").format(_COMMA.join(tables)))
@@ -43,6 +41,8 @@ def delete(follower: Connection, tables: Sequence[sql.Composable], _: Sequence[s
 
 def run_soon(follower: Connection, tables: Sequence[sql.Composable], names: Sequence[sql.Identifier]) -> None:
     """The same, where nobody uses them for long. `names`: what they are called. Raises Locked with who does."""
+    if not tables:
+        return
     try:
         with follower.transaction(), queries.lock_timeout(follower, LOCK_TIMEOUT):
             run(follower, tables)

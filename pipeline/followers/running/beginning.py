@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -195,11 +195,13 @@ def settling(log: Connection, follower: Connection, found: Follower) -> set[int]
     return {oid for oid, each in compared.items() if oid in known and settles(oid, each)}
 
 
-def gap(log: Connection, follower: Connection, found: Follower) -> Gap | None:
-    """Before which epoch it has to stop. Raises Unavailable where that is not known yet."""
+def gap(log: Connection, follower: Connection, found: Follower, wanted: Mapping[int, Wanted]) -> Gap | None:
+    """Before which epoch it has to stop, as the log is applied to these tables: one that is to be copied anew will lack
+    nothing. Raises Unavailable where that is not known yet.
+    """
     here = current_position(follower, found)
-    anew = {each.oid for each in copies.wanted(follower, here)}
-    return epoch_gaps.first(log, found, here, copies.find(follower, here), anew)
+    names = {oid: f"{each.schema}.{each.name}" for oid, each in wanted.items()}
+    return epoch_gaps.first(log, found, names, here, copies.find(follower, here))
 
 
 def want_unknown(log: Connection, follower: Connection, found: Follower, here: Position) -> bool:

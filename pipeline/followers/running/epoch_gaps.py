@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,18 +56,12 @@ def unknown(log: Connection, found: Follower, copies: Mapping[int, Copied | None
 
 
 def first(
-    log: Connection, found: Follower, here: Position, copies: Mapping[int, Copied | None], anew: Collection[int]
+    log: Connection, found: Follower, names: Mapping[int, str], here: Position, copies: Mapping[int, Copied | None]
 ) -> Gap | None:
     """Before which epoch it has to stop, since a table lacks what comes between; None where it may go on.
 
-    `copies`: by oid. `anew`: tables that are to be copied once more, which will have it then. Raises Unavailable where
-    it is not known yet which tables are compared.
+    `names`, `copies`: of its tables, by oid. Raises Unavailable where it is not known yet which of them are compared.
     """
-    names = {
-        each.table_oid: f"{each.table_schema}.{each.table_name}"
-        for each in found.table_states
-        if each.table_oid not in anew
-    }
     values = {"source": found.source_id, "epoch": here.source_epoch, "oids": list(names)}
     crossings = queries.rows(log, _Crossing, statement(_ROOM, "epoch_gaps"), values)
     lacking = [each for each in crossings if not _is_crossed(each, found, here, copies.get(each.table_oid))]
@@ -80,7 +75,8 @@ def first(
         )
     keyed = [names[each.table_oid] for each in of_first if each.keyed]
     others = [names[each.table_oid] for each in of_first if not each.keyed]
-    return Gap(epoch, of_first[0].reason, _some(keyed + others), _remedy(keyed) if not others else None)
+    remedy = _resync(found, keyed + others) if others else _compare(keyed)
+    return Gap(epoch, of_first[0].reason, _some(keyed + others), remedy)
 
 
 def _is_crossed(each: _Crossing, found: Follower, here: Position, copy: Copied | None) -> bool:
@@ -91,7 +87,13 @@ def _is_crossed(each: _Crossing, found: Follower, here: Position, copy: Copied |
     return declared or (each.compared and each.keyed)
 
 
-def _remedy(keyed: list[str]) -> str:
+def _resync(found: Follower, names: list[str]) -> str:
+    """A comparison does not tell which rows of a table without a key were deleted."""
+    listed = " ".join(map(shlex.quote, names)) if len(names) <= _NAMED else "'*'"
+    return f"copy anew what lacks something: `pipeline followers resync {found.name} {listed}`"
+
+
+def _compare(keyed: list[str]) -> str:
     commands = ", ".join(f"`pipeline backfill start {table} --differences`" for table in keyed[:_NAMED])
     return f"compare with the log what it lacks, then it goes on by itself: {commands}"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 
 import psycopg
@@ -141,28 +142,28 @@ class Following:
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
         settling = beginning.settling(self._log, follower, found)
         anew = [table for oid, table in beginning.called(follower, found).items() if oid not in wanted]
-        applier = self._applier(follower, found, wanted, changes)
-        if applier.position.generation != here.generation:  # what is wanted may be of before that
-            return
-        self._say_tables(wanted, copied, anew, settling)
-        if anew:
-            self._copier.ensure(anew)
-        # What stopped it is still in the way until something was applied, or there is nothing left to apply.
-        applied = applier.apply()
-        while not stop and self._is_wanted(_report_of(applier, bool(copied or settling), bool(anew))):
+        with closing(self._applier(follower, found, wanted, changes)) as applier:
+            if applier.position.generation != here.generation:  # what is wanted may be of before that
+                return
+            self._say_tables(wanted, copied, anew, settling)
             if anew:
                 self._copier.ensure(anew)
-            if applied is None:
-                self._hear()
-                position.require(follower, applier.position)
-                if settling and beginning.settling(self._log, follower, found) != settling:
-                    return
-            else:
-                self._delay = FIRST_DELAY
-                logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
+            # What stopped it is still in the way until something was applied, or there is nothing left to apply.
             applied = applier.apply()
-            if copied and not passed.outstanding(self._log, applier.position, copied):
-                return
+            while not stop and self._is_wanted(_report_of(applier, bool(copied or settling), bool(anew))):
+                if anew:
+                    self._copier.ensure(anew)
+                if applied is None:
+                    self._hear()
+                    position.require(follower, applier.position)
+                    if settling and beginning.settling(self._log, follower, found) != settling:
+                        return
+                else:
+                    self._delay = FIRST_DELAY
+                    logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
+                applied = applier.apply()
+                if copied and not passed.outstanding(self._log, applier.position, copied):
+                    return
 
     def _applier(
         self, follower: Connection, found: Follower, wanted: Mapping[int, Wanted], changes: SchemaChanges
@@ -174,12 +175,17 @@ class Following:
             found.name,
             wanted,
             events_table=EventsTable.parse(self._config.events_table),
+            connect=self._connect,
             on_history=changes.look,
             bound_of=partial(partition_bounds.ask, self._config),
-            gap=beginning.gap(self._log, follower, found),
+            gap=beginning.gap(self._log, follower, found, wanted),
         )
         changes.look()  # once more: what came before the applier has read its tables is no growth for it
         return applier
+
+    def _connect(self) -> Connection:
+        """To read ahead of what is written."""
+        return connections.connect(self._config.database, "pipeline database", name="pipeline applier ahead")
 
     def _say_tables(
         self,

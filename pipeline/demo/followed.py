@@ -1,0 +1,172 @@
+"""`pipeline demo --followers N`: the shop, and databases that are kept equal to it while it is at work."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from psycopg import sql
+from rich.console import Console
+
+from pipeline.config.settings import Config
+from pipeline.demo import followed_screen, shop, visitors
+from pipeline.demo.closing import short
+from pipeline.demo.follower_clusters import FollowerCluster
+from pipeline.demo.server import ServerProcess
+from pipeline.demo.shop import Clerk
+from pipeline.demo.visitors import Incident, Visitors
+from pipeline.errors import PipelineError
+from pipeline.operate import wait_for_followers
+from pipeline.operate.watch_followers import Watch
+from pipeline.postgres import connections, session_settings
+from pipeline.postgres.connections import Connection
+
+FRAME = 0.5
+ARRIVAL_TIMEOUT = 120.0
+"""Seconds that the followers may take for the last commit, and for their copies before it."""
+_CLERK_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What a table of a database has: how many rows, and the checksum of all."""
+
+    rows: int
+    checksum: str
+
+
+class FollowedShow:
+    """The shop must have been created, with its visits, before the server starts."""
+
+    def __init__(self, console: Console, config: Config, followers: int) -> None:
+        self._console, self._config = console, config
+        self._clusters = [FollowerCluster(folder(config), number) for number in range(1, followers + 1)]
+
+    def run(self, seconds: float) -> int:
+        """Write for so many seconds; 0 when all databases are equal in the end, 1 with the differences."""
+        with ExitStack() as stack:
+            server = ServerProcess(self._config.data_dir)
+            stack.callback(server.stop)
+            for each in self._clusters:
+                stack.callback(each.stop)
+                each.start()
+            server.wait_until_ready()
+            self._console.print(f"the server is ready; its log is {short(server.log)}")
+            source = stack.enter_context(_connect(self._config.source))
+            pipeline = stack.enter_context(_connect(self._config.database))
+            shop.wait_until_published(source, (*shop.TABLES, visitors.TABLE))
+            for each in self._clusters:
+                each.add(self._config, source, pipeline)
+            watch = stack.enter_context(Watch(self._config))
+            self._work(server, source, watch, seconds)
+            names = [each.name for each in self._clusters]
+            waited = wait_for_followers.wait(self._config, source, pipeline, names, ARRIVAL_TIMEOUT)
+            if waited.reason is not None:
+                self._console.print(f"[bold red]✗[/] {waited.reason}")
+                return 1
+            return self._compare()
+
+    def _work(self, server: ServerProcess, source: Connection, watch: Watch, seconds: float) -> None:
+        closing = threading.Event()
+        threads: list[Clerk | Visitors] = [
+            *(Clerk(self._config.source, number, closing) for number in range(1, shop.CLERKS + 1)),
+            Visitors(self._config.source, closing),
+        ]
+        with followed_screen.shown(self._console) as show:
+            pending = list(self._incidents(source))
+            began, said = time.monotonic(), "the shop is open, and its followers are filled"
+            try:
+                for thread in threads:
+                    thread.start()
+                while (passed := time.monotonic() - began) < seconds:
+                    if pending and passed >= pending[0].share * seconds:
+                        incident = pending.pop(0)
+                        incident.happen()
+                        said = incident.text
+                    show(watch.look(), passed, seconds, said)
+                    server.require_alive()
+                    _require_health(threads)
+                    time.sleep(FRAME)
+            finally:
+                closing.set()
+                for thread in threads:
+                    thread.join(_CLERK_TIMEOUT)
+            _require_health(threads)
+            until = time.monotonic() + ARRIVAL_TIMEOUT
+            while not followed_screen.has_arrived(look := watch.look()) and time.monotonic() < until:
+                show(look, seconds, seconds, "the shop is closed; the last changes arrive")
+                server.require_alive()
+                time.sleep(FRAME)
+            show(look, seconds, seconds, "the shop is closed; all has arrived")
+
+    def _incidents(self, source: Connection) -> Iterator[Incident]:
+        """In the order of time."""
+        table, victim = f"shop.{visitors.TABLE}", self._clusters[-1]
+
+        def run(*statements: str) -> None:
+            for statement in statements:
+                source.execute(statement.encode())
+
+        added = f"alter table {table} add column device text"
+        told = "update shop.visits set device = 'phone' where id % 3 = 0"
+        renamed = f"alter table {table} rename column at to seen_at"
+        yield Incident(0.25, f"{table} is truncated", lambda: run(f"truncate {table}"))
+        yield Incident(0.4, f"{victim.name} is killed", victim.kill)
+        yield Incident(0.5, f"{table} gets a column", lambda: run(added, told))
+        yield Incident(0.6, f"a column of {table} is renamed", lambda: run(renamed))
+        yield Incident(0.75, f"{victim.name} is started again", victim.start)
+
+    def _compare(self) -> int:
+        """By plain SQL, which knows nothing of how followers are made."""
+        databases = [("source", self._config.source), *((each.name, each.dsn) for each in self._clusters)]
+        found = {name: sums(dsn) for name, dsn in databases}
+        expected = found["source"]
+        differing = [
+            f"{name}: shop.{table} has {has} rows, {'' if has != rows.rows else 'other '}of {rows.rows} at the source"
+            for name, of in found.items()
+            for table, rows in expected.items()
+            if of.get(table) != rows
+            for has in [of[table].rows if table in of else 0]
+        ]
+        if differing:
+            self._console.print(f"[bold red]✗ {len(differing)} tables differ[/]")
+            for line in differing:
+                self._console.print(f"  {line}", markup=False)
+            return 1
+        self._console.print(f"[bold green]✓ {len(found)} databases are equal[/]")
+        rows = ", ".join(f"{each.rows:,} {table}" for table, each in expected.items())
+        self._console.print(f"  {rows}: each row as text, by plain SQL, in {', '.join(found)}.")
+        return 0
+
+
+def folder(config: Config) -> Path:
+    """Where the followers' clusters are."""
+    return config.data_dir / "followers"
+
+
+def sums(dsn: str) -> dict[str, Sum]:
+    """Of each table of the shop."""
+    with connections.connect(dsn, "database", name="demo", settings=session_settings.COPY) as connection:
+        return {name: _sum(connection, name) for name in (*shop.TABLES, visitors.TABLE)}
+
+
+def _sum(connection: Connection, table: str) -> Sum:
+    query = sql.SQL(
+        "select count(*), coalesce(md5(string_agg(t::text, '|' order by t::text collate \"C\")), '') from shop.{} t"
+    )
+    rows, checksum = connection.execute(query.format(sql.Identifier(table))).fetchall()[0]
+    return Sum(rows, checksum)
+
+
+def _connect(dsn: str) -> Connection:
+    return connections.connect(dsn, "database", name="demo")
+
+
+def _require_health(threads: Sequence[Clerk | Visitors]) -> None:
+    for thread in threads:
+        if thread.failure:
+            raise PipelineError(f"{thread.name} failed: {thread.failure}")

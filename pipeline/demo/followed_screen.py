@@ -1,0 +1,112 @@
+"""The screen of `pipeline demo --followers`: live on a terminal, a plain line every two seconds anywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.operate import formatting
+from pipeline.operate.watch_followers import Counted, Look, Watched
+
+_PLAIN_EVERY = 2.0
+_STYLES = {"following": "green", "copying": "cyan", "waiting": "yellow", "stopped": "bold red"}
+Show = Callable[[Look, float, float, str], None]
+"""Takes what there is, seconds passed, of how many, and what happens."""
+
+
+@contextmanager
+def shown(console: Console) -> Iterator[Show]:
+    """Yields a function that shows how it stands; the last one stays on the screen."""
+    if not console.is_terminal:
+        yield _plain(console)
+        return
+    with Live(console=console, auto_refresh=False, transient=False) as live:
+        yield lambda now, passed, seconds, said: live.update(_picture(now, passed, seconds, said), refresh=True)
+
+
+def has_arrived(now: Look) -> bool:
+    """Whether each follower follows, lacks nothing, and counts what the source does."""
+    if now.reason is not None or not now.databases:
+        return False
+    source, *followers = now.databases
+    return all(each.state == "following" and not each.lag_seqs and _same(each, source) for each in followers)
+
+
+def _same(each: Watched, source: Watched) -> bool:
+    """As far as rows are counted: estimates may differ for ever."""
+    expected = {of.table: of for of in source.tables}
+    pairs = [(of, expected.get(of.table)) for of in each.tables]
+    return all(there is not None and (of.estimated or there.estimated or of.rows == there.rows) for of, there in pairs)
+
+
+def _plain(console: Console) -> Show:
+    due, before = 0.0, ""
+
+    def show(now: Look, passed: float, seconds: float, said: str) -> None:
+        nonlocal due, before
+        if passed < due and said == before:
+            return
+        due, before = passed + _PLAIN_EVERY, said
+        states = "  ".join(
+            f"{each.name} {_about(each)}{sum(of.rows or 0 for of in each.tables):,} rows{_state(each)}"
+            for each in now.databases
+        )
+        console.print(f"{passed:5.1f} s  {said}:  {states or now.reason}", markup=False)
+
+    return show
+
+
+def _about(each: Watched) -> str:
+    return "~" if any(of.estimated for of in each.tables) else ""
+
+
+def _state(each: Watched) -> str:
+    if each.state in (None, "following"):
+        return f" ({each.lag_seqs:,} behind)" if each.lag_seqs else ""
+    return f" ({each.state})"
+
+
+def _picture(now: Look, passed: float, seconds: float, said: str) -> Panel:
+    headline = Text.assemble(f"{min(passed, seconds):.0f} of {seconds:.0f} s   ", (said, "bold"))
+    body = Group(headline, Text(), _states(now), Text(), _rows(now))
+    title = "[b]a tea shop[/b]  →  WAL  →  sequin_events  →  [b]followers[/b]"
+    return Panel(body, title=title, border_style="cyan", width=100)
+
+
+def _states(now: Look) -> Table:
+    table = Table(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("database", "state", "behind", "lag", "changes/s"):
+        table.add_column(name, justify="left" if name in ("database", "state") else "right")
+    for each in now.databases:
+        state = each.state or ""
+        table.add_row(
+            each.name,
+            Text(state, _STYLES.get(state, "")),
+            f"{each.lag_seqs:,}" if each.state else "",
+            formatting.lasted(each.lag_seconds) if each.state else "",
+            "" if each.rate is None else f"{each.rate:,.0f}",
+        )
+    return table
+
+
+def _rows(now: Look) -> Table:
+    table = Table(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("rows of")
+    for each in now.databases:
+        table.add_column(each.name, justify="right")
+    of_table = [{of.table: of for of in each.tables} for each in now.databases]
+    for name in of_table[0] if of_table else ():
+        table.add_row(name, *(_number(found.get(name)) for found in of_table))
+    return table
+
+
+def _number(found: Counted | None) -> str:
+    if found is None or found.rows is None:
+        return "?"
+    return f"{'~' if found.estimated else ''}{found.rows:,}"

@@ -1,0 +1,59 @@
+"""The demo's followers: a Postgres of its own for each, on the same machine."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pipeline.config.settings import Config
+from pipeline.followers import registry
+from pipeline.followers.registry import Options
+from pipeline.operate import add_follower
+from pipeline.postgres import connections, migrations
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.embedded import Server
+
+DATABASE = "shop"
+_SETTINGS = {"wal_level": "replica", "max_wal_size": "256MB", "shared_buffers": "32MB"}
+
+
+class FollowerCluster:
+    """One of them."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self.name = f"follower-{number}"
+        self._server = Server(folder / self.name, settings=_SETTINGS)
+
+    @property
+    def dsn(self) -> str:
+        """Of its database."""
+        return self._server.dsn(DATABASE)
+
+    def start(self) -> None:
+        """Set it up where it is new; an empty database in it."""
+        self._server.start()
+        self._server.create_databases(DATABASE)
+
+    def kill(self) -> None:
+        """As if its machine had lost its power."""
+        self._server.stop("immediate")
+
+    def stop(self) -> None:
+        """Shut it down."""
+        self._server.stop()
+
+    def add(self, config: Config, source: Connection, pipeline: Connection) -> None:
+        """As `pipeline followers add` does."""
+        add_follower.add(config, source, pipeline, self.name, self.dsn, Options(tables=("shop.*",)))
+
+
+def forget(config: Config, folder: Path) -> None:
+    """Those of an earlier demo: the server would wait for them."""
+    if folder.is_dir():
+        for each in folder.iterdir():
+            Server(each).stop("immediate")
+        shutil.rmtree(folder)
+    with connections.connect(config.database, "pipeline database", name="demo") as pipeline:
+        if migrations.current_revision(pipeline) is not None and registry.is_there(pipeline):
+            for name in registry.names(pipeline):
+                registry.remove(pipeline, name)
