@@ -167,9 +167,9 @@ class Applier:
         return table_versions.newest(self._log, self._position.source) != known
 
     def _plan(self, after: int, upto: int | None, *, single: bool, continues: bool) -> Pass | None:
-        closely = (single and not continues) or after < self._closely_upto or upto is not None
-        found = self._reader.next_long(after) if self._is_behind and not closely else None
-        if found is None:
+        closely = (single and not continues) or after < self._closely_upto
+        found = self._reader.next_long(after, continues=continues) if self._is_behind and not closely else None
+        if found is None or (upto is not None and found.upto > upto):
             found = self._reader.next(after, upto, single=single, continues=continues)
         self._is_behind = found is not None and 2 * found.events >= self._sizes.relayed
         return found
