@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -210,7 +210,8 @@ class Applier:
 
     def _write(self, planned: Pass) -> None:
         """The events of a pass: truncates first, since of a table that is emptied only what follows counts."""
-        self._truncate(planned)
+        with self._named("its truncates", planned):
+            truncates.of_pass(self._follower, self.tables, planned.truncates, self._empty, self._bound_of)
         for part in self._parts or ():
             match part:
                 case InOrder():
@@ -220,55 +221,13 @@ class Applier:
                     with self._named(f"table {self.tables[part.oid]}", planned):
                         self._write_set(part)
 
-    def _truncate(self, planned: Pass) -> None:
-        emptied = list[int]()
-        targets, names = list[sql.Composable](), list[sql.Identifier]()
-        for seq, oid in planned.truncates:
-            table = self.tables[oid]
-            if oid not in table.partitions:
-                if not table.in_order and oid not in emptied:
-                    emptied.append(oid)
-            elif (leaf := table.partitions[oid]) is not None:
-                targets.append(leaf)
-                names.append(leaf)
-            else:
-                self._empty_partition(table, oid, seq, planned)
-        targets += [self.tables[oid].target for oid in emptied]
-        names += [self.tables[oid].identifier for oid in emptied]
-        with self._named("its truncates", planned):
-            self._empty(self._follower, targets, names)
-
-    def _empty_partition(self, table: FollowedTable, oid: int, seq: int, planned: Pass) -> None:
-        """Delete what a partition had that the follower does not have: its rows are in the table, or its partitions."""
-        bound = self._bound_of(table.oid, oid)
-        if bound is None:
-            raise NotFollowable(
-                f"table {table} of the follower stops before seq {seq}: it truncates a partition that the follower does"
-                " not have, and the source cannot say any more which rows it had",
-                str(table),
-                seq,
-                "partition",
-            )
-        with self._named(f"the truncate of a partition of table {table}", planned):
-            query = sql.SQL("delete from {} where {}").format(
-                table.target,
-                sql.SQL(bound),  # as the catalog prints it
-            )
-            self._follower.execute(query)
-
     def _write_set(self, part: Few | Many) -> None:
         if isinstance(part, Few):
             sets.write(self._follower, self._statements[part.oid], part.outcomes)
         elif part.new is not None:
-            relay.add(self._follower, self._relays[part.oid], self._blocks(), part.new)
+            relay.add(self._follower, self._relays[part.oid], _blocks(self._parts or ()), part.new)
         else:
-            relay.write(self._follower, self._relays[part.oid], self._blocks())
-
-    def _blocks(self) -> Iterator[bytes]:
-        for block in self._parts or ():
-            if not isinstance(block, bytes) or not block:
-                return
-            yield block
+            relay.write(self._follower, self._relays[part.oid], _blocks(self._parts or ()))
 
     @contextmanager
     def _named(self, what: str, planned: Pass) -> Iterator[None]:
@@ -282,6 +241,13 @@ class Applier:
                 f"the follower refuses a statement for {what}, of seqs {planned.after + 1} to {planned.upto}:"
                 f" {_reason(error)} (SQLSTATE {error.sqlstate})"
             ) from error
+
+
+def _blocks(parts: Iterable[Part]) -> Iterator[bytes]:
+    for block in parts:
+        if not isinstance(block, bytes) or not block:
+            return
+        yield block
 
 
 def _reason(error: psycopg.Error) -> str:
