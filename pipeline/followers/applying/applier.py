@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import psycopg
-from psycopg import sql
 
 from pipeline.errors import Differs, FollowerError, NotFollowable, Refused
 from pipeline.followers.applying import in_order, position, relay, sets, table_versions, truncates
 from pipeline.followers.applying.ahead import Ahead, ReadingFailed
-from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables, Wanted
+from pipeline.followers.applying.followed_tables import FollowedTables, Wanted
 from pipeline.followers.applying.passes import Gap, Pass
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.reading import DEFAULT_SIZES, Few, InOrder, LogReader, Many, Part, Sizes
