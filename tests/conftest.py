@@ -23,6 +23,7 @@ pytest_plugins = [
     "tests.fixtures.api",
     "tests.fixtures.altering",
     "tests.fixtures.followers",
+    "tests.fixtures.following",
     "tests.fixtures.schema_changes",
     "tests.fixtures.served_follower",
     "tests.fixtures.staged",

@@ -14,6 +14,10 @@ from tests.benchmarks import (
     drains,
     exports,
     fold,
+    follower_catchup,
+    follower_latency,
+    follower_size,
+    follower_slot,
     held,
     latency,
     records,
@@ -78,11 +82,16 @@ PARTS: dict[str, Part] = {
     rpc_latency.NAME: lambda b: rpc_latency.report(b.cluster, b.figures, b.scale, b.runs),
     rpc_start.NAME: lambda b: rpc_start.report(b.cluster, b.figures, b.runs),
     rpc_throughput.NAME: lambda b: rpc_throughput.report(b.cluster, b.figures, b.scale, b.runs),
+    follower_catchup.NAME: lambda b: follower_catchup.report(b.cluster, b.figures, b.scale, b.runs),
+    follower_slot.NAME: lambda b: follower_slot.report(b.cluster, b.figures, b.scale),
+    follower_latency.NAME: lambda b: follower_latency.report(b.cluster, b.figures, b.scale, b.runs),
+    follower_size.NAME: lambda b: follower_size.report(b.cluster, b.figures, b.scale),
     session_follow.NAME: lambda b: session_follow.report(b.cluster, b.figures, b.scale, b.runs),
 }
 DEFAULT = [*BACKLOGS, catchup.NAME, burst.NAME, latency.NAME]
 """What fits into 25 minutes together."""
 GROUPS = {
+    "followers": [follower_catchup.NAME, follower_slot.NAME, follower_latency.NAME, follower_size.NAME],
     "consumers": [stream_latency.NAME, stream_throughput.NAME, records.NAME, clients.NAME, fold.NAME],
     "grpc": [rpc_latency.NAME, rpc_throughput.NAME, rpc_start.NAME],
     "sessions": [session_latency.NAME, session_drain.NAME, session_follow.NAME],

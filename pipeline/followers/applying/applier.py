@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,29 +12,18 @@ import psycopg
 from psycopg import sql
 
 from pipeline.errors import Differs, FollowerError, NotFollowable, Refused
-from pipeline.followers.applying import in_order, position, sets, table_versions, truncates
+from pipeline.followers.applying import in_order, position, relay, sets, table_versions, truncates
+from pipeline.followers.applying.ahead import Ahead, ReadingFailed
 from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables, Wanted
-from pipeline.followers.applying.outcomes import Outcomes
-from pipeline.followers.applying.passes import Gap, Pass, Passes
+from pipeline.followers.applying.passes import Gap, Pass
 from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.reading import DEFAULT_SIZES, Few, InOrder, LogReader, Many, Part, Sizes
+from pipeline.followers.applying.relay import NeedsCloserLook
+from pipeline.followers.applying.relay_statements import RelayStatements
 from pipeline.followers.applying.table_statements import TableStatements
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
-
-EVENTS = 1000
-"""The most events in a pass: beyond that many, another way of carrying rows is cheaper."""
-
-_PLANS = {
-    # A range of seqs is read by their index, whatever else is asked of the events in it, and however short the log is
-    # when the plan is made: to make one takes longer than to read a few events.
-    "plan_cache_mode": "force_generic_plan",
-    "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
-    # How many events are in it no plan knows, and a join by nested loops takes the square of that.
-    "enable_nestloop": "off",
-}
-"""Settings of the session of the log."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +41,8 @@ class Applier:
     """Of one follower. Both connections are its own, from one thread, and `follower` one of `position.connect`.
 
     The follower must have a position (`position.begin`). After any error the follower is as it was before the call, and
-    `apply` may be called again; after one of psycopg's make a new applier, which reads the position again.
+    `apply` may be called again; after one of psycopg's make a new applier, which reads the position again. To be
+    closed.
     """
 
     def __init__(
@@ -64,15 +54,17 @@ class Applier:
         wanted: Mapping[int, Wanted],
         *,
         events_table: EventsTable = DEFAULT,
-        events: int = EVENTS,
+        sizes: Sizes = DEFAULT_SIZES,
+        connect: Callable[[], Connection] | None = None,
         on_history: Callable[[], None] | None = None,
         begins: Position | None = None,
         bound_of: Callable[[int, int], str | None] = lambda _root, _partition: None,
         gap: Gap | None = None,
     ) -> None:
-        """`wanted`: which tables, by their oids at the source. `on_history`: called where the relation history
-        has grown, before what comes next is applied; what it raises is raised by `apply`. `bound_of`: SQL that holds
-        for the rows of a partition. `gap`: before which epoch to stop.
+        """`wanted`: which tables, by their oids at the source. `connect`: to the log, to read ahead of what is written.
+
+        `on_history`: called where the relation history has grown, before what comes next is applied; what it raises is
+        raised by `apply`. `bound_of`: SQL that holds for the rows of a partition. `gap`: before which epoch to stop.
 
         `begins`: in a transaction that is open, only these tables are brought from there to somewhere else. The
         follower's position stays, and nobody is kept from reading them.
@@ -85,13 +77,21 @@ class Applier:
         self._log, self._follower, self._wanted, self._bound_of = log, follower, wanted, bound_of
         self._position, self._moves = found, begins is None
         self._empty = truncates.run_soon if self._moves else truncates.delete
-        self._passes = Passes(log, source, events_table, events, gap)
-        self._events_table = events_table
-        for setting, value in _PLANS.items():
-            log.execute("select set_config(%s, %s, false)", (setting, value))
-        self._one_by_one_upto = 0
+        self._events_table, self._sizes, self._connect, self._gap = events_table, sizes, connect, gap
         self._on_history = on_history
+        self._ahead: Ahead | None = None
+        self._parts: Generator[Part, None, None] | None = None
+        self._is_behind = True
+        self._closely_upto = self._one_by_one_upto = 0
         self.read_tables()
+
+    def close(self) -> None:
+        """Nothing is read any more."""
+        if self._parts is not None:
+            self._parts.close()
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
 
     @property
     def position(self) -> Position:
@@ -101,13 +101,18 @@ class Applier:
     @property
     def tables(self) -> FollowedTables:
         """The tables as they are at the position."""
-        return self._tables
+        return self._reader.tables
 
     def read_tables(self) -> None:
         """Look again what the follower's tables are. Needed after one was changed there."""
-        self._tables = FollowedTables.read(self._log, self._follower, self._wanted, self._position)
-        self._outcomes = Outcomes(self._log, self._position.source, self._events_table)
-        self._statements = {table.oid: TableStatements(table) for table in self._tables}
+        self.close()
+        tables = FollowedTables.read(self._log, self._follower, self._wanted, self._position)
+        self._reader = self._reader_of(self._log, tables)
+        self._statements = {table.oid: TableStatements(table) for table in tables}
+        self._relays = {table.oid: RelayStatements(table) for table in tables}
+
+    def _reader_of(self, log: Connection, tables: FollowedTables) -> LogReader:
+        return LogReader(log, self._position.source, tables, self._events_table, self._sizes, self._gap)
 
     def apply(self, upto: int | None = None) -> Applied | None:
         """Apply the next transactions, as many as fit into a batch, in one transaction; None when there is none.
@@ -117,28 +122,74 @@ class Applier:
         before it have been by then. Raises Refused where the follower refuses a statement.
         """
         single = self._position.seq < self._one_by_one_upto
-        batch = self._plan(self._position.seq, upto, single=single)
+        batch = self._next(self._position.seq, upto, single=single)
         if batch is None:
             return None
         try:
             return self._apply(batch, upto)
-        except (Differs, NotFollowable, Refused):
-            if batch.transactions == 1:
-                raise
+        except (Differs, NotFollowable, Refused, NeedsCloserLook, ReadingFailed) as error:
+            self.close()
             # The follower stops before the transaction that is in the way. Which one that is, a whole batch cannot say.
-            self._one_by_one_upto = batch.upto
+            if self._latest.is_long or isinstance(error, ReadingFailed):
+                self._closely_upto = self._latest.upto
+            elif batch.transactions > 1:
+                self._one_by_one_upto = batch.upto
+            else:
+                raise
+        except BaseException:
+            self.close()
+            raise
         return self.apply(upto)
 
-    def _plan(self, after: int, upto: int | None, *, single: bool, continues: bool = False) -> Pass | None:
-        found = self._passes.next(self._tables, after, upto, continues=continues, single=single)
-        # A version is there before its transaction is in the log: in the middle of one there is no new one.
-        if continues or table_versions.newest(self._log, self._position.source) == self._tables.version:
+    def _next(self, after: int, upto: int | None, *, single: bool, continues: bool = False) -> Pass | None:
+        """What is applied next; `_parts` are then those of it."""
+        found = self._read_ahead(after, upto, single=single and not continues)
+        if found is None:
+            found = self._plan(after, upto, single=single, continues=continues)
+            if not continues and self._has_history_grown(found):
+                # A version is there before its first event is, so what was planned without it may not fit. In the
+                # middle of a transaction there is no new one: it was there before the transaction was in the log.
+                if self._on_history is not None:
+                    self._on_history()
+                self.read_tables()
+                found = self._plan(after, upto, single=single, continues=continues)
+            if found is not None:
+                self._parts = self._reader.parts(found)
+                self._begin_ahead(found)
+        if found is not None:
+            self._latest = found
+        return found
+
+    def _has_history_grown(self, planned: Pass | None) -> bool:
+        known = self.tables.version
+        if planned is not None:
+            return planned.version != known
+        return table_versions.newest(self._log, self._position.source) != known
+
+    def _plan(self, after: int, upto: int | None, *, single: bool, continues: bool) -> Pass | None:
+        closely = (single and not continues) or after < self._closely_upto or upto is not None
+        found = self._reader.next_long(after) if self._is_behind and not closely else None
+        if found is None:
+            found = self._reader.next(after, upto, single=single, continues=continues)
+        self._is_behind = found is not None and 2 * found.events >= self._sizes.relayed
+        return found
+
+    def _read_ahead(self, after: int, upto: int | None, *, single: bool) -> Pass | None:
+        """What was, if it is that. The log is asked where it is not."""
+        if self._ahead is None:
+            return None
+        if upto is None and not single and self._ahead.after == after and (found := self._ahead.next()) is not None:
+            self._parts = self._ahead.parts()
             return found
-        # It is there before its first event is, so what was planned without it may not fit.
-        if self._on_history is not None:
-            self._on_history()
-        self.read_tables()
-        return self._passes.next(self._tables, after, upto, continues=continues, single=single)
+        self.close()
+        return None
+
+    def _begin_ahead(self, found: Pass) -> None:
+        """Where it is worth it: behind a pass that is long in fact."""
+        if self._connect is None or not found.is_long or found.events < self._sizes.relayed:
+            return
+        tables, continues = self._reader.tables, not found.whole
+        self._ahead = Ahead(self._connect, lambda log: self._reader_of(log, tables), found.upto, continues=continues)
 
     def _apply(self, batch: Pass, upto: int | None) -> Applied:
         events, here = 0, self._position
@@ -151,37 +202,41 @@ class Applier:
                 if self._moves:
                     position.move(self._follower, here, after)
                 self._write(planned)
-                self._passes.require_kept(planned.after)
+                self._reader.require_kept(planned.after)
                 events, here, last = events + planned.events, after, planned
-                planned = None if planned.whole else self._plan(planned.upto, upto, single=True, continues=True)
+                planned = None if planned.whole else self._next(planned.upto, upto, single=True, continues=True)
         self._position = here
         return Applied(here.seq, here.commit_lsn, last.committed_at, batch.transactions, events)
 
     def _write(self, planned: Pass) -> None:
         """The events of a pass: truncates first, since of a table that is emptied only what follows counts."""
-        emptied = dict[int, int]()
+        self._truncate(planned)
+        for part in self._parts or ():
+            match part:
+                case InOrder():
+                    with self._named("a table whose events are applied one by one", planned):
+                        in_order.write(self._follower, self._statements.__getitem__, part.events, self._empty)
+                case Few() | Many():
+                    with self._named(f"table {self.tables[part.oid]}", planned):
+                        self._write_set(part)
+
+    def _truncate(self, planned: Pass) -> None:
+        emptied = list[int]()
         targets, names = list[sql.Composable](), list[sql.Identifier]()
         for seq, oid in planned.truncates:
-            table = self._tables[oid]
+            table = self.tables[oid]
             if oid not in table.partitions:
-                if not table.in_order:
-                    emptied[oid] = seq
+                if not table.in_order and oid not in emptied:
+                    emptied.append(oid)
             elif (leaf := table.partitions[oid]) is not None:
                 targets.append(leaf)
                 names.append(leaf)
             else:
                 self._empty_partition(table, oid, seq, planned)
-        targets += [self._tables[oid].target for oid in emptied]
-        names += [self._tables[oid].identifier for oid in emptied]
+        targets += [self.tables[oid].target for oid in emptied]
+        names += [self.tables[oid].identifier for oid in emptied]
         with self._named("its truncates", planned):
             self._empty(self._follower, targets, names)
-        tables = [self._tables[oid] for oid in sorted(planned.tables)]
-        for table in tables:
-            if not table.in_order:
-                found = self._outcomes.folded(table, emptied.get(table.oid, planned.after), planned.upto)
-                with self._named(f"table {table}", planned):
-                    sets.write(self._follower, self._statements[table.oid], found)
-        self._write_in_order(planned, (table for table in self._tables if table.in_order))
 
     def _empty_partition(self, table: FollowedTable, oid: int, seq: int, planned: Pass) -> None:
         """Delete what a partition had that the follower does not have: its rows are in the table, or its partitions."""
@@ -201,11 +256,19 @@ class Applier:
             )
             self._follower.execute(query)
 
-    def _write_in_order(self, planned: Pass, tables: Iterable[FollowedTable]) -> None:
-        touched = {*planned.tables, *(oid for _, oid in planned.truncates)}
-        found = self._outcomes.in_order([each for each in tables if each.oid in touched], planned.after, planned.upto)
-        with self._named("a table whose events are applied one by one", planned):
-            in_order.write(self._follower, self._statements.__getitem__, found, self._empty)
+    def _write_set(self, part: Few | Many) -> None:
+        if isinstance(part, Few):
+            sets.write(self._follower, self._statements[part.oid], part.outcomes)
+        elif part.new is not None:
+            relay.add(self._follower, self._relays[part.oid], self._blocks(), part.new)
+        else:
+            relay.write(self._follower, self._relays[part.oid], self._blocks())
+
+    def _blocks(self) -> Iterator[bytes]:
+        for block in self._parts or ():
+            if not isinstance(block, bytes) or not block:
+                return
+            yield block
 
     @contextmanager
     def _named(self, what: str, planned: Pass) -> Iterator[None]:

@@ -27,6 +27,11 @@ class ElementShape:
         """A column of an element that is no value of the row."""
         return sql.Identifier(f"{self.table.mark}{name}")
 
+    @property
+    def operation(self) -> sql.Identifier:
+        """What is to be done with the row: of elements that are in a table."""
+        return self.marked("operation")
+
     @cached_property
     def given(self) -> sql.Composable:
         """The columns of an element."""
@@ -130,8 +135,10 @@ class ElementShape:
 
 
 def _type(column: FollowedColumn) -> sql.Composable:
-    return sql.SQL("text" if column.as_text else column.type_name)
+    return sql.SQL(column.carried_as)
 
 
 def _typed(column: FollowedColumn, value: sql.Composable) -> sql.Composable:
-    return sql.SQL("{}::{}").format(value, sql.SQL(column.type_name)) if column.as_text else value
+    if column.carried_as == column.type_name:
+        return value
+    return sql.SQL("{}::{}").format(value, sql.SQL(column.type_name))

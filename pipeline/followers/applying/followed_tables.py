@@ -40,7 +40,8 @@ class Wanted:
 
 @dataclass(frozen=True)
 class FollowedColumn:
-    """A column that events have and the follower takes. `type_name`: as SQL writes it there.
+    """A column that events have and the follower takes. `type_name`: as SQL writes it there; `carried_as`: until it is
+    in its row.
 
     `as_text`: json or jsonb at one of the sides, so that its text is carried. `equals`: of a column of the key, the
     operator of the index. `large`: may be stored out of line, and is not written again where it is equal. `written`:
@@ -50,6 +51,7 @@ class FollowedColumn:
     source: NamedColumn
     name: str
     type_name: str
+    carried_as: str
     as_text: bool
     large: bool
     written: bool
@@ -169,6 +171,7 @@ def _columns(wanted: Wanted, history: History, there: Mapping[str, Any]) -> tupl
             column,
             column.name,
             at["type_name"],
+            "text" if column.document or at["document"] else at["carried_as"],
             column.document or at["document"],
             at["large"],
             not at["generated"],

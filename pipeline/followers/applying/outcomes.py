@@ -1,9 +1,12 @@
-"""What events make of rows, found by the pipeline database: of a range folded by row, or event by event."""
+"""What events make of rows, found by the pipeline database: of a range folded by row, or event by event.
+
+Few of them come as objects. Many are rendered as COPY text, of which no row becomes an object of ours.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -12,8 +15,9 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from pipeline.errors import NotFollowable
-from pipeline.followers.applying import rendering
+from pipeline.followers.applying import relay_rendering, rendering
 from pipeline.followers.applying.followed_tables import FollowedTable
+from pipeline.followers.copying import copy_data
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -66,13 +70,8 @@ class Outcomes:
         return found
 
     def _fold(self, table: FollowedTable) -> sql.Composed:
-        keyless = not table.key
         return sql.SQL(statement(_ROOM, "fold_events")).format(
-            **self._range(table),
-            action=sql.SQL("case when e.action = 'read' then 'insert' else e.action end" if keyless else "e.action"),
-            lenient=_NO_KEY if keyless else rendering.lenient(table),
-            left_pk=rendering.left_pk(table),
-            names=rendering.names(table.columns),
+            **self._fold_of(table),
             element=rendering.element(
                 table,
                 rendering.old_key(table, "f", sql.SQL("f.left_pk is not null")),
@@ -80,6 +79,34 @@ class Outcomes:
                 lenient="l.lenient",
             ),
         )
+
+    def _fold_of(self, table: FollowedTable) -> dict[str, sql.Composable]:
+        keyless = not table.key
+        return {
+            **self._range(table),
+            "action": sql.SQL("case when e.action = 'read' then 'insert' else e.action end" if keyless else "e.action"),
+            "lenient": _NO_KEY if keyless else rendering.lenient(table),
+            "left_pk": rendering.left_pk(table),
+            "names": rendering.names(table.columns),
+        }
+
+    def new_rows(self, table: FollowedTable, after: int, upto: int) -> Generator[bytes, None, None]:
+        """Rows that the events in (after, upto] add, as COPY text in blocks, where all of them do; to be closed.
+
+        One that lacks a value is left out.
+        """
+        return self._copied("relay_new_rows", table, after, upto, relay_rendering.new_row(table))
+
+    def relayed(self, table: FollowedTable, after: int, upto: int) -> Generator[bytes, None, None]:
+        """As `folded`, in any order, as COPY text in blocks: for `TableStatements.make_given`. To be closed."""
+        return self._copied("relay_folded", table, after, upto, relay_rendering.folded(table, self._events_table))
+
+    def _copied(
+        self, name: str, table: FollowedTable, after: int, upto: int, values: sql.Composable
+    ) -> Generator[bytes, None, None]:
+        given = {**self._fold_of(table), "after": sql.Literal(after), "upto": sql.Literal(upto), "values": values}
+        query = sql.SQL(statement(_ROOM, name)).format(**given)
+        return copy_data.read(self._log, sql.SQL("copy ({}) to stdout").format(query))
 
     def in_order(self, tables: Sequence[FollowedTable], after: int, upto: int) -> list[Ordered]:
         """The events in (after, upto] of all these tables, in the order of the log."""

@@ -49,7 +49,7 @@ def row(table: FollowedTable) -> sql.Composable:
     pieces: list[sql.Composable] = [sql.SQL("(e.record - {})").format(names(special))]
     for at in range(0, len(special), _PIECE):
         built = (
-            sql.SQL("{}::text, {}").format(sql.Literal(column.name), _value(column))
+            sql.SQL("{}::text, {}").format(sql.Literal(column.name), value(column))
             for column in special[at : at + _PIECE]
         )
         pieces.append(sql.SQL("jsonb_build_object({})").format(_COMMA.join(built)))
@@ -60,7 +60,7 @@ def row(table: FollowedTable) -> sql.Composable:
     ).format(names=names(special), whole=whole, here=sql.Literal([column.name for column in special]))
 
 
-def _value(column: FollowedColumn) -> sql.Composable:
+def value(column: FollowedColumn) -> sql.Composable:
     called = name(column.source)
     if column.source.document:
         return sql.SQL("coalesce(e.exact ->> {0}, nullif(e.record -> {0}, 'null')::text)").format(called)
@@ -125,7 +125,7 @@ def old_row(table: FollowedTable) -> sql.Composable:
         values = {"mark": sql.Literal(table.mark), "place": place, "name": name(column.source)}
         if column.as_text:
             changed = sql.SQL("coalesce(e.changes ? {name}, false)").format(**values)
-            values |= {"changed": changed, "kept": _value(column)}
+            values |= {"changed": changed, "kept": value(column)}
             parts.append(
                 sql.SQL(
                     "',\"' || {mark} || 'old{place}\":' || coalesce(to_json("

@@ -7,6 +7,7 @@ constraint that held there can be broken by them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,19 +23,49 @@ _OBJECTIONS = (*REFUSALS, psycopg.errors.GeneratedAlways)
 """After which rows are taken out and put back; an identity that is generated always takes a value only so."""
 
 
+class Given(ABC):
+    """Outcomes of one table, wherever they are."""
+
+    statements: TableStatements
+
+    @abstractmethod
+    def has(self, operation: str) -> bool:
+        """Whether there is one."""
+
+    @abstractmethod
+    def are_whole(self, operation: str) -> bool:
+        """Whether these have all values of their rows."""
+
+    @abstractmethod
+    def send(self, query: str, operation: str) -> int | None:
+        """Execute a statement with these; returns the first seq that is missing, where it returns any."""
+
+    @abstractmethod
+    def move(self) -> None:
+        """From now on all that are updates or upserts are moves."""
+
+    @abstractmethod
+    def refused(self, query: str, operation: str) -> Differs:
+        """The error for the first that the follower does not take."""
+
+
 def write(follower: Connection, statements: TableStatements, outcomes: Sequence[Outcome]) -> None:
     """Write them, in the transaction that is open. Raises Differs."""
-    if not outcomes:
-        return
+    if outcomes:
+        write_given(follower, _Listed(follower, statements, outcomes))
+
+
+def write_given(follower: Connection, given: Given) -> None:
+    """The same."""
     try:
         with follower.transaction():
-            _Writing(follower, statements, outcomes).run()
+            _Writing(follower, given).run()
         return
     except _OBJECTIONS as error:
-        if not statements.table.key:
-            raise _differs_by_row(follower, statements.insert, statements, outcomes) from error
-    moved = [replace(each, operation="move") if each.operation in ("update", "upsert") else each for each in outcomes]
-    _Writing(follower, statements, moved, final=True).run()
+        if not given.statements.table.key:
+            raise given.refused(given.statements.insert, "insert") from error
+    given.move()
+    _Writing(follower, given, final=True).run()
 
 
 def missing(statements: TableStatements, seq: int) -> Differs:
@@ -59,75 +90,93 @@ def present(statements: TableStatements, seq: int) -> Differs:
     )
 
 
+class _Listed(Given):
+    """Outcomes in our memory."""
+
+    def __init__(self, follower: Connection, statements: TableStatements, outcomes: Sequence[Outcome]) -> None:
+        self._follower, self.statements = follower, statements
+        self._outcomes = outcomes
+        self._divide()
+
+    def _divide(self) -> None:
+        self._by_operation: dict[str, list[Outcome]] = {}
+        for each in self._outcomes:
+            self._by_operation.setdefault(each.operation, []).append(each)
+
+    def has(self, operation: str) -> bool:
+        return operation in self._by_operation
+
+    def are_whole(self, operation: str) -> bool:
+        return all(each.whole for each in self._by_operation[operation])
+
+    def send(self, query: str, operation: str) -> int | None:
+        return send(self._follower, query, (each.element for each in self._by_operation[operation]))
+
+    def move(self) -> None:
+        changed = ("update", "upsert")
+        self._outcomes = [
+            replace(each, operation="move") if each.operation in changed else each for each in self._outcomes
+        ]
+        self._divide()
+
+    def refused(self, query: str, operation: str) -> Differs:
+        """Insert them one by one, to find it."""
+        outcomes = self._by_operation[operation]
+        for each in outcomes:
+            try:
+                send(self._follower, query, [each.element])
+            except REFUSALS:
+                return present(self.statements, each.seq)
+        return present(self.statements, outcomes[-1].seq)
+
+
 class _Writing:
     """One attempt. `final`: an objection of the follower means that it differs."""
 
-    def __init__(
-        self, follower: Connection, statements: TableStatements, outcomes: Sequence[Outcome], *, final: bool = False
-    ) -> None:
-        self._follower, self._statements, self._final = follower, statements, final
-        self._by_operation: dict[str, list[Outcome]] = {}
-        for each in outcomes:
-            self._by_operation.setdefault(each.operation, []).append(each)
-        self._moves = self._by_operation.get("move", [])
-        self._carries = bool(statements.table.own) or not all(each.whole for each in self._moves)
+    def __init__(self, follower: Connection, given: Given, *, final: bool = False) -> None:
+        self._follower, self._given, self._statements, self._final = follower, given, given.statements, final
+        self._moves = given.has("move")
+        self._carries = self._moves and (bool(self._statements.table.own) or not given.are_whole("move"))
 
     def run(self) -> None:
         """Deletes, updates, inserts."""
         statements = self._statements
-        self._change("delete", statements.delete)
-        self._take()
-        self._change("update", statements.update)
+        if self._given.has("delete"):
+            self._change("delete", statements.delete)
+        if self._moves:
+            self._take()
+        if self._given.has("update"):
+            self._change("update", statements.update)
         for operation in ("insert", "upsert"):
-            if found := self._by_operation.get(operation):
-                self._add(statements.insert if operation == "insert" else statements.upsert, found)
-        self._put()
+            if self._given.has(operation):
+                self._add(statements.insert if operation == "insert" else statements.upsert, operation)
+        if self._moves:
+            self._put()
 
     def _change(self, operation: str, query: str) -> None:
-        if found := self._by_operation.get(operation):
-            self._require_found(send(self._follower, query, (each.element for each in found)))
-
-    def _require_found(self, seq: int | None) -> None:
-        if seq is not None:
+        if (seq := self._given.send(query, operation)) is not None:
             raise missing(self._statements, seq)
 
     def _take(self) -> None:
         """Take the rows out that get another key, or may have to give a value to each other."""
-        if not self._moves:
-            return
         if self._carries:
             self._follower.execute(self._statements.make_carried.encode())
-        query = self._statements.take if self._carries else self._statements.delete
-        self._require_found(send(self._follower, query, (each.element for each in self._moves)))
+        self._change("move", self._statements.take if self._carries else self._statements.delete)
 
     def _put(self) -> None:
-        if not self._moves:
-            return
         if not self._carries:
-            self._add(self._statements.insert, self._moves)
+            self._add(self._statements.insert, "move")
             return
-        self._add(self._statements.put_back, self._moves)
-        self._add(self._statements.put_new, self._moves)
+        self._add(self._statements.put_back, "move")
+        self._add(self._statements.put_new, "move")
         self._follower.execute("drop table pg_temp.pipeline_carried")
 
-    def _add(self, query: str, outcomes: Sequence[Outcome]) -> None:
+    def _add(self, query: str, operation: str) -> None:
         if not self._final:
-            send(self._follower, query, (each.element for each in outcomes))
+            self._given.send(query, operation)
             return
         try:
             with self._follower.transaction():
-                send(self._follower, query, (each.element for each in outcomes))
+                self._given.send(query, operation)
         except REFUSALS as error:
-            raise _differs_by_row(self._follower, query, self._statements, outcomes) from error
-
-
-def _differs_by_row(
-    follower: Connection, query: str, statements: TableStatements, outcomes: Sequence[Outcome]
-) -> Differs:
-    """Insert them one by one, to find the first that the follower does not take."""
-    for each in outcomes:
-        try:
-            send(follower, query, [each.element])
-        except REFUSALS:
-            return present(statements, each.seq)
-    return present(statements, outcomes[-1].seq)
+            raise self._given.refused(query, operation) from error

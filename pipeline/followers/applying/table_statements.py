@@ -22,6 +22,8 @@ _COMMA = sql.SQL(", ")
 class TableStatements:
     """Of one table, each composed when it is needed first."""
 
+    _materialized = sql.SQL("materialized")
+
     def __init__(self, table: FollowedTable) -> None:
         self.table = table
         self._shape = ElementShape(table)
@@ -119,14 +121,20 @@ class TableStatements:
         return self._compose(name, table=self.table.identifier, **parts)
 
     def _compose(self, name: str, **parts: Any) -> str:
+        columns = parts.pop("given", self._shape.given)
         given = {
             "table": self.table.target,
-            "given": self._shape.given,
+            "given": columns,
+            "elements": self._elements(columns),
+            "materialized": self._materialized,
             "seq": self._shape.marked("seq"),
             "strict": self._shape.marked("strict"),
             **parts,
         }
         return sql.SQL(statement("followers.applying", name)).format(**given).as_string(None)
+
+    def _elements(self, columns: sql.Composable) -> sql.Composable:
+        return sql.SQL("pg_catalog.json_to_recordset($1::json) as s({})").format(columns)
 
     def _value_or_carried(self, column: FollowedColumn) -> sql.Composable:
         value = self._shape.value(column)

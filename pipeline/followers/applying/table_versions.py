@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from psycopg import sql
+
 from pipeline.followers.applying.position import Position
 from pipeline.followers.registry import TableName
 from pipeline.postgres import queries
@@ -114,6 +116,11 @@ class History:
 def newest(log: Connection, source: uuid.UUID) -> int:
     """Grows with the history: while it is the same, nothing that was read here is outdated, and no table is new."""
     return int(queries.value(log, statement(_ROOM, "newest_version"), {"source": source}))
+
+
+def newest_of(source: uuid.UUID) -> sql.Composable:
+    """The same as an expression."""
+    return sql.SQL(statement(_ROOM, "newest_version").replace("%(source)s", "{source}")).format(source=source)
 
 
 def read(log: Connection, formed: Mapping[int, Place | None], position: Position) -> dict[int, History]:

@@ -204,6 +204,18 @@ def gap(log: Connection, follower: Connection, found: Follower, wanted: Mapping[
     return epoch_gaps.first(log, found, names, here, copies.find(follower, here))
 
 
+def want_unknown(log: Connection, follower: Connection, found: Follower, here: Position) -> bool:
+    """Let tables be copied anew of which the log cannot say any more what they have; whether there are any.
+
+    Raises Overtaken.
+    """
+    made, anew = copies.find(follower, here), {each.oid for each in copies.wanted(follower, here)}
+    lacking = [oid for oid in epoch_gaps.unknown(log, found, made) if oid not in anew]
+    if lacking:
+        copies.want(follower, here, lacking)
+    return bool(lacking)
+
+
 def plain_session(found: Follower) -> Connection:
     """One in which tables are made: what their statements set ends with it."""
     return connecting.connect(found.name, found.dsn, program="pipeline applier")

@@ -48,6 +48,8 @@ class Copier:
         self._delays = dict[int, float]()
         self._not_before = dict[int, float]()
         self._said = dict[int, str | None]()
+        self.placed = 0
+        """How many copies have taken their place."""
 
     def __enter__(self) -> Copier:
         return self
@@ -157,6 +159,7 @@ class Copier:
             self._failed(log, table, f"{connections.one_line(error)} (SQLSTATE {error.sqlstate})")
             return False
         self._forgive(oid)
+        self.placed += 1
         extra = {"action": "follower.copied"}
         logger.info("%s: table %s.%s was copied anew", self._name, table.table_schema, table.table_name, extra=extra)
         return True

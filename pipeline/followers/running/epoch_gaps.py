@@ -44,6 +44,17 @@ class Compared:
     right_from: int | None
 
 
+def unknown(log: Connection, found: Follower, copies: Mapping[int, Copied | None]) -> list[int]:
+    """Tables, by oid, that have to be copied anew after a gap, since the log cannot say which of their rows are gone.
+
+    Not those that were copied after it. `copies`: by oid.
+    """
+    oids = [each.table_oid for each in found.table_states]
+    values = {"source": found.source_id, "since": found.made_at, "oids": oids}
+    epochs = log.execute(statement(_ROOM, "unknown_deletes"), values).fetchall()
+    return [oid for oid, epoch in epochs if (copy := copies.get(oid)) is None or copy.source_epoch < epoch]
+
+
 def first(
     log: Connection, found: Follower, names: Mapping[int, str], here: Position, copies: Mapping[int, Copied | None]
 ) -> Gap | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 
 import psycopg
@@ -110,6 +111,8 @@ class Following:
     def _apply(self, follower: Connection, found: Follower, stop: Stop) -> None:
         """Until it is not wanted any more, or its tables are others than they were: then it begins anew from there."""
         here = beginning.current_position(follower, found)
+        if beginning.want_unknown(self._log, follower, found, here):
+            return
         wanted = beginning.wanted_tables(self._log, follower, found, here)
         called = beginning.called(follower, found)
         changes = SchemaChanges(self._config, self._log, self._state, follower, found, wanted, called)
@@ -139,28 +142,28 @@ class Following:
         copied = {oid: each.copied for oid, each in wanted.items() if each.copied is not None}
         settling = beginning.settling(self._log, follower, found)
         anew = [table for oid, table in beginning.called(follower, found).items() if oid not in wanted]
-        applier = self._applier(follower, found, wanted, changes)
-        if applier.position.generation != here.generation:  # what is wanted may be of before that
-            return
-        self._say_tables(wanted, copied, anew, settling)
-        if anew:
-            self._copier.ensure(anew)
-        # What stopped it is still in the way until something was applied, or there is nothing left to apply.
-        applied = applier.apply()
-        while not stop and self._is_wanted(_report_of(applier, bool(copied or settling), bool(anew))):
+        with closing(self._applier(follower, found, wanted, changes)) as applier:
+            if applier.position.generation != here.generation:  # what is wanted may be of before that
+                return
+            self._say_tables(wanted, copied, anew, settling)
             if anew:
                 self._copier.ensure(anew)
-            if applied is None:
-                self._hear()
-                position.require(follower, applier.position)
-                if settling and beginning.settling(self._log, follower, found) != settling:
-                    return
-            else:
-                self._delay = FIRST_DELAY
-                logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
+            # What stopped it is still in the way until something was applied, or there is nothing left to apply.
             applied = applier.apply()
-            if copied and not passed.outstanding(self._log, applier.position, copied):
-                return
+            while not stop and self._is_wanted(_report_of(applier, bool(copied or settling), bool(anew))):
+                if anew:
+                    self._copier.ensure(anew)
+                if applied is None:
+                    self._hear()
+                    position.require(follower, applier.position)
+                    if settling and beginning.settling(self._log, follower, found) != settling:
+                        return
+                else:
+                    self._delay = FIRST_DELAY
+                    logger.debug("applied", extra={"action": "follower.applied", "seq": applied.seq})
+                applied = applier.apply()
+                if copied and not passed.outstanding(self._log, applier.position, copied):
+                    return
 
     def _applier(
         self, follower: Connection, found: Follower, wanted: Mapping[int, Wanted], changes: SchemaChanges
@@ -172,12 +175,17 @@ class Following:
             found.name,
             wanted,
             events_table=EventsTable.parse(self._config.events_table),
+            connect=self._connect,
             on_history=changes.look,
             bound_of=partial(partition_bounds.ask, self._config),
             gap=beginning.gap(self._log, follower, found, wanted),
         )
         changes.look()  # once more: what came before the applier has read its tables is no growth for it
         return applier
+
+    def _connect(self) -> Connection:
+        """To read ahead of what is written."""
+        return connections.connect(self._config.database, "pipeline database", name="pipeline applier ahead")
 
     def _say_tables(
         self,
@@ -231,12 +239,12 @@ class Following:
 
     def _rest(self, stop: Stop) -> None:
         """Before it is tried again; ends early where it is paused or removed, or who changed something has said so."""
-        until = time.monotonic() + self._delay
+        until, placed = time.monotonic() + self._delay, self._copier.placed
         self._delay = min(2 * self._delay, LONGEST_DELAY)
         while time.monotonic() < until and not stop.wait(min(IDLE_SECONDS, self._delay)):
             if (found := self._find()) is None or not self._is_as_said(found):
                 return
-            if found.wanted == "paused":
+            if found.wanted == "paused" or self._copier.placed != placed:
                 return
 
 

@@ -24,22 +24,6 @@ AFTER = (
 """Changes of rows that the log has not had, as it has them now or not at all."""
 
 
-def lose_the_slot(following: Following, *adopt: str) -> None:
-    """While the server is down, and go on in a new epoch."""
-    following.command("wait", "reports")
-    assert following.server.stop() == 0
-    slot = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = current_database()"
-    following.source.execute(slot)
-    for statement in IN_THE_GAP:
-        following.source.execute(statement.encode())
-    given = {"source_dsn": following.source.info.dsn, "database_dsn": following.log.info.dsn}
-    done = run_command("sources", "adopt", *adopt, "--yes", folder=following.folder, **given, slot=following.slot)
-    assert done.returncode == 0, done
-    for statement in AFTER:
-        following.source.execute(statement.encode())
-    following.server = following.start(snapshot="never")
-
-
 def count(there: psycopg.Connection, query: str) -> int:
     return int(str(there.execute(query.encode()).fetchall()[0][0]))
 
@@ -47,7 +31,7 @@ def count(there: psycopg.Connection, query: str) -> int:
 def test_what_is_compared_after_a_gap_arrives(following: Following) -> None:
     following.add()
     following.source.execute(BEFORE.encode())
-    lose_the_slot(following, "--reread")
+    following.lose_the_slot(IN_THE_GAP, AFTER, "--reread")
     following.become_equal()
     following.source.execute("update orders set note = 'later' where id > 3")
     assert following.command("wait", "reports")["ok"]
@@ -59,7 +43,7 @@ def test_what_is_compared_after_a_gap_arrives(following: Following) -> None:
 def test_what_is_not_compared_stops_it_before_the_epoch_until_it_is(following: Following) -> None:
     following.add()
     following.source.execute(BEFORE.encode())
-    lose_the_slot(following)
+    following.lose_the_slot(IN_THE_GAP, AFTER)
     found = following.state("stopped")
     assert (
         "epoch 1 of the source begins there, and what changed before it is not in the log, of public."

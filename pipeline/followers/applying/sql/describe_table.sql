@@ -13,6 +13,16 @@ select class.relkind = 'p' as partitioned,
     (select coalesce(jsonb_agg(jsonb_build_object(
             'name', a.attname,
             'type_name', pg_catalog.format_type(a.atttypid, a.atttypmod),
+            -- A domain may take no null, where a value is left out.
+            'carried_as', case when t.typtype = 'd' then (
+                with recursive base (oid, typmod) as (
+                    select a.atttypid, a.atttypmod
+                    union all
+                    select d.typbasetype, d.typtypmod from base b join pg_catalog.pg_type d on d.oid = b.oid and d.typtype = 'd'
+                )
+                select pg_catalog.format_type(b.oid, b.typmod) from base b
+                join pg_catalog.pg_type y on y.oid = b.oid and y.typtype <> 'd'
+            ) else pg_catalog.format_type(a.atttypid, a.atttypmod) end,
             -- A domain has the output function of what it is over.
             'document', t.typoutput in ('json_out'::regproc, 'jsonb_out'::regproc),
             'generated', a.attgenerated <> '',

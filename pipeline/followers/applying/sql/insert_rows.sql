@@ -1,3 +1,3 @@
 -- Insert rows.
 insert into {table} as t {columns} overriding system value
-select {values} from pg_catalog.json_to_recordset($1::json) as s({given})
+select {values} from {elements}

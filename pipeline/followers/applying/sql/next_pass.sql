@@ -69,7 +69,8 @@ select l.seq as upto, l.ends as whole, l.source_epoch, l.commit_lsn, l.committed
     (select coalesce(array_agg(f.source_table_oid order by f.seq), '{{}}') from fitting f
      where f.seq <= l.seq and f.action = 'truncate' and (f.followed or f.of_partition)) as truncate_oids,
     o.obstacle, o.seq as obstacle_seq, o.source_table_oid as obstacle_oid,
-    (select max(s.seq) from scanned s where s.cut and not exists (select from page)) as others_upto
+    (select max(s.seq) from scanned s where s.cut and not exists (select from page)) as others_upto,
+    ({newest_version}) as version
 from (select 1) one
 left join last l on true
 left join lateral (

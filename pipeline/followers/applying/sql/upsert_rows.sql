@@ -1,4 +1,4 @@
 -- Insert rows, or update those that are there.
 insert into {table} as t {columns} overriding system value
-select {values} from pg_catalog.json_to_recordset($1::json) as s({given})
+select {values} from {elements}
 on conflict ({key}) do {action}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import psycopg
@@ -18,6 +19,8 @@ from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.waiting import eventually
 
+pytestmark = pytest.mark.usefixtures("each_way")
+
 
 @pytest.fixture(scope="module")
 def stage(cluster: Cluster) -> Iterator[Stage]:
@@ -26,10 +29,12 @@ def stage(cluster: Cluster) -> Iterator[Stage]:
         yield stage
 
 
-def made(stage: Stage, *statements: str) -> None:
-    """Tables that are captured from their first row on."""
-    stage.run(*statements)
+def made(stage: Stage, *statements: str) -> int:
+    """Tables that are captured from their first row on, made anew; the seq before it."""
+    names = re.findall(r"create table (\w+)", " ".join(statements))
+    stage.run(*(f"drop table if exists {name} cascade" for name in names), *statements)
     publish_new_tables(stage.config)
+    return stage.arrive()
 
 
 def seq_of(stage: Stage, table: str, action: str) -> int:
@@ -44,7 +49,7 @@ def seq_of(stage: Stage, table: str, action: str) -> int:
 def people(stage: Stage, cluster: Cluster) -> Iterator[Follower]:
     """A follower of a table with a key, a unique column, and at the follower a column of its own."""
     table = "create table people (id int primary key, code int unique, name text"
-    made(stage, "drop table if exists people", f"{table})")
+    made(stage, f"{table})")
     stage.run("insert into people select n, n * 10, 'name ' || n from generate_series(1, 5) n")
     stage.arrive()
     with follower(stage, cluster, f"{table}, own text default 'new')") as there:
@@ -181,8 +186,9 @@ def test_a_large_transaction_is_one_of_the_follower(stage: Stage, cluster: Clust
     stage.arrive()
     with follower(stage, cluster, table) as there:
         applied = drain(there.applier(["many"], events=10))
-        [large] = [each for each in applied if each.events > 10]
-        assert (large.transactions, large.events) == (1, 144)
+        [*_, large] = [each for each in applied if each.events > 10]
+        assert large.transactions == 1
+        assert large.events >= 144
         assert there.rows("select count(*), sum(n) from many") == [(96, 96 + sum(range(50, 96)))]
 
 
@@ -246,6 +252,29 @@ def test_a_large_value_that_stays_is_not_written_again(stage: Stage, cluster: Cl
         drain(applier)
         assert there.rows("select sum(n) from letters") == [(20,)]
         assert there.rows(where) == before
+
+
+def test_a_value_from_before_its_row_got_another_key_is_not_lost(stage: Stage, cluster: Cluster):
+    table = "create table letters (id int primary key, words text)"
+    made(stage, table)
+    stage.run("insert into letters values (1, 'old'), (2, 'old')")
+    stage.arrive()
+    with follower(stage, cluster, table) as there:
+        applier = there.applier(["letters"])
+        drain(applier)
+        stage.transaction(
+            "update letters set words = 'new' where id = 1",
+            "update letters set id = 3 where id = 1",
+            "update letters set id = 4 where id = 2",
+            "update letters set id = 5 where id = 3",
+        )
+        stage.arrive()
+        stage.log.execute(
+            "update sequin_events set record = record - 'words', unchanged_columns = '{words}'"
+            " where source_table_name = 'letters' and changes ? 'id'"
+        )
+        drain(applier)
+        assert there.rows("select id, words from letters order by id") == [(4, "old"), (5, "new")]
 
 
 def test_generated_columns_and_identities(stage: Stage, cluster: Cluster):
@@ -334,7 +363,7 @@ def test_a_key_of_any_type_is_found_and_changed(stage: Stage, cluster: Cluster, 
         )
     ]
     table = f"create table keyed (k {key}, m int, n int, primary key (m, k))"
-    made(stage, "drop table if exists keyed", *types, table)
+    seq = made(stage, *types, table)
     literals = {"a": sql.Literal(first), "b": sql.Literal(second)}
     for statement in (
         "insert into keyed values ({a}, 1, 1), ({a}, 2, 1), ({a}, 3, 1)",
@@ -347,7 +376,7 @@ def test_a_key_of_any_type_is_found_and_changed(stage: Stage, cluster: Cluster, 
         stage.run(sql.SQL(statement).format(**literals))
     stage.arrive()
     for events in (1, 500):
-        with follower(stage, cluster, *types, table) as there:
+        with follower(stage, cluster, *types, table, seq=seq) as there:
             drain(there.applier(["keyed"], events=events))
             query = "select k::text, m, n from keyed order by m"
             assert there.rows(query) == stage.source.execute(query).fetchall()

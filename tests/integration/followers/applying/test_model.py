@@ -64,20 +64,24 @@ def follow(changes: Changes, there: Follower, **given: Any) -> int:
 
 
 @pytest.mark.parametrize("events_table", [DEFAULT, UNKNOWN], ids=["known", "unknown"])
-@pytest.mark.parametrize("events", [1, 7, 50, 500])
+@pytest.mark.parametrize(
+    ("way", "events"), [("sets", 1), *((way, events) for way in ("sets", "relayed") for events in (7, 50, 500))]
+)
 def test_each_batch_ends_at_a_commit(
-    stage: Stage, changes: Changes, cluster: Cluster, events: int, events_table: EventsTable
+    stage: Stage, changes: Changes, cluster: Cluster, way: str, events: int, events_table: EventsTable
 ):
-    with follower(stage, cluster, *AT_FOLLOWER) as there:
+    with follower(stage, cluster, *AT_FOLLOWER, way=way) as there:
         batches = follow(changes, there, events=events, events_table=events_table)
         assert batches >= (TRANSACTIONS if events == 1 else 2)
 
 
+@pytest.mark.usefixtures("each_way")
 def test_an_older_server_follows(stage: Stage, changes: Changes, clusters: Callable[[int], Cluster]):
     with follower(stage, clusters(15), *AT_FOLLOWER) as there:
         follow(changes, there, events=50)
 
 
+@pytest.mark.usefixtures("each_way")
 def test_triggers_that_fire_for_replicas_see_each_event_in_order(stage: Stage, changes: Changes, cluster: Cluster):
     triggers = [
         "create table seen (n bigserial, what text)",

@@ -258,6 +258,7 @@ def test_others_go_on_while_it_waits_and_retention_is_told(stage: Stage, things:
         eventually(lambda: f"pid {holder.info.backend_pid} " in (things.table("things").reason or ""))
         follows(things, 2)
         assert here(things).seq > begins
+        reports_once_more(things)
         assert (things.found.seq, things.found.state, things.table("others").state) == (begins, "copying", "following")
         holder.rollback()
         things.become_equal()
@@ -269,6 +270,13 @@ def test_others_go_on_while_it_waits_and_retention_is_told(stage: Stage, things:
             follows(things, 3)
             user.rollback()
         things.become_equal()
+
+
+def reports_once_more(made: Copying) -> None:
+    """Until its applier has said where it is, since this was called."""
+    for _ in range(2):
+        before = made.found.reported_at
+        eventually(lambda before=before: made.found.reported_at != before)  # type: ignore[misc]
 
 
 def test_who_writes_to_the_table_at_the_follower_does_not_hold_up_the_others(

@@ -1,0 +1,93 @@
+"""Passes of many events, of which nothing needs a closer look: what an applier that is far behind takes at once."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import class_row
+
+from pipeline.followers.applying import passes
+from pipeline.followers.applying.followed_tables import FollowedTables
+from pipeline.followers.applying.passes import Gap, Pass, Share
+from pipeline.log.table import EventsTable
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+EVENTS = 20_000
+"""The most events in a long pass."""
+BYTES = 64 * 2**20
+"""The most that their records take in the log: where rows are large, fewer events are asked for."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A row of the query. `shares`: table, events, whether they are all new rows, and seqs of truncates."""
+
+    upto: int
+    whole: bool
+    source_epoch: int
+    commit_lsn: int | None
+    committed_at: datetime
+    several: bool
+    events: int
+    size: int
+    shares: Sequence[tuple[int, int, bool, list[int]]]
+    version: int
+
+
+class LongPasses:
+    """Plans them over one events table, for tables as they are."""
+
+    def __init__(
+        self,
+        log: Connection,
+        source: uuid.UUID,
+        events_table: EventsTable,
+        tables: FollowedTables,
+        events: int,
+        gap: Gap | None = None,
+    ) -> None:
+        """`events`: the most in one. `gap`: before which epoch to stop."""
+        self._log, self._events, self._ask_for = log, events, events
+        self._query = (
+            sql.SQL(statement("followers.applying", "long_pass"))
+            .format(
+                **passes.tables_of(tables, source),
+                events=events_table.identifier,
+                gap=passes.epoch_of(gap),
+                after=sql.SQL("$1::bigint"),
+                most=sql.SQL("$2::bigint"),
+            )
+            .as_string(None)
+        )
+
+    def next(self, after: int) -> Pass | None:
+        """What follows after a seq; None where that is nothing, or needs a closer look."""
+        cursor = psycopg.RawCursor(self._log, row_factory=class_row(_Found))
+        found = cursor.execute(self._query, (after, self._ask_for), prepare=True).fetchone()
+        if found is None:
+            return None
+        average = found.size / max(1, found.events)
+        self._ask_for = max(1, min(self._events, int(BYTES / max(1.0, average))))
+        if found.size > BYTES and found.events > self._ask_for:
+            return self.next(after)
+        return Pass(
+            after,
+            found.upto,
+            found.whole,
+            found.source_epoch,
+            found.commit_lsn,
+            found.committed_at,
+            2 if found.several else 1,
+            found.events,
+            sorted(oid for oid, events, _, _ in found.shares if events),
+            tuple(sorted((seq, oid) for oid, _, _, truncates in found.shares for seq in truncates)),
+            found.version,
+            True,
+            {oid: Share(events, only_new) for oid, events, only_new, _ in found.shares},
+        )

@@ -1,0 +1,152 @@
+"""What of the log is applied next, read from the pipeline database: pass after pass, each with its parts in the order
+in which they are written."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from pipeline.followers.applying import long_passes
+from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables
+from pipeline.followers.applying.long_passes import LongPasses
+from pipeline.followers.applying.outcomes import Ordered, Outcome, Outcomes
+from pipeline.followers.applying.passes import Gap, Pass, Passes
+from pipeline.log.table import EventsTable
+from pipeline.postgres.connections import Connection
+
+PLANS = {
+    # A range of seqs is read by their index, whatever else is asked of the events in it, and however short the log is
+    # when the plan is made: to make one takes longer than to read a few events.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    # How many events are in it no plan knows, and a join by nested loops takes the square of that.
+    "enable_nestloop": "off",
+    # What many events are sorted and looked up by stays in memory: their keys, not their records.
+    "work_mem": "16MB",
+}
+"""Settings of a session of the log."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The most events in a pass and in a long one, and from how many on those of one table are relayed as COPY text.
+
+    `added`: the same where all of them are new rows, which need no table in between. Below that JSON is cheaper.
+    """
+
+    events: int = 1000
+    long: int = long_passes.EVENTS
+    relayed: int = 300
+    added: int = 50
+
+
+DEFAULT_SIZES = Sizes()
+
+
+@dataclass(frozen=True)
+class Few:
+    """Outcomes for one table."""
+
+    oid: int
+    outcomes: Sequence[Outcome]
+
+
+@dataclass(frozen=True)
+class Many:
+    """Blocks of COPY text for one table follow, up to an empty one. `new`: of so many new rows and nothing else."""
+
+    oid: int
+    new: int | None
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """Events that are written one by one."""
+
+    events: Sequence[Ordered]
+
+
+@dataclass(frozen=True)
+class End:
+    """Of a pass."""
+
+
+Part = Few | Many | bytes | InOrder
+
+
+class LogReader:
+    """Over one connection, which is its own, for tables as they are: another form needs another reader."""
+
+    def __init__(
+        self,
+        log: Connection,
+        source: uuid.UUID,
+        tables: FollowedTables,
+        events_table: EventsTable,
+        sizes: Sizes,
+        gap: Gap | None = None,
+    ) -> None:
+        """`gap`: before which epoch to stop."""
+        self.tables, self._sizes = tables, sizes
+        self._passes = Passes(log, source, events_table, sizes.events, gap)
+        self._long = LongPasses(log, source, events_table, tables, sizes.long, gap)
+        self._outcomes = Outcomes(log, source, events_table)
+        for setting, value in PLANS.items():
+            log.execute("select set_config(%s, %s, false)", (setting, value))
+
+    def next(self, after: int, upto: int | None, *, continues: bool, single: bool) -> Pass | None:
+        """As `Passes.next`."""
+        return self._passes.next(self.tables, after, upto, continues=continues, single=single)
+
+    def next_long(self, after: int) -> Pass | None:
+        """As `LongPasses.next`."""
+        return self._long.next(after)
+
+    def read_on(self, after: int, *, continues: bool) -> Generator[Pass | Part | End, None, None]:
+        """All that comes after a seq, each pass with its parts and an end, until nothing comes or a table changes."""
+        while True:
+            planned = self.next_long(after) or self.next(after, None, continues=continues, single=continues)
+            if planned is None or planned.version != self.tables.version:
+                return
+            yield planned
+            yield from self.parts(planned)
+            yield End()
+            after, continues = planned.upto, not planned.whole
+
+    def parts(self, planned: Pass) -> Generator[Part, None, None]:
+        """What the events of a pass make of each table, and then those that are written one by one."""
+        emptied = {oid: seq for seq, oid in planned.truncates}
+        for oid in sorted(planned.tables):
+            table = self.tables[oid]
+            if not table.in_order:
+                yield from self._of_table(table, planned, emptied.get(oid, planned.after))
+        touched = {*planned.tables, *emptied}
+        if ordered := [table for table in self.tables if table.in_order and table.oid in touched]:
+            # What is not relayed is in memory: a few at a time.
+            for after in range(planned.after, planned.upto, self._sizes.events):
+                upto = min(after + self._sizes.events, planned.upto)
+                yield InOrder(self._outcomes.in_order(ordered, after, upto))
+
+    def _of_table(self, table: FollowedTable, planned: Pass, after: int) -> Generator[Part, None, None]:
+        share = planned.shares.get(table.oid)
+        new = share is not None and share.only_new and _adds_rows(table, planned)
+        if share is None or share.events < (self._sizes.added if new else self._sizes.relayed):
+            yield Few(table.oid, self._outcomes.folded(table, after, planned.upto))
+            return
+        read = self._outcomes.new_rows if new else self._outcomes.relayed
+        yield Many(table.oid, share.events if new else None)
+        with closing(read(table, after, planned.upto)) as blocks:
+            yield from blocks
+        yield b""
+
+    def require_kept(self, after: int) -> None:
+        """As `Passes.require_kept`."""
+        self._passes.require_kept(after)
+
+
+def _adds_rows(table: FollowedTable, planned: Pass) -> bool:
+    """Whether an insert of this pass adds a row with values, and does not meet one: while a table is filled it may."""
+    return planned.after >= table.wanted.filled_upto and any(column.written for column in table.columns)

@@ -1,0 +1,19 @@
+-- Tables of which the log cannot say what was deleted in a gap: since an epoch began they were read as they are, or compared
+-- with a log that had not told all their rows, which the reason of a comparison says that is complete.
+select t.oid, max(e.epoch)
+from pipeline.epochs e
+cross join unnest(%(oids)s::bigint[]) t (oid)
+where e.source_id = %(source)s and e.epoch > 0 and e.started_at > %(since)s and (
+    exists (
+        select from pipeline.snapshot_tables k
+        where k.source_id = e.source_id and k.epoch = e.epoch and k.table_oid = t.oid and k.reread = 'asked'
+    ) or exists (
+        select from pipeline.backfills b
+        where b.source_id = e.source_id and b.epoch = e.epoch and b.table_oid = t.oid and (
+            b.kind = 'asked' and b.gap_until is not null
+            or b.kind = 'differences' and b.state = 'complete' and b.reason is not null
+        )
+    )
+)
+group by t.oid
+order by t.oid
