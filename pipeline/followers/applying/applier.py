@@ -14,7 +14,7 @@ from psycopg import sql
 from pipeline.errors import Differs, FollowerError, NotFollowable, Refused
 from pipeline.followers.applying import in_order, position, relay, sets, table_versions, truncates
 from pipeline.followers.applying.ahead import Ahead, ReadingFailed
-from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables, Wanted
+from pipeline.followers.applying.followed_tables import FollowedTables, Wanted
 from pipeline.followers.applying.passes import Gap, Pass
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.reading import DEFAULT_SIZES, Few, InOrder, LogReader, Many, Part, Sizes
@@ -232,29 +232,13 @@ class Applier:
                 targets.append(leaf)
                 names.append(leaf)
             else:
-                self._empty_partition(table, oid, seq, planned)
+                query = truncates.of_partition(table, self._bound_of(table.oid, oid), seq)
+                with self._named(f"the truncate of a partition of table {table}", planned):
+                    self._follower.execute(query)
         targets += [self.tables[oid].target for oid in emptied]
         names += [self.tables[oid].identifier for oid in emptied]
         with self._named("its truncates", planned):
             self._empty(self._follower, targets, names)
-
-    def _empty_partition(self, table: FollowedTable, oid: int, seq: int, planned: Pass) -> None:
-        """Delete what a partition had that the follower does not have: its rows are in the table, or its partitions."""
-        bound = self._bound_of(table.oid, oid)
-        if bound is None:
-            raise NotFollowable(
-                f"table {table} of the follower stops before seq {seq}: it truncates a partition that the follower does"
-                " not have, and the source cannot say any more which rows it had",
-                str(table),
-                seq,
-                "partition",
-            )
-        with self._named(f"the truncate of a partition of table {table}", planned):
-            query = sql.SQL("delete from {} where {}").format(
-                table.target,
-                sql.SQL(bound),  # as the catalog prints it
-            )
-            self._follower.execute(query)
 
     def _write_set(self, part: Few | Many) -> None:
         if isinstance(part, Few):

@@ -8,7 +8,8 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from pipeline.errors import Locked
+from pipeline.errors import Locked, NotFollowable
+from pipeline.followers.applying.followed_tables import FollowedTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -48,6 +49,22 @@ def run_soon(follower: Connection, tables: Sequence[sql.Composable], names: Sequ
             run(follower, tables)
     except psycopg.errors.LockNotAvailable as error:
         raise _locked(follower, names) from error
+
+
+def of_partition(table: FollowedTable, bound: str | None, seq: int) -> sql.Composed:
+    """SQL that deletes what a partition had that the follower does not have. `bound`: for which rows it was.
+
+    Raises NotFollowable where that is not known.
+    """
+    if bound is None:
+        raise NotFollowable(
+            f"table {table} of the follower stops before seq {seq}: it truncates a partition that the follower does not"
+            " have, and the source cannot say any more which rows it had",
+            str(table),
+            seq,
+            "partition",
+        )
+    return sql.SQL("delete from {} where {}").format(table.target, sql.SQL(bound))  # as the catalog prints it
 
 
 def _locked(follower: Connection, names: Sequence[sql.Identifier]) -> Locked:
