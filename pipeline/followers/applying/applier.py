@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
 import psycopg
-from psycopg import sql
 
 from pipeline.errors import Differs, FollowerError, NotFollowable, Refused
 from pipeline.followers.applying import in_order, position, relay, sets, table_versions, truncates
@@ -167,9 +166,9 @@ class Applier:
         return table_versions.newest(self._log, self._position.source) != known
 
     def _plan(self, after: int, upto: int | None, *, single: bool, continues: bool) -> Pass | None:
-        closely = (single and not continues) or after < self._closely_upto or upto is not None
-        found = self._reader.next_long(after) if self._is_behind and not closely else None
-        if found is None:
+        closely = (single and not continues) or after < self._closely_upto
+        found = self._reader.next_long(after, continues=continues) if self._is_behind and not closely else None
+        if found is None or (upto is not None and found.upto > upto):
             found = self._reader.next(after, upto, single=single, continues=continues)
         self._is_behind = found is not None and 2 * found.events >= self._sizes.relayed
         return found
@@ -210,7 +209,8 @@ class Applier:
 
     def _write(self, planned: Pass) -> None:
         """The events of a pass: truncates first, since of a table that is emptied only what follows counts."""
-        self._truncate(planned)
+        with self._named("its truncates", planned):
+            truncates.of_pass(self._follower, self.tables, planned.truncates, self._empty, self._bound_of)
         for part in self._parts or ():
             match part:
                 case InOrder():
@@ -220,39 +220,13 @@ class Applier:
                     with self._named(f"table {self.tables[part.oid]}", planned):
                         self._write_set(part)
 
-    def _truncate(self, planned: Pass) -> None:
-        emptied = list[int]()
-        targets, names = list[sql.Composable](), list[sql.Identifier]()
-        for seq, oid in planned.truncates:
-            table = self.tables[oid]
-            if oid not in table.partitions:
-                if not table.in_order and oid not in emptied:
-                    emptied.append(oid)
-            elif (leaf := table.partitions[oid]) is not None:
-                targets.append(leaf)
-                names.append(leaf)
-            else:
-                query = truncates.of_partition(table, self._bound_of(table.oid, oid), seq)
-                with self._named(f"the truncate of a partition of table {table}", planned):
-                    self._follower.execute(query)
-        targets += [self.tables[oid].target for oid in emptied]
-        names += [self.tables[oid].identifier for oid in emptied]
-        with self._named("its truncates", planned):
-            self._empty(self._follower, targets, names)
-
     def _write_set(self, part: Few | Many) -> None:
         if isinstance(part, Few):
             sets.write(self._follower, self._statements[part.oid], part.outcomes)
         elif part.new is not None:
-            relay.add(self._follower, self._relays[part.oid], self._blocks(), part.new)
+            relay.add(self._follower, self._relays[part.oid], _blocks(self._parts or ()), part.new)
         else:
-            relay.write(self._follower, self._relays[part.oid], self._blocks())
-
-    def _blocks(self) -> Iterator[bytes]:
-        for block in self._parts or ():
-            if not isinstance(block, bytes) or not block:
-                return
-            yield block
+            relay.write(self._follower, self._relays[part.oid], _blocks(self._parts or ()))
 
     @contextmanager
     def _named(self, what: str, planned: Pass) -> Iterator[None]:
@@ -266,6 +240,13 @@ class Applier:
                 f"the follower refuses a statement for {what}, of seqs {planned.after + 1} to {planned.upto}:"
                 f" {_reason(error)} (SQLSTATE {error.sqlstate})"
             ) from error
+
+
+def _blocks(parts: Iterable[Part]) -> Iterator[bytes]:
+    for block in parts:
+        if not isinstance(block, bytes) or not block:
+            return
+        yield block
 
 
 def _reason(error: psycopg.Error) -> str:

@@ -62,20 +62,24 @@ class LongPasses:
                 gap=passes.epoch_of(gap),
                 after=sql.SQL("$1::bigint"),
                 most=sql.SQL("$2::bigint"),
+                continues=sql.SQL("$3::boolean"),
             )
             .as_string(None)
         )
 
-    def next(self, after: int) -> Pass | None:
-        """What follows after a seq; None where that is nothing, or needs a closer look."""
+    def next(self, after: int, *, continues: bool) -> Pass | None:
+        """What follows after a seq; None where that is nothing, or needs a closer look.
+
+        `continues`: a transaction is open there, beyond which the pass does not go.
+        """
         cursor = psycopg.RawCursor(self._log, row_factory=class_row(_Found))
-        found = cursor.execute(self._query, (after, self._ask_for), prepare=True).fetchone()
+        found = cursor.execute(self._query, (after, self._ask_for, continues), prepare=True).fetchone()
         if found is None:
             return None
         average = found.size / max(1, found.events)
         self._ask_for = max(1, min(self._events, int(BYTES / max(1.0, average))))
         if found.size > BYTES and found.events > self._ask_for:
-            return self.next(after)
+            return self.next(after, continues=continues)
         return Pass(
             after,
             found.upto,

@@ -101,14 +101,16 @@ class LogReader:
         """As `Passes.next`."""
         return self._passes.next(self.tables, after, upto, continues=continues, single=single)
 
-    def next_long(self, after: int) -> Pass | None:
+    def next_long(self, after: int, *, continues: bool) -> Pass | None:
         """As `LongPasses.next`."""
-        return self._long.next(after)
+        return self._long.next(after, continues=continues)
 
     def read_on(self, after: int, *, continues: bool) -> Generator[Pass | Part | End, None, None]:
         """All that comes after a seq, each pass with its parts and an end, until nothing comes or a table changes."""
         while True:
-            planned = self.next_long(after) or self.next(after, None, continues=continues, single=continues)
+            planned = self.next_long(after, continues=continues)
+            if planned is None:
+                planned = self.next(after, None, continues=continues, single=continues)
             if planned is None or planned.version != self.tables.version:
                 return
             yield planned

@@ -1,5 +1,6 @@
 -- A pass of many events in which nothing needs a closer look: up to where the last transaction ends in it, else as far as
--- so many events reach. No row where something does, which next_pass finds.
+-- so many events reach. No row where something does, which next_pass finds. Where a transaction is open it ends with that:
+-- for those behind it a table may have a form that was not known when it began.
 with followed as (
     select * from unnest({oids}::bigint[], {epochs}::integer[], {lsns}::bigint[]) as f (oid, epoch, lsn)
 ), copied as materialized (
@@ -19,8 +20,11 @@ with followed as (
 ), ending as (
     select e.seq from {events} e
     where e.seq > {after} and e.seq <= (select seq from bound) and e.source_database_id = {source}
-        and (e.source_epoch, e.commit_lsn) is distinct from
-            ((select n.source_epoch from next n), (select n.commit_lsn from next n))
+        and case when {continues}
+            then (e.source_epoch, e.commit_lsn) is not distinct from
+                ((select f.source_epoch from first f), (select f.commit_lsn from first f))
+            else (e.source_epoch, e.commit_lsn) is distinct from
+                ((select n.source_epoch from next n), (select n.commit_lsn from next n)) end
         -- Where all of it is of one transaction, nothing has to be looked through.
         and not exists (select from first f join next n on f.source_epoch = n.source_epoch and f.commit_lsn = n.commit_lsn)
     order by e.seq desc limit 1

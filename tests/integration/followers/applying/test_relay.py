@@ -14,7 +14,7 @@ from pipeline.errors import Differs, NotFollowable
 from pipeline.followers.applying import ahead
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.outcomes import Outcomes
-from pipeline.followers.applying.reading import Sizes
+from pipeline.followers.applying.reading import LogReader, Sizes
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.server.schedule import publish_new_tables
@@ -258,6 +258,33 @@ def test_a_table_that_changes_while_the_log_is_read_ahead(stage: Stage, filled: 
     drain(filled.applier({table: formed}, sizes=FEW, connect=lambda: connecting(stage)))
     query = "select id, n, phrase from many order by id"
     assert filled.rows(query) == stage.source.execute(query.encode()).fetchall()
+
+
+def test_a_table_that_changes_while_a_large_transaction_is_applied(
+    stage: Stage, filled: Follower, monkeypatch: pytest.MonkeyPatch
+):
+    """Behind which another one is in the log then, in another form."""
+    applier = filled.applier(["many"], sizes=FEW)
+    drain(applier)
+    stage.run("update many set n = n + 1 where id < 100")
+    stage.arrive()
+    query = "select id, n, words from many order by id"
+    before = stage.source.execute(query).fetchall()
+    read, altered = LogReader.next_long, list[bool]()
+
+    def next_long(reader: LogReader, after: int, **given: Any) -> Any:
+        if given["continues"] and not altered:
+            altered.append(True)
+            stage.run("alter table many rename words to phrase", "update many set phrase = 'new' where id < 20")
+            stage.arrive()
+        return read(reader, after, **given)
+
+    monkeypatch.setattr(LogReader, "next_long", next_long)
+    with pytest.raises(NotFollowable) as stopped:
+        drain(applier)
+    assert altered
+    assert stopped.value.why == "changed"
+    assert filled.rows(query) == before
 
 
 def test_an_applier_that_is_closed_reads_no_more(stage: Stage, filled: Follower):
