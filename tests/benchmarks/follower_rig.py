@@ -22,6 +22,8 @@ from tests.fixtures.processes import children, title
 
 SLOT = "followed"
 POLL = 0.01
+REAPED = 1.0
+"""Seconds until the CPU of a process that has ended counts with its parent's."""
 SOURCE, LOG, THERE, OURS = "source's server", "pipeline database's server", "followers' server", "pipeline serve"
 APPLIERS = "appliers"
 
@@ -178,6 +180,7 @@ def disable(at: Places, name: str, database: Connection) -> None:
     _until(lambda: at.source.execute(query, (name,)).fetchone() is not None, f"no slot {name}")
     database.execute(sql.SQL("alter subscription {} disable").format(sql.Identifier(name)))
     _until(lambda: at.source.execute(query, (name,)).fetchone() == (False,), f"slot {name} is still read")
+    time.sleep(REAPED)
 
 
 def wait_for_row(
@@ -219,6 +222,7 @@ class Cost:
 
     def seconds(self) -> dict[str, float]:
         """By server and process; `pipeline serve` without its appliers."""
+        time.sleep(REAPED)
         used = {name: seconds - self._before[name] for name, seconds in self._read().items()}
         if OURS in used:
             found = self._of_appliers().items()

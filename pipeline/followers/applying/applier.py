@@ -224,9 +224,9 @@ class Applier:
         if isinstance(part, Few):
             sets.write(self._follower, self._statements[part.oid], part.outcomes)
         elif part.new is not None:
-            relay.add(self._follower, self._relays[part.oid], _blocks(self._parts or ()), part.new)
+            relay.add(self._follower, self._relays[part.oid], _blocks(self._parts), part.new)
         else:
-            relay.write(self._follower, self._relays[part.oid], _blocks(self._parts or ()))
+            relay.write(self._follower, self._relays[part.oid], _blocks(self._parts))
 
     @contextmanager
     def _named(self, what: str, planned: Pass) -> Iterator[None]:
@@ -242,8 +242,9 @@ class Applier:
             ) from error
 
 
-def _blocks(parts: Iterable[Part]) -> Iterator[bytes]:
-    for block in parts:
+def _blocks(parts: Iterable[Part] | None) -> Iterator[bytes]:
+    """Those of one table."""
+    for block in parts or ():
         if not isinstance(block, bytes) or not block:
             return
         yield block
