@@ -74,9 +74,10 @@ def release(config: Config, source: Connection, pipeline: Connection, name: str,
     if stored is None or stored.id != found.source_id:
         raise FollowerError(f"{connecting.what(name)} is of another source than the one in the settings")
     with connecting.connect(name, found.dsn, program="pipeline followers") as there:
-        known = Sequences(source, there, found.table_states) if sequences else None
         if position.installed(there) is None or not position.is_released(there, found.source_id, name, found.id):
             _reach(config, source, pipeline, name)
+            found = registry.find(pipeline, name)[0]  # tables may have been made meanwhile, or be called otherwise
+        known = Sequences(source, there, found.table_states) if sequences else None
         last = position.release(there, found.source_id, name, found.id)
         if last is None:
             raise FollowerError(f"{connecting.what(name)} has no position in its database; remove it, and add it again")

@@ -58,7 +58,7 @@ def test_beside_a_running_server(
     assert now["slot"] == slot_name
     assert (now["staged_changes"], now["staged_transactions"], now["last_seq"]) == (1000, 1, 1000)
     assert {role["role"]: role["state"] for role in now["roles"]} == dict.fromkeys(
-        ("replication", "schedule", "serve", "shuffle", "snapshot"), "running"
+        ("followers", "replication", "schedule", "serve", "shuffle", "snapshot"), "running"
     )
     for name in ("source_lsn", "confirmed_lsn", "staged_lsn", "shuffled_lsn"):
         assert lsn.parse(now[name]) > 0

@@ -17,7 +17,7 @@ from tests.fixtures.waiting import eventually
 
 GONE_WITHIN = 5.0
 """Seconds after its supervisor's end."""
-ROLES = {"snapshot", "replication", "shuffle", "schedule", "api", "grpc"}
+ROLES = {"snapshot", "replication", "shuffle", "schedule", "followers", "api", "grpc"}
 
 
 @pytest.fixture

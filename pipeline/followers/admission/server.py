@@ -33,6 +33,7 @@ class Facts:
     database: str
     user_name: str
     may_create_schemas: bool
+    may_make_temporary_tables: bool
     has_schema: bool
     may_use_schema: bool
     is_installed: bool
@@ -90,8 +91,13 @@ def require_rights(name: str, follower: Connection, facts: Facts) -> None:
             f'{connecting.what(name)}: user "{facts.user_name}" may not set session_replication_role, so triggers and '
             f"foreign keys there would meddle; {remedy}"
         ) from None
+    database = facts.database.replace('"', '""')
+    if not facts.may_make_temporary_tables:
+        raise FollowerRefused(
+            f'{connecting.what(name)}: user "{facts.user_name}" may not make temporary tables, in which rows are '
+            f'staged; run there: grant temporary on database "{database}" to {facts.quoted_user}'
+        )
     if not facts.has_schema and not facts.may_create_schemas:
-        database = facts.database.replace('"', '""')
         raise FollowerRefused(
             f'{connecting.what(name)}: user "{facts.user_name}" may not create the schema {SCHEMA}; '
             f'run there: grant create on database "{database}" to {facts.quoted_user}'

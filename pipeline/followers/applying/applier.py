@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import psycopg
-from psycopg import sql
 
 from pipeline.errors import Differs, FollowerError, NotFollowable, Refused
 from pipeline.followers.applying import in_order, position, relay, sets, table_versions, truncates
 from pipeline.followers.applying.ahead import Ahead, ReadingFailed
-from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables, Wanted
+from pipeline.followers.applying.followed_tables import FollowedTables, Wanted
 from pipeline.followers.applying.passes import Gap, Pass
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.reading import DEFAULT_SIZES, Few, InOrder, LogReader, Many, Part, Sizes
@@ -210,7 +209,8 @@ class Applier:
 
     def _write(self, planned: Pass) -> None:
         """The events of a pass: truncates first, since of a table that is emptied only what follows counts."""
-        self._truncate(planned)
+        with self._named("its truncates", planned):
+            truncates.of_pass(self._follower, self.tables, planned.truncates, self._empty, self._bound_of)
         for part in self._parts or ():
             match part:
                 case InOrder():
@@ -219,42 +219,6 @@ class Applier:
                 case Few() | Many():
                     with self._named(f"table {self.tables[part.oid]}", planned):
                         self._write_set(part)
-
-    def _truncate(self, planned: Pass) -> None:
-        emptied = list[int]()
-        targets, names = list[sql.Composable](), list[sql.Identifier]()
-        for seq, oid in planned.truncates:
-            table = self.tables[oid]
-            if oid not in table.partitions:
-                if not table.in_order and oid not in emptied:
-                    emptied.append(oid)
-            elif (leaf := table.partitions[oid]) is not None:
-                targets.append(leaf)
-                names.append(leaf)
-            else:
-                self._empty_partition(table, oid, seq, planned)
-        targets += [self.tables[oid].target for oid in emptied]
-        names += [self.tables[oid].identifier for oid in emptied]
-        with self._named("its truncates", planned):
-            self._empty(self._follower, targets, names)
-
-    def _empty_partition(self, table: FollowedTable, oid: int, seq: int, planned: Pass) -> None:
-        """Delete what a partition had that the follower does not have: its rows are in the table, or its partitions."""
-        bound = self._bound_of(table.oid, oid)
-        if bound is None:
-            raise NotFollowable(
-                f"table {table} of the follower stops before seq {seq}: it truncates a partition that the follower does"
-                " not have, and the source cannot say any more which rows it had",
-                str(table),
-                seq,
-                "partition",
-            )
-        with self._named(f"the truncate of a partition of table {table}", planned):
-            query = sql.SQL("delete from {} where {}").format(
-                table.target,
-                sql.SQL(bound),  # as the catalog prints it
-            )
-            self._follower.execute(query)
 
     def _write_set(self, part: Few | Many) -> None:
         if isinstance(part, Few):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from pipeline.errors import Locked
+from pipeline.errors import Locked, NotFollowable
+from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -18,6 +19,51 @@ LOCK_TIMEOUT = "1s"
 Empty = Callable[[Connection, Sequence[sql.Composable], Sequence[sql.Identifier]], None]
 """Empties tables, the second of them by their names for messages."""
 _COMMA = sql.SQL(", ")
+
+
+def of_pass(
+    follower: Connection,
+    tables: FollowedTables,
+    truncated: Iterable[tuple[int, int]],
+    empty: Empty,
+    bound_of: Callable[[int, int], str | None],
+) -> None:
+    """Those of a pass, but for tables whose events are applied one by one. `truncated`: seqs and oids.
+
+    `bound_of`: SQL that holds for the rows of a partition; None: unknown. Raises NotFollowable.
+    """
+    emptied = list[int]()
+    targets, names = list[sql.Composable](), list[sql.Identifier]()
+    for seq, oid in truncated:
+        table = tables[oid]
+        if oid not in table.partitions:
+            if not table.in_order and oid not in emptied:
+                emptied.append(oid)
+        elif (leaf := table.partitions[oid]) is not None:
+            targets.append(leaf)
+            names.append(leaf)
+        else:
+            _empty_partition(follower, table, seq, bound_of(table.oid, oid))
+    targets += [tables[oid].target for oid in emptied]
+    names += [tables[oid].identifier for oid in emptied]
+    empty(follower, targets, names)
+
+
+def _empty_partition(follower: Connection, table: FollowedTable, seq: int, bound: str | None) -> None:
+    """Delete what a partition had that the follower does not have: its rows are in the table, or its partitions."""
+    if bound is None:
+        raise NotFollowable(
+            f"table {table} of the follower stops before seq {seq}: it truncates a partition that the follower does"
+            " not have, and the source cannot say any more which rows it had",
+            str(table),
+            seq,
+            "partition",
+        )
+    query = sql.SQL("delete from {} where {}").format(
+        table.target,
+        sql.SQL(bound),  # as the catalog prints it
+    )
+    follower.execute(query)
 
 
 def run(follower: Connection, tables: Sequence[sql.Composable]) -> None:

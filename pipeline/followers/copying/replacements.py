@@ -159,25 +159,30 @@ class Replacements:
             self._place(table, anew, wanted, begins, rows)
 
     def _put(self, table: TableName, staged: StagedRows, fitting: Fitting) -> None:
-        """The rows in the place of those of before, in the copy's form."""
-        if not fitting.is_needed:
-            staged.replace()
-            return
-        try:
-            with queries.lock_timeout(self._follower, LOCK_TIMEOUT):
-                fitting.alter(staged.replace)
-        except psycopg.errors.LockNotAvailable as error:
-            raise NotYet(self._waits(table)) from error
+        """The rows in the place of those of before, in the copy's form. Who locks one of them is waited for."""
+        while True:
+            self._require_wanted()
+            try:
+                with self._follower.transaction(), queries.lock_timeout(self._follower, LOCK_TIMEOUT):
+                    if fitting.is_needed:
+                        fitting.alter(staged.replace)
+                    else:
+                        staged.replace()
+                    return
+            except psycopg.errors.LockNotAvailable:
+                self._say(table, self._waits(table))
 
     def _place(self, table: TableName, anew: Anew, wanted: Wanted, begins: Position, rows: int) -> None:
         """Bring it from there to where the follower is, and let it follow the log from then on."""
         applier, rounds = self._applier(table, wanted, begins), 0
         while True:
             rounds += 1
-            self._bring(applier, self._here())
-            self._say(table, None)
             reached = applier.position
             try:
+                with self._follower.transaction(), queries.lock_timeout(self._follower, LOCK_TIMEOUT):
+                    self._bring(applier, self._here())
+                reached = applier.position
+                self._say(table, None)
                 # Together with the transaction that is around it, or not at all: then the follower's applier goes on.
                 with self._follower.transaction() as last:
                     here = self._held()

@@ -96,12 +96,13 @@ class SchemaChanges:
         with self._follower.transaction():
             here = position.change_tables(self._follower, here)
             names = table_names.moves(oid, change.name, called, self._at_source) if _is_renamed(before, after) else {}
+            self._run(called[oid], table_names.alterations(self._follower, names, called))
             if change.unclear or (change.key is not None and self._is_within(here, changed)):
                 copies.want(self._follower, here, [oid])
             else:
-                self._alter(after, change, called[oid])
-            self._run(called[oid], table_names.alterations(self._follower, names, called))
-            reached_versions.store(self._follower, here, oid, names.pop(oid, called[oid]), after.place)
+                name = names.pop(oid, called[oid])
+                self._alter(after, change, name)
+                reached_versions.store(self._follower, here, oid, name, after.place)
             for other, name in names.items():
                 place = wanted[other].formed if other in wanted else None
                 reached_versions.store(self._follower, here, other, name, place or _BEGINNING)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pipeline.followers.applying import position
 from tests.fixtures.followers import TABLES, Adding, run
@@ -31,6 +31,7 @@ def cure(follower_dsn: str, said: str) -> None:
 
 def test_each_grant_leads_to_the_next_until_it_is_taken(adding: Adding, follower_dsn: str, role: str) -> None:
     run(follower_dsn, "create schema other; create table other.unrelated (id int)")
+    run(follower_dsn, f"revoke temporary on database {conninfo_to_dict(follower_dsn)['dbname']} from public")
     run(adding.known.config.source, "create schema other; create table other.t (id int primary key)")
     run(adding.known.config.source, "alter publication pipeline add table other.t")
     run(follower_dsn, "create table orders (id int primary key, state text)")
@@ -38,6 +39,7 @@ def test_each_grant_leads_to_the_next_until_it_is_taken(adding: Adding, follower
     what = f'follower "reports": user "{role}" may not '
     for said in (
         "set session_replication_role, so triggers and foreign keys there would meddle; run there: grant set on",
+        "make temporary tables, in which rows are staged; run there: grant temporary on database",
         "create the schema pipeline_follower; run there: grant create on database",
         "create other.t; run there: grant usage, create on schema",
         "create public.Odd name; run there: grant usage, create on schema",

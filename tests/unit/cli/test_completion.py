@@ -20,7 +20,7 @@ TABS = {
     "pipeline serve --http-p": {"--http-port"},
     "pipeline --version --http-port 1 dead-letters re": {"retry"},
     "pipeline status --show-c": set(),
-    "pipeline followers re": {"resume", "remove", "release"},
+    "pipeline followers re": {"resume", "remove", "release", "resync"},
     "pipeline followers add --copy lo": {"log"},
 }
 

@@ -6,6 +6,7 @@ select pg_catalog.current_setting('server_version_num')::int as version,
     pg_catalog.pg_encoding_to_char(d.encoding)::text as encoding,
     d.datname::text as database, current_user::text as user_name,
     pg_catalog.has_database_privilege(d.oid, 'create') as may_create_schemas,
+    pg_catalog.has_database_privilege(d.oid, 'temporary') as may_make_temporary_tables,
     n.oid is not null as has_schema,
     coalesce(pg_catalog.has_schema_privilege(n.oid, 'usage') and pg_catalog.has_schema_privilege(n.oid, 'create'), false)
         and coalesce((

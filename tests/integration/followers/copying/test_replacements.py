@@ -287,13 +287,19 @@ def test_who_writes_to_the_table_at_the_follower_does_not_hold_up_the_others(
         resync(things, "things")
         gate.reach()
         with psycopg.connect(things.look.info.dsn) as user:
-            user.execute("lock table bags in access exclusive mode")
-            stage.run("insert into others values (1)")
             user.execute("insert into things (id) values (3000)")
             stage.run("insert into things values (3000, 'source', 3000)")
             stage.arrive()
             gate.open()
             follows(things, 2)
+            eventually(lambda: f"pid {user.info.backend_pid} " in (things.table("things").reason or ""))
+            user.rollback()
+        things.become_equal()
+        with psycopg.connect(things.look.info.dsn) as user:
+            things.look.execute("update things set name = 'differs'")
+            user.execute("select from things for update")
+            resync(things, "things")
+            eventually(lambda: f"pid {user.info.backend_pid} " in (things.table("things").reason or ""))
             user.rollback()
         things.become_equal()
 

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.followers.running import following
 from pipeline.server.schedule import publish_new_tables
+from tests.fixtures.copying import copying
 from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.schema_changes import Changed
 from tests.fixtures.stage import Stage, databases
@@ -126,6 +127,26 @@ def test_a_table_that_is_dropped_and_made_again(changed: Changed):
         changed.run("update $t set a = 'x' where id = 7")
         changed.become_equal()
         assert [table.table_name for table in changed.made.found.table_states] == [changed.t]
+
+
+def test_a_column_of_a_partitioned_table_that_may_be_another(stage: Stage, cluster: Cluster):
+    table = unique("parted")
+    statements = (
+        f"create table {table} (id int primary key, a text) partition by range (id)",
+        f"create table {table}_1 partition of {table} for values from (0) to (100)",
+        f"create table {table}_2 (a text, id int primary key)",
+        f"alter table {table} attach partition {table}_2 for values from (100) to (200)",
+    )
+    stage.run(*statements)
+    publish_new_tables(stage.config)
+    stage.run(f"insert into {table} values (1, 'a1'), (101, 'a101')")
+    with copying(stage, cluster, *statements, tables=[table]) as made, made.running():
+        changed = Changed(stage, made, table)
+        changed.become_equal_in_time()
+        changed.run("alter table $t rename a to b", "update $t set b = 'b101' where id = 101")
+        changed.become_equal_in_time()
+        changed.run("alter table $t add c int", "update $t set c = 1", "alter table $t drop b", "update $t set c = 2")
+        changed.become_equal_in_time()
 
 
 def test_a_view_that_needs_a_column_of_another_type(changed: Changed):
