@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
 from tests.fixtures.served_follower import Following
 from tests.fixtures.server import run_command
@@ -40,6 +41,7 @@ def test_what_is_compared_after_a_gap_arrives(following: Following) -> None:
     assert (found["state"], {each["state"] for each in found["tables"]}) == ("following", {"following"})
 
 
+@pytest.mark.long
 def test_what_is_not_compared_stops_it_before_the_epoch_until_it_is(following: Following) -> None:
     following.add()
     following.source.execute(BEFORE.encode())

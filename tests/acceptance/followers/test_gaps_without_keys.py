@@ -15,6 +15,7 @@ def prepared() -> tuple[str, str]:
     return "create table heap (a int)", "create table heap (a int)"
 
 
+@pytest.mark.long
 def test_a_table_without_a_key_is_copied_anew(following: Following) -> None:
     source = following.source
     following.add()

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.fixtures.served_follower import Following
 from tests.fixtures.server import run_command
@@ -24,6 +25,7 @@ def stage(found: dict[str, Any]) -> dict[str, Any]:
     return dict(followed)
 
 
+@pytest.mark.long
 def test_a_lock_at_the_follower_is_named_with_its_pid_and_a_stop_with_its_reason(following: Following) -> None:
     following.add()
     following.source.execute("insert into orders values (1, 's1')")

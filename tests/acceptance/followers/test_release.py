@@ -52,6 +52,7 @@ def test_it_has_everything_that_was_committed_and_goes_on_numbering(following: F
     assert (count(following.there), count(following.there, "orders")) == (19001, 2)
 
 
+@pytest.mark.long
 def test_what_cannot_be_whole_is_refused_and_goes_on(following: Following) -> None:
     with psycopg.connect(following.source.info.dsn) as holder:
         holder.execute("lock table orders in access exclusive mode")

@@ -6,6 +6,7 @@ import os
 import signal
 
 import psycopg
+import pytest
 
 from tests.fixtures.served_follower import Following
 from tests.fixtures.waiting import eventually
@@ -66,6 +67,7 @@ def copier_waits(there: psycopg.Connection) -> int:
     return there.execute(query).rowcount
 
 
+@pytest.mark.long
 def test_what_cannot_be_copied_is_refused_and_what_had_stopped_it_is_not(following: Following) -> None:
     following.add()
     eventually(lambda: following.command("show", "reports")["state"] == "following")

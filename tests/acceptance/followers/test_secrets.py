@@ -43,6 +43,7 @@ def dump(dsn: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.long
 def test_no_password_is_seen_while_it_is_followed(
     strict: Cluster,
     serve: Callable[..., Serving],

@@ -174,6 +174,7 @@ def test_what_cannot_be_compared_is_said(following: Following) -> None:
     assert "`pipeline followers resume reports`" in refused.stderr
 
 
+@pytest.mark.long
 def test_rows_and_columns_that_are_not_published_are_left_out(
     serve: Callable[..., Serving],
     source_dsn: str,

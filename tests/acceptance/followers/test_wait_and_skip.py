@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
 from tests.fixtures.served_follower import Following
 from tests.fixtures.waiting import eventually
@@ -24,6 +25,7 @@ def test_wait_returns_when_it_has_all_that_was_committed(following: Following) -
     assert done.stdout.startswith('follower "reports" has everything that was committed before ')
 
 
+@pytest.mark.long
 def test_wait_says_in_one_line_why_it_ends_without(following: Following) -> None:
     following.add()
     following.command("wait", "reports")

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from tests.fixtures.postgres import free_port
 from tests.fixtures.served_follower import Following
 from tests.fixtures.server import COMMAND, environment
@@ -50,6 +52,7 @@ def rows(of: dict[str, Any]) -> dict[str, Any]:
     return {each["table"]: each["rows"] for each in of["tables"]}
 
 
+@pytest.mark.long
 def test_source_and_followers_are_counted_though_one_does_not_answer(following: Following) -> None:
     following.add()
     following.log.execute(

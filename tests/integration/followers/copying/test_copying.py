@@ -60,7 +60,7 @@ class Statement(BackgroundThread):
             source.execute(self._statement.encode())
 
 
-@pytest.mark.parametrize("round_", [1, 2, 3])
+@pytest.mark.parametrize("round_", [1, *(pytest.param(number, marks=pytest.mark.long) for number in (2, 3))])
 def test_writers_go_on_during_the_copy(stage: Stage, cluster: Cluster, round_: int):
     with ExitStack() as stack:
         writers = stack.enter_context(writing(stage, [100 * round_ + number for number in range(6)]))

@@ -66,7 +66,7 @@ def test_rewritten_tables(changed: Changed, kind: str):
         changed.become_equal_in_time()
 
 
-@pytest.mark.parametrize("kind", REWRITES)
+@pytest.mark.parametrize("kind", ["type", "with other changes", "twice"])
 def test_rewritten_tables_from_far_behind(changed: Changed, kind: str):
     changed.run("insert into $t select n, 'a' || n, 'b', 'n' from generate_series(2, 4) n")
     changed.run(*REWRITES[kind])
