@@ -80,6 +80,14 @@ def find(follower: Connection, source: uuid.UUID, name: str) -> Position | None:
     return queries.one(follower, Position, statement(_ROOM, "find_position"), values)
 
 
+def existing(follower: Connection, source: uuid.UUID, name: str) -> Position:
+    """As `find`. Raises FollowerError where the follower has none."""
+    found = find(follower, source, name)
+    if found is None:
+        raise FollowerError(f"follower {name} has no position: remove it, and add it again")
+    return found
+
+
 def begin(follower: Connection, position: Position) -> bool:
     """Begin at this position; one that is there is kept, and that is False."""
     return follower.execute(statement(_ROOM, "begin_position"), vars(position)).rowcount == 1

@@ -223,7 +223,4 @@ def plain_session(found: Follower) -> Connection:
 
 def current_position(follower: Connection, found: Follower) -> Position:
     """Where it is. Raises FollowerError where it has no position."""
-    here = position.find(follower, found.source_id, found.name)
-    if here is None:
-        raise FollowerError(f"follower {found.name} has no position: remove it, and add it again")
-    return here
+    return position.existing(follower, found.source_id, found.name)

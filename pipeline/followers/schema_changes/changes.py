@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 import psycopg
 from psycopg import sql
 
 from pipeline.config.settings import Config
-from pipeline.errors import FollowerError, NotFollowable, Refused, SchemaStopped, TablesChanged
+from pipeline.errors import NotFollowable, Refused, SchemaStopped, TablesChanged
 from pipeline.followers.applying import position, table_versions
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
@@ -33,8 +32,6 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-
-logger = logging.getLogger(__name__)
 
 
 class SchemaChanges:
@@ -133,10 +130,7 @@ class SchemaChanges:
         return bool(queries.value(self._log, query, values))
 
     def _here(self) -> Position:
-        here = position.find(self._follower, self._found.source_id, self._found.name)
-        if here is None:
-            raise FollowerError(f"follower {self._found.name} has no position: remove it, and add it again")
-        return here
+        return position.existing(self._follower, self._found.source_id, self._found.name)
 
     def _at_source(self, oids: Iterable[int]) -> dict[int, SourceTable]:
         return source_tables.read(self._config, oids)

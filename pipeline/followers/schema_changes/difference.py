@@ -25,7 +25,6 @@ class ColumnForm:
     """A column as it is to be. `type_name`: as SQL writes it with an empty search_path, without the modifier."""
 
     name: str
-    number: int | None
     type_name: str
     type_modifier: int
 
@@ -74,7 +73,7 @@ def between(before: Form, after: Form, *, numbered: bool) -> Difference:
 
 
 def _form(column: Mapping[str, Any]) -> ColumnForm:
-    return ColumnForm(column["name"], column["attnum"], column["type_name"], column["type_modifier"])
+    return ColumnForm(column["name"], column["type_name"], column["type_modifier"])
 
 
 def _type(column: Mapping[str, Any]) -> tuple[int, int]:
