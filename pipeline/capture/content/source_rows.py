@@ -14,11 +14,11 @@ from psycopg import sql
 from pipeline.capture.content import row_text
 from pipeline.capture.content.compared import Compared
 from pipeline.capture.content.log_state import Key, Sum
-from pipeline.capture.replication.range_marker import POSITION_MARKER
 from pipeline.capture.schema_history.versions import Column
 from pipeline.errors import NotComparable
 from pipeline.postgres import connections, queries
 from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
 
 LOCK_TIMEOUT = "2s"
 _BEGIN = f"begin isolation level repeatable read read only; set local lock_timeout = '{LOCK_TIMEOUT}'"
@@ -137,8 +137,7 @@ def mark(source: Connection) -> int:
         return int(queries.value(source, "select (pg_catalog.pg_last_wal_replay_lsn() - '0/0')::bigint"))
     with source.transaction():
         source.execute("set local synchronous_commit = local")
-        query = "select (pg_catalog.pg_logical_emit_message(true, %s, %s) - '0/0')::bigint"
-        return int(queries.value(source, query, (POSITION_MARKER, "")))
+        return int(queries.value(source, statement("capture.replication", "mark_position")))
 
 
 def _typed(keys: Sequence[Key], columns: Sequence[Column]) -> sql.Composable:

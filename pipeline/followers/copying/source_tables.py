@@ -90,6 +90,10 @@ class SourceTables:
             if not self._source.closed and self._source.info.transaction_status != _IDLE:
                 with suppress(psycopg.Error):
                     self._source.execute("rollback")
+        with self._explained(oid), self._source.transaction():
+            # The log is past the copy then, also where nobody writes: until it is, the table is as of another moment.
+            self._source.execute("set local synchronous_commit = local")
+            self._source.execute(statement("capture.replication", "mark_position"))
 
     def _begin(self, oid: int, relations: Sequence[Relation]) -> Copied:
         self._source.execute(_BEGIN)

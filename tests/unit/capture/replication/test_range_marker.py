@@ -1,0 +1,11 @@
+"""The message that marks a position has the prefix by which the stream knows it."""
+
+from __future__ import annotations
+
+from pipeline.capture.replication.range_marker import OURS, POSITION_MARKER
+from pipeline.postgres.queries import statement
+
+
+def test_the_statement_writes_what_the_stream_looks_for() -> None:
+    assert f"'{POSITION_MARKER}'" in statement("capture.replication", "mark_position")
+    assert POSITION_MARKER in OURS
