@@ -62,11 +62,16 @@ def _environment() -> dict[str, str]:
 class Child:
     """One process. `process` is None while it does not run; it may be started again from `restart_at` on."""
 
-    def __init__(self, role: str, launch: Launch, settings: str) -> None:
-        """`role`: what log lines call it. `settings`: the first line of its standard input."""
+    def __init__(
+        self, role: str, launch: Launch, settings: str, attach: Callable[[], socket.socket] | None = None
+    ) -> None:
+        """`role`: what log lines call it. `settings`: the first line of its standard input. `attach`: makes a socket
+        that is sent with that line each time it is started, for `signals.read_settings_and_socket`.
+        """
         self.role = role
         self._launch = launch
         self._settings = settings
+        self._attach = attach
         self._delay = _FIRST_DELAY
         self._started_at = 0.0
         self.restart_at = 0.0
@@ -96,8 +101,14 @@ class Child:
             self.forget()
             return
         with suppress(BrokenPipeError, ConnectionResetError):  # it has died already, as the next look finds
-            self._line.sendall(self._settings.encode() + b"\n")
+            self._send(self._line, self._settings.encode() + b"\n")
         self._line.setblocking(False)
+
+    def _send(self, line: socket.socket, settings: bytes) -> None:
+        if self._attach is not None:
+            with self._attach() as attached:
+                settings = settings[socket.send_fds(line, [settings], [attached.fileno()]) :]
+        line.sendall(settings)
 
     @property
     def lives(self) -> bool:

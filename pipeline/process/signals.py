@@ -87,6 +87,15 @@ def read_settings() -> str | None:
     return line.decode()
 
 
+def read_settings_and_socket() -> tuple[str | None, socket.socket | None]:
+    """As `read_settings`, and the socket that came with the line, if one did."""
+    with socket.socket(fileno=os.dup(0)) as line:
+        first, found, _, _ = socket.recv_fds(line, 1, 1)
+    attached = socket.socket(fileno=found[0]) if found else None
+    rest = read_settings() if first else None
+    return (first.decode() + rest if rest is not None else None), attached
+
+
 def live_with_parent() -> None:
     """End this process when the parent ends, to which standard input is a socket, and send it signs of life.
 

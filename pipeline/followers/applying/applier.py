@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,15 +11,16 @@ from datetime import datetime
 import psycopg
 
 from pipeline.errors import Differs, FollowerError, NotFollowable, Refused
-from pipeline.followers.applying import in_order, position, relay, sets, table_versions, truncates
-from pipeline.followers.applying.ahead import Ahead, ReadingFailed
+from pipeline.followers.applying import in_order, position, relay, sets, truncates
+from pipeline.followers.applying.ahead import ReadingFailed
 from pipeline.followers.applying.followed_tables import FollowedTables, Wanted
 from pipeline.followers.applying.passes import Gap, Pass
 from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.reading import DEFAULT_SIZES, Few, InOrder, LogReader, Many, Part, Sizes
+from pipeline.followers.applying.reading import DEFAULT_SIZES, Few, InOrder, Many, Part, Sizes
 from pipeline.followers.applying.relay import NeedsCloserLook
 from pipeline.followers.applying.relay_statements import RelayStatements
 from pipeline.followers.applying.table_statements import TableStatements
+from pipeline.followers.applying.upcoming import Nothing, Shared, Source, Upcoming
 from pipeline.log.table import DEFAULT, EventsTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -55,12 +56,14 @@ class Applier:
         events_table: EventsTable = DEFAULT,
         sizes: Sizes = DEFAULT_SIZES,
         connect: Callable[[], Connection] | None = None,
+        shared: Shared | None = None,
         on_history: Callable[[], None] | None = None,
         begins: Position | None = None,
         bound_of: Callable[[int, int], str | None] = lambda _root, _partition: None,
         gap: Gap | None = None,
     ) -> None:
         """`wanted`: which tables, by their oids at the source. `connect`: to the log, to read ahead of what is written.
+        `shared`: asked first, where others may read the same.
 
         `on_history`: called where the relation history has grown, before what comes next is applied; what it raises is
         raised by `apply`. `bound_of`: SQL that holds for the rows of a partition. `gap`: before which epoch to stop.
@@ -77,20 +80,13 @@ class Applier:
         self._position, self._moves = found, begins is None
         self._empty = truncates.run_soon if self._moves else truncates.delete
         self._events_table, self._sizes, self._connect, self._gap = events_table, sizes, connect, gap
-        self._on_history = on_history
-        self._ahead: Ahead | None = None
-        self._parts: Generator[Part, None, None] | None = None
-        self._is_behind = True
+        self._shared, self._on_history = shared, on_history
         self._closely_upto = self._one_by_one_upto = 0
-        self.read_tables()
+        self._read_tables()
 
     def close(self) -> None:
         """Nothing is read any more."""
-        if self._parts is not None:
-            self._parts.close()
-        if self._ahead is not None:
-            self._ahead.close()
-            self._ahead = None
+        self._upcoming.close()
 
     @property
     def position(self) -> Position:
@@ -100,18 +96,19 @@ class Applier:
     @property
     def tables(self) -> FollowedTables:
         """The tables as they are at the position."""
-        return self._reader.tables
+        return self._tables
 
     def read_tables(self) -> None:
         """Look again what the follower's tables are. Needed after one was changed there."""
         self.close()
-        tables = FollowedTables.read(self._log, self._follower, self._wanted, self._position)
-        self._reader = self._reader_of(self._log, tables)
+        self._read_tables()
+
+    def _read_tables(self) -> None:
+        tables = self._tables = FollowedTables.read(self._log, self._follower, self._wanted, self._position)
+        source = Source(self._position.source, tables, self._events_table, self._sizes, self._gap)
+        self._upcoming = Upcoming(self._log, source, self._position.seq, self._connect, self._shared)
         self._statements = {table.oid: TableStatements(table) for table in tables}
         self._relays = {table.oid: RelayStatements(table) for table in tables}
-
-    def _reader_of(self, log: Connection, tables: FollowedTables) -> LogReader:
-        return LogReader(log, self._position.source, tables, self._events_table, self._sizes, self._gap)
 
     def apply(self, upto: int | None = None) -> Applied | None:
         """Apply the next transactions, as many as fit into a batch, in one transaction; None when there is none.
@@ -141,54 +138,22 @@ class Applier:
         return self.apply(upto)
 
     def _next(self, after: int, upto: int | None, *, single: bool, continues: bool = False) -> Pass | None:
-        """What is applied next; `_parts` are then those of it."""
-        found = self._read_ahead(after, upto, single=single and not continues)
-        if found is None:
-            found = self._plan(after, upto, single=single, continues=continues)
-            if not continues and self._has_history_grown(found):
-                # A version is there before its first event is, so what was planned without it may not fit. In the
-                # middle of a transaction there is no new one: it was there before the transaction was in the log.
-                if self._on_history is not None:
-                    self._on_history()
-                self.read_tables()
-                found = self._plan(after, upto, single=single, continues=continues)
-            if found is not None:
-                self._parts = self._reader.parts(found)
-                self._begin_ahead(found)
-        if found is not None:
-            self._latest = found
-        return found
-
-    def _has_history_grown(self, planned: Pass | None) -> bool:
-        known = self.tables.version
-        if planned is not None:
-            return planned.version != known
-        return table_versions.newest(self._log, self._position.source) != known
-
-    def _plan(self, after: int, upto: int | None, *, single: bool, continues: bool) -> Pass | None:
-        closely = (single and not continues) or after < self._closely_upto
-        found = self._reader.next_long(after, continues=continues) if self._is_behind and not closely else None
-        if found is None or (upto is not None and found.upto > upto):
-            found = self._reader.next(after, upto, single=single, continues=continues)
-        self._is_behind = found is not None and 2 * found.events >= self._sizes.relayed
-        return found
-
-    def _read_ahead(self, after: int, upto: int | None, *, single: bool) -> Pass | None:
-        """What was, if it is that. The log is asked where it is not."""
-        if self._ahead is None:
+        found = self._ask(after, upto, single=single, continues=continues)
+        if not continues and found.version != self.tables.version:
+            # A version is there before its first event is, so what was planned without it may not fit. In the
+            # middle of a transaction there is no new one: it was there before the transaction was in the log.
+            if self._on_history is not None:
+                self._on_history()
+            self.read_tables()
+            found = self._ask(after, upto, single=single, continues=continues)
+        if isinstance(found, Nothing):
             return None
-        if upto is None and not single and self._ahead.after == after and (found := self._ahead.next()) is not None:
-            self._parts = self._ahead.parts()
-            return found
-        self.close()
-        return None
+        self._latest = found
+        return found
 
-    def _begin_ahead(self, found: Pass) -> None:
-        """Where it is worth it: behind a pass that is long in fact."""
-        if self._connect is None or not found.is_long or found.events < self._sizes.relayed:
-            return
-        tables, continues = self._reader.tables, not found.whole
-        self._ahead = Ahead(self._connect, lambda log: self._reader_of(log, tables), found.upto, continues=continues)
+    def _ask(self, after: int, upto: int | None, *, single: bool, continues: bool) -> Pass | Nothing:
+        closely = (single and not continues) or after < self._closely_upto
+        return self._upcoming.next(after, upto, single=single, continues=continues, closely=closely)
 
     def _apply(self, batch: Pass, upto: int | None) -> Applied:
         events, here = 0, self._position
@@ -201,7 +166,6 @@ class Applier:
                 if self._moves:
                     position.move(self._follower, here, after)
                 self._write(planned)
-                self._reader.require_kept(planned.after)
                 events, here, last = events + planned.events, after, planned
                 planned = None if planned.whole else self._next(planned.upto, upto, single=True, continues=True)
         self._position = here
@@ -211,7 +175,7 @@ class Applier:
         """The events of a pass: truncates first, since of a table that is emptied only what follows counts."""
         with self._named("its truncates", planned):
             truncates.of_pass(self._follower, self.tables, planned.truncates, self._empty, self._bound_of)
-        for part in self._parts or ():
+        for part in self._upcoming.parts:
             match part:
                 case InOrder():
                     with self._named("a table whose events are applied one by one", planned):
@@ -224,9 +188,9 @@ class Applier:
         if isinstance(part, Few):
             sets.write(self._follower, self._statements[part.oid], part.outcomes)
         elif part.new is not None:
-            relay.add(self._follower, self._relays[part.oid], _blocks(self._parts), part.new)
+            relay.add(self._follower, self._relays[part.oid], _blocks(self._upcoming.parts), part.new)
         else:
-            relay.write(self._follower, self._relays[part.oid], _blocks(self._parts))
+            relay.write(self._follower, self._relays[part.oid], _blocks(self._upcoming.parts))
 
     @contextmanager
     def _named(self, what: str, planned: Pass) -> Iterator[None]:
@@ -242,9 +206,9 @@ class Applier:
             ) from error
 
 
-def _blocks(parts: Iterable[Part] | None) -> Iterator[bytes]:
+def _blocks(parts: Iterable[Part]) -> Iterator[bytes]:
     """Those of one table."""
-    for block in parts or ():
+    for block in parts:
         if not isinstance(block, bytes) or not block:
             return
         yield block

@@ -50,10 +50,11 @@ class LongPasses:
         events_table: EventsTable,
         tables: FollowedTables,
         events: int,
+        size: int,
         gap: Gap | None = None,
     ) -> None:
-        """`events`: the most in one. `gap`: before which epoch to stop."""
-        self._log, self._events, self._ask_for = log, events, events
+        """`events`: the most in one. `size`: bytes, as BYTES. `gap`: before which epoch to stop."""
+        self._log, self._events, self._size, self._ask_for = log, events, size, events
         self._query = (
             sql.SQL(statement("followers.applying", "long_pass"))
             .format(
@@ -67,19 +68,21 @@ class LongPasses:
             .as_string(None)
         )
 
-    def next(self, after: int, *, continues: bool) -> Pass | None:
+    def next(self, after: int, upto: int | None, *, continues: bool) -> Pass | None:
         """What follows after a seq; None where that is nothing, or needs a closer look.
 
-        `continues`: a transaction is open there, beyond which the pass does not go.
+        `upto`: not to be passed by much. `continues`: a transaction is open there, beyond which the pass does not go.
         """
         cursor = psycopg.RawCursor(self._log, row_factory=class_row(_Found))
-        found = cursor.execute(self._query, (after, self._ask_for, continues), prepare=True).fetchone()
+        # Seqs have few gaps, so a pass of as many events ends there, or soon after it.
+        most = self._ask_for if upto is None or continues else max(1, min(self._ask_for, upto - after))
+        found = cursor.execute(self._query, (after, most, continues), prepare=True).fetchone()
         if found is None:
             return None
         average = found.size / max(1, found.events)
-        self._ask_for = max(1, min(self._events, int(BYTES / max(1.0, average))))
-        if found.size > BYTES and found.events > self._ask_for:
-            return self.next(after, continues=continues)
+        self._ask_for = max(1, min(self._events, int(self._size / max(1.0, average))))
+        if found.size > self._size and found.events > self._ask_for:
+            return self.next(after, upto, continues=continues)
         return Pass(
             after,
             found.upto,

@@ -32,13 +32,15 @@ PLANS = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """The most events in a pass and in a long one, and from how many on those of one table are relayed as COPY text.
+    """The most events in a pass and in a long one, the most that the records of a long one take in the log, and from
+    how many events on those of one table are relayed as COPY text.
 
     `added`: the same where all of them are new rows, which need no table in between. Below that JSON is cheaper.
     """
 
     events: int = 1000
     long: int = long_passes.EVENTS
+    long_bytes: int = long_passes.BYTES
     relayed: int = 300
     added: int = 50
 
@@ -90,27 +92,31 @@ class LogReader:
         gap: Gap | None = None,
     ) -> None:
         """`gap`: before which epoch to stop."""
-        self.tables, self._sizes = tables, sizes
+        self.tables, self.sizes = tables, sizes
+        self._is_behind = True
         self._passes = Passes(log, source, events_table, sizes.events, gap)
-        self._long = LongPasses(log, source, events_table, tables, sizes.long, gap)
+        self._long = LongPasses(log, source, events_table, tables, sizes.long, sizes.long_bytes, gap)
         self._outcomes = Outcomes(log, source, events_table)
         for setting, value in PLANS.items():
             log.execute("select set_config(%s, %s, false)", (setting, value))
 
-    def next(self, after: int, upto: int | None, *, continues: bool, single: bool) -> Pass | None:
-        """As `Passes.next`."""
-        return self._passes.next(self.tables, after, upto, continues=continues, single=single)
-
-    def next_long(self, after: int, *, continues: bool) -> Pass | None:
-        """As `LongPasses.next`."""
-        return self._long.next(after, continues=continues)
+    def next(
+        self, after: int, upto: int | None = None, *, continues: bool = False, single: bool = False, long: bool = True
+    ) -> Pass | None:
+        """As `Passes.next`: a long pass where the last one had many events, unless `long` says otherwise."""
+        found = None
+        if self._is_behind and long:
+            found = self._long.next(after, upto, continues=continues)
+        if found is None or (upto is not None and found.upto > upto):
+            found = self._passes.next(self.tables, after, upto, continues=continues, single=single)
+        self._is_behind = found is not None and 2 * found.events >= self.sizes.relayed
+        return found
 
     def read_on(self, after: int, *, continues: bool) -> Generator[Pass | Part | End, None, None]:
         """All that comes after a seq, each pass with its parts and an end, until nothing comes or a table changes."""
         while True:
-            planned = self.next_long(after, continues=continues)
-            if planned is None:
-                planned = self.next(after, None, continues=continues, single=continues)
+            self._is_behind = True
+            planned = self.next(after, continues=continues, single=continues)
             if planned is None or planned.version != self.tables.version:
                 return
             yield planned
@@ -119,7 +125,10 @@ class LogReader:
             after, continues = planned.upto, not planned.whole
 
     def parts(self, planned: Pass) -> Generator[Part, None, None]:
-        """What the events of a pass make of each table, and then those that are written one by one."""
+        """What the events of a pass make of each table, and then those that are written one by one.
+
+        Raises CursorExpired at the end where retention has dropped some of them: it records that before it does.
+        """
         emptied = {oid: seq for seq, oid in planned.truncates}
         for oid in sorted(planned.tables):
             table = self.tables[oid]
@@ -128,14 +137,15 @@ class LogReader:
         touched = {*planned.tables, *emptied}
         if ordered := [table for table in self.tables if table.in_order and table.oid in touched]:
             # What is not relayed is in memory: a few at a time.
-            for after in range(planned.after, planned.upto, self._sizes.events):
-                upto = min(after + self._sizes.events, planned.upto)
+            for after in range(planned.after, planned.upto, self.sizes.events):
+                upto = min(after + self.sizes.events, planned.upto)
                 yield InOrder(self._outcomes.in_order(ordered, after, upto))
+        self._passes.require_kept(planned.after)
 
     def _of_table(self, table: FollowedTable, planned: Pass, after: int) -> Generator[Part, None, None]:
         share = planned.shares.get(table.oid)
         new = share is not None and share.only_new and _adds_rows(table, planned)
-        if share is None or share.events < (self._sizes.added if new else self._sizes.relayed):
+        if share is None or share.events < (self.sizes.added if new else self.sizes.relayed):
             yield Few(table.oid, self._outcomes.folded(table, after, planned.upto))
             return
         read = self._outcomes.new_rows if new else self._outcomes.relayed
@@ -143,10 +153,6 @@ class LogReader:
         with closing(read(table, after, planned.upto)) as blocks:
             yield from blocks
         yield b""
-
-    def require_kept(self, after: int) -> None:
-        """As `Passes.require_kept`."""
-        self._passes.require_kept(after)
 
 
 def _adds_rows(table: FollowedTable, planned: Pass) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import sys
 
 import psycopg
@@ -14,9 +15,10 @@ from pipeline.config import settings
 from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.followers.running.following import Following
+from pipeline.followers.sharing.client import SharedLog
 from pipeline.postgres import connections
 from pipeline.process.child import RETRY
-from pipeline.process.signals import Stop, live_with_parent, read_settings
+from pipeline.process.signals import Stop, live_with_parent, read_settings_and_socket
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +28,8 @@ COMMAND = (sys.executable, "-m", "pipeline.followers.running.applier_process")
 
 def main() -> int:
     """Apply the log with the settings in the first line of standard input until told to stop; returns the status."""
-    if (given := read_settings()) is None:
+    given, line = read_settings_and_socket()
+    if given is None:
         return RETRY
     found = json.loads(given)
     config = settings.from_json(found["settings"])
@@ -34,7 +37,7 @@ def main() -> int:
     stop = Stop(ignore_interrupt=True)
     live_with_parent()
     try:
-        _run(config, found["id"], found["name"], stop)
+        _run(config, found["id"], found["name"], line, stop)
     except PipelineError as error:
         logger.warning("%s", error, extra={"action": "follower.failed"})
         return RETRY
@@ -44,7 +47,7 @@ def main() -> int:
     return 0
 
 
-def _run(config: Config, follower: int, called: str, stop: Stop) -> None:
+def _run(config: Config, follower: int, called: str, line: socket.socket | None, stop: Stop) -> None:
     setproctitle(f"pipeline: follower {called}")
     name = "pipeline applier"
     with (
@@ -52,7 +55,8 @@ def _run(config: Config, follower: int, called: str, stop: Stop) -> None:
         connections.connect(config.database, "pipeline database", name=f"{name} state") as state,
     ):
         try:
-            Following(config, log, state, follower, called).run(stop)
+            shared = SharedLog(line) if line is not None else None
+            Following(config, log, state, follower, called, shared).run(stop)
         except psycopg.Error as error:
             if connections.is_ours(error):
                 raise

@@ -22,6 +22,7 @@ from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.upcoming import Shared
 from pipeline.followers.copying import passed
 from pipeline.followers.copying.table_copies import Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, Report, TableName
@@ -47,9 +48,18 @@ _SETTLES = "is compared with the log after a gap, so some of its rows are as of 
 class Following:
     """One follower. `log` is read; over `state` it is stored how the follower is, and heard that there is more."""
 
-    def __init__(self, config: Config, log: Connection, state: Connection, follower: int, name: str) -> None:
-        """`follower`: the id of its row, which another one of that name would not have."""
+    def __init__(
+        self,
+        config: Config,
+        log: Connection,
+        state: Connection,
+        follower: int,
+        name: str,
+        shared: Shared | None = None,
+    ) -> None:
+        """`follower`: the id of its row, which another one of that name would not have. `shared`: as for an applier."""
         self._config, self._log, self._state, self._id, self._name = config, log, state, follower, name
+        self._shared = shared
         self._said: Report | None = None
         self._said_at = 0.0
         self._delay = FIRST_DELAY
@@ -176,6 +186,7 @@ class Following:
             wanted,
             events_table=EventsTable.parse(self._config.events_table),
             connect=self._connect,
+            shared=self._shared,
             on_history=changes.look,
             bound_of=partial(partition_bounds.ask, self._config),
             gap=beginning.gap(self._log, follower, found, wanted),

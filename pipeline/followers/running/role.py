@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 
 from pipeline.config.settings import Config
 from pipeline.followers import registry
-from pipeline.postgres import role_locks
+from pipeline.followers.sharing.server import SharedReading
+from pipeline.postgres import connections, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.process.child import POLL, Child, Launch
 from pipeline.process.children import end_all
@@ -25,11 +27,12 @@ def run(config: Config, connection: Connection, stop: Stop, launch: Launch, repo
     with role_locks.beating(connection, lambda _: None):  # the next use of it finds that it broke
         report("running")
         appliers = dict[int, Child]()
+        reading = SharedReading(partial(_connect, config))
         try:
             looks, count = round(LOOK_SECONDS / POLL), 0
             while not stop:
                 if count % looks == 0:
-                    _match(appliers, connection, config, launch)
+                    _match(appliers, connection, config, launch, reading)
                 count += 1
                 for follower in list(appliers):
                     if not _keep(appliers[follower]):
@@ -37,15 +40,22 @@ def run(config: Config, connection: Connection, stop: Stop, launch: Launch, repo
                 stop.wait(POLL)
         finally:
             end_all(appliers.values(), END_SECONDS)
+            reading.close()
 
 
-def _match(appliers: dict[int, Child], connection: Connection, config: Config, launch: Launch) -> None:
+def _connect(config: Config) -> Connection:
+    return connections.connect(config.database, "pipeline database", name="pipeline followers reading")
+
+
+def _match(
+    appliers: dict[int, Child], connection: Connection, config: Config, launch: Launch, reading: SharedReading
+) -> None:
     """One for each that is registered; those of others are asked to end."""
     registered = {each.id: each.name for each in registry.find(connection)}
     for follower, name in registered.items():
         if follower not in appliers:
             settings = json.dumps({"id": follower, "name": name, "settings": config.to_json()})
-            appliers[follower] = Child(f"follower {name}", launch, settings)
+            appliers[follower] = Child(f"follower {name}", launch, settings, reading.attach)
     for follower in appliers.keys() - registered.keys():
         appliers[follower].retire(END_SECONDS)
 

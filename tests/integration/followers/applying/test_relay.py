@@ -270,16 +270,16 @@ def test_a_table_that_changes_while_a_large_transaction_is_applied(
     stage.arrive()
     query = "select id, n, words from many order by id"
     before = stage.source.execute(query).fetchall()
-    read, altered = LogReader.next_long, list[bool]()
+    read, altered = LogReader.next, list[bool]()
 
-    def next_long(reader: LogReader, after: int, **given: Any) -> Any:
+    def next_pass(reader: LogReader, after: int, upto: int | None = None, **given: Any) -> Any:
         if given["continues"] and not altered:
             altered.append(True)
             stage.run("alter table many rename words to phrase", "update many set phrase = 'new' where id < 20")
             stage.arrive()
-        return read(reader, after, **given)
+        return read(reader, after, upto, **given)
 
-    monkeypatch.setattr(LogReader, "next_long", next_long)
+    monkeypatch.setattr(LogReader, "next", next_pass)
     with pytest.raises(NotFollowable) as stopped:
         drain(applier)
     assert altered
