@@ -32,17 +32,17 @@ PLANS = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """The most events in a pass and in a long one, the most that the records of a long one take in the log, and from
-    how many events on those of one table are relayed as COPY text.
+    """The most events in a pass and in a long one, and from how many on those of one table are relayed as COPY text.
 
     `added`: the same where all of them are new rows, which need no table in between. Below that JSON is cheaper.
+    `long_bytes`: the most that the records of a long pass take in the log.
     """
 
     events: int = 1000
     long: int = long_passes.EVENTS
-    long_bytes: int = long_passes.BYTES
     relayed: int = 300
     added: int = 50
+    long_bytes: int = long_passes.BYTES
 
 
 DEFAULT_SIZES = Sizes()

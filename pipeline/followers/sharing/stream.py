@@ -11,7 +11,7 @@ import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psycopg
@@ -28,7 +28,7 @@ KEPT_BYTES = 24 * 2**20
 KEPT_PASSES = 64
 """The most that is kept, but for the latest pass."""
 AHEAD_BYTES = 8 * 2**20
-"""So much may be there that nobody has asked for."""
+"""So much may be there that nobody has asked for; and the most that the records of a pass take in the log."""
 LATE = 4
 """Who is so many small passes behind reads them as one."""
 PULSE_SECONDS = 1.0
@@ -51,7 +51,8 @@ class Stream:
     """Of one source. `readers`: how many appliers are attached to it."""
 
     def __init__(self, connect: Callable[[], Connection], source: Source) -> None:
-        self._connect, self._source = connect, source
+        sizes = replace(source.sizes, long_bytes=AHEAD_BYTES)
+        self._connect, self._source = connect, replace(source, sizes=sizes)
         self.readers = 0
         self._changed = threading.Condition()
         self._kept = deque[_Kept]()
