@@ -51,15 +51,15 @@ def test_beside_a_running_server(
         now: dict[str, Any] = as_json(command("status", "--json"))
         assert now["events"] == 1000
         assert now["lag_seconds"] == 0
+        assert {role["role"]: role["state"] for role in now["roles"]} == dict.fromkeys(
+            ("followers", "replication", "schedule", "serve", "shuffle", "snapshot"), "running"
+        )
         return now
 
     now = eventually(arrived)
     assert now["reasons"] == []
     assert now["slot"] == slot_name
     assert (now["staged_changes"], now["staged_transactions"], now["last_seq"]) == (1000, 1, 1000)
-    assert {role["role"]: role["state"] for role in now["roles"]} == dict.fromkeys(
-        ("followers", "replication", "schedule", "serve", "shuffle", "snapshot"), "running"
-    )
     for name in ("source_lsn", "confirmed_lsn", "staged_lsn", "shuffled_lsn"):
         assert lsn.parse(now[name]) > 0
     assert list(now["not_captured"]) == ["public.notes"]

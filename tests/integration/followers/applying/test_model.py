@@ -63,9 +63,17 @@ def follow(changes: Changes, there: Follower, **given: Any) -> int:
     return batches
 
 
-@pytest.mark.parametrize("events_table", [DEFAULT, UNKNOWN], ids=["known", "unknown"])
 @pytest.mark.parametrize(
-    ("way", "events"), [("sets", 1), *((way, events) for way in ("sets", "relayed") for events in (7, 50, 500))]
+    ("way", "events", "events_table"),
+    [
+        pytest.param("sets", 1, DEFAULT, id="one by one"),
+        pytest.param("sets", 7, UNKNOWN, id="few, unknown"),
+        pytest.param("sets", 50, DEFAULT, id="many"),
+        pytest.param("sets", 500, UNKNOWN, id="most, unknown"),
+        pytest.param("relayed", 7, DEFAULT, id="relayed, few"),
+        pytest.param("relayed", 50, UNKNOWN, id="relayed, many, unknown"),
+        pytest.param("relayed", 500, DEFAULT, id="relayed, most"),
+    ],
 )
 def test_each_batch_ends_at_a_commit(
     stage: Stage, changes: Changes, cluster: Cluster, way: str, events: int, events_table: EventsTable

@@ -23,7 +23,7 @@ from tests.fixtures.replicating import Replicating
 from tests.fixtures.shuffling import move_until, shuffler
 from tests.fixtures.waiting import eventually
 
-SECONDS, PERIODS, BATCH = 2, 10, 20
+SECONDS, PERIODS, BATCH = 2, 5, 20
 LATELY = 4 * SECONDS
 """Of what was written before nothing is left, even where both processors are busy."""
 PACE = 0.05
@@ -138,7 +138,7 @@ def write_and_drop(config: Config, source: psycopg.Connection, log: psycopg.Conn
     return found
 
 
-def test_the_log_stays_bounded_over_ten_retentions_of_writing(
+def test_the_log_stays_bounded_over_many_retentions_of_writing(
     source_dsn: str, database_dsn: str, slot_name: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(partitions, "MIN_ROWS", 200)
