@@ -31,6 +31,7 @@ AHEAD_BYTES = 8 * 2**20
 """So much may be there that nobody has asked for; and the most that the records of a pass take in the log."""
 LATE = 4
 """Who is so many small passes behind reads them as one."""
+THREAD = "followers' reading"
 PULSE_SECONDS = 1.0
 """Between two signs of life while something is read."""
 
@@ -60,7 +61,7 @@ class Stream:
         self._asked = self._reading = self._goes_on = self.ended = False
         self._looks = self._failed_in = self._nothing_in = 0
         self._version = 0
-        threading.Thread(target=self._run, name="followers' reading", daemon=True).start()
+        self._thread: threading.Thread | None = None  # from the first on that is read for two
 
     def close(self) -> None:
         """Read nothing more."""
@@ -123,6 +124,9 @@ class Stream:
             return Nothing(self._version)
         if self._failed_in > since:
             return Alone()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
+            self._thread.start()
         self._asked = True
         self._changed.notify_all()
         return None

@@ -83,7 +83,7 @@ class Followers:
 
     def alone(self) -> int:
         """Events that appliers have read by themselves since this was asked last."""
-        found = sum(count for name, count in self.read.items() if name != "followers' reading")
+        found = sum(count for name, count in self.read.items() if name != stream.THREAD)
         self.read.clear()
         return found
 
@@ -121,7 +121,7 @@ def test_the_log_is_read_once_for_all(stage: Stage, three: Followers):
         stage.arrive()
         three.drain()
         assert three.are_equal()
-    shared = three.read["followers' reading"]
+    shared = three.read[stream.THREAD]
     assert three.alone() == 0
     assert shared > 300
 
@@ -243,7 +243,7 @@ def test_a_reader_that_loses_its_connection_is_followed_by_another(stage: Stage,
         stage.arrive()
         three.drain()
         assert three.are_equal()
-    assert three.read["followers' reading"] > 0
+    assert three.read[stream.THREAD] > 0
 
 
 def test_they_are_equal_whatever_their_paces_are(stage: Stage, three: Followers, monkeypatch: pytest.MonkeyPatch):
@@ -279,4 +279,4 @@ def test_they_are_equal_whatever_their_paces_are(stage: Stage, three: Followers,
             thread.join()
     assert not failed
     assert three.are_equal()
-    assert three.read["followers' reading"] > 0
+    assert three.read[stream.THREAD] > 0
