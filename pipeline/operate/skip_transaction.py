@@ -47,9 +47,7 @@ def skip(config: Config, pipeline: Connection, name: str, seq: int) -> Skipped:
     if found.state != "stopped":
         raise FollowerError(f"{what} is {found.state}, not stopped: only what it has stopped before can be skipped")
     with connecting.connect(name, found.dsn, program="pipeline followers") as there:
-        here = position.find(there, found.source_id, name)
-        if here is None:
-            raise FollowerError(f"{what} has no position in its database any more; remove it, and add it again")
+        here = position.existing(there, found.source_id, name)
         left_out = skipping.next_after(pipeline, here, EventsTable.parse(config.events_table))
         _require_next(found, left_out, here.seq, seq)
         assert left_out is not None  # noqa: S101  else it was refused

@@ -17,8 +17,8 @@ from psycopg.rows import class_row
 from pipeline.errors import NotFollowable
 from pipeline.followers.applying import relay_rendering, rendering
 from pipeline.followers.applying.followed_tables import FollowedTable
-from pipeline.followers.copying import copy_data
 from pipeline.log.table import EventsTable
+from pipeline.postgres import copy_data
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 

@@ -80,9 +80,9 @@ def find(follower: Connection, source: uuid.UUID, name: str) -> Position | None:
     return queries.one(follower, Position, statement(_ROOM, "find_position"), values)
 
 
-def existing(follower: Connection, source: uuid.UUID, name: str) -> Position:
-    """As `find`. Raises FollowerError where the follower has none."""
-    found = find(follower, source, name)
+def existing(follower: Connection, source: uuid.UUID, name: str, *, held: bool = False) -> Position:
+    """As `find`, or as `hold`. Raises FollowerError where the follower has none."""
+    found = (hold if held else find)(follower, source, name)
     if found is None:
         raise FollowerError(f"follower {name} has no position: remove it, and add it again")
     return found

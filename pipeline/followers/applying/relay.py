@@ -10,7 +10,7 @@ from psycopg import sql
 
 from pipeline.followers.applying import sets
 from pipeline.followers.applying.relay_statements import RelayStatements
-from pipeline.followers.copying import copy_data
+from pipeline.postgres import copy_data
 from pipeline.postgres.connections import Connection
 
 _GIVEN = sql.SQL("copy pg_temp.pipeline_given from stdin")

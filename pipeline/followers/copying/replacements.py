@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import psycopg
 from psycopg import sql
 
-from pipeline.errors import FollowerError, Overtaken, Refused, Unavailable
+from pipeline.errors import Overtaken, Refused, Unavailable
 from pipeline.followers.applying import position, table_versions
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.copied import Copied
@@ -222,15 +222,10 @@ class Replacements:
             raise Unavailable("the history of the source has changed while a table was copied: that begins anew")
 
     def _here(self) -> Position:
-        return self._existing(position.find(self._follower, self._found.source_id, self._found.name))
+        return position.existing(self._follower, self._found.source_id, self._found.name)
 
     def _held(self) -> Position:
-        return self._existing(position.hold(self._follower, self._found.source_id, self._found.name))
-
-    def _existing(self, found: Position | None) -> Position:
-        if found is None:
-            raise FollowerError(f"follower {self._found.name} has no position any more")
-        return found
+        return position.existing(self._follower, self._found.source_id, self._found.name, held=True)
 
     @property
     def _known_as(self) -> dict[str, str]:

@@ -16,8 +16,7 @@ from psycopg import sql
 
 from pipeline.errors import FollowerError, PipelineError
 from pipeline.followers.applying.copied import Copied
-from pipeline.followers.copying import copy_data
-from pipeline.postgres import connections, queries
+from pipeline.postgres import connections, copy_data, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 

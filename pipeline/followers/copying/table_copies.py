@@ -13,10 +13,10 @@ from psycopg.rows import dict_row
 from pipeline.errors import FollowerError
 from pipeline.followers.applying import truncates
 from pipeline.followers.applying.position import Position
-from pipeline.followers.copying import copies, copy_data
+from pipeline.followers.copying import copies
 from pipeline.followers.copying.source_tables import LOCK_TIMEOUT, NotYet, Relation, SourceTables, holder
 from pipeline.followers.registry import TableName
-from pipeline.postgres import queries
+from pipeline.postgres import copy_data, queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
