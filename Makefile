@@ -94,6 +94,7 @@ torture: $(VENV)/.dev ## Random transactions under random faults: MINUTES=30 PG=
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.export_kills)
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.consumers --minutes 10)
 	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.walstream --minutes 10)
+	@$(if $(SEED)$(ARGS),true,$(BIN)/python -m tests.torture.followers --minutes 20 --pg $(PG) --followers-pg $(PG))
 
 bench: $(VENV)/.bench ## Speed, memory, latency beside pg_recvlogical and Debezium, 25 minutes; a part: make bench-steady
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
