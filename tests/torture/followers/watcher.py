@@ -78,9 +78,10 @@ class Watcher(BackgroundThread):
         for table in wanted.keys() & seen.keys():
             common = _names(wanted[table]) & _names(seen[table]) if wanted[table] and seen[table] else set[str]()
             if _sorted(wanted[table], common) != _sorted(seen[table], common):
+                has, lacks = (Counter(_sorted(found[table], common)) for found in (seen, wanted))
                 self._wrong(
-                    f"{self._name} at seq {seq}, transaction {number}: {table} has"
-                    f" {_sorted(seen[table], common)}, and not {_sorted(wanted[table], common)}"
+                    f"{self._name} at seq {seq}, transaction {number}: {table} has {dict(has - lacks)}"
+                    f" and lacks {dict(lacks - has)}"
                 )
 
 

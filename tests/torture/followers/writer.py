@@ -88,10 +88,10 @@ class Writer(BackgroundThread):
             number = self._look(source, number)
             self.counts["altered"] += bool(ddl)
             time.sleep(self._random.choice((0.0, 0.0, 0.01, 0.05)))
-        for table in self._model.after(number, 1):
-            if table != "clock" and columns(source).get(table):
+        with source.transaction():
+            source.execute("update clock set n = n + 1")
+            for table in columns(source).keys() - {"clock"}:
                 source.execute(_TOUCH.get(table, f"insert into {table} (id) values (-1)").encode())
-        source.execute("update clock set n = n + 1")
         self._look(source, number)
         source.close()
 
