@@ -86,6 +86,25 @@ def test_writers_go_on_during_the_copy(stage: Stage, cluster: Cluster, round_: i
             assert 0 < row["left_out"] < row["count"]
 
 
+def test_what_is_written_to_a_copied_table_while_the_next_one_waits_is_applied(stage: Stage, cluster: Cluster):
+    tables = [f"create table {name} (id int primary key, name text)" for name in ("copied_first", "copied_next")]
+    stage.run(*tables, "insert into copied_first values (1, 'before')", "insert into copied_next values (1, 'before')")
+    publish_new_tables(stage.config)
+    stage.arrive()
+    with (
+        copying(stage, cluster, *tables, tables=["copied_first", "copied_next"]) as made,
+        psycopg.connect(stage.config.source) as holder,
+    ):
+        holder.execute("lock table copied_next in access exclusive mode")
+        with made.running():
+            eventually(lambda: len(made.copies()) == 1)
+            stage.run("insert into copied_first values (2, 'meanwhile')", "update copied_first set name = 'meanwhile'")
+            stage.arrive()
+            holder.rollback()
+            made.become_equal()
+    stage.run("drop table copied_first, copied_next")
+
+
 def test_what_the_log_has_not_yet_is_in_the_copy_and_not_applied_again(stage: Stage, things: Copying):
     stage.run(
         "insert into things values (4, 'not in the log')",
