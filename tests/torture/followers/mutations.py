@@ -132,7 +132,7 @@ MUTATIONS = (
     ),
     _mutation(
         "what is shared breaks off unnoticed",
-        f"{TESTS}/sharing/test_sharing.py",
+        f"{TESTS}/sharing/test_sharing.py::test_a_pass_that_breaks_off_is_read_again",
         Edit(
             "pipeline/followers/sharing/stream.py",
             "            last = encode(Broken())\n",

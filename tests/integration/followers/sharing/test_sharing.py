@@ -16,7 +16,7 @@ from pipeline.errors import NotFollowable
 from pipeline.followers.applying import upcoming
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.passes import Pass
-from pipeline.followers.applying.reading import LogReader, Sizes
+from pipeline.followers.applying.reading import LogReader, Part, Sizes
 from pipeline.followers.sharing import stream
 from pipeline.followers.sharing.client import SharedLog
 from pipeline.followers.sharing.server import SharedReading
@@ -31,6 +31,7 @@ SIZES = Sizes(events=20, long=50, relayed=10, added=10)
 """So that some hundred events are many."""
 TABLE = "create table shared (id int primary key, n int, words text)"
 ROWS = "select id, id, repeat('x', id % 30) from generate_series(1, 100) id"
+TERMINATE = b"select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'reads for all%'"
 QUERY = "select * from shared order by id"
 
 
@@ -53,16 +54,24 @@ class Followers:
         self.appliers = list[Applier]()
         self.lines = list[SharedLog]()
         self.read = Counter[str]()
+        self.breaks = False
+        """Whether what is read for all loses its connection behind the first part of a pass."""
         parts = LogReader.parts
 
         def count(reader: LogReader, planned: Pass) -> Any:
             self.read[threading.current_thread().name] += planned.events
-            return parts(reader, planned)
+            found = parts(reader, planned)
+            return self._broken(found) if self.breaks and threading.current_thread().name == stream.THREAD else found
 
         monkeypatch.setattr(LogReader, "parts", count)
 
     def _connect(self) -> Connection:
         return connections.connect(self._stage.config.database, "pipeline database", name="reads for all")
+
+    def _broken(self, parts: Iterator[Part]) -> Iterator[Part]:
+        yield next(parts)
+        self._stage.log.execute(TERMINATE)
+        yield from parts
 
     def add(self, seq: int, *rows: Any, table: str = TABLE) -> Applier:
         there = self._stack.enter_context(follower(self._stage, self._cluster, table, seq=seq))
@@ -236,14 +245,23 @@ def test_where_the_line_breaks_each_reads_alone(stage: Stage, three: Followers):
 
 
 def test_a_reader_that_loses_its_connection_is_followed_by_another(stage: Stage, three: Followers):
-    query = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'reads for all%%'"
-    assert stage.log.execute(query).fetchall()
+    assert stage.log.execute(TERMINATE).fetchall()
     for _ in range(3):
         change(stage, 3, by=50)
         stage.arrive()
         three.drain()
         assert three.are_equal()
     assert three.read[stream.THREAD] > 0
+
+
+def test_a_pass_that_breaks_off_is_read_again(stage: Stage, three: Followers):
+    three.breaks = True
+    change(stage, 2, by=50)
+    stage.arrive()
+    three.drain()
+    assert three.are_equal()
+    assert three.read[stream.THREAD] > 0
+    assert three.alone() > 0
 
 
 def test_they_are_equal_whatever_their_paces_are(stage: Stage, three: Followers, monkeypatch: pytest.MonkeyPatch):
