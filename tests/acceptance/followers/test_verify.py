@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ import pytest
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.served_follower import Following
 from tests.fixtures.server import Serving
+from tests.fixtures.waiting import eventually
 
 ROWS, PLANTED = 25_000, 1_000
 """Several parts; below `PLANTED` nobody writes but the test."""
+MANY = 1_000_000
 KINDS = "id int primary key, note text, f float8, doc json, n numeric, flag bool"
 
 
@@ -172,6 +175,40 @@ def test_what_cannot_be_compared_is_said(following: Following) -> None:
     assert (refused.returncode, refused.stdout) == (1, "")
     assert 'follower "reports" is paused at seq ' in refused.stderr
     assert "`pipeline followers resume reports`" in refused.stderr
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_million_rows_are_compared_in_less_time_than_they_were_copied(
+    following: Following, follower_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten planted differences are found under four writers, and none else; none is left once they were copied anew."""
+    monkeypatch.setattr("tests.acceptance.followers.test_verify.ROWS", MANY)
+    fill = (
+        """insert into kinds select i, 'note ' || i, i, '{"a": 1, "b": 2}', 1.50, true from generate_series(0, %s) i"""
+    )
+    following.source.execute(fill, (MANY - 1,))
+    tables = ("--tables", "public.kinds, public.by_label")
+    began = time.monotonic()
+    following.command("add", "reports", "--dsn", follower_dsn, "--copy", "source", "--schema", "exists", *tables)
+    eventually(lambda: following.command("show", "reports")["state"] == "following", 300)
+    copied = time.monotonic() - began
+    dsn = following.source.info.dsn
+    with Writer(dsn, 1), Writer(dsn, 2), Writer(dsn, 3), Writer(dsn, 4):
+        following.command("wait", "reports")
+        planted = plant(following.there)
+        assert len(planted) == 10
+        began = time.monotonic()
+        found = following.command("verify", "reports", "public.kinds", status=1)
+        compared = time.monotonic() - began
+        assert differences(found, "public.kinds") == planted
+        assert found["unsettled"] == 0
+        following.command("resync", "reports", "public.kinds")
+        eventually(lambda: following.command("show", "reports")["state"] == "following", 300)
+        found = following.command("verify", "reports", "public.kinds")
+        assert (found["ok"], found["unsettled"]) == (True, 0)
+    print(f"copied in {copied:.1f} s, compared in {compared:.1f} s")
+    assert compared < copied
 
 
 @pytest.mark.long
