@@ -28,8 +28,10 @@ class _Piece:
     least: int
 
 
+BLOCK = 65_536
+"""Bytes: so many are gathered, and passed on together."""
 _ROWS = _Piece(1_000, 2**62, 1)
-_BLOCKS = _Piece(2**62, 65_536, 16_384)
+_BLOCKS = _Piece(2**62, BLOCK, BLOCK // 4)
 _PIECE = 2**20
 """The most bytes of one message: a row may be larger, and the driver waits for ever where the buffer cannot grow."""
 

@@ -1,9 +1,10 @@
-"""Fills the tables of a follower from the source, one after the other, each in one transaction at both."""
+"""Fills the tables of a follower from the source, some side by side, each in one transaction at both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import psycopg
@@ -30,7 +31,7 @@ class Interrupted(Exception):
 
 
 class TableCopies:
-    """Of one follower, over a connection whose sessions are those of an applier."""
+    """Of one follower, over a connection whose session is one of an applier. Others may make other tables meanwhile."""
 
     def __init__(
         self,
@@ -49,16 +50,19 @@ class TableCopies:
         self._source, self._follower, self._of, self._truncate = source, follower, of, truncate
         self._go_on, self._say = go_on, say
 
-    def make(self, tables: Collection[TableName], rest: Callable[[float], Any]) -> None:
-        """All that are not made yet; those that are stay as they are. `rest`: waits for so many seconds.
+    def make(self, tables: SimpleQueue[TableName], rest: Callable[[float], Any], ended: Callable[[], bool]) -> None:
+        """As many as it comes to, until there are no more, or it is `ended`. `rest`: waits for so many seconds.
 
         Raises Interrupted, FollowerError, Overtaken, and what the databases say.
         """
-        there = copies.find(self._follower, self._of)
-        pending = [table for table in tables if table.table_oid in there and there[table.table_oid] is None]
-        while pending:
+        pending: list[TableName] = []
+        while not ended():
+            fresh = _next(tables)
+            pending += fresh
+            if not pending:
+                return
             waiting = [table for table in pending if not self._copied(table)]
-            if waiting == pending:
+            if waiting == pending and not fresh:
                 rest(REST_SECONDS)
             pending = waiting
 
@@ -71,6 +75,9 @@ class TableCopies:
         except NotYet as error:
             self._say(table, str(error))
             return False
+        except FollowerError as error:  # others finish the table that they are at before it stops all
+            self._say(table, str(error))
+            raise
         return True
 
     def _copy(self, table: TableName, relations: Sequence[Relation]) -> None:
@@ -112,6 +119,19 @@ class TableCopies:
     def _require_wanted(self) -> None:
         if not self._go_on():
             raise Interrupted
+
+
+def pending(follower: Connection, of: Position, tables: Iterable[TableName]) -> list[TableName]:
+    """Those of which no copy is made yet."""
+    there = copies.find(follower, of)
+    return [table for table in tables if table.table_oid in there and there[table.table_oid] is None]
+
+
+def _next(tables: SimpleQueue[TableName]) -> list[TableName]:
+    try:
+        return [tables.get_nowait()]
+    except Empty:
+        return []
 
 
 def described(follower: Connection, table: TableName) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,7 +14,7 @@ from pipeline.followers.applying import position, table_versions
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.passes import Gap
 from pipeline.followers.applying.position import Position
-from pipeline.followers.copying import copies, missing_tables, passed
+from pipeline.followers.copying import copies, missing_tables, passed, side_by_side, table_copies
 from pipeline.followers.copying.source_tables import SourceTables
 from pipeline.followers.copying.table_copies import TableCopies
 from pipeline.followers.registry import Follower, TableName
@@ -90,32 +91,27 @@ def copy(
     go_on: Callable[[], bool],
     say: Callable[[TableName, str | None], None],
 ) -> None:
-    """Copy the tables that are not copied yet. Raises Interrupted, and whatever stops it."""
+    """Copy the tables that are not copied yet. Raises Interrupted, and whatever stops it.
+
+    `go_on` and `say` are called from several threads.
+    """
     here = current_position(follower, found)
-    if None in copies.find(follower, here).values():
-        _copy(config, log, follower, found, here, stop, go_on, say)
+    if pending := table_copies.pending(follower, here, found.table_states):
+        with connect_source(config) as source:
+            make_tables = source_tables(config, log, found)
+            if found.schema_mode == "create":
+                with plain_session(found) as session:
+                    missing_tables.make(source, config.source, session, here, found.table_states)
+
+        @contextmanager
+        def copier() -> Iterator[TableCopies]:
+            with connect_source(config) as source, applier_session(found) as there:
+                yield TableCopies(make_tables(source), there, here, truncate=found.truncates, go_on=go_on, say=say)
+
+        side_by_side.make(copier, pending, stop.wait)
     if missing_tables.is_unfinished(follower, here):
         with plain_session(found) as session:
             missing_tables.finish(session, here)
-
-
-def _copy(
-    config: Config,
-    log: Connection,
-    follower: Connection,
-    found: Follower,
-    here: Position,
-    stop: Stop,
-    go_on: Callable[[], bool],
-    say: Callable[[TableName, str | None], None],
-) -> None:
-    with connect_source(config) as source:
-        tables = source_tables(config, log, source, found)
-        if found.schema_mode == "create":
-            with plain_session(found) as session:
-                missing_tables.make(source, config.source, session, here, found.table_states)
-        made = TableCopies(tables, follower, here, truncate=found.truncates, go_on=go_on, say=say)
-        made.make(found.table_states, stop.wait)
 
 
 def connect_source(config: Config) -> Connection:
@@ -124,12 +120,13 @@ def connect_source(config: Config) -> Connection:
     return connections.connect(config.source, "source", name="pipeline follower copy", settings=settings)
 
 
-def source_tables(config: Config, log: Connection, source: Connection, found: Follower) -> SourceTables:
-    """The source's tables, over this connection, with what is in use of it now."""
+def source_tables(config: Config, log: Connection, found: Follower) -> Callable[[Connection], SourceTables]:
+    """Makes the source's tables, over a connection to it, with what is in use of it now."""
     used = queries.one(log, _InUse, statement("followers.copying", "publications"), {"source": found.source_id})
     if used is None:
         raise FollowerError("the source of this follower is not known any more")
-    return SourceTables(source, config.source, used.publications, used.epoch)
+    publications, epoch = used.publications, used.epoch
+    return lambda source: SourceTables(source, config.source, publications, epoch)
 
 
 def wanted_tables(log: Connection, follower: Connection, found: Follower, here: Position) -> dict[int, Wanted]:
@@ -219,6 +216,11 @@ def want_unknown(log: Connection, follower: Connection, found: Follower, here: P
 def plain_session(found: Follower) -> Connection:
     """One in which tables are made: what their statements set ends with it."""
     return connecting.connect(found.name, found.dsn, program="pipeline applier")
+
+
+def applier_session(found: Follower, program: str = "pipeline applier") -> Connection:
+    """One in which the log is applied and rows are copied."""
+    return connecting.connect(found.name, found.dsn, program=program, settings=session_settings.FOLLOWER)
 
 
 def current_position(follower: Connection, found: Follower) -> Position:

@@ -13,7 +13,7 @@ import psycopg
 
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError, Overtaken, PipelineError, Refused, SchemaStopped
-from pipeline.followers import connecting, registry
+from pipeline.followers import registry
 from pipeline.followers.copying import missing_tables
 from pipeline.followers.copying.copies import Anew
 from pipeline.followers.copying.replacements import Replacements
@@ -23,7 +23,7 @@ from pipeline.followers.registry import Follower, FollowerTable, TableName
 from pipeline.followers.running import beginning
 from pipeline.followers.schema_changes import fitting
 from pipeline.log.table import EventsTable
-from pipeline.postgres import connections, session_settings
+from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.process.signals import LEAVE_SECONDS
 
@@ -104,7 +104,7 @@ class Copier:
 
     def _copy_all(self, log: Connection, found: Follower) -> None:
         config = self._config
-        there = connecting.connect(found.name, found.dsn, program=_PROGRAM, settings=session_settings.FOLLOWER)
+        there = beginning.applier_session(found, _PROGRAM)
         with self._session(there) as follower, self._session(beginning.connect_source(config)) as source:
 
             def make_missing(table: TableName) -> None:
@@ -115,7 +115,7 @@ class Copier:
             replacements = Replacements(
                 log,
                 follower,
-                beginning.source_tables(config, log, source, found),
+                beginning.source_tables(config, log, found)(source),
                 found,
                 EventsTable.parse(config.events_table),
                 go_on=self._goes_on,

@@ -7,6 +7,7 @@ by itself once the cause is gone.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
@@ -16,7 +17,7 @@ import psycopg
 
 from pipeline.config.settings import Config
 from pipeline.errors import Locked, NotFollowable, Overtaken, PipelineError, Refused, TablesChanged
-from pipeline.followers import connecting, registry
+from pipeline.followers import registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.copied import Copied
@@ -30,7 +31,7 @@ from pipeline.followers.running import beginning, partition_bounds, remedies
 from pipeline.followers.running.copier import ITSELF, Copier
 from pipeline.followers.schema_changes.changes import SchemaChanges
 from pipeline.log.table import CHANNEL, EventsTable
-from pipeline.postgres import connections, session_settings
+from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.process.signals import Stop
 
@@ -97,8 +98,7 @@ class Following:
 
     def _follow(self, found: Follower, stop: Stop) -> None:
         """While it is wanted. Raises what stops it."""
-        options = {"settings": session_settings.FOLLOWER}
-        with connecting.connect(found.name, found.dsn, program="pipeline applier", **options) as follower:
+        with beginning.applier_session(found) as follower:
             position.install(follower)
             beginning.begin(self._log, follower, found)
             try:
@@ -110,11 +110,15 @@ class Following:
     def _copy(self, follower: Connection, found: Follower, stop: Stop) -> None:
         """What is to be copied and is not. Raises Interrupted where that is not wanted any more, and what stops it."""
 
+        one_at_a_time = threading.Lock()
+
         def say(table: TableName, reason: str | None) -> None:
-            self._say_table(table, "copying", reason)
+            with one_at_a_time:
+                self._say_table(table, "copying", reason)
 
         def go_on() -> bool:
-            return not stop and self._is_wanted(Report("copying"))
+            with one_at_a_time:
+                return not stop and self._is_wanted(Report("copying"))
 
         beginning.copy(self._config, self._log, follower, found, stop, go_on, say)
 

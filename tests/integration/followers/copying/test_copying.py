@@ -105,6 +105,29 @@ def test_what_is_written_to_a_copied_table_while_the_next_one_waits_is_applied(s
     stage.run("drop table copied_first, copied_next")
 
 
+def test_tables_are_copied_beside_one_that_takes_long(stage: Stage, cluster: Cluster):
+    """And finished, though another one is refused meanwhile."""
+    names = ["beside_first", "beside_next", "beside_last"]
+    tables = [f"create table {name} (id int primary key, name text)" for name in names]
+    stage.run(*tables, *(f"insert into {name} values (1, 'before')" for name in names))
+    publish_new_tables(stage.config)
+    stage.arrive()
+    with copying(stage, cluster, *tables, tables=names) as made, psycopg.connect(made.look.info.dsn) as holder:
+        made.look.execute("insert into beside_last values (7, 'in the way')")
+        holder.execute("lock table beside_first in access exclusive mode")
+        with made.running():
+            eventually(lambda: len(made.copies()) == 1)
+            reason = eventually(lambda: made.table("beside_last").reason)
+            assert "beside_last of the follower has rows" in str(reason)
+            assert made.found.state == "copying"
+            holder.rollback()
+            eventually(lambda: made.found.state == "stopped")
+            assert len(made.copies()) == 2
+            made.look.execute("delete from beside_last")
+            made.become_equal()
+    stage.run(*(f"drop table {name}" for name in names))
+
+
 def test_what_the_log_has_not_yet_is_in_the_copy_and_not_applied_again(stage: Stage, things: Copying):
     stage.run(
         "insert into things values (4, 'not in the log')",

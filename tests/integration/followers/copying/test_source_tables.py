@@ -10,9 +10,8 @@ import pytest
 from psycopg import sql
 
 from pipeline.errors import FollowerError, Unavailable
-from pipeline.followers.copying import copy_data
 from pipeline.followers.copying.source_tables import NotYet, SourceTables
-from pipeline.postgres import connections, session_settings
+from pipeline.postgres import connections, copy_data, session_settings
 from pipeline.postgres.connections import Connection
 
 SETUP = """

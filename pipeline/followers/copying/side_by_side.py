@@ -1,0 +1,42 @@
+"""Several tables are copied at once: while one is read another may be written, and small ones do not wait for large."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from queue import SimpleQueue
+from typing import Any
+
+from pipeline.followers.copying.table_copies import Interrupted, TableCopies
+from pipeline.followers.registry import TableName
+
+SESSIONS = 4
+"""The most at once: each has a session at the source and one at the follower."""
+
+
+def make(
+    copier: Callable[[], AbstractContextManager[TableCopies]],
+    tables: Sequence[TableName],
+    rest: Callable[[float], Any],
+) -> None:
+    """Make these tables. Raises what `TableCopies.make` does, once the others have finished the table they are at."""
+    queue, failed = SimpleQueue[TableName](), threading.Event()
+    for table in tables:
+        queue.put(table)
+
+    def work() -> None:
+        try:
+            with copier() as made:
+                made.make(queue, rest, failed.is_set)
+        except BaseException:
+            failed.set()
+            raise
+
+    count = min(SESSIONS, len(tables))
+    with ThreadPoolExecutor(count, "copies") as pool:
+        done = [pool.submit(work) for _ in range(count)]
+    errors = [error for each in done if (error := each.exception()) is not None]
+    for error in sorted(errors, key=lambda error: isinstance(error, Interrupted)):  # what led to the others comes first
+        raise error
