@@ -16,7 +16,24 @@ declare
     me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
     gone integer;
     touched integer;
+    settled public.consumer_records[];
 begin
+    if not me.collapse then
+        perform pipeline.require_read_committed(me);
+        with gone as (
+            delete from public.consumer_records r
+            where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id
+            returning r)
+        select array_agg(g.r) into settled from gone g;
+        touched := pipeline.move_up(settled);  -- not inside of the condition, which may be known without it
+        if touched > 0 or settled is not null and (me.max_unacknowledged is not null or exists (
+            select from public.consumer_records r
+            where r.consumer_id = me.id and r.action = 'truncate' and r.state <> 'dead'))
+        then
+            perform pipeline.wake_consumer(me.name);
+        end if;
+        return coalesce(cardinality(settled), 0);
+    end if;
     delete from public.consumer_records r
     where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id and r.state = 'delivered';
     get diagnostics gone = row_count;

@@ -30,7 +30,7 @@ begin
             and (r.group_id = '' or not exists (
                 select from public.consumer_records o
                 where o.consumer_id = r.consumer_id and o.group_id = r.group_id and o.group_id <> ''
-                    and o.state <> 'dead' and (o.queued_seq < r.queued_seq
+                    and o.state <> 'dead' and (o.queued_seq < r.queued_seq and o.state <> 'blocked'
                         or o.state <> 'available' and o.visible_at > clock_timestamp())))
         returning r.*;
 end $$;

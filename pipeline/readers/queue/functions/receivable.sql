@@ -10,6 +10,8 @@ where r.state = 'available' and (r.visible_at is null or r.visible_at <= clock_t
     and (r.action <> 'truncate' or not exists (
         select from public.consumer_records o
         where o.consumer_id = r.consumer_id and o.source_table_oid = r.source_table_oid and o.state <> 'dead'
+            -- A dead letter that was put back waits for those that came after it.
+            and not (o.state = 'blocked' and o.event is not null)
             and (o.seq < r.seq or o.delivered_seq < r.seq and o.visible_at > clock_timestamp()
                 and o.state <> 'available')
         union all
@@ -19,7 +21,7 @@ where r.state = 'available' and (r.visible_at is null or r.visible_at <= clock_t
     and (r.group_id = '' or not exists (
         select from public.consumer_records o
         where o.consumer_id = r.consumer_id and o.group_id = r.group_id and o.group_id <> '' and o.state <> 'dead'
-            and (o.queued_seq < r.queued_seq
+            and (o.queued_seq < r.queued_seq and o.state <> 'blocked'
                 or o.queued_seq = r.queued_seq and (o.record is null, o.record_pk) < (r.record is null, r.record_pk)
                 or o.state <> 'available' and o.visible_at > clock_timestamp())
         union all
