@@ -105,7 +105,7 @@ CREATE TABLE public.consumer_records (
     delivered_seq bigint,
     delivered_group text,
     left_pk text COLLATE pg_catalog."C",
-    is_alone boolean DEFAULT false NOT NULL
+    is_alone boolean
 )
 WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
@@ -133,7 +133,7 @@ COMMENT ON COLUMN public.consumer_records.delivered_group IS 'The group it was i
 
 COMMENT ON COLUMN public.consumer_records.left_pk IS 'Where each event is an item: the key that the row has left by it. It waits behind that key''s items, too.';
 
-COMMENT ON COLUMN public.consumer_records.is_alone IS 'Where each event is an item: it is of no row, and waits behind nothing.';
+COMMENT ON COLUMN public.consumer_records.is_alone IS 'Where each event is an item: whether it is of no row, and waits behind none; null: its consumer collapses.';
 
 CREATE FUNCTION pipeline.bury(items public.consumer_records[]) RETURNS void
     LANGUAGE sql
@@ -388,10 +388,10 @@ begin
                 select from public.consumer_records t
                 where t.consumer_id = r.consumer_id and t.source_table_oid = r.source_table_oid
                     and t.action = 'truncate' and t.state <> 'dead' and t.seq < r.seq)
-            and (r.group_id = '' or not exists (
+            and (r.is_alone is not null or r.group_id = '' or not exists (
                 select from public.consumer_records o
                 where o.consumer_id = r.consumer_id and o.group_id = r.group_id and o.group_id <> ''
-                    and o.state <> 'dead' and (o.queued_seq < r.queued_seq and o.state <> 'blocked'
+                    and o.state <> 'dead' and (o.queued_seq < r.queued_seq
                         or o.state <> 'available' and o.visible_at > clock_timestamp())))
         returning r.*;
 end $$;
@@ -461,35 +461,39 @@ begin
     select array_agg(n) into next_ones from (
         select r.*
         from (
-            select distinct f.source_table_oid, f.record_pk, f.unkeyed
+            select distinct f.queued_seq, f.source_table_oid, f.record_pk, f.unkeyed
             from unnest(gone) g
             cross join lateral (
                 select first.*
                 from (values (g.record_pk), (g.left_pk)) line (key)
                 cross join lateral (
-                    (select o.source_table_oid, o.record_pk, o.unkeyed from public.consumer_records o
+                    (select o.source_table_oid, o.record_pk, o.unkeyed, o.queued_seq, o.state from public.consumer_records o
                     where g.unkeyed > 0 and not g.is_alone and o.consumer_id = g.consumer_id
                         and o.source_table_oid = g.source_table_oid and o.record_pk = line.key and o.unkeyed > 0
                         and not o.is_alone
                     order by o.unkeyed limit 1)
                     union all
-                    (select o.source_table_oid, o.record_pk, o.unkeyed from public.consumer_records o
+                    (select o.source_table_oid, o.record_pk, o.unkeyed, o.queued_seq, o.state from public.consumer_records o
                     where g.unkeyed > 0 and not g.is_alone and o.consumer_id = g.consumer_id
                         and o.source_table_oid = g.source_table_oid and o.left_pk = line.key and o.unkeyed > 0
                     order by o.unkeyed limit 1)
                 ) first
                 union all
-                (select o.source_table_oid, o.record_pk, o.unkeyed from public.consumer_records o
+                (select o.source_table_oid, o.record_pk, o.unkeyed, o.queued_seq, o.state from public.consumer_records o
                 where g.group_id <> '' and o.consumer_id = g.consumer_id and o.group_id = g.group_id
                     and o.group_id <> '' and o.state <> 'dead'
                 order by o.queued_seq limit 1)
             ) f
+            where f.state = 'blocked'
+            order by f.queued_seq, f.source_table_oid, f.record_pk
         ) found
-        join public.consumer_records r on r.consumer_id = (gone[1]).consumer_id
-            and r.source_table_oid = found.source_table_oid and r.record_pk = found.record_pk
-            and r.unkeyed = found.unkeyed and r.state = 'blocked'
-        order by r.queued_seq, r.source_table_oid, r.record_pk
-        for no key update of r) n;
+        -- By its key alone: a condition on the state could be taken for a reason to read all that is blocked.
+        cross join lateral (
+            select * from public.consumer_records o
+            where o.consumer_id = (gone[1]).consumer_id and o.source_table_oid = found.source_table_oid
+                and o.record_pk = found.record_pk and o.unkeyed = found.unkeyed
+            for no key update
+        ) r) n;
     if next_ones is null then
         return 0;
     end if;
@@ -1743,9 +1747,9 @@ CREATE VIEW pipeline.receivable AS
         UNION ALL
          SELECT
            FROM pipeline.consumer_touches o
-          WHERE ((o.consumer_id = r.consumer_id) AND (o.source_table_oid = r.source_table_oid) AND (o.seq < r.seq)))))) AND ((group_id = ''::text) OR (NOT (EXISTS ( SELECT
+          WHERE ((o.consumer_id = r.consumer_id) AND (o.source_table_oid = r.source_table_oid) AND (o.seq < r.seq)))))) AND ((is_alone IS NOT NULL) OR (group_id = ''::text) OR (NOT (EXISTS ( SELECT
            FROM public.consumer_records o
-          WHERE ((o.consumer_id = r.consumer_id) AND (o.group_id = r.group_id) AND (o.group_id <> ''::text) AND (o.state <> 'dead'::text) AND (((o.queued_seq < r.queued_seq) AND (o.state <> 'blocked'::text)) OR ((o.queued_seq = r.queued_seq) AND (ROW((o.record IS NULL), o.record_pk) < ROW((r.record IS NULL), r.record_pk))) OR ((o.state <> 'available'::text) AND (o.visible_at > clock_timestamp()))))
+          WHERE ((o.consumer_id = r.consumer_id) AND (o.group_id = r.group_id) AND (o.group_id <> ''::text) AND (o.state <> 'dead'::text) AND ((o.queued_seq < r.queued_seq) OR ((o.queued_seq = r.queued_seq) AND (ROW((o.record IS NULL), o.record_pk) < ROW((r.record IS NULL), r.record_pk))) OR ((o.state <> 'available'::text) AND (o.visible_at > clock_timestamp()))))
         UNION ALL
          SELECT
            FROM public.consumer_records o

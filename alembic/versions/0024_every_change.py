@@ -29,7 +29,7 @@ comment on column pipeline.consumer_progress.consumer_id is
 
 -- Its values are those that the functions write; a longer list would be a new demand on servers of versions before.
 alter table public.consumer_records drop constraint consumer_records_state_check,
-    add column left_pk text collate "C", add column is_alone boolean not null default false;
+    add column left_pk text collate "C", add column is_alone boolean;
 comment on column public.consumer_records.unkeyed is
     'seq where each event is an item of its own, else 0; negative in a dead letter, which nothing waits for.';
 comment on column public.consumer_records.state is
@@ -37,7 +37,7 @@ comment on column public.consumer_records.state is
 comment on column public.consumer_records.left_pk is
     'Where each event is an item: the key that the row has left by it. It waits behind that key''s items, too.';
 comment on column public.consumer_records.is_alone is
-    'Where each event is an item: it is of no row, and waits behind nothing.';
+    'Where each event is an item: whether it is of no row, and waits behind none; null: its consumer collapses.';
 create index consumer_records_blocked_idx on public.consumer_records (consumer_id, queued_seq) where state = 'blocked';
 create index consumer_records_left_idx on public.consumer_records (consumer_id, source_table_oid, left_pk, unkeyed)
     where left_pk is not null;

@@ -16,35 +16,39 @@ begin
     select array_agg(n) into next_ones from (
         select r.*
         from (
-            select distinct f.source_table_oid, f.record_pk, f.unkeyed
+            select distinct f.queued_seq, f.source_table_oid, f.record_pk, f.unkeyed
             from unnest(gone) g
             cross join lateral (
                 select first.*
                 from (values (g.record_pk), (g.left_pk)) line (key)
                 cross join lateral (
-                    (select o.source_table_oid, o.record_pk, o.unkeyed from public.consumer_records o
+                    (select o.source_table_oid, o.record_pk, o.unkeyed, o.queued_seq, o.state from public.consumer_records o
                     where g.unkeyed > 0 and not g.is_alone and o.consumer_id = g.consumer_id
                         and o.source_table_oid = g.source_table_oid and o.record_pk = line.key and o.unkeyed > 0
                         and not o.is_alone
                     order by o.unkeyed limit 1)
                     union all
-                    (select o.source_table_oid, o.record_pk, o.unkeyed from public.consumer_records o
+                    (select o.source_table_oid, o.record_pk, o.unkeyed, o.queued_seq, o.state from public.consumer_records o
                     where g.unkeyed > 0 and not g.is_alone and o.consumer_id = g.consumer_id
                         and o.source_table_oid = g.source_table_oid and o.left_pk = line.key and o.unkeyed > 0
                     order by o.unkeyed limit 1)
                 ) first
                 union all
-                (select o.source_table_oid, o.record_pk, o.unkeyed from public.consumer_records o
+                (select o.source_table_oid, o.record_pk, o.unkeyed, o.queued_seq, o.state from public.consumer_records o
                 where g.group_id <> '' and o.consumer_id = g.consumer_id and o.group_id = g.group_id
                     and o.group_id <> '' and o.state <> 'dead'
                 order by o.queued_seq limit 1)
             ) f
+            where f.state = 'blocked'
+            order by f.queued_seq, f.source_table_oid, f.record_pk
         ) found
-        join public.consumer_records r on r.consumer_id = (gone[1]).consumer_id
-            and r.source_table_oid = found.source_table_oid and r.record_pk = found.record_pk
-            and r.unkeyed = found.unkeyed and r.state = 'blocked'
-        order by r.queued_seq, r.source_table_oid, r.record_pk
-        for no key update of r) n;
+        -- By its key alone: a condition on the state could be taken for a reason to read all that is blocked.
+        cross join lateral (
+            select * from public.consumer_records o
+            where o.consumer_id = (gone[1]).consumer_id and o.source_table_oid = found.source_table_oid
+                and o.record_pk = found.record_pk and o.unkeyed = found.unkeyed
+            for no key update
+        ) r) n;
     if next_ones is null then
         return 0;
     end if;

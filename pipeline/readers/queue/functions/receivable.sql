@@ -17,11 +17,11 @@ where r.state = 'available' and (r.visible_at is null or r.visible_at <= clock_t
         union all
         select from pipeline.consumer_touches o
         where o.consumer_id = r.consumer_id and o.source_table_oid = r.source_table_oid and o.seq < r.seq))
-    -- One of a group at a time, in order.
-    and (r.group_id = '' or not exists (
+    -- One of a group at a time, in order. Where each event is an item, the others are blocked.
+    and (r.is_alone is not null or r.group_id = '' or not exists (
         select from public.consumer_records o
         where o.consumer_id = r.consumer_id and o.group_id = r.group_id and o.group_id <> '' and o.state <> 'dead'
-            and (o.queued_seq < r.queued_seq and o.state <> 'blocked'
+            and (o.queued_seq < r.queued_seq
                 or o.queued_seq = r.queued_seq and (o.record is null, o.record_pk) < (r.record is null, r.record_pk)
                 or o.state <> 'available' and o.visible_at > clock_timestamp())
         union all

@@ -10,6 +10,7 @@ counted as materialized (
                 and r.unkeyed > 0 and not r.is_alone
             order by r.unkeyed desc limit 1
         ) end,
-        c.source_table_oid || case when c.is_alone then '#' || c.seq else '/' || c.record_pk end) as line_group
+        c.source_table_oid || case when c.is_alone then '#' || c.seq else '/' || c.record_pk end
+    ) collate "default" as line_group  -- as the index has it
     from counted c
 )

@@ -30,7 +30,7 @@ members as (
         order by r.unkeyed desc limit 1)
         union all
         (select r.source_table_oid, r.record_pk, r.unkeyed, r.state from public.consumer_records r
-        where m.leads and m.of_group and r.consumer_id = %(consumer)s and r.group_id = m.line and r.group_id <> ''
+        where m.leads and m.of_group and r.consumer_id = %(consumer)s and r.group_id = m.line_group and r.group_id <> ''
             and r.state <> 'dead' and r.queued_seq < m.seq
         order by r.queued_seq desc limit 1)
     ) ahead on true

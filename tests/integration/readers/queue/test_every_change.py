@@ -390,6 +390,39 @@ def test_who_listens_is_told_when_there_is_something(staged: Staged, client: Cli
         assert not told(lambda: client.ack(*items)), "nothing has become available"
 
 
+MANY = """
+    insert into public.consumer_records (consumer_id, source_table_oid, record_pk, unkeyed, seq, queued_seq, action,
+        group_id, state, is_alone)
+    select (select id from pipeline.consumers), %(oid)s, case when %(one)s then '1' else number::text end, number, number,
+        number, 'update', %(group)s, case when number = 3 then 'available' else 'blocked' end, false
+    from generate_series(3, 10000) number
+"""
+FETCHED = "select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where relname = 'consumer_records'"
+
+
+@pytest.mark.parametrize("one", [True, False], ids=["of one row", "of one group"])
+def test_what_it_costs_does_not_grow_with_what_is_behind(staged: Staged, one: bool):
+    client = every(staged, group_by=None if one else ["g"])
+    staged.moved(insert("t", id=1, g=1))
+    staged.connection.execute("delete from public.consumer_records")
+    staged.moved(insert("t", id=2, g=2))
+    values = {"oid": staged.oid("t"), "one": one, "group": "" if one else "[1]"}
+    staged.connection.execute(MANY, values)
+    staged.connection.execute("update public.consumer_records set seq = 1 where queued_seq > 2")
+    with staged.connection.transaction():
+        before = staged.connection.execute(FETCHED).fetchone()
+        for _ in range(5):
+            items = client.receive()
+            assert len(items) == 1 + (items[0].pk == "2")
+            client.extend(items[0])
+            assert client.receive() == []
+            client.nack(items[0], delay="0")
+            client.connection.execute("select pipeline.next_visible('c')")
+            client.ack(*items[1:], *client.receive())
+        after = staged.connection.execute(FETCHED).fetchone()
+    assert before is not None and after is not None and after[0] - before[0] < 500
+
+
 def test_status_counts_what_waits_behind(staged: Staged, client: Client):
     staged.moved(*HISTORY, insert("t", id=2))
     client.receive(1)
