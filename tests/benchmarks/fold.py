@@ -40,7 +40,7 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int) -> None:
             for run in range(1, runs + 1):
                 for count in CONSUMERS:
                     meter = OtherPrograms(postmaster(cluster))
-                    seconds = _drain(cluster, backlog, count, f"fold_{run}")
+                    seconds = _drain(cluster, backlog, count, f"fold_{run}_{CONSUMERS.index(count)}")
                     others.append(meter.cores())
                     visible[count].append(backlog.changes / seconds[0])
                     folded[count].append(backlog.changes / seconds[1])
