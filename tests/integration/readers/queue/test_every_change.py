@@ -393,8 +393,8 @@ def test_who_listens_is_told_when_there_is_something(staged: Staged, client: Cli
 MANY = """
     insert into public.consumer_records (consumer_id, source_table_oid, record_pk, unkeyed, seq, queued_seq, action,
         group_id, state, is_alone)
-    select (select id from pipeline.consumers), %(oid)s, case when %(one)s then '1' else number::text end, number, number,
-        number, 'update', %(group)s, case when number = 3 then 'available' else 'blocked' end, false
+    select (select id from pipeline.consumers), %(oid)s, case when %(one)s then '1' else number::text end, number,
+        number, number, 'update', %(group)s, case when number = 3 then 'available' else 'blocked' end, false
     from generate_series(3, 10000) number
 """
 FETCHED = "select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where relname = 'consumer_records'"
