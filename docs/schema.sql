@@ -17,16 +17,38 @@ declare
     me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
     gone integer;
     touched integer;
+    emptied boolean;
+    settled public.consumer_records[];
 begin
-    delete from public.consumer_records r
-    where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id and r.state = 'delivered';
-    get diagnostics gone = row_count;
+    if not me.collapse then
+        perform pipeline.require_read_committed(me);
+        with gone as (
+            delete from public.consumer_records r
+            where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id
+            returning r)
+        select array_agg(g.r), bool_or((g.r).action = 'truncate') into settled, emptied from gone g;
+        touched := pipeline.move_up(settled);  -- not inside of the condition, which may be known without it
+        if touched > 0 or emptied or settled is not null and (me.max_unacknowledged is not null or exists (
+            select from public.consumer_records r
+            where r.consumer_id = me.id and r.action = 'truncate' and r.state <> 'dead'))
+        then
+            perform pipeline.wake_consumer(me.name);
+        end if;
+        return coalesce(cardinality(settled), 0);
+    end if;
+    with settled as (
+        delete from public.consumer_records r
+        where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id
+            and r.state = 'delivered'
+        returning r.action)
+    -- What came after a truncate waits for it.
+    select count(*), bool_or(s.action = 'truncate') into gone, emptied from settled s;
     update public.consumer_records r
     set state = 'available', ack_id = null, visible_at = null, delivered_group = null, deliveries = 0,
         queued_seq = r.seq
     where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id and r.state = 'pending_redelivery';
     get diagnostics touched = row_count;
-    if touched > 0 or gone > 0 and (me.group_by is not null or me.max_unacknowledged is not null or exists (
+    if touched > 0 or emptied or gone > 0 and (me.group_by is not null or me.max_unacknowledged is not null or exists (
         select from public.consumer_records r
         where r.consumer_id = me.id and r.action = 'truncate' and r.state <> 'dead'))
     then
@@ -87,13 +109,14 @@ CREATE TABLE public.consumer_records (
     deliveries integer DEFAULT 0 NOT NULL,
     delivered_seq bigint,
     delivered_group text,
-    CONSTRAINT consumer_records_state_check CHECK ((state = ANY (ARRAY['available'::text, 'delivered'::text, 'pending_redelivery'::text, 'dead'::text])))
+    left_pk text COLLATE pg_catalog."C",
+    is_alone boolean
 )
 WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0.05', autovacuum_analyze_scale_factor='0.05');
 
 COMMENT ON TABLE public.consumer_records IS 'What each records consumer has not acknowledged: one item per row of a table, its last change; refers to the log.';
 
-COMMENT ON COLUMN public.consumer_records.unkeyed IS 'seq where each event is an item of its own, else 0.';
+COMMENT ON COLUMN public.consumer_records.unkeyed IS 'seq where each event is an item of its own, else 0; negative in a dead letter, which nothing waits for.';
 
 COMMENT ON COLUMN public.consumer_records.seq IS 'The event that is its last change.';
 
@@ -105,11 +128,17 @@ COMMENT ON COLUMN public.consumer_records.event IS 'The whole event: dead letter
 
 COMMENT ON COLUMN public.consumer_records.group_id IS 'Empty when the consumer has no group_by.';
 
+COMMENT ON COLUMN public.consumer_records.state IS 'available, blocked (an earlier item of its row or group is there), delivered, pending_redelivery or dead.';
+
 COMMENT ON COLUMN public.consumer_records.visible_at IS 'When a delivery expires, or a nack''s delay ends; null when nothing has to be waited for.';
 
 COMMENT ON COLUMN public.consumer_records.delivered_seq IS 'The event that was last handed out.';
 
 COMMENT ON COLUMN public.consumer_records.delivered_group IS 'The group it was in when it was handed out.';
+
+COMMENT ON COLUMN public.consumer_records.left_pk IS 'Where each event is an item: the key that the row has left by it. It waits behind that key''s items, too.';
+
+COMMENT ON COLUMN public.consumer_records.is_alone IS 'Where each event is an item: whether it is of no row, and waits behind none; null: its consumer collapses.';
 
 CREATE FUNCTION pipeline.bury(items public.consumer_records[]) RETURNS void
     LANGUAGE sql
@@ -119,7 +148,7 @@ CREATE FUNCTION pipeline.bury(items public.consumer_records[]) RETURNS void
     insert into public.consumer_records as r
     select i.* from unnest(items) i
     on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
-    set state = 'dead', ack_id = null, visible_at = null, delivered_group = null,
+    set state = 'dead', unkeyed = -abs(r.unkeyed), ack_id = null, visible_at = null, delivered_group = null,
         event = coalesce(r.event, (
             select to_jsonb(e) from pipeline.events e where e.seq = r.seq
             order by (e.source_table_oid = r.source_table_oid and e.record_pk = r.record_pk) desc limit 1))
@@ -142,6 +171,7 @@ CREATE TABLE pipeline.consumers (
     reader_since timestamp with time zone,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    collapse boolean DEFAULT true NOT NULL,
     CONSTRAINT consumers_kind_check CHECK ((kind = ANY (ARRAY['records'::text, 'cursor'::text]))),
     CONSTRAINT consumers_max_deliveries_check CHECK ((max_deliveries >= 1)),
     CONSTRAINT consumers_max_unacknowledged_check CHECK ((max_unacknowledged >= 1)),
@@ -160,6 +190,8 @@ COMMENT ON COLUMN pipeline.consumers."position" IS 'cursor: the last seq acknowl
 
 COMMENT ON COLUMN pipeline.consumers.reader IS 'cursor: who reads now.';
 
+COMMENT ON COLUMN pipeline.consumers.collapse IS 'records: an item is a row with its last change; false: each event is an item. It stays as it was created.';
+
 CREATE FUNCTION pipeline.check_consumer(made pipeline.consumers) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
     SET search_path TO ''
@@ -170,6 +202,9 @@ declare
             'a consumer cannot be named %L: give 1 to 63 of the letters A-Z a-z, digits, _ . and -', made.name)
         when made.kind is null or made.kind not in ('records', 'cursor') then format(
             'kind is %L: give records or cursor', made.kind)
+        when made.collapse is null then 'collapse must be true or false'
+        when not made.collapse and made.kind = 'cursor' then
+            'collapse is for consumers of kind records: a cursor reads each event'
         when made.visibility is null or made.visibility <= interval '0' then 'visibility must be longer than 0'
         when made.max_deliveries < 1 then 'max_deliveries must be at least 1, or null for no limit'
         when made.max_unacknowledged < 1 then 'max_unacknowledged must be at least 1, or null for no limit'
@@ -210,6 +245,16 @@ begin
 end $$;
 
 CREATE FUNCTION pipeline.create_consumer(name text, kind text DEFAULT 'records'::text, tables text[] DEFAULT '{}'::text[], actions text[] DEFAULT '{}'::text[], start text DEFAULT 'now'::text, group_by text[] DEFAULT NULL::text[], visibility interval DEFAULT '00:00:30'::interval, max_deliveries integer DEFAULT NULL::integer, max_unacknowledged integer DEFAULT NULL::integer) RETURNS pipeline.consumers
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    select * from pipeline.create_consumer(
+        create_consumer.name, true, create_consumer.kind, create_consumer.tables, create_consumer.actions,
+        create_consumer.start, create_consumer.group_by, create_consumer.visibility, create_consumer.max_deliveries,
+        create_consumer.max_unacknowledged)
+$$;
+
+CREATE FUNCTION pipeline.create_consumer(name text, collapse boolean, kind text DEFAULT 'records'::text, tables text[] DEFAULT '{}'::text[], actions text[] DEFAULT '{}'::text[], start text DEFAULT 'now'::text, group_by text[] DEFAULT NULL::text[], visibility interval DEFAULT '00:00:30'::interval, max_deliveries integer DEFAULT NULL::integer, max_unacknowledged integer DEFAULT NULL::integer) RETURNS pipeline.consumers
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
     AS $$
@@ -218,6 +263,7 @@ declare
     made pipeline.consumers;
 begin
     made.name := create_consumer.name;
+    made.collapse := create_consumer.collapse;
     made.kind := create_consumer.kind;
     made.tables := coalesce(create_consumer.tables, '{}');
     made.actions := coalesce(create_consumer.actions, '{}');
@@ -228,12 +274,13 @@ begin
     perform pipeline.check_consumer(made);
     made.position := pipeline.start_seq(start);
     insert into pipeline.consumers as c (
-        name, kind, tables, actions, group_by, visibility, max_deliveries, max_unacknowledged, position)
-    values (made.name, made.kind, made.tables, made.actions, made.group_by, made.visibility, made.max_deliveries,
+        name, collapse, kind, tables, actions, group_by, visibility, max_deliveries, max_unacknowledged, position)
+    values (made.name, made.collapse, made.kind, made.tables, made.actions, made.group_by, made.visibility, made.max_deliveries,
         made.max_unacknowledged, made.position)
     returning c.* into made;
     if made.kind = 'records' then
-        insert into pipeline.consumer_progress (consumer_id, folded_seq) values (made.id, made.position);
+        insert into pipeline.consumer_progress (consumer_id, folded_seq) values (
+            case when made.collapse then made.id else -made.id end, made.position);
     end if;
     return made;
 exception when unique_violation then
@@ -288,7 +335,7 @@ begin
         raise undefined_object using message = format('there is no consumer %L', drop_consumer.name),
             hint = 'See all: select name from pipeline.consumers.';
     end if;
-    delete from pipeline.consumer_progress p where p.consumer_id = gone.id;
+    delete from pipeline.consumer_progress p where p.consumer_id in (gone.id, -gone.id);
     delete from public.consumer_records r where r.consumer_id = gone.id;
     delete from pipeline.consumer_touches t where t.consumer_id = gone.id;
     delete from pipeline.consumers c where c.id = gone.id;
@@ -346,12 +393,22 @@ begin
                 select from public.consumer_records t
                 where t.consumer_id = r.consumer_id and t.source_table_oid = r.source_table_oid
                     and t.action = 'truncate' and t.state <> 'dead' and t.seq < r.seq)
-            and (r.group_id = '' or not exists (
+            and (r.is_alone is not null or r.group_id = '' or not exists (
                 select from public.consumer_records o
                 where o.consumer_id = r.consumer_id and o.group_id = r.group_id and o.group_id <> ''
                     and o.state <> 'dead' and (o.queued_seq < r.queued_seq
                         or o.state <> 'available' and o.visible_at > clock_timestamp())))
         returning r.*;
+end $$;
+
+CREATE FUNCTION pipeline.keep_collapse() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    AS $$
+begin
+    raise object_not_in_prerequisite_state using
+        message = 'collapse of consumer ' || quote_literal(old.name) || ' cannot be changed',
+        hint = 'Create another consumer that begins where this one is, and drop this one.';
 end $$;
 
 CREATE FUNCTION pipeline.log_floor() RETURNS bigint
@@ -393,6 +450,84 @@ CREATE FUNCTION pipeline.matches(tables text[], schema_name text, table_name tex
             replace(replace(replace(replace(pattern, '\', '\\'), '%', '\%'), '_', '\_'), '*', '%'))
 $$;
 
+CREATE FUNCTION pipeline.move_up(gone public.consumer_records[]) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    AS $$
+declare
+    next_ones public.consumer_records[];
+    moved integer;
+begin
+    if gone is null then
+        return 0;
+    end if;
+    -- Who puts dead letters back waits until this transaction has ended, or is waited for: see retry_in_line.
+    perform pg_advisory_xact_lock_shared(714629016, (gone[1]).consumer_id);
+    select array_agg(n) into next_ones from (
+        select r.*
+        from (
+            select distinct f.queued_seq, f.source_table_oid, f.record_pk, f.unkeyed
+            from unnest(gone) g
+            cross join lateral (
+                select first.*
+                from (values (g.record_pk), (g.left_pk)) line (key)
+                cross join lateral (
+                    (select o.source_table_oid, o.record_pk, o.unkeyed, o.queued_seq, o.state from public.consumer_records o
+                    where g.unkeyed > 0 and not g.is_alone and o.consumer_id = g.consumer_id
+                        and o.source_table_oid = g.source_table_oid and o.record_pk = line.key and o.unkeyed > 0
+                        and not o.is_alone
+                    order by o.unkeyed limit 1)
+                    union all
+                    (select o.source_table_oid, o.record_pk, o.unkeyed, o.queued_seq, o.state from public.consumer_records o
+                    where g.unkeyed > 0 and not g.is_alone and o.consumer_id = g.consumer_id
+                        and o.source_table_oid = g.source_table_oid and o.left_pk = line.key and o.unkeyed > 0
+                    order by o.unkeyed limit 1)
+                ) first
+                union all
+                (select o.source_table_oid, o.record_pk, o.unkeyed, o.queued_seq, o.state from public.consumer_records o
+                where g.group_id <> '' and o.consumer_id = g.consumer_id and o.group_id = g.group_id
+                    and o.group_id <> '' and o.state <> 'dead'
+                order by o.queued_seq limit 1)
+            ) f
+            where f.state = 'blocked'
+            order by f.queued_seq, f.source_table_oid, f.record_pk
+        ) found
+        -- By its key alone: a condition on the state could be taken for a reason to read all that is blocked.
+        cross join lateral (
+            select * from public.consumer_records o
+            where o.consumer_id = (gone[1]).consumer_id and o.source_table_oid = found.source_table_oid
+                and o.record_pk = found.record_pk and o.unkeyed = found.unkeyed
+            for no key update
+        ) r) n;
+    if next_ones is null then
+        return 0;
+    end if;
+    -- A statement of its own, which sees what others have settled while this one waited.
+    insert into public.consumer_records as r
+    select i.* from unnest(next_ones) i
+    on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update set state = 'available'
+    where r.state = 'blocked'
+        and (r.unkeyed < 0 or r.is_alone or not exists (
+            select from (values (r.record_pk), (r.left_pk)) line (key)
+            cross join lateral (
+                (select from public.consumer_records o
+                where o.consumer_id = r.consumer_id and o.source_table_oid = r.source_table_oid
+                    and o.record_pk = line.key and o.unkeyed > 0 and o.unkeyed < r.unkeyed and not o.is_alone
+                limit 1)
+                union all
+                (select from public.consumer_records o
+                where o.consumer_id = r.consumer_id and o.source_table_oid = r.source_table_oid
+                    and o.left_pk = line.key and o.unkeyed > 0 and o.unkeyed < r.unkeyed
+                limit 1)
+            ) before))
+        and (r.group_id = '' or not exists (
+            select from public.consumer_records o
+            where o.consumer_id = r.consumer_id and o.group_id = r.group_id and o.group_id <> ''
+                and o.state <> 'dead' and o.queued_seq < r.queued_seq));
+    get diagnostics moved = row_count;
+    return moved;
+end $$;
+
 CREATE FUNCTION pipeline.nack(consumer text, ack_ids uuid[], delay interval DEFAULT NULL::interval) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -407,7 +542,11 @@ CREATE FUNCTION pipeline.nack(consumer text, ack_ids uuid[], delay interval DEFA
 declare
     me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
     held public.consumer_records[];
+    spent public.consumer_records[];
 begin
+    if not me.collapse then
+        perform pipeline.require_read_committed(me);
+    end if;
     if nack.delay < interval '0' then
         raise invalid_parameter_value using message = 'delay must not be negative; null doubles it each time';
     end if;
@@ -426,8 +565,14 @@ begin
         visible_at = case when r.state = 'delivered' then clock_timestamp() + coalesce(
             nack.delay, least(interval '1 second' * 2 ^ least(r.deliveries - 1, 9), interval '5 minutes')) end,
         deliveries = case when r.state = 'delivered' then r.deliveries else 0 end;
-    perform pipeline.bury(array_agg(i)) from unnest(held) i
+    select array_agg(i) into spent from unnest(held) i
     where i.state = 'delivered' and i.deliveries >= me.max_deliveries;
+    if spent is not null then
+        perform pipeline.bury(spent);
+        if not me.collapse then
+            perform pipeline.move_up(spent);
+        end if;
+    end if;
     perform pipeline.wake_consumer(me.name);
     return cardinality(held);
 end $$;
@@ -548,12 +693,9 @@ begin
     if me.state = 'paused' then
         return;
     end if;
-    if me.group_by is not null or me.max_unacknowledged is not null then
-        if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
-            raise active_sql_transaction using message = format(
-                'consumer %L has group_by or max_unacknowledged, whose receivers have to see each other', me.name),
-                hint = 'Receive in a transaction of isolation level read committed.';
-        end if;
+    perform pipeline.require_read_committed(me);
+    -- Where each event is an item, only the first of a group is available.
+    if me.group_by is not null and me.collapse or me.max_unacknowledged is not null then
         -- Two receivers at once would both find the group free, or both stay below the limit.
         perform pg_advisory_xact_lock(714629015, me.id);
     end if;
@@ -613,6 +755,23 @@ begin
         deliveries = case when r.state = 'pending_redelivery' then 0 else r.deliveries end;
     if spent is not null then
         perform pipeline.bury(spent);
+        if not consumer.collapse then
+            perform pipeline.move_up(spent);
+        end if;
+    end if;
+end $$;
+
+CREATE FUNCTION pipeline.require_read_committed(me pipeline.consumers) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path TO ''
+    AS $$
+begin
+    if (me.group_by is not null or me.max_unacknowledged is not null or not me.collapse)
+        and current_setting('transaction_isolation') not in ('read committed', 'read uncommitted')
+    then
+        raise active_sql_transaction using message = format('consumer %L has group_by, max_unacknowledged or'
+            ' collapse => false, whose receivers have to see each other', me.name),
+            hint = 'Do it in a transaction of isolation level read committed.';
     end if;
 end $$;
 
@@ -625,7 +784,7 @@ declare
     changed pipeline.consumers := pipeline.consumer_of(reset_consumer.name);
 begin
     -- Locked until the transaction ends, so that the shuffler skips this consumer meanwhile.
-    perform from pipeline.consumer_progress p where p.consumer_id = changed.id for update;
+    perform from pipeline.consumer_progress p where p.consumer_id in (changed.id, -changed.id) for update;
     delete from public.consumer_records r where r.consumer_id = changed.id;
     delete from pipeline.consumer_touches t where t.consumer_id = changed.id;
     update pipeline.consumers c
@@ -633,7 +792,8 @@ begin
         updated_at = clock_timestamp()
     where c.id = changed.id
     returning c.* into changed;
-    update pipeline.consumer_progress p set folded_seq = changed.position where p.consumer_id = changed.id;
+    update pipeline.consumer_progress p set folded_seq = changed.position
+    where p.consumer_id in (changed.id, -changed.id);
     perform pipeline.wake_consumer(changed.name);
     return changed;
 end $$;
@@ -653,13 +813,55 @@ declare
     me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
     retried integer;
 begin
-    update public.consumer_records r set state = 'available', deliveries = 0
-    where r.consumer_id = me.id and r.state = 'dead' and (retry_dead.seqs is null or r.seq = any (retry_dead.seqs));
-    get diagnostics retried = row_count;
+    if me.collapse then
+        update public.consumer_records r set state = 'available', deliveries = 0, unkeyed = abs(r.unkeyed)
+        where r.consumer_id = me.id and r.state = 'dead' and (retry_dead.seqs is null or r.seq = any (retry_dead.seqs));
+        get diagnostics retried = row_count;
+    else
+        retried := pipeline.retry_in_line(me, seqs);
+    end if;
     if retried > 0 then
         perform pipeline.wake_consumer(me.name);
     end if;
     return retried;
+end $$;
+
+CREATE FUNCTION pipeline.retry_in_line(me pipeline.consumers, seqs bigint[]) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    AS $$
+declare
+    back public.consumer_records[];
+begin
+    perform pipeline.require_read_committed(me);
+    -- Nobody adds items meanwhile, and nobody settles one without seeing these.
+    perform from pipeline.consumer_progress p where p.consumer_id = -me.id for update;
+    perform pg_advisory_xact_lock(714629016, me.id);
+    with put as (
+        update public.consumer_records r
+        set state = 'blocked', deliveries = 0, left_pk = null,
+            unkeyed = case when me.group_by is null then abs(r.unkeyed) else r.unkeyed end
+        where r.consumer_id = me.id and r.state = 'dead'
+            and (retry_in_line.seqs is null or r.seq = any (retry_in_line.seqs))
+        returning r)
+    select array_agg(put.r) into back from put;
+    insert into public.consumer_records as r
+    select i.* from unnest(back) i
+    on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update set state = 'available'
+    where (r.unkeyed < 0 or r.is_alone or not exists (
+            select from public.consumer_records o
+            where o.consumer_id = r.consumer_id and o.source_table_oid = r.source_table_oid
+                and o.record_pk = r.record_pk and o.unkeyed > 0 and not o.is_alone
+                and (o.unkeyed < r.unkeyed or o.state in ('available', 'delivered'))
+            union all
+            select from public.consumer_records o
+            where o.consumer_id = r.consumer_id and o.source_table_oid = r.source_table_oid
+                and o.left_pk = r.record_pk and o.unkeyed > 0 and o.state in ('available', 'delivered')))
+        and (r.group_id = '' or not exists (
+            select from public.consumer_records o
+            where o.consumer_id = r.consumer_id and o.group_id = r.group_id and o.group_id <> '' and o.state <> 'dead'
+                and (o.queued_seq < r.queued_seq or o.state in ('available', 'delivered'))));
+    return coalesce(cardinality(back), 0);
 end $$;
 
 CREATE FUNCTION pipeline.set_consumer_state(consumer text, state text) RETURNS pipeline.consumers
@@ -884,6 +1086,8 @@ WITH (fillfactor='50');
 
 COMMENT ON TABLE pipeline.consumer_progress IS 'Up to where the log is in consumer_records. The shuffler passes over rows that an administrative function holds.';
 
+COMMENT ON COLUMN pipeline.consumer_progress.consumer_id IS 'Negative where the consumer does not collapse: servers of versions before pass it over, since they would.';
+
 CREATE TABLE pipeline.consumer_touches (
     consumer_id integer NOT NULL,
     source_table_oid bigint NOT NULL,
@@ -898,7 +1102,7 @@ CREATE TABLE pipeline.consumer_touches (
     group_id text
 );
 
-COMMENT ON TABLE pipeline.consumer_touches IS 'Changes of items that a client''s open transaction holds; merged when it has ended, so that nobody waits for it.';
+COMMENT ON TABLE pipeline.consumer_touches IS 'What the shuffler could not settle since a client''s open transaction holds an item: changes that wait, and items of which it is not known whether one is before them; looked at again until it has ended.';
 
 ALTER TABLE pipeline.consumers ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.consumers_id_seq
@@ -1369,6 +1573,7 @@ CREATE VIEW pipeline.readers AS
             c.reader_since,
             c.created_at,
             c.updated_at,
+            c.collapse,
             ( SELECT log.name
                    FROM log) AS events_table,
             (((((
@@ -1414,7 +1619,17 @@ UNION ALL
           WHERE ((r.consumer_id = c.id) AND (r.visible_at <= statement_timestamp()) AND (r.state = ANY (ARRAY['delivered'::text, 'pending_redelivery'::text])))), COALESCE(p.folded_seq, c."position")) AS "position",
     LEAST(COALESCE(p.folded_seq, c."position"), ( SELECT (min(r.seq) - 1)
            FROM public.consumer_records r
-          WHERE ((r.consumer_id = c.id) AND (r.event IS NULL))), ( SELECT (min(t.seq) - 1)
+          WHERE (c.collapse AND (r.consumer_id = c.id) AND (r.event IS NULL))), ( SELECT (r.seq - 1)
+           FROM public.consumer_records r
+          WHERE ((NOT c.collapse) AND (r.consumer_id = c.id) AND (r.state = 'available'::text) AND (r.event IS NULL))
+          ORDER BY r.queued_seq
+         LIMIT 1), ( SELECT (r.seq - 1)
+           FROM public.consumer_records r
+          WHERE ((NOT c.collapse) AND (r.consumer_id = c.id) AND (r.state = 'blocked'::text) AND (r.event IS NULL))
+          ORDER BY r.queued_seq
+         LIMIT 1), ( SELECT (min(r.seq) - 1)
+           FROM public.consumer_records r
+          WHERE ((NOT c.collapse) AND (r.consumer_id = c.id) AND (r.visible_at IS NOT NULL) AND (r.event IS NULL))), ( SELECT (min(t.seq) - 1)
            FROM pipeline.consumer_touches t
           WHERE (t.consumer_id = c.id))) AS needs_after,
         CASE
@@ -1426,7 +1641,11 @@ UNION ALL
     (c.state = 'paused'::text) AS paused,
     c.remedy
    FROM (consumers c
-     LEFT JOIN pipeline.consumer_progress p ON ((p.consumer_id = c.id)))
+     LEFT JOIN pipeline.consumer_progress p ON ((p.consumer_id =
+        CASE
+            WHEN c.collapse THEN c.id
+            ELSE (- c.id)
+        END)))
   WHERE (c.kind = 'records'::text)
 UNION ALL
  SELECT 'lake'::text AS kind,
@@ -1521,17 +1740,19 @@ CREATE VIEW pipeline.receivable AS
     visible_at,
     deliveries,
     delivered_seq,
-    delivered_group
+    delivered_group,
+    left_pk,
+    is_alone
    FROM public.consumer_records r
   WHERE ((state = 'available'::text) AND ((visible_at IS NULL) OR (visible_at <= clock_timestamp())) AND (NOT (EXISTS ( SELECT
            FROM public.consumer_records t
           WHERE ((t.consumer_id = r.consumer_id) AND (t.source_table_oid = r.source_table_oid) AND (t.action = 'truncate'::text) AND (t.state <> 'dead'::text) AND (t.seq < r.seq))))) AND ((action <> 'truncate'::text) OR (NOT (EXISTS ( SELECT
            FROM public.consumer_records o
-          WHERE ((o.consumer_id = r.consumer_id) AND (o.source_table_oid = r.source_table_oid) AND (o.state <> 'dead'::text) AND ((o.seq < r.seq) OR ((o.delivered_seq < r.seq) AND (o.visible_at > clock_timestamp()) AND (o.state <> 'available'::text))))
+          WHERE ((o.consumer_id = r.consumer_id) AND (o.source_table_oid = r.source_table_oid) AND (o.state <> 'dead'::text) AND (NOT ((o.state = 'blocked'::text) AND (o.event IS NOT NULL))) AND ((o.seq < r.seq) OR ((o.delivered_seq < r.seq) AND (o.visible_at > clock_timestamp()) AND (o.state <> 'available'::text))))
         UNION ALL
          SELECT
            FROM pipeline.consumer_touches o
-          WHERE ((o.consumer_id = r.consumer_id) AND (o.source_table_oid = r.source_table_oid) AND (o.seq < r.seq)))))) AND ((group_id = ''::text) OR (NOT (EXISTS ( SELECT
+          WHERE ((o.consumer_id = r.consumer_id) AND (o.source_table_oid = r.source_table_oid) AND (o.seq < r.seq)))))) AND ((is_alone IS NOT NULL) OR (group_id = ''::text) OR (NOT (EXISTS ( SELECT
            FROM public.consumer_records o
           WHERE ((o.consumer_id = r.consumer_id) AND (o.group_id = r.group_id) AND (o.group_id <> ''::text) AND (o.state <> 'dead'::text) AND ((o.queued_seq < r.queued_seq) OR ((o.queued_seq = r.queued_seq) AND (ROW((o.record IS NULL), o.record_pk) < ROW((r.record IS NULL), r.record_pk))) OR ((o.state <> 'available'::text) AND (o.visible_at > clock_timestamp()))))
         UNION ALL
@@ -2283,11 +2504,15 @@ CREATE INDEX verifications_source_idx ON pipeline.verifications USING btree (sou
 
 CREATE INDEX consumer_records_ack_idx ON public.consumer_records USING btree (ack_id) WHERE (ack_id IS NOT NULL);
 
+CREATE INDEX consumer_records_blocked_idx ON public.consumer_records USING btree (consumer_id, queued_seq) WHERE (state = 'blocked'::text);
+
 CREATE INDEX consumer_records_dead_idx ON public.consumer_records USING btree (consumer_id, seq) WHERE (state = 'dead'::text);
 
 CREATE INDEX consumer_records_delivered_group_idx ON public.consumer_records USING btree (consumer_id, delivered_group) WHERE (delivered_group IS NOT NULL);
 
 CREATE INDEX consumer_records_group_idx ON public.consumer_records USING btree (consumer_id, group_id, queued_seq) WHERE ((group_id <> ''::text) AND (state <> 'dead'::text));
+
+CREATE INDEX consumer_records_left_idx ON public.consumer_records USING btree (consumer_id, source_table_oid, left_pk, unkeyed) WHERE (left_pk IS NOT NULL);
 
 CREATE INDEX consumer_records_queue_idx ON public.consumer_records USING btree (consumer_id, queued_seq) WHERE (state = 'available'::text);
 
@@ -2296,6 +2521,8 @@ CREATE INDEX consumer_records_truncates_idx ON public.consumer_records USING btr
 CREATE INDEX consumer_records_visible_idx ON public.consumer_records USING btree (consumer_id, visible_at) WHERE (visible_at IS NOT NULL);
 
 CREATE INDEX sequin_events_row_history_idx ON ONLY public.sequin_events USING btree (source_database_id, source_table_oid, record_pk, seq);
+
+CREATE TRIGGER consumers_keep_collapse BEFORE UPDATE OF collapse ON pipeline.consumers FOR EACH ROW WHEN ((old.collapse IS DISTINCT FROM new.collapse)) EXECUTE FUNCTION pipeline.keep_collapse();
 
 ALTER TABLE ONLY pipeline.backfills
     ADD CONSTRAINT backfills_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
@@ -2384,6 +2611,8 @@ REVOKE ALL ON FUNCTION pipeline.consumer_of(consumer text, kind text) FROM PUBLI
 
 REVOKE ALL ON FUNCTION pipeline.create_consumer(name text, kind text, tables text[], actions text[], start text, group_by text[], visibility interval, max_deliveries integer, max_unacknowledged integer) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION pipeline.create_consumer(name text, collapse boolean, kind text, tables text[], actions text[], start text, group_by text[], visibility interval, max_deliveries integer, max_unacknowledged integer) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION pipeline.dead_records(consumer text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.discard_dead(consumer text, seqs bigint[]) FROM PUBLIC;
@@ -2394,11 +2623,15 @@ REVOKE ALL ON FUNCTION pipeline.extend(consumer text, ack_ids uuid[], visibility
 
 REVOKE ALL ON FUNCTION pipeline.hand_out(consumer pipeline.consumers, upto integer, visibility interval) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION pipeline.keep_collapse() FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION pipeline.log_floor() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.log_head() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.matches(tables text[], schema_name text, table_name text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.move_up(gone public.consumer_records[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.nack(consumer text, ack_ids uuid[], delay interval) FROM PUBLIC;
 
@@ -2410,11 +2643,15 @@ REVOKE ALL ON FUNCTION pipeline.receive(consumer text, max integer, visibility i
 
 REVOKE ALL ON FUNCTION pipeline.release_expired(consumer pipeline.consumers) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION pipeline.require_read_committed(me pipeline.consumers) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION pipeline.reset_consumer(name text, start text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.resume_consumer(name text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.retry_dead(consumer text, seqs bigint[]) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.retry_in_line(me pipeline.consumers, seqs bigint[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.set_consumer_state(consumer text, state text) FROM PUBLIC;
 

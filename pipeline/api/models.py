@@ -71,6 +71,12 @@ class NewConsumer(_Body):
         max_length=32,
         description="records: columns whose values form a group; one item of it is delivered at a time; null: the key",
     )
+    collapse: bool = Field(
+        default=True,
+        strict=True,
+        description="records: an item is a row with its last change; false: each event is an item, one of a row or"
+        " group is delivered at a time, and in order; it cannot be changed later",
+    )
     visibility: Visibility = Field(default=30, description=f"records: {_VISIBILITY_TEXT}")
     max_deliveries: Annotated[Whole, Field(ge=1, le=1_000_000, strict=True)] | None = Field(
         default=None, description="records: after so many deliveries an item becomes a dead letter; null: never"
@@ -153,6 +159,7 @@ class Consumer(BaseModel):
     actions: list[str]
     state: Literal["active", "paused"]
     group_by: list[str] | None
+    collapse: bool
     visibility: float = Field(description="seconds")
     max_deliveries: int | None
     max_unacknowledged: int | None

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
-VERSION = 6
+VERSION = 7
 """Raise it with every change of a function: an older server does not replace the functions of a newer one."""
 ORDER = (
     ("postgres", ("advisory_locks",)),
@@ -22,8 +22,8 @@ ORDER = (
         (
             *("consumer_of", "start_seq", "wake_consumer", "check_consumer", "create_consumer", "drop_consumer"),
             *("set_consumer_state", "pause_consumer", "resume_consumer", "reset_consumer"),
-            *("bury", "release_expired", "receivable", "hand_out", "receive", "next_visible"),
-            *("ack", "nack", "extend", "dead_records", "retry_dead", "discard_dead"),
+            *("require_read_committed", "move_up", "bury", "release_expired", "receivable", "hand_out", "receive"),
+            *("next_visible", "ack", "nack", "extend", "dead_records", "retry_in_line", "retry_dead", "discard_dead"),
         ),
     ),
     ("readers.cursor", ("advance",)),

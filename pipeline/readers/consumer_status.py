@@ -27,6 +27,7 @@ class ConsumerStatus:
     actions: list[str]
     state: str
     group_by: list[str] | None
+    collapse: bool
     visibility: float
     max_deliveries: int | None
     max_unacknowledged: int | None

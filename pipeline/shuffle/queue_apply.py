@@ -9,7 +9,7 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.readers.queue import consumers, items
+from pipeline.readers.queue import consumers, every_change, items
 from pipeline.readers.queue.consumers import RecordsConsumer
 
 MOST_EVENTS = 100_000
@@ -29,7 +29,7 @@ def apply_moved(connection: Connection, table: EventsTable, before: int, moved: 
     current = [consumer for consumer in consumers.claim(connection) if consumer.applied_seq >= before]
     if not current:
         return
-    changed = [consumer for consumer in current if items.apply(connection, table.identifier, consumer, last)]
+    changed = [consumer for consumer in current if _apply(connection, table, consumer, last)]
     consumers.set_applied(connection, current, last)
     if changed:
         consumers.wake(connection, changed)
@@ -66,9 +66,15 @@ def _apply_chunk(connection: Connection, table: EventsTable, consumer: RecordsCo
         upto = head
         if claimed.applied_seq < head:
             upto = items.chunk_end(connection, table.identifier, claimed.applied_seq, CHUNK_EVENTS) or head
-        changed = items.apply(connection, table.identifier, claimed, upto)
+        changed = _apply(connection, table, claimed, upto)
         if upto > claimed.applied_seq:
             consumers.set_applied(connection, [claimed], upto)
         if changed:
             consumers.wake(connection, [claimed])
     return changed > 0 or upto > claimed.applied_seq
+
+
+def _apply(connection: Connection, table: EventsTable, consumer: RecordsConsumer, upto: int) -> int:
+    """Returns how many items a client may have to be woken for."""
+    apply = items.apply if consumer.collapse else every_change.apply
+    return apply(connection, table.identifier, consumer, upto)

@@ -91,6 +91,10 @@ def test_from_the_first_to_the_last(command: Command, log: psycopg.Connection) -
     shown = command("show", "mailer").stdout
     assert "max deliveries       1" in shown and "insert, read" in shown
     assert as_json(command("reset", "mailer", "--start", "now", "--json"))["pending"] == 0
+    assert "each row, with its last change" in shown
+    command("create", "history", "--no-collapse")
+    assert "each change" in command("show", "history").stdout
+    assert as_json(command("delete", "history", "--json"))["collapse"] is False
     assert command("delete", "mailer").stdout == 'consumer "mailer" deleted\n'
     assert [each["name"] for each in as_json(command("list", "--json"))["data"]] == ["audit"]
 
@@ -119,6 +123,7 @@ def test_dead_letters(command: Command, log: psycopg.Connection) -> None:
         (["dead-letters", "nobody"], 1, 'there is no consumer "nobody"; `pipeline consumers list` shows all\n'),
         (["create", "a b"], 2, "a consumer cannot be named 'a b'"),
         (["create", "x", "--kind", "queue"], 2, "kind is 'queue': give records or cursor"),
+        (["create", "x", "--kind", "cursor", "--no-collapse"], 2, "collapse is for consumers of kind records"),
         (["create", "x", "--tables", "orders"], 2, "tables takes patterns like public.orders"),
         (["create", "x", "--actions", "upsert"], 2, "actions takes insert, update, delete, truncate, read and message"),
         (["create", "x", "--start", "99"], 2, "start 99 is beyond the newest event, which is 3"),

@@ -122,6 +122,22 @@ def test_a_queue_from_its_first_item_to_its_last(queue: Queue) -> None:
     assert SECRET not in queue.server.log()
 
 
+def test_every_change_is_an_item_where_that_is_asked_for(open_queue: Callable[..., Queue]) -> None:
+    queue = open_queue(collapse=False)
+    assert queue.show()["collapse"] is False
+    queue.order(1)
+    queue.source.execute(sql.SQL("update {} set state = 'paid'").format(sql.Identifier(queue.name)))
+    [first] = queue.receive(wait=60, max=10)
+    eventually(lambda: queue.show()["pending"] == 1)
+    waiting = queue.receiving(wait=60, max=10)
+    assert queue.settle("ack", first) == 1
+    [second] = waiting.result(20).json()["data"]
+    assert [(each["action"], each["record"]["state"]) for each in (first, second)] == [
+        ("insert", "new"),
+        ("update", "paid"),
+    ]
+
+
 def test_an_item_that_nobody_acknowledges_comes_again(queue: Queue) -> None:
     queue.order(1)
     [first] = queue.receive(wait=60, visibility=0.5)

@@ -1,4 +1,4 @@
-"""What records consumers cost the shuffler: a backlog drained with none, with one, and with five of them."""
+"""What records consumers cost the shuffler: a backlog drained with none, one, five, and one that does not collapse."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from tests.fixtures.postgres import Cluster
 NAME = "fold"
 CHANGES = {"bulk": 150_000, "small": 60_000}
 """So many that one transaction of the bulk is above what is folded in the transaction that moves it."""
-CONSUMERS = (0, 1, 5)
+EVERY = -1
+"""One consumer, with an item for every change."""
+CONSUMERS = (0, 1, 5, EVERY)
 MOST_RUNS = 2
-"""Each is six drains, and five consumers take their time."""
+"""Each is eight drains, and five consumers take their time."""
 PATIENCE = 600.0
 _SIZES = {"bulk": 1_300_000, "small": SMALL}
 
@@ -38,7 +40,7 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int) -> None:
             for run in range(1, runs + 1):
                 for count in CONSUMERS:
                     meter = OtherPrograms(postmaster(cluster))
-                    seconds = _drain(cluster, backlog, count, f"fold_{run}")
+                    seconds = _drain(cluster, backlog, count, f"fold_{run}_{CONSUMERS.index(count)}")
                     others.append(meter.cores())
                     visible[count].append(backlog.changes / seconds[0])
                     folded[count].append(backlog.changes / seconds[1])
@@ -70,8 +72,8 @@ def _create(cluster: Cluster, count: int) -> None:
     """Migrate, and make so many consumers that want everything."""
     migrations.upgrade(cluster.dsn(DATABASE))
     with cluster.connect(DATABASE) as database:
-        query = "select pipeline.create_consumer('fold-' || number) from generate_series(1, %s) number"
-        database.execute(query, (count,))
+        query = "select pipeline.create_consumer('fold-' || number, collapse => %s) from generate_series(1, %s) number"
+        database.execute(query, (count != EVERY, abs(count)))
 
 
 def _wait_for_items(server: PipelineServer, database: Connection) -> None:
@@ -86,11 +88,12 @@ def _wait_for_items(server: PipelineServer, database: Connection) -> None:
 
 
 def _verify(database: Connection, backlog: Backlog, count: int) -> None:
-    """Each consumer has one item for each row that ever was."""
-    keys = database.execute("select count(distinct record_pk) from sequin_events").fetchone()
+    """Each consumer has one item for each row that ever was, or for each change."""
+    what = "*" if count == EVERY else "distinct record_pk"
+    keys = database.execute(f"select count({what}) from sequin_events".encode()).fetchone()
     items = database.execute("select consumer_id, count(*) from consumer_records group by 1").fetchall()
-    if keys is None or [number for _, number in items] != [keys[0]] * count:
-        raise BenchmarkFailed(f"{backlog.name}: items by consumer are {items}; there are {keys} keys")
+    if keys is None or [number for _, number in items] != [keys[0]] * abs(count):
+        raise BenchmarkFailed(f"{backlog.name}: items by consumer are {items}; there are {keys} of {what}")
 
 
 def _add(name: str, visible: dict[int, list[float]], folded: dict[int, list[float]], figures: Table) -> None:
@@ -100,8 +103,11 @@ def _add(name: str, visible: dict[int, list[float]], folded: dict[int, list[floa
         if count:
             figures.add(NAME, f"{with_them}: changes/s to items", folded[count])
             rates = zip(folded[count], folded[0], strict=True)
-            cost = [(1 / here - 1 / without) / count * 1e6 for here, without in rates]
+            cost = [(1 / here - 1 / without) / abs(count) * 1e6 for here, without in rates]
             figures.add(NAME, f"{with_them}: each adds µs to a change", cost, "{:.1f}")
+    for what, of in (("visible", visible), ("items", folded)):
+        slower = [one / every for one, every in zip(of[1], of[EVERY], strict=True)]
+        figures.add(NAME, f"{name}, every change: times the time of one consumer, to {what}", slower, "{:.2f}")
 
 
 def _say(where: str, visible: list[float], folded: list[float], others: list[float]) -> None:
@@ -114,4 +120,4 @@ def _say(where: str, visible: list[float], folded: list[float], others: list[flo
 
 
 def _consumers(count: int) -> str:
-    return {0: "no consumer", 1: "1 consumer"}.get(count, f"{count} consumers")
+    return {0: "no consumer", 1: "1 consumer", EVERY: "1 consumer of every change"}.get(count, f"{count} consumers")

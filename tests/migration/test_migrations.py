@@ -118,6 +118,19 @@ def test_offline_mode_prints_what_makes_the_same_schema(cluster: Cluster, empty_
     assert dump(cluster, empty_dsn) == dump(cluster, database_dsn)
 
 
+def test_the_version_before_is_kept_away_from_consumers_that_do_not_collapse(database_dsn: str):
+    with psycopg.connect(database_dsn, autocommit=True) as connection:
+        connection.execute("select pipeline.create_consumer('history', collapse => false)")
+        with pytest.raises(Exception, match="does not know: history"):
+            migrations.downgrade(database_dsn, "0023")
+        assert migrations.current(database_dsn) == migrations.head()
+        connection.execute("select pipeline.drop_consumer('history')")
+    migrations.downgrade(database_dsn, "0023")
+    migrations.upgrade(database_dsn)
+    with psycopg.connect(database_dsn, autocommit=True) as connection:
+        connection.execute("select pipeline.create_consumer('history', collapse => false)")
+
+
 def test_a_second_upgrade_changes_nothing(cluster: Cluster, database_dsn: str):
     before = dump(cluster, database_dsn)
     migrations.upgrade(database_dsn)

@@ -43,6 +43,9 @@ def consumers_create(
     actions: Listed = None,
     start: Annotated[str, typer.Option(help=START)] = "now",
     group_by: Annotated[str | None, typer.Option(help="Columns; one item of a group is delivered at a time.")] = None,
+    collapse: Annotated[
+        bool, typer.Option(help="An item is a row with its last change; otherwise each change is an item.")
+    ] = True,
     visibility: Annotated[float, typer.Option(help="Seconds until an unacknowledged item is redelivered.")] = 30.0,
     max_deliveries: Annotated[int | None, typer.Option(help="Then an item is a dead letter. Default: never")] = None,
     max_unacknowledged: Annotated[
@@ -57,6 +60,7 @@ def consumers_create(
         "actions": _split(actions) or [],
         "start": start,
         "group_by": _split(group_by),
+        "collapse": collapse,
         "visibility": visibility,
         "max_deliveries": max_deliveries,
         "max_unacknowledged": max_unacknowledged,

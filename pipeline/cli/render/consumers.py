@@ -48,6 +48,7 @@ def show_consumer(found: ConsumerStatus) -> None:
         ("tables", ", ".join(found.tables) or "all"),
         ("actions", ", ".join(found.actions) or "all"),
         ("group by", ", ".join(found.group_by or ()) or "the key"),
+        ("items", "each row, with its last change" if found.collapse else "each change"),
         ("visibility", f"{found.visibility:g} s"),
         ("max deliveries", formatting.whole(found.max_deliveries)),
         ("max unacknowledged", formatting.whole(found.max_unacknowledged)),

@@ -46,7 +46,17 @@ select 'consumer', c.name, c.events_table,
     -- Items refer to the log, unless they hold their event.
     least(
         coalesce(p.folded_seq, c.position),
-        (select min(r.seq) - 1 from public.consumer_records r where r.consumer_id = c.id and r.event is null),
+        (select min(r.seq) - 1 from public.consumer_records r
+         where c.collapse and r.consumer_id = c.id and r.event is null),
+        -- Where each event is an item there may be many: the oldest by the order of the queue, and of those that are out.
+        (select r.seq - 1 from public.consumer_records r
+         where not c.collapse and r.consumer_id = c.id and r.state = 'available' and r.event is null
+         order by r.queued_seq limit 1),
+        (select r.seq - 1 from public.consumer_records r
+         where not c.collapse and r.consumer_id = c.id and r.state = 'blocked' and r.event is null
+         order by r.queued_seq limit 1),
+        (select min(r.seq) - 1 from public.consumer_records r
+         where not c.collapse and r.consumer_id = c.id and r.visible_at is not null and r.event is null),
         (select min(t.seq) - 1 from pipeline.consumer_touches t where t.consumer_id = c.id)
     ),
     case when exists (
@@ -55,7 +65,7 @@ select 'consumer', c.name, c.events_table,
     ) then true end,
     c.state = 'paused', c.remedy
 from consumers c
-left join pipeline.consumer_progress p on p.consumer_id = c.id
+left join pipeline.consumer_progress p on p.consumer_id = case when c.collapse then c.id else -c.id end
 where c.kind = 'records'
 union all
 select 'lake', l.directory, l.events_table,

@@ -1,8 +1,10 @@
-"""Items of records consumers: one per row of a table, with its last change, until a client has acknowledged it."""
+"""Items of records consumers that collapse: one per row, with its last change, until a client has acknowledged it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
+from typing import LiteralString
 
 from psycopg import sql
 
@@ -52,8 +54,13 @@ def _apply_query(events: str) -> bytes:
 
     One statement, because each step reads the result of the one before, and the one that writes must take the locks.
     """
-    steps = ",\n".join(statement("readers.queue", step) for step in _STEPS)
-    return f"with {steps}".format(
+    return compose(events, _STEPS)
+
+
+def compose(events: str, steps: Iterable[LiteralString]) -> bytes:
+    """One statement of these steps, which are parts of a `with`; `events`: the quoted name of the events table."""
+    text = ",\n".join(statement("readers.queue", step) for step in steps)
+    return f"with {text}".format(
         events=events,
         group_of_record=_group_of_record("e.record"),
         old_key=key_of_record("was.record", "k.key_columns", "k.columns"),

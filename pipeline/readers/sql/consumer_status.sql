@@ -2,20 +2,25 @@
 with head as (
     select coalesce((select seq from pipeline.events order by seq desc limit 1), 0) as seq
 )
-select c.id, c.name, c.kind, c.tables, c.actions, c.state, c.group_by,
+select c.id, c.name, c.kind, c.tables, c.actions, c.state, c.group_by, c.collapse,
     extract(epoch from c.visibility)::float8 as visibility, c.max_deliveries, c.max_unacknowledged,
     c.position, c.reader, c.reader_since, c.created_at, c.updated_at,
-    waits.count + expired.count as pending, out.count as in_flight, dead.count as dead,
+    waits.count + blocked.count + expired.count as pending, out.count as in_flight, dead.count as dead,
     round(extract(epoch from clock_timestamp() - oldest.inserted_at), 3)::float8 as oldest_pending_seconds,
     greatest(head.seq - case c.kind when 'cursor' then c.position else coalesce(p.folded_seq, c.position) end, 0) as lag
 from pipeline.consumers c
 cross join head
-left join pipeline.consumer_progress p on p.consumer_id = c.id
+left join pipeline.consumer_progress p on p.consumer_id = case when c.collapse then c.id else -c.id end
 left join lateral (
     select count(*) from (
         select from public.consumer_records r where r.consumer_id = c.id and r.state = 'available' limit 100000
     ) as found
 ) waits on c.kind = 'records'
+left join lateral (
+    select count(*) from (
+        select from public.consumer_records r where r.consumer_id = c.id and r.state = 'blocked' limit 100000
+    ) as found
+) blocked on c.kind = 'records'
 left join lateral (
     select count(*), min(found.queued_seq) as queued_seq from (
         select r.queued_seq from public.consumer_records r
@@ -40,8 +45,12 @@ left join lateral (
     where r.consumer_id = c.id and r.state = 'available' order by r.queued_seq limit 1
 ) first on c.kind = 'records'
 left join lateral (
+    select r.queued_seq from public.consumer_records r
+    where r.consumer_id = c.id and r.state = 'blocked' order by r.queued_seq limit 1
+) behind on c.kind = 'records'
+left join lateral (
     select e.inserted_at from pipeline.events e
-    where e.seq >= case c.kind when 'cursor' then c.position + 1 else least(first.queued_seq, expired.queued_seq) end
+    where e.seq >= case c.kind when 'cursor' then c.position + 1 else least(first.queued_seq, behind.queued_seq, expired.queued_seq) end
     order by e.seq limit 1
 ) oldest on true
 where %(name)s::text is null or c.name = %(name)s

@@ -153,6 +153,8 @@ def test_endless_headers(opened: Api) -> None:
         ("", {"name": "x", "tables": ["orders"]}, "tables takes patterns like public.orders"),
         ("", {"name": "x", "tables": ["a.b\0"]}, "tables.0: a text may not hold a zero byte"),
         ("", {"name": "x", "kind": "cursor", "group_by": ["a"]}, "group_by, max_deliveries and max_unacknowledged are"),
+        ("", {"name": "x", "kind": "cursor", "collapse": False}, "collapse is for consumers of kind records"),
+        ("", {"name": "x", "collapse": "no"}, "collapse: input should be a valid boolean"),
         ("/q/receive", {"max": 1001}, "max: input should be less than or equal to 1000"),
         ("/q/receive", {"max": 1.5}, "max: input should be a valid integer"),
         ("/q/receive", {"wait": 61}, "wait: input should be less than or equal to 60"),

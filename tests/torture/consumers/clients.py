@@ -125,7 +125,7 @@ def receive(connection: psycopg.Connection[Any], journal: Journal, upto: int, vi
     batch = next(_batches)
     given = []
     for ack_id, seq, table, pk, action, record in rows:
-        single = action in ("truncate", "message") or table in journal.keyless
+        single = action in ("truncate", "message") or table in journal.keyless or not journal.wish.collapse
         key = (table, pk, seq if single else 0)
         given.append(Delivery(key, ack_id, seq, action, record, before, after, before + visibility, batch))
     journal.deliveries.extend(given)
@@ -160,6 +160,17 @@ def settle(
     return done
 
 
+def acknowledge(connection: psycopg.Connection[Any], journal: Journal, given: list[Delivery]) -> None:
+    """All of them at once, none of which is late."""
+    before = time.monotonic()
+    call = "select pipeline.ack(%s, %s::uuid[])"
+    row = connection.execute(call, [journal.wish.name, [one.ack_id for one in given]]).fetchone()
+    assert row == (len(given),), f"{row} of {len(given)} were settled"
+    for one in given:
+        one.released(before)
+        one.acked, one.acked_before, one.acked_after = True, before, time.monotonic()
+
+
 def undo(given: list[Delivery], now: float) -> None:
     """Their transaction is rolled back."""
     for one in given:
@@ -180,8 +191,7 @@ def drain(dsn: str, journal: Journal, is_left: Callable[[], bool], deadline: flo
     with psycopg.connect(dsn, autocommit=True) as connection:
         while is_left() and time.monotonic() < deadline:
             connection.execute("select pipeline.retry_dead(%s)", [journal.wish.name])
-            for one in receive(connection, journal, 1000, LONG):
-                settle(connection, journal, "ack", one)
+            acknowledge(connection, journal, receive(connection, journal, 1000, LONG))
 
 
 def kill(connection: psycopg.Connection[Any], client: Client) -> None:

@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 Key = tuple[str, str, int]
@@ -22,6 +23,7 @@ class Wish:
     group_by: str = ""
     max_unacknowledged: int | None = None
     max_deliveries: int | None = None
+    collapse: bool = True
 
 
 @dataclass(frozen=True)
@@ -75,11 +77,14 @@ class Delivery:
 
 @dataclass
 class Truth:
-    """The log by item: all changes of each, and all truncates of each table."""
+    """The log by item: all changes of each, all truncates of each table; and event by event, in the lines of rows."""
 
     keys: Mapping[str, Sequence[str]]
     items: dict[Key, list[Change]] = field(default_factory=lambda: defaultdict(list))
     truncates: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    events: dict[Key, list[Change]] = field(default_factory=dict)
+    lines: dict[tuple[str, str], list[Key]] = field(default_factory=lambda: defaultdict(list))
+    """The events of each row, also the one by which a row has left that key."""
 
     def read(self, events: Iterable[Event]) -> Truth:
         for event in events:
@@ -87,11 +92,16 @@ class Truth:
             whole = event.action in ("truncate", "message") or not columns
             if event.action == "truncate":
                 self.truncates[event.table].append(event.seq)
+            itself = (event.table, event.pk, event.seq)
+            self.events[itself] = [Change(event.seq, event.action, event.record)]
+            if not whole:
+                self.lines[event.table, event.pk].append(itself)
             old = {**event.record, **(event.changes or {})}
             moved = event.action == "update" and set(columns) & set(event.changes or {})
             if moved:
                 left = {column: old[column] for column in columns}
                 self._add(event, self.pk(event.table, left), 0, Change(event.seq, "delete", left))
+                self.lines[event.table, self.pk(event.table, left)].append(itself)
             self._add(event, event.pk, event.seq if whole else 0, Change(event.seq, event.action, event.record))
         return self
 
@@ -111,7 +121,11 @@ def violations(truth: Truth, wish: Wish, deliveries: Sequence[Delivery]) -> Iter
         by_key[delivery.key].append(delivery)
     for key, given in by_key.items():
         yield from (f"{wish.name}: {key}: {what}" for what in _of_item(truth, wish, key, given))
-    yield from (f"{wish.name}: {what}" for what in _missing(truth, wish, by_key))
+    if wish.collapse:
+        yield from (f"{wish.name}: {what}" for what in _missing(truth, wish, by_key))
+    else:
+        yield from (f"{wish.name}: {what}" for what in _missing_events(truth, wish, by_key))
+        yield from (f"{wish.name}: {what}" for what in _of_lines(truth, wish, by_key))
     yield from (f"{wish.name}: {what}" for what in _of_truncates(truth, by_key, wish))
     if wish.group_by:
         yield from (f"{wish.name}: {what}" for what in _of_groups(wish.group_by, deliveries))
@@ -120,7 +134,7 @@ def violations(truth: Truth, wish: Wish, deliveries: Sequence[Delivery]) -> Iter
 
 
 def _of_item(truth: Truth, wish: Wish, key: Key, given: Sequence[Delivery]) -> Iterator[str]:
-    known = {change.seq: change for change in truth.items.get(key, ())}
+    known = {change.seq: change for change in (truth.items if wish.collapse else truth.events).get(key, ())}
     for one in given:
         change = known.get(one.seq)
         if change is None or (change.action, change.record) != (one.action, one.record):
@@ -161,6 +175,36 @@ def _missing(truth: Truth, wish: Wish, by_key: Mapping[Key, Sequence[Delivery]])
             yield f"{key}: {last.action} at seq {last.seq}, its last change, was never given and acknowledged"
 
 
+def _missing_events(truth: Truth, wish: Wish, by_key: Mapping[Key, Sequence[Delivery]]) -> Iterator[str]:
+    """At least once, where each event is an item: every one was given and acknowledged."""
+    for key, (change,) in truth.events.items():
+        wanted = not wish.tables or key[0] in wish.tables
+        if wanted and not any(one.acked is not False for one in by_key.get(key, ())):
+            yield f"{key}: {change.action} at seq {change.seq} was never given and acknowledged"
+
+
+def _of_lines(truth: Truth, wish: Wish, by_key: Mapping[Key, Sequence[Delivery]]) -> Iterator[str]:
+    """Of a row one at a time, in order: each once all before it are acknowledged."""
+    for line, keys in truth.lines.items():
+        # Dead letters hold nothing back, and come when somebody retries them, of their new key alone.
+        mine = [key for key in keys if key[1] == line[1] or not wish.max_deliveries]
+        yield from (f"{line}: {what}" for what in _one_at_a_time([one for key in mine for one in by_key.get(key, ())]))
+        if wish.max_deliveries:
+            continue
+        for before, key in pairwise(keys):
+            acked = min((one.acked_before for one in by_key.get(before, ()) if one.acked is not False), default=FOREVER)
+            for one in by_key.get(key, ()):
+                if one.after <= acked:
+                    yield f"{line}: seq {one.seq} was given before {before[2]} had been acknowledged"
+
+
+def _one_at_a_time(given: Sequence[Delivery]) -> Iterator[str]:
+    for one in given:
+        for other in given:
+            if one is not other and (_inside(other, one) or one.batch == other.batch):
+                yield f"seq {other.seq} was given while somebody had {one.seq}"
+
+
 def _of_truncates(truth: Truth, by_key: Mapping[Key, Sequence[Delivery]], wish: Wish) -> Iterator[str]:
     """What came before a truncate comes before it, and what came after it comes after its acknowledgement."""
     for table, seqs in truth.truncates.items():
@@ -196,10 +240,7 @@ def _of_groups(column: str, deliveries: Sequence[Delivery]) -> Iterator[str]:
         if column in one.record:
             groups[one.record[column]].append(one)
     for group, given in groups.items():
-        for one in given:
-            for other in given:
-                if one is not other and (_inside(other, one) or one.batch == other.batch):
-                    yield f"group {group}: seq {other.seq} was given while somebody had {one.seq}"
+        yield from (f"group {group}: {what}" for what in _one_at_a_time(given))
 
 
 def _beyond(limit: int, deliveries: Sequence[Delivery]) -> Iterator[str]:

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 
-from pipeline.readers.queue import items
+from pipeline.readers.queue import every_change, items
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """This text of an SQL function or view, or of the shuffler's fold when none is named, becomes that."""
+    """This text of an SQL function or view, or of the shuffler's statement when none is named, becomes that.
+
+    `every`: of its statement for consumers that do not collapse.
+    """
 
     old: str
     new: str
     function: str = ""
+    every: bool = False
 
 
 MUTATIONS = {
@@ -33,6 +38,18 @@ MUTATIONS = {
         "where k.is_there and not k.is_ours\n    on conflict", "where false\n    on conflict"
     ),
     "a truncate waits for nothing": Mutation("((action <> 'truncate'::text) OR (NOT", "(true OR (NOT", "receivable"),
+    "two of a row at once": Mutation(
+        "case when p.is_first then 'available' else 'blocked' end", "'available'", every=True
+    ),
+    "what is behind stays there": Mutation(
+        "r.state = 'blocked'\n        and (r.unkeyed < 0", "false\n        and (r.unkeyed < 0", "move_up"
+    ),
+    "who may be in front is not looked at again": Mutation("where not p.is_sure", "where false", every=True),
+    "a paused consumer misses what comes": Mutation(
+        "where e.seq > %(after)s",
+        "where (select c.state = 'active' from pipeline.consumers c where c.id = %(consumer)s) and e.seq > %(after)s",
+        every=True,
+    ),
 }
 
 
@@ -47,16 +64,17 @@ def mutated(dsn: str, name: str | None) -> Iterator[None]:
         _mutate_function(dsn, mutation)
         yield
         return
-    original = items._apply_query
+    module, query = (every_change, "_add_query") if mutation.every else (items, "_apply_query")
+    original = getattr(module, query)
 
-    def broken(events: str) -> bytes:
-        return _replaced(original(events).decode(), mutation).encode()
+    def broken(*of: Any) -> bytes:
+        return _replaced(original(*of).decode(), mutation).encode()
 
-    items._apply_query = broken  # type: ignore[assignment]
+    setattr(module, query, broken)
     try:
         yield
     finally:
-        items._apply_query = original
+        setattr(module, query, original)
 
 
 def _mutate_function(dsn: str, mutation: Mutation) -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
@@ -36,6 +36,9 @@ WISHES = (
     Wish("limited", frozenset({"t"}), max_unacknowledged=5),
     Wish("grouped", frozenset({"t", "pair"}), group_by="g", max_unacknowledged=8),
     Wish("dying", frozenset({"t", "keyless"}), max_deliveries=3),
+    Wish("every", collapse=False),
+    Wish("every-grouped", frozenset({"t", "pair"}), group_by="g", max_unacknowledged=8, collapse=False),
+    Wish("every-dying", frozenset({"t", "keyless"}), max_deliveries=3, collapse=False),
 )
 CLIENTS = 3
 """Receivers of each consumer."""
@@ -114,7 +117,7 @@ class Round:
         with psycopg.connect(self._staged.dsn, autocommit=True) as connection:
             connection.execute(
                 "select pipeline.create_consumer(%s, tables => %s, start => %s, group_by => %s, max_deliveries => %s,"
-                " max_unacknowledged => %s)",
+                " max_unacknowledged => %s, collapse => %s)",
                 [
                     wish.name,
                     [f"public.{table}" for table in wish.tables],
@@ -122,6 +125,7 @@ class Round:
                     [wish.group_by] if wish.group_by else None,
                     wish.max_deliveries,
                     wish.max_unacknowledged,
+                    wish.collapse,
                 ],
             )
         clients = [
@@ -145,8 +149,10 @@ class Round:
                 self._crash()
                 crash_at = end
             self._kill_someone()
+            self._pause_or_resume()
         if not begun:
             begin_late()
+        self._all("select pipeline.resume_consumer(name) from pipeline.consumers")
 
     def _kill_someone(self) -> None:
         chance = self._random.random()
@@ -157,6 +163,18 @@ class Round:
             elif chance < 0.5:
                 self.outcome.counts["killed clients"] += 1
                 kill(connection, self._random.choice(self._clients))
+
+    def _pause_or_resume(self) -> None:
+        """Half of the consumers are paused for a while, now and then."""
+        if self._random.random() < 0.15:
+            self.outcome.counts["pauses"] += 1
+            self._all("select pipeline.pause_consumer(name) from pipeline.consumers where id % 2 = 0")
+        elif self._random.random() < 0.5:
+            self._all("select pipeline.resume_consumer(name) from pipeline.consumers where state = 'paused'")
+
+    def _all(self, call: LiteralString) -> None:
+        with psycopg.connect(self._staged.dsn, autocommit=True) as connection:
+            connection.execute(call)
 
     def _crash(self) -> None:
         """The pipeline database stops at once and recovers. The writer waits: what it wrote is known."""

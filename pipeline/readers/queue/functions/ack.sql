@@ -16,16 +16,38 @@ declare
     me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
     gone integer;
     touched integer;
+    emptied boolean;
+    settled public.consumer_records[];
 begin
-    delete from public.consumer_records r
-    where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id and r.state = 'delivered';
-    get diagnostics gone = row_count;
+    if not me.collapse then
+        perform pipeline.require_read_committed(me);
+        with gone as (
+            delete from public.consumer_records r
+            where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id
+            returning r)
+        select array_agg(g.r), bool_or((g.r).action = 'truncate') into settled, emptied from gone g;
+        touched := pipeline.move_up(settled);  -- not inside of the condition, which may be known without it
+        if touched > 0 or emptied or settled is not null and (me.max_unacknowledged is not null or exists (
+            select from public.consumer_records r
+            where r.consumer_id = me.id and r.action = 'truncate' and r.state <> 'dead'))
+        then
+            perform pipeline.wake_consumer(me.name);
+        end if;
+        return coalesce(cardinality(settled), 0);
+    end if;
+    with settled as (
+        delete from public.consumer_records r
+        where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id
+            and r.state = 'delivered'
+        returning r.action)
+    -- What came after a truncate waits for it.
+    select count(*), bool_or(s.action = 'truncate') into gone, emptied from settled s;
     update public.consumer_records r
     set state = 'available', ack_id = null, visible_at = null, delivered_group = null, deliveries = 0,
         queued_seq = r.seq
     where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id and r.state = 'pending_redelivery';
     get diagnostics touched = row_count;
-    if touched > 0 or gone > 0 and (me.group_by is not null or me.max_unacknowledged is not null or exists (
+    if touched > 0 or emptied or gone > 0 and (me.group_by is not null or me.max_unacknowledged is not null or exists (
         select from public.consumer_records r
         where r.consumer_id = me.id and r.action = 'truncate' and r.state <> 'dead'))
     then

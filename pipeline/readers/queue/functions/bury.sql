@@ -8,7 +8,7 @@ as $$
     insert into public.consumer_records as r
     select i.* from unnest(items) i
     on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
-    set state = 'dead', ack_id = null, visible_at = null, delivered_group = null,
+    set state = 'dead', unkeyed = -abs(r.unkeyed), ack_id = null, visible_at = null, delivered_group = null,
         event = coalesce(r.event, (
             select to_jsonb(e) from pipeline.events e where e.seq = r.seq
             order by (e.source_table_oid = r.source_table_oid and e.record_pk = r.record_pk) desc limit 1))

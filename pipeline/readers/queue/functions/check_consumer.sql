@@ -8,6 +8,9 @@ declare
             'a consumer cannot be named %L: give 1 to 63 of the letters A-Z a-z, digits, _ . and -', made.name)
         when made.kind is null or made.kind not in ('records', 'cursor') then format(
             'kind is %L: give records or cursor', made.kind)
+        when made.collapse is null then 'collapse must be true or false'
+        when not made.collapse and made.kind = 'cursor' then
+            'collapse is for consumers of kind records: a cursor reads each event'
         when made.visibility is null or made.visibility <= interval '0' then 'visibility must be longer than 0'
         when made.max_deliveries < 1 then 'max_deliveries must be at least 1, or null for no limit'
         when made.max_unacknowledged < 1 then 'max_unacknowledged must be at least 1, or null for no limit'

@@ -1,6 +1,6 @@
 -- Create a consumer. Like every function that changes consumers it may wait for the shuffler, which never waits for it.
 create or replace function pipeline.create_consumer(
-    name text, kind text default 'records', tables text[] default '{}', actions text[] default '{}',
+    name text, collapse boolean, kind text default 'records', tables text[] default '{}', actions text[] default '{}',
     start text default 'now', group_by text[] default null, visibility interval default '30 seconds',
     max_deliveries integer default null, max_unacknowledged integer default null
 ) returns pipeline.consumers
@@ -11,6 +11,7 @@ declare
     made pipeline.consumers;
 begin
     made.name := create_consumer.name;
+    made.collapse := create_consumer.collapse;
     made.kind := create_consumer.kind;
     made.tables := coalesce(create_consumer.tables, '{}');
     made.actions := coalesce(create_consumer.actions, '{}');
@@ -21,16 +22,34 @@ begin
     perform pipeline.check_consumer(made);
     made.position := pipeline.start_seq(start);
     insert into pipeline.consumers as c (
-        name, kind, tables, actions, group_by, visibility, max_deliveries, max_unacknowledged, position)
-    values (made.name, made.kind, made.tables, made.actions, made.group_by, made.visibility, made.max_deliveries,
+        name, collapse, kind, tables, actions, group_by, visibility, max_deliveries, max_unacknowledged, position)
+    values (made.name, made.collapse, made.kind, made.tables, made.actions, made.group_by, made.visibility, made.max_deliveries,
         made.max_unacknowledged, made.position)
     returning c.* into made;
     if made.kind = 'records' then
-        insert into pipeline.consumer_progress (consumer_id, folded_seq) values (made.id, made.position);
+        insert into pipeline.consumer_progress (consumer_id, folded_seq) values (
+            case when made.collapse then made.id else -made.id end, made.position);
     end if;
     return made;
 exception when unique_violation then
     raise duplicate_object using message = format('there is a consumer %L already', create_consumer.name),
         hint = 'Take another name, or drop it: select pipeline.drop_consumer(name).';
 end $$;
-revoke execute on function pipeline.create_consumer from public;
+revoke execute on function pipeline.create_consumer(
+    text, boolean, text, text[], text[], text, text[], interval, integer, integer) from public;
+
+-- As above, one that collapses: the signature that clients have known for longer.
+create or replace function pipeline.create_consumer(
+    name text, kind text default 'records', tables text[] default '{}', actions text[] default '{}',
+    start text default 'now', group_by text[] default null, visibility interval default '30 seconds',
+    max_deliveries integer default null, max_unacknowledged integer default null
+) returns pipeline.consumers
+language sql security definer set search_path = ''
+as $$
+    select * from pipeline.create_consumer(
+        create_consumer.name, true, create_consumer.kind, create_consumer.tables, create_consumer.actions,
+        create_consumer.start, create_consumer.group_by, create_consumer.visibility, create_consumer.max_deliveries,
+        create_consumer.max_unacknowledged)
+$$;
+revoke execute on function pipeline.create_consumer(
+    text, text, text[], text[], text, text[], interval, integer, integer) from public;

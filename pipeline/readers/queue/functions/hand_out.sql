@@ -27,7 +27,7 @@ begin
                 select from public.consumer_records t
                 where t.consumer_id = r.consumer_id and t.source_table_oid = r.source_table_oid
                     and t.action = 'truncate' and t.state <> 'dead' and t.seq < r.seq)
-            and (r.group_id = '' or not exists (
+            and (r.is_alone is not null or r.group_id = '' or not exists (
                 select from public.consumer_records o
                 where o.consumer_id = r.consumer_id and o.group_id = r.group_id and o.group_id <> ''
                     and o.state <> 'dead' and (o.queued_seq < r.queued_seq

@@ -17,7 +17,11 @@ as $$
 declare
     me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
     held public.consumer_records[];
+    spent public.consumer_records[];
 begin
+    if not me.collapse then
+        perform pipeline.require_read_committed(me);
+    end if;
     if nack.delay < interval '0' then
         raise invalid_parameter_value using message = 'delay must not be negative; null doubles it each time';
     end if;
@@ -36,8 +40,14 @@ begin
         visible_at = case when r.state = 'delivered' then clock_timestamp() + coalesce(
             nack.delay, least(interval '1 second' * 2 ^ least(r.deliveries - 1, 9), interval '5 minutes')) end,
         deliveries = case when r.state = 'delivered' then r.deliveries else 0 end;
-    perform pipeline.bury(array_agg(i)) from unnest(held) i
+    select array_agg(i) into spent from unnest(held) i
     where i.state = 'delivered' and i.deliveries >= me.max_deliveries;
+    if spent is not null then
+        perform pipeline.bury(spent);
+        if not me.collapse then
+            perform pipeline.move_up(spent);
+        end if;
+    end if;
     perform pipeline.wake_consumer(me.name);
     return cardinality(held);
 end $$;

@@ -10,13 +10,15 @@ where r.state = 'available' and (r.visible_at is null or r.visible_at <= clock_t
     and (r.action <> 'truncate' or not exists (
         select from public.consumer_records o
         where o.consumer_id = r.consumer_id and o.source_table_oid = r.source_table_oid and o.state <> 'dead'
+            -- A dead letter that was put back waits for those that came after it.
+            and not (o.state = 'blocked' and o.event is not null)
             and (o.seq < r.seq or o.delivered_seq < r.seq and o.visible_at > clock_timestamp()
                 and o.state <> 'available')
         union all
         select from pipeline.consumer_touches o
         where o.consumer_id = r.consumer_id and o.source_table_oid = r.source_table_oid and o.seq < r.seq))
-    -- One of a group at a time, in order.
-    and (r.group_id = '' or not exists (
+    -- One of a group at a time, in order. Where each event is an item, the others are blocked.
+    and (r.is_alone is not null or r.group_id = '' or not exists (
         select from public.consumer_records o
         where o.consumer_id = r.consumer_id and o.group_id = r.group_id and o.group_id <> '' and o.state <> 'dead'
             and (o.queued_seq < r.queued_seq

@@ -29,12 +29,9 @@ begin
     if me.state = 'paused' then
         return;
     end if;
-    if me.group_by is not null or me.max_unacknowledged is not null then
-        if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
-            raise active_sql_transaction using message = format(
-                'consumer %L has group_by or max_unacknowledged, whose receivers have to see each other', me.name),
-                hint = 'Receive in a transaction of isolation level read committed.';
-        end if;
+    perform pipeline.require_read_committed(me);
+    -- Where each event is an item, only the first of a group is available.
+    if me.group_by is not null and me.collapse or me.max_unacknowledged is not null then
         -- Two receivers at once would both find the group free, or both stay below the limit.
         perform pg_advisory_xact_lock(714629015, me.id);
     end if;

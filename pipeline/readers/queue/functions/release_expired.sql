@@ -26,6 +26,9 @@ begin
         deliveries = case when r.state = 'pending_redelivery' then 0 else r.deliveries end;
     if spent is not null then
         perform pipeline.bury(spent);
+        if not consumer.collapse then
+            perform pipeline.move_up(spent);
+        end if;
     end if;
 end $$;
 revoke execute on function pipeline.release_expired(consumer pipeline.consumers) from public;

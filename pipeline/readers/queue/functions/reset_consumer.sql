@@ -7,7 +7,7 @@ declare
     changed pipeline.consumers := pipeline.consumer_of(reset_consumer.name);
 begin
     -- Locked until the transaction ends, so that the shuffler skips this consumer meanwhile.
-    perform from pipeline.consumer_progress p where p.consumer_id = changed.id for update;
+    perform from pipeline.consumer_progress p where p.consumer_id in (changed.id, -changed.id) for update;
     delete from public.consumer_records r where r.consumer_id = changed.id;
     delete from pipeline.consumer_touches t where t.consumer_id = changed.id;
     update pipeline.consumers c
@@ -15,7 +15,8 @@ begin
         updated_at = clock_timestamp()
     where c.id = changed.id
     returning c.* into changed;
-    update pipeline.consumer_progress p set folded_seq = changed.position where p.consumer_id = changed.id;
+    update pipeline.consumer_progress p set folded_seq = changed.position
+    where p.consumer_id in (changed.id, -changed.id);
     perform pipeline.wake_consumer(changed.name);
     return changed;
 end $$;

@@ -1,5 +1,5 @@
 -- Records consumers, those that lag most first.
-select c.id, c.name, c.tables, c.actions, c.group_by, p.folded_seq as applied_seq,
+select c.id, c.name, c.tables, c.actions, c.group_by, c.collapse, p.folded_seq as applied_seq,
     exists (select from pipeline.consumer_touches t where t.consumer_id = c.id) as has_deferred
-from pipeline.consumer_progress p join pipeline.consumers c on c.id = p.consumer_id
+from pipeline.consumer_progress p join pipeline.consumers c on c.id = abs(p.consumer_id)
 order by p.folded_seq, c.id

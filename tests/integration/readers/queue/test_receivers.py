@@ -11,7 +11,19 @@ import psycopg
 import pytest
 
 from tests.fixtures.postgres import Cluster, unique
-from tests.fixtures.staged import Client, Item, Staged, Table, create, delete, insert, message, staging_of, update
+from tests.fixtures.staged import (
+    Client,
+    Item,
+    Staged,
+    Table,
+    create,
+    delete,
+    insert,
+    message,
+    staging_of,
+    truncate,
+    update,
+)
 from tests.fixtures.waiting import eventually
 
 RECEIVERS, ROWS, GROUPS = 6, 120, 7
@@ -244,3 +256,14 @@ def test_who_listens_is_told_when_there_may_be_something(staged: Staged):
         assert told(lambda: client.ack(*client.receive()))
         for call in ("pause_consumer('c')", "resume_consumer('c')", "reset_consumer('c')"):
             assert told(lambda call=call: staged.connection.execute(f"select pipeline.{call}"))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("collapse", [True, False], ids=["collapsing", "every change"])
+def test_who_waits_behind_a_truncate_is_told_when_it_is_settled(staged: Staged, collapse: bool):
+    client = create(staged.connection, collapse=collapse)
+    staged.moved(truncate("t"), insert("t", id=1))
+    (emptied,) = client.receive()
+    with psycopg.connect(staged.dsn, autocommit=True) as listener:
+        listener.execute("listen pipeline_consumers")
+        client.ack(emptied)
+        assert [note.payload for note in listener.notifies(timeout=5, stop_after=1)] == ["c"]

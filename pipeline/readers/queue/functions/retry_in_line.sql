@@ -1,0 +1,39 @@
+-- Put dead letters back where each event is an item: each behind what is available or delivered of its row or group, and
+-- before all else. With group_by they are of their group alone, since they have lost their place among their row's items.
+create or replace function pipeline.retry_in_line(me pipeline.consumers, seqs bigint[]) returns integer
+language plpgsql set search_path = ''
+as $$
+declare
+    back public.consumer_records[];
+begin
+    perform pipeline.require_read_committed(me);
+    -- Nobody adds items meanwhile, and nobody settles one without seeing these.
+    perform from pipeline.consumer_progress p where p.consumer_id = -me.id for update;
+    perform pg_advisory_xact_lock(714629016, me.id);
+    with put as (
+        update public.consumer_records r
+        set state = 'blocked', deliveries = 0, left_pk = null,
+            unkeyed = case when me.group_by is null then abs(r.unkeyed) else r.unkeyed end
+        where r.consumer_id = me.id and r.state = 'dead'
+            and (retry_in_line.seqs is null or r.seq = any (retry_in_line.seqs))
+        returning r)
+    select array_agg(put.r) into back from put;
+    insert into public.consumer_records as r
+    select i.* from unnest(back) i
+    on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update set state = 'available'
+    where (r.unkeyed < 0 or r.is_alone or not exists (
+            select from public.consumer_records o
+            where o.consumer_id = r.consumer_id and o.source_table_oid = r.source_table_oid
+                and o.record_pk = r.record_pk and o.unkeyed > 0 and not o.is_alone
+                and (o.unkeyed < r.unkeyed or o.state in ('available', 'delivered'))
+            union all
+            select from public.consumer_records o
+            where o.consumer_id = r.consumer_id and o.source_table_oid = r.source_table_oid
+                and o.left_pk = r.record_pk and o.unkeyed > 0 and o.state in ('available', 'delivered')))
+        and (r.group_id = '' or not exists (
+            select from public.consumer_records o
+            where o.consumer_id = r.consumer_id and o.group_id = r.group_id and o.group_id <> '' and o.state <> 'dead'
+                and (o.queued_seq < r.queued_seq or o.state in ('available', 'delivered'))));
+    return coalesce(cardinality(back), 0);
+end $$;
+revoke execute on function pipeline.retry_in_line from public;
