@@ -34,10 +34,10 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int) -> None:
     with drained(cluster, items) as (server, database):
         api.create_consumer(server, CONSUMER, "records", start="beginning")
         for run in range(1, runs + 1):
-            _fill(server, database)
+            fill(server, database)
             for way, workers, batch, where in _combinations(cluster, server):
                 name = f"{way}, {workers} {'worker' if workers == 1 else 'workers'}, batches of {batch}"
-                rates[name].append(_rate(workers, batch, where, seconds))
+                rates[name].append(rate(workers, batch, where, seconds))
                 print(f"{NAME}, run {run} of {runs}: {name}: {rates[name][-1]:,.0f} items/s", flush=True)
     for name, values in rates.items():
         figures.add(NAME, f"{name}: items/s", values)
@@ -50,7 +50,7 @@ def _combinations(cluster: Cluster, server: PipelineServer) -> list[tuple[str, i
     return sql + rest
 
 
-def _fill(server: PipelineServer, database: Connection) -> None:
+def fill(server: PipelineServer, database: Connection) -> None:
     """All events are items again."""
     database.execute("select pipeline.reset_consumer(%s)", (CONSUMER,))
     deadline = time.monotonic() + PATIENCE
@@ -63,7 +63,7 @@ def _fill(server: PipelineServer, database: Connection) -> None:
     database.execute("vacuum analyze consumer_records")
 
 
-def _rate(workers: int, batch: int, where: str, seconds: float) -> float:
+def rate(workers: int, batch: int, where: str, seconds: float) -> float:
     with programs.module("record_workers", workers, batch, seconds, CONSUMER, where) as running:
         running.expect("ready", PATIENCE)
         found = [(int(items), float(lasted)) for items, lasted in running.rest(PATIENCE)]

@@ -1,0 +1,125 @@
+"""Items that are received, with what the log and the history of their tables say of them, in one transaction."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, LiteralString, TypeVar
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from pipeline.api.wires.sequin.row_cast import RowCast
+from pipeline.postgres.connections import AsyncConnection
+from pipeline.postgres.queries import statement
+
+T = TypeVar("T")
+PACKAGE = "api.wires.sequin"
+_NO_CAST = RowCast()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A delivery: columns of `pipeline.receive`, jsonb as its text. Of legacy events some are null."""
+
+    ack_id: str
+    seq: int
+    commit_lsn: int | None
+    commit_idx: int | None
+    source_table_schema: str
+    source_table_name: str
+    record_pk: str
+    action: str
+    record: str
+    changes: str | None
+    exact: str | None
+    annotations: str | None
+    committed_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an event comes from. `versions`: how many table versions there are now. `action`: the event's."""
+
+    seq: int
+    source_id: UUID
+    epoch: int | None
+    table_oid: int
+    action: str
+    versions: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    from_lsn: int
+    from_idx: int
+    columns: list[dict[str, Any]]
+    key_columns: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Versions:
+    """Those of one table: where each begins, and how its rows are cast. `counted`: of all tables, when it was read."""
+
+    begins: list[tuple[int, int]]
+    casts: list[RowCast]
+    counted: int
+
+    def at(self, item: Item) -> RowCast:
+        if item.commit_lsn is None or item.commit_idx is None:
+            return _NO_CAST
+        number = bisect_right(self.begins, (item.commit_lsn, item.commit_idx))
+        return self.casts[number - 1] if number else _NO_CAST
+
+
+Delivery = tuple[Item, Place, RowCast]
+
+
+class Items:
+    """Receives them; remembers table versions, which never change, until there are more."""
+
+    def __init__(self) -> None:
+        self._tables: dict[tuple[UUID, int | None, int], _Versions] = {}
+
+    async def receive(self, connection: AsyncConnection, consumer: str, most: int) -> list[Delivery]:
+        """The next items of a consumer; empty when there are none."""
+        items = await _rows(connection, Item, statement(PACKAGE, "receive_items"), name=consumer, most=most)
+        if not items:
+            return []
+        places = await _places(connection, items)
+        await self._learn(connection, places.values())
+        return [(item, place, self._cast(item, place)) for item in items for place in (places[item.seq],)]
+
+    async def _learn(self, connection: AsyncConnection, places: Iterable[Place]) -> None:
+        """Read the versions of tables that are not known, or may have more of them by now."""
+        for place in places:
+            table = place.source_id, place.epoch, place.table_oid
+            known = self._tables.get(table)
+            if known is not None and known.counted == place.versions:
+                continue
+            values = dict(zip(("source_id", "epoch", "table_oid"), table, strict=True))
+            found = await _rows(connection, _Version, statement(PACKAGE, "find_versions"), **values)
+            self._tables[table] = _Versions(
+                [(each.from_lsn, each.from_idx) for each in found],
+                [RowCast(each.columns, each.key_columns) for each in found],
+                place.versions,
+            )
+
+    def _cast(self, item: Item, place: Place) -> RowCast:
+        return self._tables[place.source_id, place.epoch, place.table_oid].at(item)
+
+
+async def _places(connection: AsyncConnection, items: Iterable[Item]) -> dict[int, Place]:
+    """By seq."""
+    ids = {item.seq: item.ack_id for item in items}
+    rows = await _rows(connection, Place, statement(PACKAGE, "find_places"), seqs=list(ids))
+    if missing := ids.keys() - {row.seq for row in rows}:
+        kept = statement("readers.queue", "find_kept_events")
+        rows += await _rows(connection, Place, kept, ack_ids=[ids[seq] for seq in missing])
+    return {row.seq: row for row in rows}
+
+
+async def _rows(connection: AsyncConnection, shape: type[T], query: LiteralString, **values: Any) -> list[T]:
+    async with connection.cursor(row_factory=class_row(shape)) as cursor:
+        return await (await cursor.execute(query, values)).fetchall()
