@@ -16,7 +16,7 @@ def values(record: str) -> Iterator[tuple[str, str]]:
     while at < end:
         name, at = scanstring(record, at + 1)
         at += 2  # ": "
-        start, at = at, _end(record, at)
+        start, at = at, end_of_value(record, at)
         yield name, record[start:at]
         at += 2  # ", "
 
@@ -26,7 +26,7 @@ def string(value: str) -> str:
     return str(scanstring(value, 1)[0])
 
 
-def _end(text: str, at: int) -> int:
+def end_of_value(text: str, at: int) -> int:
     """Where the value that begins there ends."""
     if text[at] == '"':
         return int(scanstring(text, at + 1)[1])

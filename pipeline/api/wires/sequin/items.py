@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, LiteralString, TypeVar
+from typing import Any, LiteralString, NamedTuple, TypeVar
 from uuid import UUID
 
-from psycopg.rows import class_row
+from psycopg.rows import args_row
 
 from pipeline.api.wires.sequin.row_cast import RowCast
 from pipeline.postgres.connections import AsyncConnection
@@ -19,9 +19,8 @@ PACKAGE = "api.wires.sequin"
 _NO_CAST = RowCast()
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A delivery: columns of `pipeline.receive`, jsonb as its text. Of legacy events some are null."""
+class Item(NamedTuple):
+    """A delivery: the columns of receive_items.sql, in their order. Of legacy events some are null."""
 
     ack_id: str
     seq: int
@@ -38,20 +37,21 @@ class Item:
     committed_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an event comes from. `versions`: how many table versions there are now. `action`: the event's."""
+class Place(NamedTuple):
+    """Where events come from: the columns of find_places.sql, in their order. `action`: theirs.
 
-    seq: int
+    `versions`: how many table versions there are now.
+    """
+
     source_id: UUID
     epoch: int | None
     table_oid: int
     action: str
     versions: int
+    seqs: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Version:
+class _Version(NamedTuple):
     from_lsn: int
     from_idx: int
     columns: list[dict[str, Any]]
@@ -88,13 +88,14 @@ class Items:
         if not items:
             return []
         places = await _places(connection, items)
-        await self._learn(connection, places.values())
-        return [(item, place, self._cast(item, place)) for item in items for place in (places[item.seq],)]
+        await self._learn(connection, places)
+        by_seq = {seq: (place, self._tables[_table(place)]) for place in places for seq in place.seqs}
+        return [(item, place, versions.at(item)) for item in items for place, versions in (by_seq[item.seq],)]
 
     async def _learn(self, connection: AsyncConnection, places: Iterable[Place]) -> None:
         """Read the versions of tables that are not known, or may have more of them by now."""
         for place in places:
-            table = place.source_id, place.epoch, place.table_oid
+            table = _table(place)
             known = self._tables.get(table)
             if known is not None and known.counted == place.versions:
                 continue
@@ -106,20 +107,20 @@ class Items:
                 place.versions,
             )
 
-    def _cast(self, item: Item, place: Place) -> RowCast:
-        return self._tables[place.source_id, place.epoch, place.table_oid].at(item)
+
+def _table(place: Place) -> tuple[UUID, int | None, int]:
+    return place.source_id, place.epoch, place.table_oid
 
 
-async def _places(connection: AsyncConnection, items: Iterable[Item]) -> dict[int, Place]:
-    """By seq."""
+async def _places(connection: AsyncConnection, items: Iterable[Item]) -> list[Place]:
     ids = {item.seq: item.ack_id for item in items}
-    rows = await _rows(connection, Place, statement(PACKAGE, "find_places"), seqs=list(ids))
-    if missing := ids.keys() - {row.seq for row in rows}:
+    found = await _rows(connection, Place, statement(PACKAGE, "find_places"), seqs=list(ids))
+    if missing := ids.keys() - {seq for place in found for seq in place.seqs}:
         kept = statement("readers.queue", "find_kept_events")
-        rows += await _rows(connection, Place, kept, ack_ids=[ids[seq] for seq in missing])
-    return {row.seq: row for row in rows}
+        found += await _rows(connection, Place, kept, ack_ids=[ids[seq] for seq in missing])
+    return found
 
 
 async def _rows(connection: AsyncConnection, shape: type[T], query: LiteralString, **values: Any) -> list[T]:
-    async with connection.cursor(row_factory=class_row(shape)) as cursor:
+    async with connection.cursor(row_factory=args_row(shape)) as cursor:
         return await (await cursor.execute(query, values)).fetchall()
