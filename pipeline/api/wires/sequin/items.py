@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, LiteralString, NamedTuple, TypeVar
 from uuid import UUID
 
+from orjson import loads
 from psycopg.rows import args_row
 
 from pipeline.api.wires.sequin.row_cast import RowCast
@@ -54,8 +55,8 @@ class Place(NamedTuple):
 class _Version(NamedTuple):
     from_lsn: int
     from_idx: int
-    columns: list[dict[str, Any]]
     key_columns: list[str]
+    columns: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +103,15 @@ class Items:
             values = dict(zip(("source_id", "epoch", "table_oid"), table, strict=True))
             found = await _rows(connection, _Version, statement(PACKAGE, "find_versions"), **values)
             self._tables[table] = _Versions(
-                [(each.from_lsn, each.from_idx) for each in found],
-                [RowCast(each.columns, each.key_columns) for each in found],
-                place.versions,
+                [(each.from_lsn, each.from_idx) for each in found], _casts(found), place.versions
             )
+
+
+def _casts(found: Sequence[_Version]) -> list[RowCast]:
+    """Of each version; one for all that do not differ, as those of partitions."""
+    different = {(each.columns, *each.key_columns): each for each in found}
+    casts = {key: RowCast(loads(each.columns or "[]"), each.key_columns) for key, each in different.items()}
+    return [casts[each.columns, *each.key_columns] for each in found]
 
 
 def _table(place: Place) -> tuple[UUID, int | None, int]:

@@ -83,7 +83,7 @@ class RowCast:
 
 
 def _of_column(column: Mapping[str, Any]) -> Cast | None:
-    return casts.of_column(column.get("type_name", ""), column.get("domain_of", ""))
+    return casts.of_column(column.get("type_name") or "", column.get("domain_of") or "")
 
 
 def _text(value: str) -> str:
