@@ -367,7 +367,8 @@ def test_the_token_holds_and_an_open_wire_wants_any(staged: Staged, client: Clie
     url, right = f"{PATHS[0]}/orders/receive", {"authorization": "Bearer secret"}
     with answering(staged.dsn, wires=("sequin",), api_token="secret") as guarded:
         assert refusal(guarded.client.post(url, headers=BEARER))[0] == 401
-        assert guarded.client.post(url, headers=right).status_code == 200
+        (found,) = guarded.client.post(url, headers=right).json()["data"]
+        assert found["data"]["metadata"]["database"]["hostname"] == "localhost", "its source is a folder of sockets"
     with answering(staged.dsn, wires=("sequin",), open_wires=("sequin",), api_token="secret") as opened:
         assert refusal(opened.client.post(url))[0] == 401
         assert opened.client.post(url, headers=BEARER).status_code == 200

@@ -135,6 +135,7 @@ async def _parameters(request: Request) -> Parameters:
 
 
 def _hostname(dsn: str) -> str:
-    """Of the source, the first one where there are several."""
+    """Of the source, the first one where there are several; a folder of sockets is on this machine."""
     given = conninfo_to_dict(dsn)
-    return str(given.get("host") or given.get("hostaddr") or "localhost").partition(",")[0]
+    first = str(given.get("host") or given.get("hostaddr") or "").partition(",")[0]
+    return first if first and first[0] not in "/@" else "localhost"
