@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 import threading
@@ -11,10 +12,15 @@ from datetime import datetime
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
+from psycopg.rows import args_row
 from psycopg.types.json import Jsonb
 
+from pipeline.api.wires.sequin import items
 from pipeline.api.wires.sequin.answers import NOT_FOUND
+from pipeline.api.wires.sequin.items import Item
+from pipeline.postgres.queries import statement
 from tests.fixtures.api import Api, answering
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.staged import (
@@ -197,6 +203,23 @@ def test_an_item_that_keeps_its_event_is_received_without_the_log(staged: Staged
     assert found["data"]["metadata"]["database"]["id"] == str(staged.source)
 
 
+def test_an_event_that_the_statement_did_not_see_is_looked_up_again(staged: Staged, client: Client) -> None:
+    staged.moved(insert("t", id=1), insert("t", id=2))
+    staged.moved(update("t", {"id": 2}, id=3))
+
+    async def look() -> tuple[list[Item], list[Item]]:
+        async with await psycopg.AsyncConnection.connect(staged.dsn) as connection:
+            cursor = connection.cursor(row_factory=args_row(Item))
+            query = statement("api.wires.sequin", "receive_items")
+            seen = await (await cursor.execute(query, {"name": "orders", "most": 10})).fetchall()
+            unseen = [item._replace(table_key=None, event_action=None) for item in seen]
+            return seen, await items._completed(connection, unseen)
+
+    seen, again = asyncio.run(look())
+    assert {item.event_action for item in seen} == {"insert", "update"}
+    assert again == seen
+
+
 @pytest.mark.parametrize("changed", [False, True], ids=["as it was", "changed meanwhile"])
 def test_a_late_acknowledgement_settles_no_newer_delivery(
     staged: Staged, api: Api, client: Client, changed: bool
@@ -336,6 +359,9 @@ def test_a_post_that_is_not_json(staged: Staged, api: Api, client: Client, what:
 
 def test_other_methods_and_large_bodies_have_the_form_too(staged: Staged, api: Api, client: Client) -> None:
     assert refusal(api.client.get(f"{PATHS[0]}/orders/ack"))[0] == 405
+    head = api.client.head(f"{PATHS[0]}/orders/receive")
+    assert (head.status_code, head.headers["allow"]) == (405, "GET, POST")
+    assert refusal(api.client.put(f"{PATHS[0]}/orders/receive"))[0] == 405
     large = api.client.post(f"{PATHS[0]}/orders/ack", content=b"x" * 1_000_001)
     assert refusal(large)[0] == 413
 

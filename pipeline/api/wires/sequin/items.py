@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, LiteralString, NamedTuple, TypeVar
 from uuid import UUID
@@ -21,7 +21,10 @@ _NO_CAST = RowCast()
 
 
 class Item(NamedTuple):
-    """A delivery: the columns of receive_items.sql, in their order. Of legacy events some are null."""
+    """A delivery: the columns of receive_items.sql, in their order. Of legacy events some are null.
+
+    `table_key`: source, epoch and oid of the event's table. `versions`: how many there are of all tables now.
+    """
 
     ack_id: str
     seq: int
@@ -36,20 +39,24 @@ class Item(NamedTuple):
     exact: str | None
     annotations: str | None
     committed_at: str
-
-
-class Place(NamedTuple):
-    """Where events come from: the columns of find_places.sql, in their order. `action`: theirs.
-
-    `versions`: how many table versions there are now.
-    """
-
-    source_id: UUID
-    epoch: int | None
-    table_oid: int
-    action: str
+    event_action: str | None
+    table_key: str | None
     versions: int
-    seqs: list[int]
+
+
+class Delivery(NamedTuple):
+    """An item, the source that its event is of, and the cast of its row."""
+
+    item: Item
+    source_id: UUID
+    cast: RowCast
+
+
+class _Found(NamedTuple):
+    seq: int
+    event_action: str
+    table_key: str
+    versions: int
 
 
 class _Version(NamedTuple):
@@ -60,51 +67,55 @@ class _Version(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Versions:
-    """Those of one table: where each begins, and how its rows are cast. `counted`: of all tables, when it was read."""
+class _Table:
+    """Its versions: where each begins, and how its rows are cast. `counted`: of all tables, when they were read."""
 
+    source_id: UUID
     begins: list[tuple[int, int]]
     casts: list[RowCast]
     counted: int
 
-    def at(self, item: Item) -> RowCast:
+    def delivery(self, item: Item) -> Delivery:
         if item.commit_lsn is None or item.commit_idx is None:
-            return _NO_CAST
+            return Delivery(item, self.source_id, _NO_CAST)
         number = bisect_right(self.begins, (item.commit_lsn, item.commit_idx))
-        return self.casts[number - 1] if number else _NO_CAST
-
-
-Delivery = tuple[Item, Place, RowCast]
+        return Delivery(item, self.source_id, self.casts[number - 1] if number else _NO_CAST)
 
 
 class Items:
     """Receives them; remembers table versions, which never change, until there are more."""
 
     def __init__(self) -> None:
-        self._tables: dict[tuple[UUID, int | None, int], _Versions] = {}
+        self._tables: dict[str, _Table] = {}
 
     async def receive(self, connection: AsyncConnection, consumer: str, most: int) -> list[Delivery]:
         """The next items of a consumer; empty when there are none."""
         items = await _rows(connection, Item, statement(PACKAGE, "receive_items"), name=consumer, most=most)
-        if not items:
-            return []
-        places = await _places(connection, items)
-        await self._learn(connection, places)
-        by_seq = {seq: (place, self._tables[_table(place)]) for place in places for seq in place.seqs}
-        return [(item, place, versions.at(item)) for item in items for place, versions in (by_seq[item.seq],)]
+        if any(item.table_key is None for item in items):
+            items = await _completed(connection, items)
+        known = [(item, str(item.table_key)) for item in items]
+        for key, counted in {key: item.versions for item, key in known}.items():
+            if key not in self._tables or self._tables[key].counted != counted:
+                self._tables[key] = await _read(connection, key, counted)
+        return [self._tables[key].delivery(item) for item, key in known]
 
-    async def _learn(self, connection: AsyncConnection, places: Iterable[Place]) -> None:
-        """Read the versions of tables that are not known, or may have more of them by now."""
-        for place in places:
-            table = _table(place)
-            known = self._tables.get(table)
-            if known is not None and known.counted == place.versions:
-                continue
-            values = dict(zip(("source_id", "epoch", "table_oid"), table, strict=True))
-            found = await _rows(connection, _Version, statement(PACKAGE, "find_versions"), **values)
-            self._tables[table] = _Versions(
-                [(each.from_lsn, each.from_idx) for each in found], _casts(found), place.versions
-            )
+
+async def _completed(connection: AsyncConnection, items: Sequence[Item]) -> list[Item]:
+    """With the tables of events that came while they were received, or are in the items alone."""
+    ids = {item.seq: item.ack_id for item in items if item.table_key is None}
+    found = await _rows(connection, _Found, statement(PACKAGE, "find_tables"), seqs=list(ids))
+    if missing := ids.keys() - {each.seq for each in found}:
+        kept = statement("readers.queue", "find_kept_events")
+        found += await _rows(connection, _Found, kept, ack_ids=[ids[seq] for seq in missing])
+    by_seq = {each.seq: each._asdict() for each in found}
+    return [item._replace(**by_seq[item.seq]) if item.seq in ids else item for item in items]
+
+
+async def _read(connection: AsyncConnection, key: str, counted: int) -> _Table:
+    source_id, epoch, oid = key.split(" ")
+    values = {"source_id": source_id, "epoch": epoch or None, "table_oid": oid}
+    found = await _rows(connection, _Version, statement(PACKAGE, "find_versions"), **values)
+    return _Table(UUID(source_id), [(each.from_lsn, each.from_idx) for each in found], _casts(found), counted)
 
 
 def _casts(found: Sequence[_Version]) -> list[RowCast]:
@@ -112,19 +123,6 @@ def _casts(found: Sequence[_Version]) -> list[RowCast]:
     different = {(each.columns, *each.key_columns): each for each in found}
     casts = {key: RowCast(loads(each.columns or "[]"), each.key_columns) for key, each in different.items()}
     return [casts[each.columns, *each.key_columns] for each in found]
-
-
-def _table(place: Place) -> tuple[UUID, int | None, int]:
-    return place.source_id, place.epoch, place.table_oid
-
-
-async def _places(connection: AsyncConnection, items: Iterable[Item]) -> list[Place]:
-    ids = {item.seq: item.ack_id for item in items}
-    found = await _rows(connection, Place, statement(PACKAGE, "find_places"), seqs=list(ids))
-    if missing := ids.keys() - {seq for place in found for seq in place.seqs}:
-        kept = statement("readers.queue", "find_kept_events")
-        found += await _rows(connection, Place, kept, ack_ids=[ids[seq] for seq in missing])
-    return found
 
 
 async def _rows(connection: AsyncConnection, shape: type[T], query: LiteralString, **values: Any) -> list[T]:

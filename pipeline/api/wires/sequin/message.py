@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 
 from orjson import dumps
 
-from pipeline.api.wires.sequin.items import Delivery, Item, Place
+from pipeline.api.wires.sequin.items import Delivery, Item
 
 
 class Messages:
@@ -22,9 +22,10 @@ class Messages:
 
     def text(self, delivery: Delivery) -> str:
         """The message's JSON."""
-        item, place, cast = delivery
-        old = cast.row(item.changes) if item.changes else "{}"
-        changes = old if item.action == "update" else "null"
+        item, source_id, cast = delivery
+        changes = "null"
+        if item.action == "update":
+            changes = cast.row(item.changes) if item.changes else "{}"
         pks = dumps(cast.record_pks(item.record_pk, item.record)).decode()
         return (
             f'{{"ack_id":"{item.ack_id}","data":{{"record":{cast.row(item.record, item.exact)},"changes":{changes},'
@@ -32,7 +33,7 @@ class Messages:
             f'"table_name":{_quoted(item.source_table_name)},"commit_timestamp":"{item.committed_at}",'
             f'"commit_lsn":{_number(item.commit_lsn)},"commit_idx":{_number(item.commit_idx)},'
             f'"transaction_annotations":{item.annotations or "null"},'
-            f'"idempotency_key":"{idempotency_key(item, place)}","record_pks":{pks},{self._end(place.source_id)}}}}}}}'
+            f'"idempotency_key":"{idempotency_key(item)}","record_pks":{pks},{self._end(source_id)}}}}}}}'
         )
 
     def _end(self, source_id: UUID) -> str:
@@ -61,12 +62,12 @@ def consumer_id(source_id: UUID, name: str) -> UUID:
     return uuid5(source_id, name)
 
 
-def idempotency_key(item: Item, place: Place) -> str:
+def idempotency_key(item: Item) -> str:
     """The same for every delivery of a change. An update that moves a row to another key is a delete of the old one
     too, which has a key of its own.
     """
     said = f"{item.commit_lsn}:{item.commit_idx}" if item.commit_lsn is not None else f"seq:{item.seq}"
-    if item.action != place.action:
+    if item.action != item.event_action:
         said += f":{item.action}"
     return b64encode(said.encode()).decode()
 

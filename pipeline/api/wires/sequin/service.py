@@ -9,6 +9,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 from psycopg.conninfo import conninfo_to_dict
+from starlette.exceptions import HTTPException
 
 from pipeline.api.long_poll import Client, until_found
 from pipeline.api.patterns import NAME
@@ -39,19 +40,21 @@ class Service:
         self._messages: dict[str, Messages] = {}
         self.routes = APIRouter(include_in_schema=False)
         for prefix in _PREFIXES:
-            self.routes.add_api_route(prefix + RECEIVE, self._receive, methods=["GET", "POST"])
-            self.routes.add_api_route(prefix + ACK, self._ack, methods=["POST"])
-            self.routes.add_api_route(prefix + NACK, self._nack, methods=["POST"])
+            self.routes.add_route(prefix + RECEIVE, self._receive, methods=["GET", "POST"], include_in_schema=False)
+            self.routes.add_route(prefix + ACK, self._ack, methods=["POST"], include_in_schema=False)
+            self.routes.add_route(prefix + NACK, self._nack, methods=["POST"], include_in_schema=False)
 
     async def close(self) -> None:
         """Who waits is answered when the server's wakeups close."""
 
-    async def _receive(self, request: Request, id_or_name: str) -> Response:
+    async def _receive(self, request: Request) -> Response:
+        if request.method == "HEAD":  # which a route takes that takes a GET; nobody would see what it hands out
+            raise HTTPException(405, headers={"Allow": "GET, POST"})
         try:
             wanted = request_parameters.receive(await _parameters(request))
         except Refused as error:
             return answers.error(Failure(400, str(error)))
-        name = await self._name(id_or_name)
+        name = await self._name(request)
         with self._wakeups.for_consumer(name) as subscription:
 
             async def look(client: Client) -> list[str] | None:
@@ -63,26 +66,26 @@ class Service:
             found = await until_found(request, subscription, wanted.wait, look, due)
         return answers.messages(found or [])
 
-    async def _ack(self, request: Request, id_or_name: str) -> Response:
-        return await self._settle(request, id_or_name, statement(PACKAGE, "ack_items"))
+    async def _ack(self, request: Request) -> Response:
+        return await self._settle(request, statement(PACKAGE, "ack_items"))
 
-    async def _nack(self, request: Request, id_or_name: str) -> Response:
-        return await self._settle(request, id_or_name, statement(PACKAGE, "nack_items"))
+    async def _nack(self, request: Request) -> Response:
+        return await self._settle(request, statement(PACKAGE, "nack_items"))
 
-    async def _settle(self, request: Request, id_or_name: str, query: LiteralString) -> Response:
+    async def _settle(self, request: Request, query: LiteralString) -> Response:
         """Ids that are unknown, or of a delivery that is over, mean nothing."""
         try:
             ids = request_parameters.ack_ids(await _parameters(request))
         except Refused as error:
             return answers.error(Failure(400, str(error)))
-        await self._database.rows(query, {"name": await self._name(id_or_name), "ack_ids": ids})
+        await self._database.rows(query, {"name": await self._name(request), "ack_ids": ids})
         return answers.success()
 
     async def _hand_out(self, client: Client, name: str, wanted: Receive) -> list[str] | None:
         """Messages for a client that is still there: else, and after any error, their delivery is rolled back."""
         async with self._database.transaction() as connection:
             found = await self._items.receive(connection, name, wanted.most)
-            await self._learn_sources(connection, {place.source_id for _, place, _ in found})
+            await self._learn_sources(connection, {each.source_id for each in found})
             texts = self._texts(name, found) or None
             client.require_there()
         return texts
@@ -99,8 +102,9 @@ class Service:
         ]
         return seconds
 
-    async def _name(self, id_or_name: str) -> str:
+    async def _name(self, request: Request) -> str:
         """The name of the consumer with that name, or else with that id. Raises UnknownConsumer where that is clear."""
+        id_or_name: str = request.path_params["id_or_name"]
         if not re.fullmatch(NAME, id_or_name):
             raise UnknownConsumer("no consumer has such a name")
         if not request_parameters.is_uuid(id_or_name):

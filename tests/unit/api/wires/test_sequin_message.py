@@ -7,12 +7,11 @@ from base64 import b64decode
 from typing import Any
 from uuid import UUID, uuid5
 
-from pipeline.api.wires.sequin.items import Item, Place
+from pipeline.api.wires.sequin.items import Delivery, Item
 from pipeline.api.wires.sequin.message import Messages
 from pipeline.api.wires.sequin.row_cast import RowCast
 
 SOURCE = UUID("0b9d2f4e-5a61-4a0f-9a3c-6f1f0b8f2c11")
-PLACE = Place(SOURCE, 0, 1, "update", 1, [5])
 CAST = RowCast([{"name": "total", "type_name": "numeric"}], ["id"])
 ITEM = Item(
     ack_id="7ffb1b4e-3b9c-4a52-8f0e-6b7c3c1a9d10",
@@ -28,11 +27,16 @@ ITEM = Item(
     exact=None,
     annotations='{"user": "me"}',
     committed_at="2024-01-01T00:00:00.000000Z",
+    event_action="update",
+    table_key=f"{SOURCE} 0 1",
+    versions=1,
 )
 
 
-def read(item: Item, cast: RowCast = CAST, place: Place = PLACE) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Messages("orders", {SOURCE: "shop"}, "db").text((item, place, cast)))["data"]
+def read(item: Item, cast: RowCast = CAST) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Messages("orders", {SOURCE: "shop"}, "db").text(Delivery(item, SOURCE, cast)))[
+        "data"
+    ]
     return found
 
 

@@ -5,5 +5,5 @@ select r.from_lsn, r.from_idx, r.key_columns, (
             'domain_of', c -> 'domain_of', 'base_type_oid', c -> 'base_type_oid'))::text
         from jsonb_array_elements(r.columns) c) as columns
 from pipeline.relations r
-where r.source_id = %(source_id)s and r.epoch = %(epoch)s and r.table_oid = %(table_oid)s
+where r.source_id = %(source_id)s::uuid and r.epoch = %(epoch)s::int and r.table_oid = %(table_oid)s::bigint
 order by r.from_lsn, r.from_idx, r.id
