@@ -43,7 +43,7 @@ def main(workers: int, batch: int, seconds: float, consumer: str, where: str) ->
 
 
 def _work(where: str, consumer: str, batch: int, seconds: float, begin: Barrier, told: Connection) -> None:
-    items, turns = 0, _http if where.startswith("http:") else _sql
+    items, turns = 0, over_http if where.startswith("http:") else _sql
     with turns(where, consumer, batch) as turn:
         begin.wait()
         started = time.monotonic()
@@ -70,7 +70,8 @@ def _sql(dsn: str, consumer: str, batch: int) -> Iterator[Turn]:
 
 
 @contextmanager
-def _http(url: str, consumer: str, batch: int) -> Iterator[Turn]:
+def over_http(url: str, consumer: str, batch: int) -> Iterator[Turn]:
+    """By our REST, or by Sequin's wire where the URL ends with its path."""
     address, size = urlsplit(url), "max_batch_size" if url.endswith(SEQUIN) else "max"
     paths = address.path or "/v1/consumers"
     assert address.hostname is not None

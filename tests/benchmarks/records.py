@@ -37,7 +37,7 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int) -> None:
             fill(server, database)
             for way, workers, batch, where in _combinations(cluster, server):
                 name = f"{way}, {workers} {'worker' if workers == 1 else 'workers'}, batches of {batch}"
-                rates[name].append(rate(workers, batch, where, seconds))
+                rates[name].append(_rate(workers, batch, where, seconds))
                 print(f"{NAME}, run {run} of {runs}: {name}: {rates[name][-1]:,.0f} items/s", flush=True)
     for name, values in rates.items():
         figures.add(NAME, f"{name}: items/s", values)
@@ -63,7 +63,7 @@ def fill(server: PipelineServer, database: Connection) -> None:
     database.execute("vacuum analyze consumer_records")
 
 
-def rate(workers: int, batch: int, where: str, seconds: float) -> float:
+def _rate(workers: int, batch: int, where: str, seconds: float) -> float:
     with programs.module("record_workers", workers, batch, seconds, CONSUMER, where) as running:
         running.expect("ready", PATIENCE)
         found = [(int(items), float(lasted)) for items, lasted in running.rest(PATIENCE)]
