@@ -66,7 +66,7 @@ def create(config: Config, server: str) -> FastAPI:
     app.include_router(followers.router)
     app.include_router(events.router)
     app.include_router(stream.router(config, app.state.database, app.state.wakeups, server))
-    surroundings = Surroundings(config, app.state.database, server)
+    surroundings = Surroundings(config, app.state.database, app.state.wakeups, server)
     app.state.services = [wire.serve(surroundings) for wire in app.state.wires.wires]
     for service in app.state.services:
         app.include_router(service.routes)

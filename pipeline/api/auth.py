@@ -19,6 +19,12 @@ _OWN_FETCHES = ("same-origin", "none")
 """What a browser says in Sec-Fetch-Site of what our own page sends, or a person by the address bar."""
 
 
+def has_bearer(headers: Mapping[str, str]) -> bool:
+    """Whether a request has `Authorization: Bearer` with something behind it. No page of another origin can send it."""
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    return scheme.lower() == "bearer" and value.strip() != ""
+
+
 def given_token(headers: Mapping[str, str], *, basic: bool = False) -> str | None:
     """The token of a request or of a WebSocket's handshake; None when it has none.
 

@@ -30,6 +30,7 @@ _FOREIGN_HOST_OF_OPEN = (
 )
 _FOREIGN_PAGE = "a page of another origin may not do this; add its origin to PIPELINE_HTTP_ORIGINS"
 _TOKEN_NEEDED = "this endpoint needs the header Authorization: Bearer with PIPELINE_API_TOKEN"  # noqa: S105  a sentence
+_SOME_BEARER_NEEDED = "this endpoint needs the header Authorization: Bearer, here of any value"
 _SUBPROTOCOLS = f", or the subprotocols {auth.SUBPROTOCOL} and bearer.<token in base64url>"
 _TOO_LARGE = f"the body is larger than {MAX_BODY:,} bytes; send less at a time"
 
@@ -72,6 +73,8 @@ class RequestGuard:
             wanted = 'Basic realm="PIPELINE_API_TOKEN as the password"' if docs else "Bearer"
             also = _SUBPROTOCOLS if handshake else ""
             return Failure(401, _TOKEN_NEEDED + also, {"WWW-Authenticate": wanted}, handshake)
+        if at is not None and at.wire.wants_bearer and not auth.has_bearer(headers):
+            return Failure(401, _SOME_BEARER_NEEDED, {"WWW-Authenticate": "Bearer"}, handshake)
         return _too_large(scope) if _length(headers) > MAX_BODY else None
 
     def _may_change(self, scope: Scope, headers: Headers, at: At | None) -> bool:

@@ -102,7 +102,7 @@ class Config(BaseSettings):
         (), description="web pages of these origins (`https://host:port`) may use the API, besides its own"
     )
     api_token: OptionalSecret = Field(None, description="bearer token that every endpoint but health requires")
-    wires: Wires = Field((), description="other systems whose clients are served: pgdeltastream, walstream")
+    wires: Wires = Field((), description="other systems whose clients are served: pgdeltastream, walstream, sequin")
     open_wires: Wires = Field((), description="those of them that are answered without the token")
     sessions_max: int = Field(4, ge=1, description="sessions of such clients at once, each with a slot")
     sessions_idle: Duration = Field(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import difflib
 
-WIRES = {"pgdeltastream": "PG Delta Stream", "walstream": "walstream"}
+WIRES = {"pgdeltastream": "PG Delta Stream", "walstream": "walstream", "sequin": "Sequin"}
 """Each wire that can be served, and the system whose clients speak it."""
 
 WITH_SLOTS = ("pgdeltastream",)
 """Those whose sessions are slots at the source."""
+
+OVER_GRPC = ("walstream",)
+"""Those that are spoken at PIPELINE_GRPC_PORT; the others are at PIPELINE_HTTP_PORT."""
 
 
 def with_slots(given: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from psycopg import Connection
@@ -14,11 +14,13 @@ from tests.fixtures.postgres import Cluster
 
 
 @contextmanager
-def drained(cluster: Cluster, events: int) -> Iterator[tuple[PipelineServer, Connection]]:
+def drained(
+    cluster: Cluster, events: int, settings: Mapping[str, str] | None = None
+) -> Iterator[tuple[PipelineServer, Connection]]:
     """So many single-row transactions in the log, and a connection to the pipeline database."""
     with (
         backlog.small(cluster, events / backlog.SMALL) as made,
-        serve(cluster, backlog.SLOT) as server,
+        serve(cluster, backlog.SLOT, settings=settings) as server,
         cluster.connect(DATABASE) as database,
     ):
         wait_for_events(server, database, made.changes)

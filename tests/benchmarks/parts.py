@@ -24,6 +24,7 @@ from tests.benchmarks import (
     rpc_latency,
     rpc_start,
     rpc_throughput,
+    sequin_wire,
     session_drain,
     session_follow,
     session_latency,
@@ -72,6 +73,7 @@ PARTS: dict[str, Part] = {
     stream_latency.NAME: lambda b: stream_latency.report(b.cluster, b.figures, b.scale, b.runs, b.only, b.classes),
     stream_throughput.NAME: lambda b: stream_throughput.report(b.cluster, b.figures, b.scale, b.runs),
     records.NAME: lambda b: records.report(b.cluster, b.figures, b.scale, b.runs),
+    sequin_wire.NAME: lambda b: sequin_wire.report(b.cluster, b.figures, b.scale, b.runs),
     clients.NAME: lambda b: clients.report(b.cluster, b.figures, b.scale),
     fold.NAME: lambda b: fold.report(b.cluster, b.figures, b.scale, b.runs),
     snapshot.NAME: lambda b: snapshot.report(b.cluster, b.figures, b.scale, b.runs, b.only, b.classes),
@@ -92,7 +94,7 @@ DEFAULT = [*BACKLOGS, catchup.NAME, burst.NAME, latency.NAME]
 """What fits into 25 minutes together."""
 GROUPS = {
     "followers": [follower_catchup.NAME, follower_slot.NAME, follower_latency.NAME, follower_size.NAME],
-    "consumers": [stream_latency.NAME, stream_throughput.NAME, records.NAME, clients.NAME, fold.NAME],
+    "consumers": [stream_latency.NAME, stream_throughput.NAME, records.NAME, sequin_wire.NAME, clients.NAME, fold.NAME],
     "grpc": [rpc_latency.NAME, rpc_throughput.NAME, rpc_start.NAME],
     "sessions": [session_latency.NAME, session_drain.NAME, session_follow.NAME],
     "snapshot": [snapshot.NAME, snapshot_latency.NAME, content.NAME],

@@ -1,7 +1,8 @@
 """Workers of a records consumer: receive, acknowledge, again; each in a process of its own.
 
-python -m tests.benchmarks.record_workers WORKERS BATCH SECONDS CONSUMER DSN|URL: by the SQL functions or by REST; says
-"ready" when all are connected, and when the seconds are over prints "ITEMS SECONDS" of each worker.
+python -m tests.benchmarks.record_workers WORKERS BATCH SECONDS CONSUMER DSN|URL: by the SQL functions, by REST, or by
+Sequin's wire where the URL ends with its path; says "ready" when all are connected, and when the seconds are over
+prints "ITEMS SECONDS" of each worker.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 
+SEQUIN = "/api/http_pull_consumers"
 Turn = Callable[[], int]
 """Receive a batch and acknowledge it; how many items it had."""
 
@@ -41,7 +43,7 @@ def main(workers: int, batch: int, seconds: float, consumer: str, where: str) ->
 
 
 def _work(where: str, consumer: str, batch: int, seconds: float, begin: Barrier, told: Connection) -> None:
-    items, turns = 0, _rest if where.startswith("http:") else _sql
+    items, turns = 0, over_http if where.startswith("http:") else _sql
     with turns(where, consumer, batch) as turn:
         begin.wait()
         started = time.monotonic()
@@ -68,14 +70,19 @@ def _sql(dsn: str, consumer: str, batch: int) -> Iterator[Turn]:
 
 
 @contextmanager
-def _rest(url: str, consumer: str, batch: int) -> Iterator[Turn]:
-    address = urlsplit(url)
+def over_http(url: str, consumer: str, batch: int) -> Iterator[Turn]:
+    """By our REST, or by Sequin's wire where the URL ends with its path."""
+    address, size = urlsplit(url), "max_batch_size" if url.endswith(SEQUIN) else "max"
+    paths = address.path or "/v1/consumers"
     assert address.hostname is not None
     connection = HTTPConnection(address.hostname, address.port, timeout=60)
 
     def ask(what: str, body: dict[str, object]) -> dict[str, object]:
         connection.request(
-            "POST", f"/v1/consumers/{consumer}/{what}", json.dumps(body), {"Content-Type": "application/json"}
+            "POST",
+            f"{paths}/{consumer}/{what}",
+            json.dumps(body),
+            {"Content-Type": "application/json", "Authorization": "Bearer any"},
         )
         answer = connection.getresponse()
         text = answer.read()
@@ -85,7 +92,7 @@ def _rest(url: str, consumer: str, batch: int) -> Iterator[Turn]:
         return found
 
     def turn() -> int:
-        items = ask("receive", {"max": batch})["data"]
+        items = ask("receive", {size: batch})["data"]
         assert isinstance(items, list)
         if items:
             ask("ack", {"ack_ids": [item["ack_id"] for item in items]})

@@ -34,7 +34,7 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int) -> None:
     with drained(cluster, items) as (server, database):
         api.create_consumer(server, CONSUMER, "records", start="beginning")
         for run in range(1, runs + 1):
-            _fill(server, database)
+            fill(server, database)
             for way, workers, batch, where in _combinations(cluster, server):
                 name = f"{way}, {workers} {'worker' if workers == 1 else 'workers'}, batches of {batch}"
                 rates[name].append(_rate(workers, batch, where, seconds))
@@ -50,7 +50,7 @@ def _combinations(cluster: Cluster, server: PipelineServer) -> list[tuple[str, i
     return sql + rest
 
 
-def _fill(server: PipelineServer, database: Connection) -> None:
+def fill(server: PipelineServer, database: Connection) -> None:
     """All events are items again."""
     database.execute("select pipeline.reset_consumer(%s)", (CONSUMER,))
     deadline = time.monotonic() + PATIENCE

@@ -22,6 +22,7 @@ ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 DELIVERY = (ROOT / "docs" / "delivery.md").read_text()
 FACTS = (ROOT / "docs" / "postgres-facts.md").read_text()
+CHECKLIST = (ROOT / "docs" / "wire.md").read_text().partition("\n## Sequin's pull clients\n")[2]
 SETTINGS = (ROOT / "docs" / "reference" / "settings.md").read_text()
 COMMANDS = (ROOT / "docs" / "reference" / "commands.md").read_text()
 MIGRATIONS = "".join(path.read_text() for path in (ROOT / "alembic" / "versions").rglob("*.sql"))
@@ -60,12 +61,18 @@ def places(*pages: str) -> list[str]:
     return sorted(name for name in named if not re.search(r"[ …<*]|NAME", name))
 
 
-@pytest.mark.parametrize("name", places(ARCHITECTURE, DELIVERY, CONTRIBUTING, FACTS))
+@pytest.mark.parametrize("name", places(ARCHITECTURE, DELIVERY, CONTRIBUTING, FACTS, CHECKLIST))
 def test_every_place_that_docs_name_exists(name: str) -> None:
     path, _, definition = name.partition(":")
     assert (ROOT / path).exists(), path
     if definition:
         assert definition in definitions(ROOT / path)
+
+
+def test_each_line_of_a_checklist_names_its_test() -> None:
+    _, _, *lines = [line for line in CHECKLIST.splitlines() if line.startswith("|")]
+    assert len(lines) > 20
+    assert [line for line in lines if not re.search(r"\| `tests/\S+:test_\w+` \|$", line)] == []
 
 
 @pytest.mark.parametrize(

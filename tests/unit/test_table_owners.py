@@ -82,6 +82,7 @@ OWNERS = {
         {
             "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/rpc/walstream": "a consumer is made only where there is none",
+            "pipeline/api/wires/sequin": "a client names a consumer by an id that is made of its name",
         },
     ),
     "pipeline.dead_letters": Owner(
@@ -144,6 +145,7 @@ OWNERS = {
             "pipeline/exports": VERSION,
             "pipeline/followers": VERSION,
             "pipeline/operate/verify": PROOF,
+            "pipeline/api/wires/sequin": VERSION,
             "spark": JOB,
         },
     ),
@@ -197,6 +199,7 @@ OWNERS = {
             "pipeline/followers/copying": "a copy is of an epoch, and has what is published",
             "pipeline/followers/running": GAPS,
             "pipeline/operate": REPORT,
+            "pipeline/api/wires/sequin": "a message names the database that its change comes from",
         },
     ),
     "pipeline.walstream_sessions": Owner("pipeline/rpc/walstream", {"pipeline/operate": REPORT}),

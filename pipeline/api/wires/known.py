@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pipeline.api.wires import pgdeltastream
+from pipeline.api.wires import pgdeltastream, sequin
 from pipeline.api.wires.wire import Served
 from pipeline.config.settings import Config
 
-WIRES = {wire.name: wire for wire in (pgdeltastream.WIRE,)}
+WIRES = {wire.name: wire for wire in (pgdeltastream.WIRE, sequin.WIRE)}
 
 
 def served(config: Config) -> Served:

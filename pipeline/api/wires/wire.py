@@ -15,6 +15,7 @@ from pipeline.config.settings import Config
 
 if TYPE_CHECKING:
     from pipeline.postgres.pool import Pool
+    from pipeline.readers.wakeups import Wakeups
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Surroundings:
 
     config: Config
     database: Pool
+    wakeups: Wakeups
     server: str
 
 
@@ -70,7 +72,8 @@ class Service(Protocol):
 class Wire:
     """What the clients of one other system speak.
 
-    `forms` has the form of errors by their status; those of every other status have the form `otherwise`.
+    `forms` has the form of errors by their status; those of every other status have the form `otherwise`. Its clients
+    always send a Bearer where `wants_bearer`: of any value, where none is needed.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Wire:
     forms: Mapping[int, Form]
     otherwise: Form
     serve: Callable[[Surroundings], Service]
+    wants_bearer: bool = False
 
     def place(self, path: str) -> Place | None:
         """The place with that path; None when it is not one of this wire."""

@@ -101,10 +101,10 @@ def read(
     return None if row is None else _table(row)
 
 
-def type_names(source: Connection, oids: Iterable[int]) -> dict[int, tuple[str, int]]:
-    """Name and base type of each that exists, by oid."""
+def type_names(source: Connection, oids: Iterable[int]) -> dict[int, tuple[str, int, str]]:
+    """Name, base type, and what a domain is over, of each that exists, by oid: as columns of the history have them."""
     rows = source.execute(statement("capture.schema_history", "describe_types"), {"oids": list(oids)}).fetchall()
-    return {oid: (name, base_oid) for oid, name, base_oid in rows}
+    return {oid: (name, base_oid, domain_of) for oid, name, base_oid, domain_of in rows}
 
 
 def _read(cursor: Cursor[dict[str, Any]], values: dict[str, Any], again: int = _RETRIES) -> dict[str, Any] | None:

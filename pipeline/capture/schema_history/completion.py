@@ -23,15 +23,15 @@ class _Root(NamedTuple):
 def complete(
     relation: Relation,
     table: CatalogTable | None,
-    types: dict[int, tuple[str, int]],
+    types: dict[int, tuple[str, int, str]],
     previous: TableVersion | None,
     *,
     again: bool,
 ) -> TableVersion:
     """The table version from this message on; its columns have no `names` yet.
 
-    `table`: None when it was dropped. `types`: name and base type by oid. `previous`: the last known version. `again`:
-    the message was already sent in this session.
+    `table`: None when it was dropped. `types`: name, base type and what a domain is over, by oid. `previous`: the last
+    known version. `again`: the message was already sent in this session.
     """
     numbers = attnums(relation, table, previous)
     moved = _moved(relation, table, previous, again=again)
@@ -116,21 +116,26 @@ def _memberships(table: CatalogTable | None, previous: TableVersion | None) -> t
 def _columns(
     relation: Relation,
     numbers: list[int | None],
-    types: dict[int, tuple[str, int]],
+    types: dict[int, tuple[str, int, str]],
     previous: TableVersion | None,
     key: tuple[str, ...],
 ) -> tuple[Column, ...]:
     """The columns; names of types that were dropped since are taken from the previous version."""
-    dropped = {each.type_oid: (each.type_name, each.base_type_oid) for each in (previous.columns if previous else ())}
-    names = dropped | types
+    before = previous.columns if previous else ()
+    names = {each.type_oid: (each.type_name, each.base_type_oid, each.domain_of) for each in before} | types
+    described = [names.get(column.type_oid, ("", column.type_oid, "")) for column in relation.columns]
     return tuple(
         Column(
             column.name,
             column.type_oid,
             column.type_modifier,
-            *names.get(column.type_oid, ("", column.type_oid)),
+            type_name,
+            base_type_oid,
             key=column.name in key,
             attnum=attnum,
+            domain_of=domain_of,
         )
-        for column, attnum in zip(relation.columns, numbers, strict=True)
+        for column, attnum, (type_name, base_type_oid, domain_of) in zip(
+            relation.columns, numbers, described, strict=True
+        )
     )

@@ -33,6 +33,7 @@ class Column:
 
     `attnum`: None where it is not certain, because the catalog was changed since. `names`: the names under which the
     log has values that rows may still hold; a new list begins where older values no longer say what rows hold.
+    `domain_of`: of a domain the name of the type that it is over; empty in versions that older servers have recorded.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Column:
     key: bool
     attnum: int | None = None
     names: tuple[Name, ...] = ()
+    domain_of: str = ""
 
     @property
     def cast(self) -> str:

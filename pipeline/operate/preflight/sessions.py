@@ -78,7 +78,7 @@ def open_wires(config: Config) -> Findings:
     """A warning for wires that are answered without the token."""
     for name in config.open_wires:
         slots_too = name in wires.WITH_SLOTS
-        port = config.http_port if slots_too else config.grpc_port
+        port = config.grpc_port if name in wires.OVER_GRPC else config.http_port
         text = f"{name} answers without the token: whoever reaches {config.http_host}:{port} can "
         text += "make a slot at the source, and " if slots_too else "acknowledge for its clients, and "
         text += "read every published row"

@@ -5,17 +5,14 @@ From the text that Postgres prints for jsonb, without parsing values: no digit i
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import NamedTuple
 
 from orjson import dumps, loads
 
+from pipeline.wal import record_text
+
 MAX_BYTES = (4 << 20) - 1024
 """Clients refuse a message above 4 MiB; the rest of it is names."""
-_SCALAR = re.compile(r"[^,{}\[\]\s]+")
-_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 
 
 class Payload(NamedTuple):
@@ -29,7 +26,7 @@ def payload(record: str, exact: str | None) -> Payload:
     """`record` and `exact` of an event, as the texts that Postgres prints."""
     texts: dict[str, str] = loads(exact) if exact else {}
     written = []
-    for name, value in _values(record):
+    for name, value in record_text.values(record):
         if value[0] in "{[":  # a text, as Postgres prints the column
             value = dumps(texts.get(name, value)).decode()
         written.append((name.encode(), value))
@@ -40,33 +37,6 @@ def payload(record: str, exact: str | None) -> Payload:
     written.sort()
     parts = [f"{dumps(name.decode()).decode()}:{value}" for name, value in written]
     return Payload("{" + ",".join(parts) + "}", without)
-
-
-def _values(record: str) -> Iterator[tuple[str, str]]:
-    """Names and JSON texts of the values."""
-    at, end = 1, len(record) - 1
-    while at < end:
-        name, at = scanstring(record, at + 1)
-        at += 2  # ": "
-        start, at = at, _end(record, at)
-        yield name, record[start:at]
-        at += 2  # ", "
-
-
-def _end(text: str, at: int) -> int:
-    """Where the value that begins there ends."""
-    if text[at] == '"':
-        return int(scanstring(text, at + 1)[1])
-    if text[at] not in "{[":
-        found = _SCALAR.match(text, at)
-        return found.end() if found else at
-    depth = 0
-    for found in _STRUCTURE.finditer(text, at):
-        mark = found.group()
-        depth += (mark in "{[") - (mark in "}]")
-        if depth == 0:
-            return found.end()
-    return len(text)
 
 
 def _too_large(written: list[tuple[bytes, str]]) -> tuple[str, ...]:

@@ -17,10 +17,14 @@ class Kinds:
     def __init__(self, stage: Comparing) -> None:
         self.stage = stage
         self.groups = {title: tables.columns(stage.source, title) for title in cases.GROUPS}
-        stage.replicate(*[statement for title in cases.GROUPS for statement in self._inserts(title)])
+        stage.replicate(*self.inserts())
         self.events = {title: stage.events(title) for title in cases.GROUPS}
 
-    def _inserts(self, title: str) -> Iterator[sql.Composed]:
+    def inserts(self, first: int = 0) -> list[sql.Composed]:
+        """Of all rows, whose ids begin there."""
+        return [statement for title in cases.GROUPS for statement in self._inserts(title, first)]
+
+    def _inserts(self, title: str, first: int) -> Iterator[sql.Composed]:
         """The last row is null everywhere it may be."""
         columns = self.groups[title]
         rows = max(len(case.values) for case in columns.values())
@@ -31,7 +35,7 @@ class Kinds:
             yield sql.SQL("insert into public.{} (id, {}) values ({}, {})").format(
                 sql.Identifier(title),
                 sql.SQL(", ").join(map(sql.Identifier, given)),
-                number,
+                first + number,
                 sql.SQL(", ").join(given.values()),
             )
 

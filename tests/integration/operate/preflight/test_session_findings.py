@@ -136,9 +136,12 @@ def test_open_wires_are_a_warning_with_a_remedy(findings: Callable[..., list[Fin
     assert found.text.startswith("pgdeltastream answers without the token: whoever reaches 127.0.0.1:12312 can make")
 
 
-def test_walstream_has_no_slots_and_a_port_of_its_own(findings: Callable[..., list[Finding]]) -> None:
-    found = findings(wires="walstream", open_wires="walstream", api_token="geheim")
+@pytest.mark.parametrize(("wire", "port"), [("walstream", 50051), ("sequin", 12312)])
+def test_others_have_no_slots_and_the_port_that_they_are_spoken_at(
+    findings: Callable[..., list[Finding]], wire: str, port: int
+) -> None:
+    found = findings(wires=wire, open_wires=wire, api_token="geheim")
     assert [each.text for each in found if each.name in ("sessions", "open_wires")] == [
-        "walstream answers without the token: whoever reaches 127.0.0.1:50051 can acknowledge for its clients, and read"
+        f"{wire} answers without the token: whoever reaches 127.0.0.1:{port} can acknowledge for its clients, and read"
         " every published row"
     ]

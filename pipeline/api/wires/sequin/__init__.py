@@ -1,0 +1,16 @@
+"""What clients of Sequin's HTTP pull consumers speak: items of records consumers are received and acknowledged."""
+
+from __future__ import annotations
+
+from pipeline.api.wires.sequin import answers
+from pipeline.api.wires.sequin.service import PATHS, Service
+from pipeline.api.wires.wire import Place, Wire
+
+WIRE = Wire(
+    name="sequin",
+    places=tuple(Place(path, get_changes=path.endswith("/receive")) for path in PATHS),
+    forms={404: answers.not_found, 409: answers.other_kind, 422: answers.bad_request},
+    otherwise=answers.error,
+    serve=Service,
+    wants_bearer=True,
+)

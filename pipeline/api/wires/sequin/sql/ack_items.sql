@@ -1,0 +1,2 @@
+-- Acknowledge deliveries.
+select pipeline.ack(%(name)s::text, %(ack_ids)s::uuid[])

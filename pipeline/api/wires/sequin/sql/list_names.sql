@@ -1,0 +1,2 @@
+-- The names of all consumers.
+select c.name from pipeline.consumers c

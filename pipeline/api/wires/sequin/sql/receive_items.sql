@@ -1,0 +1,13 @@
+-- Deliver items: values as the texts of jsonb, times as Sequin writes them, and of the event its action and the table that
+-- it is of. An event that came after this statement had begun is received, and is not seen by it otherwise.
+select i.ack_id::text as ack_id, i.seq, i.commit_lsn, i.commit_idx, i.source_table_schema, i.source_table_name,
+    i.record_pk, i.action, i.record::text as record, i.changes::text as changes, i.exact::text as exact,
+    i.transaction_annotations::text as annotations,
+    to_char(i.committed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as committed_at,
+    e.action as event_action, e.table_key, (select count(*) from pipeline.relations) as versions
+from pipeline.receive(%(name)s::text, %(most)s::int) as i
+left join lateral (
+    select e.action, concat(e.source_database_id, ' ', e.source_epoch, ' ', e.source_table_oid) as table_key
+    from pipeline.events e where e.seq = i.seq
+    order by e.action = i.action and e.record_pk = i.record_pk desc limit 1 -- legacy tables may have one seq several times
+) e on true

@@ -1,0 +1,42 @@
+"""The values of a record in the text that Postgres prints for jsonb, without parsing them: no digit is lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from json.decoder import scanstring  # type: ignore[attr-defined]
+
+_SCALAR = re.compile(r"[^,{}\[\]\s]+")
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
+
+
+def values(record: str) -> Iterator[tuple[str, str]]:
+    """Names and JSON texts of the values of an object, in its order."""
+    at, end = 1, len(record) - 1
+    while at < end:
+        name, at = scanstring(record, at + 1)
+        at += 2  # ": "
+        start, at = at, end_of_value(record, at)
+        yield name, record[start:at]
+        at += 2  # ", "
+
+
+def string(value: str) -> str:
+    """The text of a JSON string."""
+    return str(scanstring(value, 1)[0])
+
+
+def end_of_value(text: str, at: int) -> int:
+    """Where the value that begins there ends."""
+    if text[at] == '"':
+        return int(scanstring(text, at + 1)[1])
+    if text[at] not in "{[":
+        found = _SCALAR.match(text, at)
+        return found.end() if found else at
+    depth = 0
+    for found in _STRUCTURE.finditer(text, at):
+        mark = found.group()
+        depth += (mark in "{[") - (mark in "}]")
+        if depth == 0:
+            return found.end()
+    return len(text)
