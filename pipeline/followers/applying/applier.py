@@ -145,12 +145,13 @@ class Applier:
         found = self._read_ahead(after, upto, single=single and not continues)
         if found is None:
             found = self._plan(after, upto, single=single, continues=continues)
-            if not continues and self._has_history_grown(found):
-                # A version is there before its first event is, so what was planned without it may not fit. In the
-                # middle of a transaction there is no new one: it was there before the transaction was in the log.
-                if self._on_history is not None:
-                    self._on_history()
+            # A version is there before its first event is, so what was planned without it may not fit, again and again
+            # while tables get their first events. In the middle of a transaction there is no new one: it was there
+            # before the transaction was in the log.
+            while not continues and self._has_history_grown(found):
+                self._look()
                 self.read_tables()
+                self._look()  # what came before the tables were read is no growth for them
                 found = self._plan(after, upto, single=single, continues=continues)
             if found is not None:
                 self._parts = self._reader.parts(found)
@@ -158,6 +159,10 @@ class Applier:
         if found is not None:
             self._latest = found
         return found
+
+    def _look(self) -> None:
+        if self._on_history is not None:
+            self._on_history()
 
     def _has_history_grown(self, planned: Pass | None) -> bool:
         known = self.tables.version

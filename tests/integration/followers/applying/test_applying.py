@@ -11,6 +11,7 @@ from psycopg import sql
 
 from pipeline.errors import Differs, FollowerError, NotFollowable, Overtaken, Refused
 from pipeline.followers.applying import position
+from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.background import BackgroundThread
@@ -500,3 +501,39 @@ def test_events_of_another_source_are_passed_over(stage: Stage, cluster: Cluster
     with follower(stage, cluster, table) as there:
         drain(there.applier(["mine"], events=5))
         assert there.rows("select id from mine order by id") == [(1,), (2,), (3,)]
+
+
+def test_tables_that_get_their_first_events_while_others_are_looked_at(
+    stage: Stage, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+):
+    """Each growth of the history is followed by the next one, so none that is planned is the last."""
+    names = [f"first_{number}" for number in range(4)]
+    tables = [f"create table {name} (id int primary key)" for name in names]
+    begins = made(stage, *tables)
+    with follower(stage, cluster, *tables, seq=begins) as there:
+        seen = list[int]()
+
+        def look() -> None:
+            [row] = stage.look("select max(id) as newest from pipeline.relations")
+            seen.append(row["newest"])
+
+        applier = there.applier(names, on_history=look)
+        pending, read = iter(names), Applier.read_tables
+
+        def insert() -> None:
+            if (name := next(pending, None)) is not None:
+                stage.run(f"insert into {name} values (1)")
+                stage.arrive()
+
+        def read_and_insert(self: Applier) -> None:
+            insert()
+            read(self)
+            insert()
+
+        insert()
+        monkeypatch.setattr(Applier, "read_tables", read_and_insert)
+        drain(applier)
+        for name in names:
+            assert there.rows(f"select id from {name}") == [(1,)], name
+        look()
+        assert seen[-2] == seen[-1]
