@@ -537,3 +537,24 @@ def test_tables_that_get_their_first_events_while_others_are_looked_at(
             assert there.rows(f"select id from {name}") == [(1,)], name
         look()
         assert seen[-2] == seen[-1]
+
+
+def test_a_key_in_a_partition_whose_columns_are_in_another_order(stage: Stage, cluster: Cluster):
+    tables = (
+        "create table turned (id int, area text, primary key (id, area)) partition by list (area)",
+        "create table turned_a (area text not null, id int not null)",
+        "alter table turned attach partition turned_a for values in ('a')",
+        "create table turned_b partition of turned default",
+    )
+    begins = made(stage, *tables)
+    with follower(stage, cluster, *tables, seq=begins) as there:
+        applier = there.applier(["turned"])
+        stage.transaction(
+            "insert into turned values (1, 'a'), (2, 'a')",
+            "update turned set id = 3 where id = 1",
+            "update turned set area = 'b' where id = 3",
+            "update turned set id = 4 where id = 2",
+        )
+        stage.arrive()
+        drain(applier)
+        assert there.rows("select id, area from turned order by id") == [(3, "b"), (4, "a")]
