@@ -558,3 +558,22 @@ def test_a_key_in_a_partition_whose_columns_are_in_another_order(stage: Stage, c
         stage.arrive()
         drain(applier)
         assert there.rows("select id, area from turned order by id") == [(3, "b"), (4, "a")]
+
+
+def test_deferrable_keys_that_change_places(stage: Stage, cluster: Cluster):
+    tables = (
+        "create table places (id int primary key deferrable, note text)",
+        "alter table places replica identity full",
+    )
+    begins = made(stage, *tables)
+    with follower(stage, cluster, *tables, seq=begins) as there:
+        applier = there.applier(["places"])
+        stage.transaction(
+            "insert into places values (1, 'a'), (2, 'b'), (3, 'c')",
+            "update places set id = 3 - id where id < 3",
+            "delete from places where id = 1",
+            "update places set note = 'd' where id = 3",
+        )
+        stage.arrive()
+        drain(applier)
+        assert there.rows("select id, note from places order by id") == [(2, "a"), (3, "d")]
