@@ -14,7 +14,7 @@ from psycopg import sql
 
 from pipeline.followers import registry
 from pipeline.followers.registry import Follower, Options
-from pipeline.followers.running import following
+from pipeline.followers.running import copier, following
 from pipeline.operate import add_follower, resync_follower, verify_follower
 from pipeline.postgres import connections
 from tests.fidelity.tables.case import AtFollower, Kind, Stop
@@ -73,6 +73,8 @@ class FollowerOfKinds:
             if said in [(stop.reason, stop.remedy) for stop in expected] and f"{kind.schema}." in (found.reason or ""):
                 [stop] = expected
                 self._stops[kind.schema].append(self._expected[kind.schema].pop(0))
+                if stop.is_last:
+                    self.running.stopped.set()
                 if stop.mended:
                     self._run(kind, stop.mended)
                 if stop.resync:
@@ -160,7 +162,8 @@ def followed(stage: Stage, cluster: Cluster, kinds: Sequence[Kind]) -> Iterator[
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setattr(following, "IDLE_SECONDS", 0.1)
         patch.setattr(following, "REPORT_SECONDS", 0.05)
-        patch.setattr(following, "FIRST_DELAY", 0.1)
+        for module, name in ((following, "FIRST_DELAY"), (following, "LONGEST_DELAY"), (copier, "REST_SECONDS")):
+            patch.setattr(module, name, 0.05)
         made = []
         for group in filter(None, groups):
             dsn = stack.enter_context(cluster.database("follower"))
