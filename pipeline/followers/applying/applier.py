@@ -139,17 +139,22 @@ class Applier:
 
     def _next(self, after: int, upto: int | None, *, single: bool, continues: bool = False) -> Pass | None:
         found = self._ask(after, upto, single=single, continues=continues)
-        if not continues and found.version != self.tables.version:
-            # A version is there before its first event is, so what was planned without it may not fit. In the
-            # middle of a transaction there is no new one: it was there before the transaction was in the log.
-            if self._on_history is not None:
-                self._on_history()
+        # A version is there before its first event is, so what was planned without it may not fit, again and again
+        # while tables get their first events. In the middle of a transaction there is no new one: it was there before
+        # the transaction was in the log.
+        while not continues and found.version != self.tables.version:
+            self._look()
             self.read_tables()
+            self._look()  # what came before the tables were read is no growth for them
             found = self._ask(after, upto, single=single, continues=continues)
         if isinstance(found, Nothing):
             return None
         self._latest = found
         return found
+
+    def _look(self) -> None:
+        if self._on_history is not None:
+            self._on_history()
 
     def _ask(self, after: int, upto: int | None, *, single: bool, continues: bool) -> Pass | Nothing:
         closely = (single and not continues) or after < self._closely_upto

@@ -92,8 +92,12 @@ class FollowedTable:
 
     @property
     def key(self) -> tuple[FollowedColumn, ...]:
-        """What tells its rows apart; empty where nothing does."""
-        return tuple(column for column in self.columns if column.equals is not None)
+        """What tells its rows apart, in the order of `record_pk`, which a partition's columns need not be in.
+
+        Empty where nothing does.
+        """
+        found = (column for column in self.columns if column.equals is not None)
+        return tuple(sorted(found, key=lambda column: column.source.key_place or 0))
 
 
 class FollowedTables:
@@ -159,9 +163,10 @@ def _columns(wanted: Wanted, history: History, there: Mapping[str, Any]) -> tupl
         raise FollowerError(
             f"table {wanted.schema}.{wanted.name} of the follower has no column {', '.join(missing)}: add it there"
         )
-    key = {column.name for column in history.columns if column.key}
+    key = {column.name for column in history.columns if column.key_place is not None}
     operators = next((found for found in there["keys"] if found is not None and found.keys() == key), None)
-    if key and operators is None:
+    # A deferrable key is one only at a commit; where the log has old rows as a whole, they are found by that.
+    if key and operators is None and not history.full:
         raise FollowerError(
             f"table {wanted.schema}.{wanted.name} of the follower has no unique index on its key"
             f" ({', '.join(sorted(key))}) that holds at once: make one"
@@ -175,10 +180,10 @@ def _columns(wanted: Wanted, history: History, there: Mapping[str, Any]) -> tupl
             column.document or at["document"],
             at["large"],
             not at["generated"],
-            (operators or {}).get(column.name) if column.key else None,
+            (operators or {}).get(column.name) if column.key_place is not None else None,
         )
         for column in history.columns
-        if not (at := by_name[column.name])["generated"] or column.key
+        if not (at := by_name[column.name])["generated"] or column.key_place is not None
     )
 
 

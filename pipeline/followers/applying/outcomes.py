@@ -60,13 +60,14 @@ class Outcomes:
     def folded(self, table: FollowedTable, after: int, upto: int) -> list[Outcome]:
         """What the events in (after, upto] make of each row together, in the order of `seq`.
 
-        Raises NotFollowable where a new row lacks a value.
+        Raises NotFollowable where a new row lacks a value, or a row is changed that nothing tells from others.
         """
         if table.oid not in self._composed:
             self._composed[table.oid] = self._fold(table).as_string(None)
         found = self._rows(Outcome, self._composed[table.oid], after, upto)
         for each in found:
             require_whole(table, each)
+            _require_key(table, each)
         return found
 
     def _fold(self, table: FollowedTable) -> sql.Composed:
@@ -153,4 +154,16 @@ def require_whole(table: FollowedTable, outcome: Outcome | Ordered) -> None:
             str(table),
             outcome.seq,
             "incomplete",
+        )
+
+
+def _require_key(table: FollowedTable, outcome: Outcome) -> None:
+    """A partition may have a key that its table has not. Raises NotFollowable."""
+    if not table.key and outcome.operation not in ("insert", "upsert"):
+        raise NotFollowable(
+            f"table {table} of the follower stops before seq {outcome.seq}: it changes a row by a key that only some"
+            " partitions have, so that it cannot be found",
+            str(table),
+            outcome.seq,
+            "keyless",
         )

@@ -84,13 +84,14 @@ class NamedColumn:
     """A column of the source, as the table's form has it. `base_type_oid`: as in the history.
 
     `names`: what events call it, each with the place from which on, the first from the beginning; None: they had none
-    such yet. Where a form holds from the position on, there is but one.
+    such yet. Where a form holds from the position on, there is but one. `key_place`: where it is in the key, in the
+    order of `record_pk`; None: it is not in it.
     """
 
     name: str
     names: tuple[tuple[Place, str | None], ...]
     base_type_oid: int
-    key: bool
+    key_place: int | None
 
     @property
     def document(self) -> bool:
@@ -220,4 +221,5 @@ def _column(now: TableVersion, column: dict[str, Any], earlier: Sequence[TableVe
             names.append((version.place, called))
     if not names or names[-1][1] != column["name"]:
         names.append((now.place, column["name"]))
-    return NamedColumn(column["name"], tuple(names), column["base_type_oid"], column["name"] in now.key_columns)
+    key_place = now.key_columns.index(column["name"]) if column["name"] in now.key_columns else None
+    return NamedColumn(column["name"], tuple(names), column["base_type_oid"], key_place)

@@ -71,7 +71,7 @@ class Shape:
 def read(source: Connection, follower: Connection, table: Table) -> Shape:
     """As both sides have it now. Raises NotComparable where the follower lacks what is to be compared."""
     there = _columns(follower, table.follower_schema, table.follower_name)
-    if not there:
+    if not there and not _is_there(follower, table.follower_schema, table.follower_name):
         raise NotComparable("the follower has no such table")
     here = _columns(source, table.schema, table.name)
     if lacking := [name for name in table.columns if name not in there]:
@@ -88,6 +88,14 @@ def read(source: Connection, follower: Connection, table: Table) -> Shape:
         _sort_alike(source_key, follower_key),
         any(column.partitioned for column in there.values()),
     )
+
+
+def _is_there(connection: Connection, schema: str, name: str) -> bool:
+    """A table may have no columns."""
+    found: bool = queries.value(
+        connection, statement("followers.verifying", "is_there"), {"schema": schema, "name": name}
+    )
+    return found
 
 
 def _columns(connection: Connection, schema: str, name: str) -> dict[str, Column]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Values = dict[str, Any]
@@ -19,6 +19,42 @@ class Event:
     changes: Values | None = None
     unchanged: tuple[str, ...] = ()
     exact: Values | None = None
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where a follower stops, as it says so; the schema is public there, the follower NAME, and each seq N.
+
+    It goes on after the statements of `mended` there, or once tables were copied anew (`resync`); else it stays so.
+    """
+
+    reason: str
+    remedy: str
+    mended: str = ""
+    resync: bool = False
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing of the kind is followed after it."""
+        return not self.mended and not self.resync
+
+
+@dataclass(frozen=True)
+class AtFollower:
+    """A line of docs/reference/follower-outcomes.md: what a follower has of a kind, as of the source's last commit.
+
+    `says`: in words. `differs`: tables that are not there as they are at the source, with what `verify` says of them,
+    `equal` where what is published of them is; None where it does not have the table. `prepared`: statements that were
+    run there before. `stops`: on the way.
+    """
+
+    says: str = "equal"
+    differs: dict[str, str | None] = field(default_factory=dict)
+    prepared: str = ""
+    stops: tuple[Stop, ...] = ()
+
+
+EQUAL = AtFollower()
 
 
 @dataclass(frozen=True)
@@ -40,6 +76,9 @@ class Kind:
     upto: int = 99
     publication: str = "pipeline"
     """Which one the server is given: its own, or one that the user made beforehand."""
+    after: str = ""
+    """One more step, of which no events are asked: where the others leave no rows, a follower had nothing to have."""
+    follower: AtFollower = EQUAL
 
     @property
     def schema(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fidelity.tables.case import Kind, delete, insert, truncate, update
+from tests.fidelity.tables.case import AtFollower, Kind, delete, insert, truncate, update
 
 _STORED = "create table t (id int primary key, a int, g int generated always as (a * 2) stored)"
 _GENERATED_KEY = "create table t (a int, g int generated always as (a * 2) stored primary key, note text)"
@@ -16,6 +16,7 @@ CASES = (
         ("insert into t values (1, 1); update t set a = 2; delete from t",),
         (insert("t", "1", {"id": 1, "a": 1}), update("t", "1", {"id": 1, "a": 2}), delete("t", "1", {"id": 1})),
         upto=17,
+        after="insert into t values (1, 1); update t set a = 2",
     ),
     Kind(
         "stored generated column, from 18 on",
@@ -28,6 +29,7 @@ CASES = (
             delete("t", "1", {"id": 1}),
         ),
         since=18,
+        after="insert into t values (1, 1); update t set a = 2",
     ),
     Kind(
         "generated column in the key, before 18",
@@ -36,6 +38,8 @@ CASES = (
         ("insert into t values (1, default, 'a'); update t set note = 'b'; delete from t",),
         (insert("t", "", {"a": 1, "note": "a"}),),
         upto=17,
+        after="insert into t values (7, default, 'a'); update t set note = 'b'",
+        follower=AtFollower("inserts and truncates", {"t": "differs"}),
     ),
     Kind(
         "generated column in the key, from 18 on",
@@ -48,6 +52,7 @@ CASES = (
             delete("t", "4", {"g": 4}),
         ),
         since=18,
+        after="insert into t values (1, default, 'a'); update t set a = 3",
     ),
     Kind(
         "replica identity full with a stored generated column, before 18",
@@ -60,6 +65,7 @@ CASES = (
             delete("t", "", {"id": 1, "a": 2}),
         ),
         upto=17,
+        after="insert into t values (1, 1); update t set a = 2",
     ),
     Kind(
         "replica identity full with a stored generated column, from 18 on",
@@ -72,6 +78,7 @@ CASES = (
             delete("t", "", {"id": 1, "a": 2, "g": 4}),
         ),
         since=18,
+        after="insert into t values (1, 1); update t set a = 2",
     ),
     Kind(
         "virtual generated column",
@@ -91,6 +98,8 @@ CASES = (
             insert("f", "1", {"id": 1, "a": 1}),
         ),
         since=18,
+        after="insert into t values (1, 1); insert into f values (2, 1); update t set a = 3; update f set a = 3",
+        follower=AtFollower("with replica identity full inserts and truncates, else equal", {"f": "differs"}),
     ),
     Kind(
         "generated column that comes and goes",
@@ -144,5 +153,6 @@ CASES = (
             update("t", "1", {"id": 1, "s": 2, "d": 5, "note": "a"}),
             delete("t", "1", {"id": 1}),
         ),
+        after="insert into t (note) values ('a'); update t set s = default",
     ),
 )

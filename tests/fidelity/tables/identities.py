@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fidelity.tables.case import Kind, delete, insert, truncate, update
+from tests.fidelity.tables.case import AtFollower, Kind, Stop, delete, insert, truncate, update
 
 _WRITES = "insert into t values (1, 'a'); update t set note = 'b'; update t set id = 2; delete from t; truncate t"
 
@@ -19,6 +19,7 @@ CASES = (
             delete("t", "2", {"id": 2}),
             truncate("t"),
         ),
+        after="insert into t values (1, 'a'), (2, 'b'); update t set note = 'c', id = 3 where id = 1",
     ),
     Kind(
         "replica identity full",
@@ -32,6 +33,7 @@ CASES = (
             delete("t", "2", {"id": 2, "note": "b"}),
             truncate("t"),
         ),
+        after="insert into t values (1, 'a'), (2, 'b'); update t set note = 'c', id = 3 where id = 1",
     ),
     Kind(
         "replica identity full, no primary key",
@@ -43,6 +45,7 @@ CASES = (
             *[update("t", "", {"id": 1, "note": "a"}, {"note": None})] * 2,
             *[delete("t", "", {"id": 1, "note": "a"})] * 2,
         ),
+        after="insert into t values (1, null), (1, null), (2, 'b'); update t set note = 'c' where id = 2",
     ),
     Kind(
         "replica identity using index",
@@ -56,6 +59,7 @@ CASES = (
             update("t", '["b",4]', {"id": 3, "note": "x", "b": "b", "a": 4}, {"a": 2}),
             delete("t", '["b",4]', {"b": "b", "a": 4}),
         ),
+        after="insert into t values (1, 'x', 'b', 2), (2, 'x', 'c', 2); update t set a = 4 where b = 'c'",
     ),
     Kind(
         "no key",
@@ -63,6 +67,8 @@ CASES = (
         "create table t (id int, note text)",
         (_WRITES,),
         (insert("t", "", {"id": 1, "note": "a"}), truncate("t")),
+        after="insert into t values (1, 'a'); update t set note = 'b'",
+        follower=AtFollower("inserts and truncates", {"t": "differs"}),
     ),
     Kind(
         "replica identity nothing",
@@ -70,6 +76,18 @@ CASES = (
         "create table t (id int primary key, note text); alter table t replica identity nothing",
         (_WRITES,),
         (insert("t", "", {"id": 1, "note": "a"}), truncate("t")),
+        after="insert into t values (1, 'a'); commit; delete from t; insert into t values (1, 'b')",
+        follower=AtFollower(
+            "inserts and truncates; it stops where a key that was deleted is written again",
+            stops=(
+                Stop(
+                    "table public.t of the follower has a row with the key, or a unique value, of the one that seq N"
+                    " writes: it is not as the source's was before that transaction, which is not applied",
+                    "`pipeline followers resync NAME public.t`",
+                    resync=True,
+                ),
+            ),
+        ),
     ),
     Kind(
         "deferrable primary key",
@@ -90,6 +108,10 @@ CASES = (
             update("f", "1", {"id": 1, "note": "b"}, {"id": 2}),
             delete("f", "1", {"id": 1, "note": "b"}),
         ),
+        follower=AtFollower(
+            "inserts and truncates; with replica identity full equal",
+            {"t": "differs"},
+        ),
     ),
     Kind(
         "key that comes, goes and changes",
@@ -109,5 +131,6 @@ CASES = (
             update("t", "e", {"id": 1, "code": "e"}, {"code": "d"}),
             insert("t", "", {"id": 2, "code": "g"}),
         ),
+        follower=AtFollower("what was written while there was a key", {"t": "differs"}),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fidelity.tables.case import Kind, delete, insert, update
+from tests.fidelity.tables.case import AtFollower, Kind, delete, insert, update
 
 _ODD = {
     "n": 1.10,
@@ -24,6 +24,15 @@ _ODD_KEY = (
     '"comma, \\"quote\\", '
     '\\\\ and žluťoučký 🐎","\\\\x00ff22","-0","7","so so","1 day -00:00:01","[1,5)","{1,\\"{}\\"}"]'
 )
+_ODD_TYPES = (
+    "create type mood as enum ('so so'); create type pair as (a text, b int);"
+    "create domain seven as int check (value > 6)"
+)
+_ODD_ROW = (
+    "insert into t values (1.10, 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '2024-02-29 13:00:00.000001+01', 'x',"
+    """ ('a, "b"', 2), 'comma, "quote", \\ and žluťoučký 🐎', '\\x00ff22', '-0', 7, 'so so', '1 day -1 second',"""
+    " '[1,4]', array['1', '{}'], 'a')"
+)
 _LONG, _NOTE = "k" * 1900, "a" * 200
 
 CASES = (
@@ -37,27 +46,23 @@ CASES = (
             update("t", '["x",2,true]', {"a": "x", "note": "n", "b": 2, "c": True}, {"b": 1}),
             delete("t", '["x",2,true]', {"a": "x", "b": 2, "c": True}),
         ),
+        after="insert into t values ('x', 'n', 1, true), ('y', 'n', 1, false); update t set b = 2 where c",
     ),
     Kind(
         "key of every sort of type",
         'numeric, uuid, timestamptz, "char", composite, text, bytea, float -0, domain, enum, interval, range, array',
-        "create type mood as enum ('so so'); create type pair as (a text, b int); "
-        "create domain seven as int check (value > 6);"
+        f"{_ODD_TYPES};"
         'create table t (n numeric, u uuid, at timestamptz, c "char", p pair, t text, b bytea, f float8, '
         "d seven, m mood,"
         " i interval, r int4range, l text[], note text, primary key (n, u, at, c, p, t, b, f, d, m, i, r, l))",
-        (
-            "insert into t values (1.10, 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', "
-            "'2024-02-29 13:00:00.000001+01', 'x',"
-            """ ('a, "b"', 2), 'comma, "quote", \\ and žluťoučký 🐎', '\\x00ff22', '-0', 7, 'so so', """
-            """'1 day -1 second',"""
-            " '[1,4]', array['1', '{}'], 'a'); update t set note = 'b'; delete from t",
-        ),
+        (f"{_ODD_ROW}; update t set note = 'b'; delete from t",),
         (
             insert("t", _ODD_KEY, {**_ODD, "note": "a"}),
             update("t", _ODD_KEY, {**_ODD, "note": "b"}),
             delete("t", _ODD_KEY, _ODD),
         ),
+        after=f"{_ODD_ROW}; update t set f = 0",
+        follower=AtFollower(prepared=_ODD_TYPES, says="equal, once its types are there: `--schema create` makes none"),
     ),
     Kind(
         "key of one column",

@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
-from tests.fidelity.tables.case import Kind, delete, insert, truncate, update
+from tests.fidelity.tables.case import AtFollower, Kind, Stop, delete, insert, truncate, update
 
 _KEYED = "create table t (id int, area text, note text, primary key (area, id)) partition by list (area)"
 _LEAVES = "; create table a partition of t for values in ('a'); create table b partition of t for values in ('b')"
+
+_RESYNC = "`pipeline followers resync NAME public.t`"
+_KEYLESS = Stop(
+    "table public.t of the follower stops before seq N: it changes a row by a key that only some partitions have, so"
+    " that it cannot be found",
+    f"{_RESYNC}, or do without that transaction: `pipeline followers skip-transaction NAME N`",
+    resync=True,
+)
+_LACKS = (
+    "table public.t of the follower lacks the row that seq N changes: it is not as the source's was before that"
+    " transaction, which is not applied"
+)
+
+
+def _no_partition_of(table: str) -> str:
+    return (
+        "the follower refuses a statement for table public.t, of seqs N to N: no partition of relation"
+        f' "{table}" found for row (SQLSTATE 23514)'
+    )
+
 
 CASES = (
     Kind(
@@ -36,6 +56,7 @@ CASES = (
         _KEYED + _LEAVES,
         ("truncate t", "truncate b"),
         (truncate("a"), truncate("b"), truncate("b")),
+        after="insert into t values (1, 'a', 'x'), (2, 'b', 'x'); commit; truncate b",
     ),
     Kind(
         "nested partitions",
@@ -74,6 +95,7 @@ CASES = (
             insert("t", '[2,"b"]', {"id": 2, "area": "b", "note": "x"}),
             delete("t", '[2,"b"]', {"id": 2, "area": "b"}),
         ),
+        after="insert into t values (1, 'a', 'x'), (2, 'b', 'x'); update t set note = 'y'",
     ),
     Kind(
         "partition with another replica identity",
@@ -103,6 +125,11 @@ CASES = (
             delete("t", "y", {"note": "y"}),
             truncate("c"),
         ),
+        after="insert into t values (1, 'a', 'x'), (2, 'b', 'x'), (4, 'd', 'z'); commit;update t set note = note || id",
+        follower=AtFollower(
+            "copied anew where a partition with another key is written; it stops where only some have one",
+            stops=(_KEYLESS,),
+        ),
     ),
     Kind(
         "partitioned table without a key",
@@ -119,6 +146,11 @@ CASES = (
             truncate("a"),
             truncate("b"),
         ),
+        after="insert into t values (1, 'a'), (2, 'b'); commit; update t set id = id + 10",
+        follower=AtFollower(
+            "inserts and truncates; it stops where a partition has a key of its own",
+            stops=(_KEYLESS,),
+        ),
     ),
     Kind(
         "partition made while the server runs",
@@ -132,6 +164,17 @@ CASES = (
             insert("t", '[1,"a"]', {"id": 1, "area": "a", "note": "x"}),
             update("t", '[1,"a"]', {"id": 1, "area": "a", "note": "y"}),
             delete("t", '[1,"a"]', {"id": 1, "area": "a"}),
+        ),
+        after="insert into t values (1, 'a', 'x'); update t set note = 'y'",
+        follower=AtFollower(
+            "equal, once it is made there, too",
+            stops=(
+                Stop(
+                    _no_partition_of("t"),
+                    "mend that in the follower; it is tried again by itself",
+                    "create table a partition of t for values in ('a')",
+                ),
+            ),
         ),
     ),
     Kind(
@@ -155,6 +198,18 @@ CASES = (
             delete("c", '[1,"c"]', {"id": 1, "area": "c"}),
             truncate("c"),
         ),
+        after="insert into c values (1, 'c', 'x'); update t set note = 'z'",
+        follower=AtFollower(
+            "equal, where it is attached when it stops, and detached by hand",
+            {"c": None, "t": "differs"},
+            stops=(
+                Stop(
+                    _LACKS,
+                    _RESYNC,
+                    "alter table t attach partition c for values in ('c')",
+                ),
+            ),
+        ),
     ),
     Kind(
         "attach of a partitioned table",
@@ -173,6 +228,22 @@ CASES = (
             insert("t", '[2,"b"]', {"id": 2, "area": "b", "note": "x"}),
             update("s", '[1,"a"]', {"id": 1, "area": "a", "note": "z"}),
             update("s", '[2,"b"]', {"id": 2, "area": "b", "note": "z"}),
+        ),
+        follower=AtFollower(
+            "equal, where it is attached when it stops, and detached by hand",
+            {"s": None, "t": "differs"},
+            stops=(
+                Stop(
+                    _LACKS,
+                    _RESYNC,
+                    "alter table t attach partition s for values in ('a', 'b')",
+                ),
+                Stop(
+                    _no_partition_of("s"),
+                    "mend that in the follower; it is tried again by itself",
+                    "create table b partition of s for values in ('b')",
+                ),
+            ),
         ),
     ),
     Kind(
@@ -200,6 +271,8 @@ CASES = (
             update("t", '[1,"b"]', {"id": 1, "area": "b", "note": "y"}),
             truncate("b"),
         ),
+        after="insert into t values (1, 'a', 'x'), (1, 'b', 'x')",
+        follower=AtFollower("the other partitions", {"t": "equal"}),
     ),
     Kind(
         "unlogged partitioned table",
@@ -213,6 +286,8 @@ CASES = (
             truncate("a"),
         ),
         upto=17,
+        after="insert into t values (1, 'a', 'x'), (1, 'b', 'x')",
+        follower=AtFollower("its logged partitions", {"t": "refused"}),
     ),
     Kind(
         "foreign table as a partition",
@@ -224,6 +299,16 @@ CASES = (
         "create table b partition of t (primary key (id)) for values in ('b')",
         ("insert into t values (1, 'b'); update b set id = 2",),
         (insert("t", "1", {"id": 1, "area": "b"}), update("t", "2", {"id": 2, "area": "b"}, {"id": 1})),
+        after="insert into t values (3, 'b')",
+        follower=AtFollower(
+            "nothing, where only a partition has a key: leave it out with `--tables`",
+            stops=(
+                Stop(
+                    "table public.t of the follower has no unique index on its key (id) that holds at once: make one",
+                    "it is tried again by itself",
+                ),
+            ),
+        ),
     ),
     Kind(
         "inherited table",
@@ -251,5 +336,9 @@ CASES = (
             truncate("d"),
             truncate("e"),
         ),
+        after="insert into p values (1, 'a'); insert into d values (2, 'a', 'x');"
+        "insert into e values (3, 'a', 'x', 9); update p set note = 'b'; truncate only p;"
+        "insert into p values (4, 'a')",
+        follower=AtFollower("each by its own key", {"e": "differs"}),
     ),
 )

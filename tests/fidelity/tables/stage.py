@@ -1,17 +1,19 @@
-"""Every kind of table at once on one source, replicated by the real worker and shuffler."""
+"""Every kind of table at once on one source, replicated by the real worker and shuffler, and followed."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 
 from pipeline.config.settings import Config
 from pipeline.server import schedule
-from tests.fidelity.tables.case import Event, Kind
+from tests.fidelity.tables.case import AtFollower, Event, Kind
+from tests.fidelity.tables.followed import FollowerOfKinds, followed
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
 
@@ -29,6 +31,14 @@ _EVENTS = """
 """
 
 
+@dataclass(frozen=True)
+class Played:
+    """What has become of kinds, by schema: their events, and what followers have."""
+
+    events: dict[str, list[Event]]
+    followers: dict[str, AtFollower]
+
+
 class Playing(Stage):
     """One source with these kinds and its log."""
 
@@ -36,20 +46,30 @@ class Playing(Stage):
         super().__init__(config)
         self.kinds = kinds
 
-    def play(self) -> dict[str, list[Event]]:
-        """Everything of all kinds, in one run of the server; the events by schema."""
+    def play(self, cluster: Cluster) -> Played:
+        """Everything of all kinds, in one run of the server. `cluster`: of followers."""
         if made := THEIRS.get(self.config.publication):
             self.run(made)
         for kind in self.kinds:
             self.run(f"create schema {kind.schema}")
             self._run(kind, kind.before)
         self.start()
-        for number in range(max(len(kind.steps) for kind in self.kinds)):
-            for kind in self.kinds:
-                self._run(kind, *kind.steps[number : number + 1])
-            self.arrive()
-            schedule.publish_new_tables(self.config)
-        return self._events()
+        with followed(self, cluster, self.kinds) as followers:
+            for number in range(max(len(kind.steps) for kind in self.kinds)):
+                self._step({kind.schema: kind.steps[number : number + 1] for kind in self.kinds}, followers)
+            events = self._events()
+            self._step({kind.schema: (kind.after,) for kind in self.kinds if kind.after}, followers)
+            outcomes = [each.outcomes() for each in followers]
+        return Played(events, {schema: outcome for found in outcomes for schema, outcome in found.items()})
+
+    def _step(self, statements: dict[str, tuple[str, ...]], followers: Sequence[FollowerOfKinds]) -> None:
+        """One of each kind, by schema, until it has arrived, and followers have it."""
+        for kind in self.kinds:
+            self._run(kind, *statements.get(kind.schema, ()))
+        head = self.arrive()
+        schedule.publish_new_tables(self.config)
+        for each in followers:
+            each.settle(head)
 
     def _run(self, kind: Kind, *statements: str) -> None:
         self.run(f"set search_path = {kind.schema}, public")
@@ -70,7 +90,7 @@ class Playing(Stage):
 
 
 @contextmanager
-def played(source: Cluster, database: Cluster, kinds: Sequence[Kind], **given: Any) -> Iterator[dict[str, list[Event]]]:
-    """The events of these kinds. `given`: settings of the server."""
+def played(source: Cluster, database: Cluster, kinds: Sequence[Kind], **given: Any) -> Iterator[Played]:
+    """These kinds, with followers beside the source. `given`: settings of the server."""
     with databases(source, database, **given) as config, Playing(config, kinds) as stage:
-        yield stage.play()
+        yield stage.play(source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fidelity.tables.case import Kind, delete, insert, truncate, update
+from tests.fidelity.tables.case import AtFollower, Kind, delete, insert, truncate, update
 
 CASES = (
     Kind(
@@ -23,6 +23,9 @@ CASES = (
             truncate("t"),
         ),
         publication="listed",
+        after="insert into t values (1, true, 'a'), (2, false, 'b'), (3, false, 'c'); "
+        "update t set shown = true where id = 2",
+        follower=AtFollower("the rows that pass", {"t": "equal"}),
     ),
     Kind(
         "row filter on the key",
@@ -40,6 +43,8 @@ CASES = (
             delete("t", "11", {"id": 11}),
         ),
         publication="listed",
+        after="insert into t values (13, 'b')",
+        follower=AtFollower("the rows that pass", {"t": "equal"}),
     ),
     Kind(
         "column list",
@@ -57,6 +62,8 @@ CASES = (
             delete("t", "2", {"id": 2}),
         ),
         publication="listed",
+        after="insert into t values (1, 's', 'a', 5); update t set note = 'b'",
+        follower=AtFollower("these columns; the others are null", {"t": "equal"}),
     ),
     Kind(
         "publication of one partition",
@@ -67,6 +74,8 @@ CASES = (
         ("insert into t values (1, 'a'), (10, 'b'); update t set id = 11 where id = 1; truncate t",),
         (insert("t", "1", {"id": 1, "note": "a"}), delete("t", "1", {"id": 1}), truncate("a")),
         publication="listed",
+        after="insert into t values (1, 'a'), (10, 'c')",
+        follower=AtFollower("the rows of that partition", {"t": "equal"}),
     ),
     Kind(
         "publication of all tables in a schema",
@@ -95,6 +104,8 @@ CASES = (
             truncate("k"),
         ),
         publication="everything",
+        after="insert into t values (1); insert into k values (1)",
+        follower=AtFollower("equal, but for what writes no WAL", {"u": None}),
     ),
     Kind(
         "publication with generated columns",
@@ -110,6 +121,7 @@ CASES = (
         ),
         since=18,
         publication="by_schema",
+        after="insert into t values (1); update t set id = 2",
     ),
     Kind(
         "publication through the root",
@@ -125,5 +137,7 @@ CASES = (
             truncate("t"),
         ),
         publication="through_root",
+        after="insert into t values (1, 'a'), (12, 'b'); commit; truncate a",
+        follower=AtFollower("equal, but for rows of a partition that was truncated alone", {"t": "differs"}),
     ),
 )

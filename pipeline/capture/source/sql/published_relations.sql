@@ -10,7 +10,7 @@ select c.oid::bigint as oid, quote_ident(n.nspname) || '.' || quote_ident(c.reln
 from pg_catalog.pg_class c
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 cross join lateral (
-    select array_agg(distinct a.attname::text) as columns,
+    select coalesce(array_agg(distinct a.attname::text) filter (where a.attname is not null), '{}') as columns,
         case when bool_or(r.prqual is null) then null
             else string_agg(distinct '(' || pg_catalog.pg_get_expr(r.prqual, r.prrelid) || ')', ' or ') end as condition
     from pg_catalog.pg_publication p

@@ -11,6 +11,7 @@ from psycopg import sql
 
 from pipeline.errors import Differs, FollowerError, NotFollowable, Overtaken, Refused
 from pipeline.followers.applying import position
+from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.background import BackgroundThread
@@ -500,3 +501,79 @@ def test_events_of_another_source_are_passed_over(stage: Stage, cluster: Cluster
     with follower(stage, cluster, table) as there:
         drain(there.applier(["mine"], events=5))
         assert there.rows("select id from mine order by id") == [(1,), (2,), (3,)]
+
+
+def test_tables_that_get_their_first_events_while_others_are_looked_at(
+    stage: Stage, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+):
+    """Each growth of the history is followed by the next one, so none that is planned is the last."""
+    names = [f"first_{number}" for number in range(4)]
+    tables = [f"create table {name} (id int primary key)" for name in names]
+    begins = made(stage, *tables)
+    with follower(stage, cluster, *tables, seq=begins) as there:
+        seen = list[int]()
+
+        def look() -> None:
+            [row] = stage.look("select max(id) as newest from pipeline.relations")
+            seen.append(row["newest"])
+
+        applier = there.applier(names, on_history=look)
+        pending, read = iter(names), Applier.read_tables
+
+        def insert() -> None:
+            if (name := next(pending, None)) is not None:
+                stage.run(f"insert into {name} values (1)")
+                stage.arrive()
+
+        def read_and_insert(self: Applier) -> None:
+            insert()
+            read(self)
+            insert()
+
+        insert()
+        monkeypatch.setattr(Applier, "read_tables", read_and_insert)
+        drain(applier)
+        for name in names:
+            assert there.rows(f"select id from {name}") == [(1,)], name
+        look()
+        assert seen[-2] == seen[-1]
+
+
+def test_a_key_in_a_partition_whose_columns_are_in_another_order(stage: Stage, cluster: Cluster):
+    tables = (
+        "create table turned (id int, area text, primary key (id, area)) partition by list (area)",
+        "create table turned_a (area text not null, id int not null)",
+        "alter table turned attach partition turned_a for values in ('a')",
+        "create table turned_b partition of turned default",
+    )
+    begins = made(stage, *tables)
+    with follower(stage, cluster, *tables, seq=begins) as there:
+        applier = there.applier(["turned"])
+        stage.transaction(
+            "insert into turned values (1, 'a'), (2, 'a')",
+            "update turned set id = 3 where id = 1",
+            "update turned set area = 'b' where id = 3",
+            "update turned set id = 4 where id = 2",
+        )
+        stage.arrive()
+        drain(applier)
+        assert there.rows("select id, area from turned order by id") == [(3, "b"), (4, "a")]
+
+
+def test_deferrable_keys_that_change_places(stage: Stage, cluster: Cluster):
+    tables = (
+        "create table places (id int primary key deferrable, note text)",
+        "alter table places replica identity full",
+    )
+    begins = made(stage, *tables)
+    with follower(stage, cluster, *tables, seq=begins) as there:
+        applier = there.applier(["places"])
+        stage.transaction(
+            "insert into places values (1, 'a'), (2, 'b'), (3, 'c')",
+            "update places set id = 3 - id where id < 3",
+            "delete from places where id = 1",
+            "update places set note = 'd' where id = 3",
+        )
+        stage.arrive()
+        drain(applier)
+        assert there.rows("select id, note from places order by id") == [(2, "a"), (3, "d")]

@@ -395,3 +395,33 @@ def test_what_is_in_the_log_before_others_can_see_it_is_waited_for(cluster: Clus
                 stage.run("alter system reset synchronous_standby_names", "select pg_reload_conf()")
                 made.become_equal()
                 assert made.look.execute("table things").fetchall() == [(1, "committed")]
+
+
+def test_tables_without_columns(stage: Stage, cluster: Cluster):
+    stage.run("create table bare_rows ()")
+    publish_new_tables(stage.config)
+    stage.run("insert into bare_rows default values")
+    stage.arrive()
+    with copying(stage, cluster, tables=["bare_rows"]) as made, made.running():
+        eventually(made.is_copied)
+        stage.run("insert into bare_rows default values")
+        head = stage.arrive()
+        eventually(lambda: made.found.seq >= head)
+        assert made.look.execute("select count(*) from bare_rows").fetchall() == [(2,)]
+
+
+def test_a_partition_that_is_a_foreign_table_is_not_made(stage: Stage, cluster: Cluster):
+    stage.run(
+        "create table far (id int, area text) partition by list (area)",
+        "create foreign data wrapper nowhere",
+        "create server nowhere foreign data wrapper nowhere",
+        "create foreign table far_a partition of far for values in ('a') server nowhere",
+        "create table far_b partition of far for values in ('b')",
+    )
+    publish_new_tables(stage.config)
+    stage.run("insert into far values (1, 'b')")
+    stage.arrive()
+    with copying(stage, cluster, tables=["far"]) as made, made.running():
+        eventually(made.is_copied)
+        assert made.look.execute("select id from far").fetchall() == [(1,)]
+        assert made.look.execute("select to_regclass('far_a')").fetchall() == [(None,)]

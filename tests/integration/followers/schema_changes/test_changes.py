@@ -13,6 +13,7 @@ from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.schema_changes import Changed
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.waiting import eventually
+from tests.integration.followers.schema_changes import cases
 
 
 @pytest.fixture(scope="module")
@@ -30,65 +31,44 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "FIRST_DELAY", 0.1)
 
 
-CHANGES = {
-    "added": ["alter table $t add c int", "insert into $t (id, c) values (2, 5)"],
-    "added twice in one transaction": [
-        "insert into $t values (2, 'x'); alter table $t add c int; insert into $t (id, c) values (3, 5);"
-        " alter table $t add d numeric(5, 2); insert into $t (id, c, d) values (4, 5, 1.5)",
-    ],
-    "dropped": ["alter table $t drop b", "update $t set a = 'a2'"],
-    "dropped and added again": ["alter table $t drop b, add b int", "insert into $t (id, b) values (2, 5)"],
-    "renamed": ["alter table $t rename a to c", "update $t set c = 'c2' where id = 1"],
-    "exchanged": [
-        "alter table $t rename a to c; alter table $t rename b to a; alter table $t rename c to b",
-        "update $t set a = 'was b' where id = 1",
-    ],
-    "renamed within a transaction": [
-        "insert into $t values (2, 'a2', 'b2'); alter table $t rename a to c; alter table $t rename b to a;"
-        " update $t set c = 'c3' where id = 2; insert into $t values (3, 'c3', 'a3')",
-    ],
-    "renamed to a name of before": [
-        "alter table $t rename a to c",
-        "insert into $t (id, c) values (2, 'c2')",
-        "alter table $t rename b to a",
-        "insert into $t (id, a, c) values (3, 'a3', 'c3')",
-    ],
-    "widened": ["alter table $t alter n type varchar(20)", "update $t set n = 'longer than five'"],
-    "any length": ["alter table $t alter n type text", "update $t set n = 'longer than five'"],
-    "key of two columns": [
-        "alter table $t alter b set not null, drop constraint $t_pkey, add primary key (id, b)",
-        "insert into $t values (1, 'a1', 'b2'), (2, 'a', 'b')",
-        "update $t set a = 'by both' where b = 'b2'",
-    ],
-    "another key": [
-        "alter table $t alter b set not null, drop constraint $t_pkey, add primary key (b)",
-        "insert into $t values (1, 'a1', 'b2')",
-        "update $t set b = 'b3' where b = 'b2'",
-        "delete from $t where b = 'b1'",
-    ],
-    "without a key": [
-        "alter table $t drop constraint $t_pkey; alter table $t replica identity full",
-        "insert into $t values (1, 'a1', 'b1', 'n1')",
-        "update $t set a = 'a2' where ctid = (select min(ctid) from $t)",
-    ],
-}
-
-
-@pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.parametrize("kind", cases.COLUMNS_AND_KEYS)
 def test_columns_and_keys_are_followed(changed: Changed, kind: str):
+    change = cases.COLUMNS_AND_KEYS[kind]
     with changed.made.running():
-        changed.run(*CHANGES[kind])
+        changed.run(*change.statements)
         changed.become_equal()
+        assert changed.is_copied == change.copied
 
 
-@pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.parametrize("kind", cases.COLUMNS_AND_KEYS)
 def test_they_are_followed_from_far_behind(changed: Changed, kind: str):
-    changed.run(*CHANGES[kind])
+    change = cases.COLUMNS_AND_KEYS[kind]
+    changed.run(*change.statements)
     changed.stage.arrive()
     changed.run("update $t set a = 'later'" if kind != "renamed" else "update $t set c = 'later'")
     changed.stage.arrive()
     with changed.made.running():
         changed.become_equal()
+        assert changed.is_copied == change.copied
+
+
+@pytest.mark.parametrize("kind", cases.TABLES)
+def test_tables_names_and_types(changed: Changed, kind: str):
+    change = cases.TABLES[kind]
+    changed.there(*change.there)
+    with changed.made.running():
+        changed.run(*change.statements)
+        changed.become_equal_in_time(*map(changed.named, change.tables))
+        assert changed.is_copied == change.copied
+
+
+def test_a_table_that_is_dropped_stays(changed: Changed):
+    with changed.made.running():
+        changed.run("insert into $t values (2)", *cases.DROPPED.statements)
+        head = changed.stage.arrive()
+        eventually(lambda: changed.made.found.seq >= head)
+        assert changed.ids(changed.made.look) == [(1,), (2,)]
+        assert changed.made.found.state == "following"
 
 
 def test_a_table_and_its_schema_are_renamed(changed: Changed):
@@ -114,8 +94,10 @@ def test_a_table_and_its_schema_are_renamed(changed: Changed):
 
 @pytest.mark.parametrize("exchanged", [True, False])
 def test_names_of_tables_that_are_exchanged(stage: Stage, cluster: Cluster, exchanged: bool):
-    first, second = unique("t"), unique("t")
+    first = unique("t")
+    second = f"{first}_other"
     tables = [f"create table {name} (id int primary key, a text)" for name in (first, second)]
+    *renames, last, change = (text.replace("$t", first) for text in cases.EXCHANGED.statements)
     stage.run(*tables)
     publish_new_tables(stage.config)
     stage.run(f"insert into {first} values (1, 'first')", f"insert into {second} values (1, 'second')")
@@ -123,72 +105,30 @@ def test_names_of_tables_that_are_exchanged(stage: Stage, cluster: Cluster, exch
     rows = [f"insert into {first} values (1, 'first')", f"insert into {second} values (1, 'second')"]
     given = {"copy": "none", "schema": "exists"}
     with copying(stage, cluster, *tables, *rows, tables=[first, second], **given) as made, made.running():
-        stage.run(
-            f"alter table {first} rename to over",
-            f"alter table {second} rename to {first}",
-            f"alter table over rename to {second if exchanged else 'over_' + first}",
-            f"update {first} set a = a || ' changed'",
-        )
+        stage.run(*renames, *([last] if exchanged else []), change)
         made.tables = [first] if not exchanged else [first, second]
         made.become_equal()
-        stage.run(f"update {second if exchanged else 'over_' + first} set a = a || ' changed'")
-        made.tables = [first, second if exchanged else "over_" + first]
+        other = second if exchanged else f"{first}_over"
+        stage.run(f"update {other} set a = a || ' changed'")
+        made.tables = [first, other]
         made.become_equal()
 
 
-@pytest.mark.parametrize("changed", [{"ddl": "stop"}], indirect=True)
-def test_it_stops_where_it_is_not_to_follow(changed: Changed):
+@pytest.mark.parametrize(
+    ("changed", "kind"), [(stop.options, kind) for kind, stop in cases.STOPS.items()], indirect=["changed"]
+)
+def test_it_stops_with_what_to_do(changed: Changed, kind: str):
+    stop = cases.STOPS[kind]
+    changed.there(*stop.there)
     with changed.made.running():
-        changed.run("insert into $t values (2)", "alter table $t add age int", "insert into $t (id, age) values (3, 5)")
-        reason, remedy = changed.stopped()
-        assert reason == (
-            f"table public.{changed.t} of the follower stops: the source added column age (integer) to"
-            f" public.{changed.t}, and --ddl is stop"
-        )
-        statement = f'alter table "public"."{changed.t}" add column "age" integer'
-        assert remedy.startswith(f"`{statement}` there")
-        assert changed.made.look.execute(f"select id from {changed.t}".encode()).fetchall() == [(1,), (2,)]
-        changed.there(statement)
-        eventually(lambda: changed.made.found.state == "following", 60)
-        changed.become_equal()
-
-
-def test_a_view_that_needs_a_column(changed: Changed):
-    changed.there("create view looks as select b from $t")
-    with changed.made.running():
-        changed.run("alter table $t drop b", "update $t set a = 'a2'")
-        reason, remedy = changed.stopped()
-        assert f"table public.{changed.t} of the follower stops: the source dropped column b of" in reason
-        assert "other objects depend on it (SQLSTATE 2BP01)" in reason
-        assert f'`alter table "public"."{changed.t}" drop column "b"` can be run there' in remedy
-        changed.there("drop view looks")
-        eventually(lambda: changed.made.found.state == "following", 60)
-        changed.become_equal()
-
-
-def test_a_type_that_the_follower_lacks(changed: Changed):
-    kind = unique("mood")
-    with changed.made.running():
-        changed.run(
-            f"create type {kind} as enum ('sad', 'ok')", f"alter table $t add m {kind}", "update $t set m = 'ok'"
-        )
-        reason, remedy = changed.stopped()
-        assert f"column m is of type public.{kind} at the source, which the follower lacks" in reason
-        assert remedy.startswith(f"`create type public.{kind} …` there")
-        changed.there(f"create type {kind} as enum ('sad', 'ok')")
-        eventually(lambda: changed.made.found.state == "following", 60)
-        changed.become_equal()
-
-
-def test_an_own_column_that_takes_no_null(changed: Changed):
-    changed.there("alter table $t add own text not null default 'old'", "alter table $t alter own drop default")
-    with changed.made.running():
-        changed.run("insert into $t values (2)")
-        reason, remedy = changed.stopped()
-        assert f"table public.{changed.t} of the follower stops: its column own takes no null" in reason
-        assert remedy.startswith(f"`alter table public.{changed.t} alter column own drop not null` there")
-        changed.there("alter table $t alter own set default 'new'")
-        changed.become_equal()
+        changed.run(*stop.statements[:-1])
+        before = changed.ids(changed.stage.source, stop.called)
+        changed.run(stop.statements[-1])
+        assert changed.stopped() == (changed.named(stop.reason), changed.named(stop.remedy))
+        assert changed.ids(changed.made.look) == before
+        if stop.mended:
+            changed.there(*stop.mended)
+            changed.become_equal_in_time(changed.named(stop.called))
 
 
 def test_labels_of_an_enum(changed: Changed):

@@ -13,6 +13,7 @@ from tests.fixtures.postgres import Cluster, unique
 from tests.fixtures.schema_changes import Changed
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.waiting import eventually
+from tests.integration.followers.schema_changes import cases
 
 
 @pytest.fixture(scope="module")
@@ -30,38 +31,15 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "FIRST_DELAY", 0.1)
 
 
-REWRITES = {
-    "default": ["alter table $t add c int not null default 7", "insert into $t values (5, 'a5')"],
-    "volatile default": ["alter table $t add c float8 default random()", "insert into $t values (5, 'a5')"],
-    "type": ["alter table $t alter n type int using length(n)", "insert into $t values (5, 'a5', 'b5', 5)"],
-    "type of the key": ["alter table $t alter id type bigint", "insert into $t values (5000000000, 'a5')"],
-    "using": ["alter table $t alter a type text using upper(a) || '!'", "update $t set b = 'b2' where id = 2"],
-    "text to a number": [
-        "update $t set a = id::text",
-        "alter table $t alter a type int using a::int * 10",
-        "update $t set b = 'b2' where id = 2",
-    ],
-    "with other changes": [
-        "alter table $t drop b; alter table $t rename a to b; alter table $t add d int default 3;"
-        " alter table $t alter n type int using 1; insert into $t values (5, 'b5', 1, 1)",
-    ],
-    "twice": [
-        "alter table $t add c int not null default 7",
-        "insert into $t values (5, 'a5')",
-        "alter table $t alter c type text using 'seven'",
-        "insert into $t values (6, 'a6')",
-    ],
-}
-
-
-@pytest.mark.parametrize("kind", REWRITES)
+@pytest.mark.parametrize("kind", cases.REWRITES)
 def test_rewritten_tables(changed: Changed, kind: str):
     changed.run("insert into $t select n, 'a' || n, 'b', 'n' from generate_series(2, 4) n")
     changed.stage.arrive()
     with changed.made.running():
         changed.become_equal()
-        changed.run(*REWRITES[kind])
+        changed.run(*cases.REWRITES[kind].statements)
         changed.become_equal_in_time()
+        assert changed.is_copied
         changed.run("insert into $t (id) values (100)", "delete from $t where id = 3")
         changed.become_equal_in_time()
 
@@ -69,23 +47,11 @@ def test_rewritten_tables(changed: Changed, kind: str):
 @pytest.mark.parametrize("kind", ["type", "with other changes", "twice"])
 def test_rewritten_tables_from_far_behind(changed: Changed, kind: str):
     changed.run("insert into $t select n, 'a' || n, 'b', 'n' from generate_series(2, 4) n")
-    changed.run(*REWRITES[kind])
+    changed.run(*cases.REWRITES[kind].statements)
     changed.run("insert into $t (id) values (100)", "delete from $t where id = 3")
     changed.stage.arrive()
     with changed.made.running():
         changed.become_equal_in_time()
-
-
-@pytest.mark.parametrize("changed", [{"on_rewrite": "stop"}], indirect=True)
-def test_it_stops_where_it_is_not_to_copy(changed: Changed):
-    with changed.made.running():
-        changed.run("alter table $t add c int not null default 7", "insert into $t values (5, 'a5')")
-        reason, remedy = changed.stopped()
-        assert reason == (
-            f"table public.{changed.t} of the follower stops: DDL has changed values of c at the source without events,"
-            " and --on-rewrite is stop"
-        )
-        assert remedy.startswith(f"`pipeline followers resync {changed.made.name} public.{changed.t}`")
 
 
 NEW = "create table $new (id int primary key, a text); create index on $new (a)"
@@ -143,38 +109,31 @@ def test_a_column_of_a_partitioned_table_that_may_be_another(stage: Stage, clust
     with copying(stage, cluster, *statements, tables=[table]) as made, made.running():
         changed = Changed(stage, made, table)
         changed.become_equal_in_time()
-        changed.run("alter table $t rename a to b", "update $t set b = 'b101' where id = 101")
+        before = made.copies()
+        changed.run(*cases.PARTITIONED.statements)
         changed.become_equal_in_time()
+        assert (made.copies() != before) == cases.PARTITIONED.copied
         changed.run("alter table $t add c int", "update $t set c = 1", "alter table $t drop b", "update $t set c = 2")
         changed.become_equal_in_time()
 
 
-def test_a_view_that_needs_a_column_of_another_type(changed: Changed):
-    changed.there("create view looks as select n from $t")
+@pytest.mark.parametrize("kind", cases.WAITS)
+def test_a_copy_waits_for_what_is_in_its_way(changed: Changed, kind: str):
+    waits = cases.WAITS[kind]
+    changed.there(*waits.there)
     with changed.made.running():
-        changed.run("alter table $t alter n type int using 1", "insert into $t values (2)")
+        changed.run(*waits.statements)
         changed.stage.arrive()
 
-        def waits() -> str:
+        def are_said() -> None:
             table = changed.made.table(changed.t)
-            assert table.reason
-            assert table.state == "copying"
-            return table.reason
+            assert (table.state, table.reason, table.remedy) == (
+                "copying",
+                changed.named(waits.reason),
+                changed.named(waits.remedy),
+            )
 
-        reason = eventually(waits, 60)
-        assert f"the source made column n of type integer in public.{changed.t}, and the follower does not" in reason
-        assert "cannot alter type of a column used by a view or rule (SQLSTATE 0A000)" in reason
+        eventually(are_said, 60)
         assert changed.made.look.execute("select n from looks").fetchall() == [("n1",)]
-        changed.there("drop view looks")
+        changed.there(*waits.mended)
         changed.become_equal_in_time()
-
-
-@pytest.mark.parametrize("changed", [{"ddl": "stop"}], indirect=True)
-def test_a_new_table_stops_what_is_not_to_follow(changed: Changed):
-    new = unique("new")
-    with changed.made.running():
-        changed.run(NEW.replace("$new", new))
-        publish_new_tables(changed.stage.config)
-        changed.run(f"insert into {new} values (2, 'after')")
-        reason, _ = changed.stopped()
-        assert reason == f"the follower stops: table public.{new} is new at the source, and --ddl is stop"

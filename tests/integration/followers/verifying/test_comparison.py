@@ -223,3 +223,13 @@ def test_what_is_written_at_every_look_is_no_difference_and_is_counted(
         sides.source.execute("update public.t set n = n + 1 where id = 2")
 
     assert sides.compare(sides.table("t", key), reach, unsettled=1) == []
+
+
+def test_rows_without_a_column_are_counted(sides: Sides) -> None:
+    sides.run("create table public.t ()", "insert into public.t default values")
+    assert sides.compare(sides.table("t", "")) == []
+    sides.source.execute("insert into public.t default values")
+    assert sides.compare(sides.table("t", "")) == [Difference((), "different")]
+    sides.follower.execute("drop table public.t")
+    with pytest.raises(NotComparable, match="the follower has no such table"):
+        sides.compare(sides.table("t", ""))
