@@ -62,7 +62,8 @@ SCHEMA = """
 DEMANDS = """
     select format('%s on %s: %s', conname, conrelid::regclass, pg_get_constraintdef(k.oid))
     from pg_constraint k join pg_class c on c.oid = conrelid
-    where relnamespace in ('public'::regnamespace, 'pipeline'::regnamespace)
+    where contype <> 'n' -- which are looked at below, since a default meets them
+        and relnamespace in ('public'::regnamespace, 'pipeline'::regnamespace)
     union all
     select format('%s.%s is not null', attrelid::regclass, attname)
     from pg_attribute join pg_class c on c.oid = attrelid
