@@ -7,6 +7,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import psycopg
 
@@ -81,11 +82,9 @@ class Writer(BackgroundThread):
         while not self.stopped.is_set():
             ddl = next(self._ddl) if self._wanted.is_set() else ()
             self._wanted.clear()
-            try:
+            with suppress(psycopg.OperationalError):  # it may have committed all the same
                 changes.transaction(number + 1, *ddl, source=source)
-            except psycopg.OperationalError:
-                source = eventually(self._connect, 60, (psycopg.Error,))
-            number = self._look(source, number)
+            source, number = self._looked(source, number)
             self.counts["altered"] += bool(ddl)
             time.sleep(self._random.choice((0.0, 0.0, 0.01, 0.05)))
         with source.transaction():
@@ -94,6 +93,14 @@ class Writer(BackgroundThread):
                 source.execute(_TOUCH.get(table, f"insert into {table} (id) values (-1)").encode())
         self._look(source, number)
         source.close()
+
+    def _looked(self, source: psycopg.Connection, number: int) -> tuple[psycopg.Connection, int]:
+        """As `_look`, over another connection where this one is gone."""
+        while True:
+            try:
+                return source, self._look(source, number)
+            except psycopg.OperationalError:
+                source = eventually(self._connect, 60, (psycopg.Error,))
 
     def _look(self, source: psycopg.Connection, number: int) -> int:
         """Which transaction the source is at, since a commit may be there though its answer was lost."""
