@@ -8,6 +8,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +22,7 @@ from pipeline.api.wires.sequin import items
 from pipeline.api.wires.sequin.answers import NOT_FOUND
 from pipeline.api.wires.sequin.items import Item
 from pipeline.postgres.queries import statement
+from pipeline.readers.wakeups import Subscription, Wakeups
 from tests.fixtures.api import Api, answering
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.staged import (
@@ -40,6 +42,7 @@ from tests.fixtures.staged import (
 BEARER = {"authorization": "Bearer of-any-value"}
 CALLS = ("receive", "ack", "nack")
 PATHS = ("/api/http_pull_consumers", "/api/sequin_streams")
+IMPATIENT = httpx.Timeout(60, read=0.2)
 SECRET = "geheim-31-sentinel"
 ID = "7ffb1b4e-3b9c-4a52-8f0e-6b7c3c1a9d10"
 VERSION = """
@@ -291,8 +294,8 @@ def test_who_waits_in_vain_gets_an_empty_list(staged: Staged, api: Api, client: 
 
 
 def test_a_client_that_leaves_while_it_waits_takes_nothing_along(staged: Staged, api: Api, client: Client) -> None:
-    with httpx.Client(base_url=api.url, headers=BEARER, timeout=0.2) as impatient, pytest.raises(httpx.ReadTimeout):
-        impatient.post(f"{PATHS[0]}/orders/receive", json={"wait_for": "5m"})
+    with httpx.Client(base_url=api.url, headers=BEARER, timeout=IMPATIENT) as leaving, pytest.raises(httpx.ReadTimeout):
+        leaving.post(f"{PATHS[0]}/orders/receive", json={"wait_for": "5m"})
     staged.moved(insert("t", id=1))
     assert [item["data"]["record"]["id"] for item in received(api, wait_for="60s")] == [1]
 
@@ -409,18 +412,25 @@ def test_it_is_not_in_openapi(api: Api) -> None:
     assert not [path for path in api.get("/openapi.json").json()["paths"] if path.startswith("/api/")]
 
 
-def test_who_waits_is_answered_when_the_server_stops(staged: Staged, client: Client) -> None:
+def test_who_waits_is_answered_when_the_server_stops(
+    staged: Staged, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, subscribe = threading.Event(), Wakeups.for_consumer
+
+    def seen(wakeups: Wakeups, name: str) -> AbstractContextManager[Subscription]:
+        waiting.set()
+        return subscribe(wakeups, name)
+
+    monkeypatch.setattr(Wakeups, "for_consumer", seen)
+    answers: list[httpx.Response] = []
     with answering(staged.dsn, wires=("sequin",)) as ending:
-        answers: list[httpx.Response] = []
-
-        def wait() -> None:
-            answers.append(ending.client.get(f"{PATHS[0]}/orders/receive?wait_for=5m", headers=BEARER))
-
-        waits = threading.Thread(target=wait)
+        url = f"{PATHS[0]}/orders/receive?wait_for=5m"
+        waits = threading.Thread(target=lambda: answers.append(ending.client.get(url, headers=BEARER)))
         waits.start()
+        assert waiting.wait(60)
         ending.stop()
         waits.join(60)
-        assert [answer.json() for answer in answers] == [{"data": []}]
+    assert [answer.json() for answer in answers] == [{"data": []}]
 
 
 def test_no_value_is_in_a_log(
