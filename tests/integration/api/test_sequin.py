@@ -178,6 +178,21 @@ def test_a_row_that_moves_to_another_key_is_two_messages_of_two_keys(staged: Sta
     assert len({data["metadata"]["idempotency_key"] for data in found.values()}) == 2
 
 
+def test_a_consumer_that_does_not_collapse_gives_every_change_one_at_a_time(staged: Staged, api: Api) -> None:
+    """As Sequin does, and each with an idempotency key of its own."""
+    create(staged.connection, "audit", collapse=False)
+    staged.moved(insert("t", id=1, v=1), update("t", id=1, v=2), delete("t", id=1), insert("t", id=2, v=1))
+    found = []
+    while messages := received(api, "audit"):
+        rows = [message["data"]["metadata"]["record_pks"] for message in messages]
+        assert len({tuple(row) for row in rows}) == len(rows)
+        found += [message["data"] for message in messages]
+        assert ask(api, "ack", "audit", ack_ids=ids(messages)).status_code == 200
+    of_row = [(each["action"], each["record"].get("v")) for each in found if each["metadata"]["record_pks"] == ["1"]]
+    assert of_row == [("insert", 1), ("update", 2), ("delete", None)]
+    assert len({each["metadata"]["idempotency_key"] for each in found}) == 4
+
+
 def test_values_are_cast_as_their_table_was_then(staged: Staged, api: Api, client: Client) -> None:
     def version(type_name: str) -> None:
         """From the next transaction on."""
