@@ -197,7 +197,7 @@ class Round:
         eventually(lambda: self._one(head) == self._staged.lsn and self._one(folded), timeout=DRAIN_SECONDS)
         for name, journal in self._journals.items():
             given = len(journal.deliveries)
-            deadline = time.monotonic() + DRAIN_SECONDS
+            deadline = time.monotonic() + (5.0 if self.outcome.wrong else DRAIN_SECONDS)
             drain(self._staged.dsn, journal, partial(self._has_left, name), deadline)
             if left := self._left(name):
                 self.outcome.wrong.append(f"{name}: {len(left)} items are never handed out: {left[:3]}")
