@@ -46,15 +46,15 @@ class Playing(Stage):
         super().__init__(config)
         self.kinds = kinds
 
-    def play(self, cluster: Cluster) -> Played:
-        """Everything of all kinds, in one run of the server. `cluster`: of followers."""
+    def play(self, cluster: Cluster, *, follow: bool) -> Played:
+        """Everything of all kinds, in one run of the server. `cluster`: of followers, if there are to be any."""
         if made := THEIRS.get(self.config.publication):
             self.run(made)
         for kind in self.kinds:
             self.run(f"create schema {kind.schema}")
             self._run(kind, kind.before)
         self.start()
-        with followed(self, cluster, self.kinds) as followers:
+        with followed(self, cluster, self.kinds if follow else ()) as followers:
             for number in range(max(len(kind.steps) for kind in self.kinds)):
                 self._step({kind.schema: kind.steps[number : number + 1] for kind in self.kinds}, followers)
             events = self._events()
@@ -90,7 +90,9 @@ class Playing(Stage):
 
 
 @contextmanager
-def played(source: Cluster, database: Cluster, kinds: Sequence[Kind], **given: Any) -> Iterator[Played]:
-    """These kinds, with followers beside the source. `given`: settings of the server."""
+def played(
+    source: Cluster, database: Cluster, kinds: Sequence[Kind], *, follow: bool, **given: Any
+) -> Iterator[Played]:
+    """These kinds, perhaps with followers beside the source. `given`: settings of the server."""
     with databases(source, database, **given) as config, Playing(config, kinds) as stage:
-        yield stage.play(source)
+        yield stage.play(source, follow=follow)

@@ -20,10 +20,13 @@ from tests.fixtures.postgres import Cluster
 
 pytestmark = pytest.mark.xdist_group("table kinds")  # for --dist loadgroup: each source is played once
 
-Play = Callable[[int, str], Played]
+Play = Callable[[int, str, bool], Played]
+"""Of a version and a publication, and whether there are followers beside the source."""
 CASES = [(kind, major) for major in page.MAJORS for kind in page.KINDS if kind.since <= major <= kind.upto]
 BETWEEN = 16
 """Proved by the long tests: what is so before and after it has not been otherwise there yet."""
+FOLLOWED = 18
+"""At followers the others are proved by the long tests."""
 
 
 @pytest.fixture(scope="module")
@@ -32,38 +35,41 @@ def plays(clusters: Callable[[int], Cluster], cluster: Cluster) -> Iterator[Play
     with ExitStack() as stack:
 
         @cache
-        def begun(major: int, publication: str) -> Played | Exception:
+        def begun(major: int, publication: str, follow: bool) -> Played | Exception:
             kinds = [kind for kind, of_major in CASES if (of_major, kind.publication) == (major, publication)]
+            play = played(clusters(major), cluster, kinds, follow=follow, publication=publication)
             try:
-                return stack.enter_context(played(clusters(major), cluster, kinds, publication=publication))
+                return stack.enter_context(play)
             except Exception as error:  # of all kinds: nobody waits for it again
                 return error
 
-        def of(major: int, publication: str) -> Played:
-            if isinstance(found := begun(major, publication), Exception):
+        def of(major: int, publication: str, follow: bool) -> Played:
+            if isinstance(found := begun(major, publication, follow), Exception):
                 raise found
             return found
 
         yield of
 
 
-each_kind = pytest.mark.parametrize(
-    ("kind", "major"),
-    [
-        pytest.param(kind, major, id=f"{kind.name}-{major}", marks=[pytest.mark.long] if major == BETWEEN else [])
-        for kind, major in CASES
-    ],
-)
+def each_kind(*long: int) -> pytest.MarkDecorator:
+    """On each version, on these in the long tests only."""
+    return pytest.mark.parametrize(
+        ("kind", "major"),
+        [
+            pytest.param(kind, major, id=f"{kind.name}-{major}", marks=[pytest.mark.long] if major in long else [])
+            for kind, major in CASES
+        ],
+    )
 
 
-@each_kind
+@each_kind(BETWEEN)
 def test_the_log_has(kind: Kind, major: int, plays: Play) -> None:
-    assert plays(major, kind.publication).events[kind.schema] == list(kind.events)
+    assert plays(major, kind.publication, major == FOLLOWED).events[kind.schema] == list(kind.events)
 
 
-@each_kind
+@each_kind(*(major for major in page.MAJORS if major != FOLLOWED))
 def test_a_follower_has(kind: Kind, major: int, plays: Play) -> None:
-    assert plays(major, kind.publication).followers[kind.schema] == kind.follower
+    assert plays(major, kind.publication, True).followers[kind.schema] == kind.follower
 
 
 def test_schemas_of_kinds_differ() -> None:
