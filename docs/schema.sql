@@ -171,7 +171,7 @@ CREATE TABLE pipeline.consumers (
     reader_since timestamp with time zone,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    collapse boolean DEFAULT true NOT NULL,
+    collapse boolean DEFAULT true,
     CONSTRAINT consumers_kind_check CHECK ((kind = ANY (ARRAY['records'::text, 'cursor'::text]))),
     CONSTRAINT consumers_max_deliveries_check CHECK ((max_deliveries >= 1)),
     CONSTRAINT consumers_max_unacknowledged_check CHECK ((max_unacknowledged >= 1)),

@@ -11,7 +11,7 @@ depends_on = None
 additive = True
 
 EVERY_CHANGE = """
-alter table pipeline.consumers add column collapse boolean not null default true;
+alter table pipeline.consumers add column collapse boolean default true;
 comment on column pipeline.consumers.collapse is
     'records: an item is a row with its last change; false: each event is an item. It stays as it was created.';
 create function pipeline.keep_collapse() returns trigger language plpgsql set search_path = ''
