@@ -8,6 +8,7 @@ from tests.fixtures.postgres import Cluster
 from tests.torture import export_kills
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_an_exporter_that_is_killed_leaves_each_event_once(cluster: Cluster) -> None:
     with export_kills.log_on(cluster) as log:

@@ -1,4 +1,4 @@
-"""Random transactions under random faults: what `make torture` goes on with, here three short seeds."""
+"""Random transactions under random faults: what `make torture` goes on with, here some short seeds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ SEEDS = (75, 29, 31)
 FAULTS = 4
 _INSTALLED = [major for major in MAJORS if bin_dir(major)]
 _PLACES = sorted((_INSTALLED[n % len(_INSTALLED)], seed) for n, seed in enumerate(SEEDS))
-PLACES = [pytest.param(*place, marks=pytest.mark.xdist_group(f"rig {place[0]}")) for place in _PLACES]
+LONG = (29,)
+"""What is special about them has tests of its own."""
+PLACES = [
+    pytest.param(major, seed, marks=[pytest.mark.xdist_group(f"rig {major}"), *[pytest.mark.long] * (seed in LONG)])
+    for major, seed in _PLACES
+]
 """For --dist loadgroup: one pair of servers of each version."""
 ODD = (31,)
 """Those with tables of every kind and DDL; more of them are for `make torture`."""

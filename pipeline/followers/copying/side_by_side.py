@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -21,18 +20,14 @@ def make(
     tables: Sequence[TableName],
     rest: Callable[[float], Any],
 ) -> None:
-    """Make these tables. Raises what `TableCopies.make` does, once the others have finished the table they are at."""
-    queue, failed = SimpleQueue[TableName](), threading.Event()
+    """Make these tables. Raises what `TableCopies.make` does, once all of them have ended."""
+    queue = SimpleQueue[TableName]()
     for table in tables:
         queue.put(table)
 
     def work() -> None:
-        try:
-            with copier() as made:
-                made.make(queue, rest, failed.is_set)
-        except BaseException:
-            failed.set()
-            raise
+        with copier() as made:
+            made.make(queue, rest)
 
     count = min(SESSIONS, len(tables))
     with ThreadPoolExecutor(count, "copies") as pool:

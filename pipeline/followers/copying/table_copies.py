@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from pipeline.errors import FollowerError
+from pipeline.errors import FollowerError, Overtaken
 from pipeline.followers.applying import truncates
 from pipeline.followers.applying.position import Position
 from pipeline.followers.copying import copies
@@ -49,24 +49,26 @@ class TableCopies:
         """
         self._source, self._follower, self._of, self._truncate = source, follower, of, truncate
         self._go_on, self._say = go_on, say
+        self._refused: FollowerError | None = None
 
-    def make(self, tables: SimpleQueue[TableName], rest: Callable[[float], Any], ended: Callable[[], bool]) -> None:
-        """As many as it comes to, until there are no more, or it is `ended`. `rest`: waits for so many seconds.
+    def make(self, tables: SimpleQueue[TableName], rest: Callable[[float], Any]) -> None:
+        """As many as it comes to, until there are no more. `rest`: waits for so many seconds.
 
-        Raises Interrupted, FollowerError, Overtaken, and what the databases say.
+        Raises FollowerError where one was refused, once the others are made; Interrupted, Overtaken, and what the
+        databases say.
         """
         pending: list[TableName] = []
-        while not ended():
-            fresh = _next(tables)
+        while (fresh := _next(tables)) or pending:
             pending += fresh
-            if not pending:
-                return
             waiting = [table for table in pending if not self._copied(table)]
             if waiting == pending and not fresh:
                 rest(REST_SECONDS)
             pending = waiting
+        if self._refused is not None:
+            raise self._refused
 
     def _copied(self, table: TableName) -> bool:
+        """Whether nothing more can be done for it now: it is copied, or refused."""
         self._require_wanted()
         try:
             relations = self._source.settled(table.table_oid)
@@ -75,9 +77,11 @@ class TableCopies:
         except NotYet as error:
             self._say(table, str(error))
             return False
-        except FollowerError as error:  # others finish the table that they are at before it stops all
-            self._say(table, str(error))
+        except Overtaken:
             raise
+        except FollowerError as error:
+            self._say(table, str(error))
+            self._refused = self._refused or error
         return True
 
     def _copy(self, table: TableName, relations: Sequence[Relation]) -> None:

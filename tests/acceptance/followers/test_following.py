@@ -7,6 +7,7 @@ import signal
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.fixtures.served_follower import Following
 from tests.fixtures.waiting import eventually
@@ -45,6 +46,7 @@ def test_what_is_committed_arrives_though_everything_dies(following: Following, 
     assert following.command("show", "reports")["state"] == "following"
 
 
+@pytest.mark.long
 def test_a_pause_holds_it_and_the_rest_comes_after(following: Following, follower_dsn: str) -> None:
     following.command("add", "reports", "--dsn", follower_dsn, "--copy", "none", "--schema", "exists")
     write(following.source, 0)
@@ -112,6 +114,7 @@ def test_a_copy_goes_on_after_its_process_was_killed(following: Following, follo
     assert states == {"public.orders": "following", "public.lines": "following"}
 
 
+@pytest.mark.long
 def test_a_server_that_is_stopped_during_a_copy_goes_on_with_it(following: Following, follower_dsn: str) -> None:
     write(following.source, 0)
     with psycopg.connect(following.source.info.dsn) as holder:

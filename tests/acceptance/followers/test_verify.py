@@ -142,6 +142,7 @@ def test_planted_differences_are_found_and_nothing_else_while_others_write(writt
     assert found["seq"] > 0
 
 
+@pytest.mark.long
 def test_rows_without_a_key_are_compared_all_together(following: Following) -> None:
     following.add("--tables", "public.heap")
     following.source.execute("insert into heap select i % 7, 'b' from generate_series(1, 500) i")

@@ -94,6 +94,7 @@ def test_one_transaction_is_skipped_and_no_other(following: Following) -> None:
     assert {each["table"]: each["differing"] for each in verified["tables"]} == {"public.lines": 1, "public.orders": 2}
 
 
+@pytest.mark.long
 def test_nothing_is_skipped_of_a_follower_that_is_not_stopped(following: Following) -> None:
     following.add()
     following.source.execute("insert into orders values (1, 's1')")
