@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import socket
@@ -15,6 +16,8 @@ import hypothesis
 import pytest
 
 from tests.fixtures.spark import JVM_OPTIONS
+
+gc.disable()  # until all tests are collected: that leaves little garbage
 
 pytest_plugins = [
     "tests.fixtures.postgres",
@@ -70,3 +73,11 @@ def somebody_serves() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Groups that one process runs come first: the last one would go on alone when all else is done."""
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    gc.collect()
+    gc.freeze()  # tests stay to the end: who collects garbage need not look at them again and again
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Libraries complain of what is left at the end."""
+    gc.unfreeze()
