@@ -14,6 +14,8 @@ from tests.fixtures.background import BackgroundThread
 from tests.torture.followers.writer import Model, Rows, columns, rows
 
 KNOWN_SECONDS = 60.0
+WITHOUT_EVENTS = "given_"
+"""Begins names of columns that are compared in the end."""
 _POSITION = "select source_epoch, seq, commit_lsn from pipeline_follower.position where follower = %s"
 _COPIED = """
     select t.table_name
@@ -77,6 +79,8 @@ class Watcher(BackgroundThread):
     def _compare(self, number: int, seq: int, wanted: dict[str, Rows], seen: dict[str, Rows]) -> None:
         for table in wanted.keys() & seen.keys():
             common = _names(wanted[table]) & _names(seen[table]) if wanted[table] and seen[table] else set[str]()
+            # What DDL gives rows that are there is in no event: it may be found after the first change that shows it.
+            common = {name for name in common if not name.startswith(WITHOUT_EVENTS)}
             if _sorted(wanted[table], common) != _sorted(seen[table], common):
                 has, lacks = (Counter(_sorted(found[table], common)) for found in (seen, wanted))
                 self._wrong(
