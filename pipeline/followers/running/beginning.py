@@ -97,11 +97,10 @@ def copy(
     """
     here = current_position(follower, found)
     if pending := table_copies.pending(follower, here, found.table_states):
-        with connect_source(config) as source:
-            make_tables = source_tables(config, log, found)
-            if found.schema_mode == "create":
-                with plain_session(found) as session:
-                    missing_tables.make(source, config.source, session, here, found.table_states)
+        make_tables = source_tables(config, log, found)
+        if found.schema_mode == "create":
+            with connect_source(config) as source, plain_session(found) as session:
+                missing_tables.make(source, config.source, session, here, found.table_states)
 
         @contextmanager
         def copier() -> Iterator[TableCopies]:
