@@ -98,7 +98,7 @@ class Upcoming:
         if not free:
             self.close()
         found = self._read_ahead(after)
-        if found is None and free and self._joins(after, continues=continues):
+        if found is None and free:
             answer = self._share(after, continues=continues)
             if not isinstance(answer, Alone):
                 return answer
@@ -117,14 +117,12 @@ class Upcoming:
         self.close()
         return None
 
-    def _joins(self, after: int, *, continues: bool) -> bool:
-        """Whether to ask what is read for several."""
-        if self._shared is None or (continues and not self._was_shared):
-            return False
-        return after >= self._joins_at and time.monotonic() >= self._joins_from
-
     def _share(self, after: int, *, continues: bool) -> Pass | Nothing | Alone:
-        assert self._shared is not None  # noqa: S101  the caller has looked
+        """What is read for several, where it is worth asking for."""
+        if self._shared is None or (continues and not self._was_shared):
+            return Alone()
+        if after < self._joins_at or time.monotonic() < self._joins_from:
+            return Alone()
         answer = self._shared.next(after, continues=continues)
         self._was_shared = isinstance(answer, Pass)
         if isinstance(answer, Pass):

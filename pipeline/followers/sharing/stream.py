@@ -141,30 +141,28 @@ class Stream:
         try:
             with self._connect() as log:
                 reader = self._source.reader(log)
-                while self._is_wanted():
-                    self._read(log, reader)
+                while (place := self._wanted()) is not None:
+                    self._read(log, reader, *place)
         except (psycopg.Error, PipelineError):
             pass  # who asks the log itself learns why
         finally:
             self.close()
 
-    def _is_wanted(self) -> bool:
-        """Wait until the next pass is. False at the end."""
+    def _wanted(self) -> tuple[int, bool] | None:
+        """Where the next pass begins, once it is wanted; None at the end."""
         with self._changed:
             self._reading = False
             self._changed.notify_all()
             self._changed.wait_for(lambda: self.ended or self._asked or (self._goes_on and self._has_room()))
             self._reading, self._asked = True, False
             self._looks += 1
-            return not self.ended
+            return None if self.ended else self._end
 
     def _has_room(self) -> bool:
         return sum(kept.size for kept in self._kept if not kept.taken) < AHEAD_BYTES
 
-    def _read(self, log: Connection, reader: LogReader) -> None:
+    def _read(self, log: Connection, reader: LogReader, after: int, continues: bool) -> None:
         """One pass, or find that there is none."""
-        assert self._end is not None  # noqa: S101  it was asked for
-        after, continues = self._end
         self._goes_on = False
         try:
             planned = reader.next(after, continues=continues, single=continues)
