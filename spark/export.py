@@ -35,11 +35,12 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
         current.recover(lake)
         after = retention_check.begins_after(opened_ledger, lake.id, connection, arguments.events_table)
         head = catalog.head(connection, arguments.events_table)
-        if after >= head and not current.outdated(
-            lake
-        ):  # a crash may have left exported changes that are not in the states
-            script.say("done", exported_upto=after, rows=0)
-            return
+        if after >= head:  # a crash may have left exported changes that are not in the states
+            pending = current.outdated(lake)
+            if all(each.error for each in pending):
+                current.fold_all(None, lake, pending, lambda _: None)
+                script.say("done", exported_upto=after, rows=0)
+                return
         bounds = after, head
         todo = list(catalog.ranges(connection, arguments.events_table, bounds, arguments.range_rows, MOST_RANGES))
         script.say("begins", after_seq=after, upto_seq=head, ranges=len(todo))
@@ -58,7 +59,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
                 )
                 rows += sum(file.rows for file in files)
                 script.say("committed", range=number, ranges=len(todo), upto_seq=bounds[1], files=len(files), rows=rows)
-            current.fold_all(spark, lake, lambda made: script.say("state", **vars(made)))
+            current.fold_all(spark, lake, current.outdated(lake), lambda made: script.say("state", **vars(made)))
         script.say("done", exported_upto=max(after, head), rows=rows)
 
 

@@ -23,5 +23,9 @@ class Inexact(ExportError):
     """The files written do not hold what the log holds."""
 
 
+class Unclear(ExportError):
+    """The history does not say which columns of a table are which, so its state cannot be made."""
+
+
 class Dropped(ExportError):
     """The log no longer holds all events that the lake lacks."""

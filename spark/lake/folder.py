@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,11 +20,30 @@ from lake.errors import Inexact, TargetUnfit
 from pyspark_sequin_events.reading import arrow_schema
 
 
+class Published(Protocol):
+    """A file that the ledger knows: where it was, where it belongs in the lake, and what it holds."""
+
+    @property
+    def staged(self) -> str | None: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
+
+
 class Folder:
     """A lake at `path`. Every OSError leaves as TargetUnfit, which names the path and the reason."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    def read(self, path: str) -> bytes | None:
+        """A file's content; None when there is none. Raises TargetUnfit."""
+        with unfit(self.path / path):
+            try:
+                return (self.path / path).read_bytes()
+            except FileNotFoundError:
+                return None
 
     def identity(self) -> uuid.UUID | None:
         """The lake's id, from its manifest; None for a folder that is new or empty. Raises TargetUnfit."""
@@ -56,31 +75,31 @@ class Folder:
         if found:
             raise TargetUnfit(f"{self.path} holds {found[0]}, which is not ours; name an empty PIPELINE_EXPORT_DIR")
 
-    def move_in(self, files: Iterable[Mapping[str, Any]]) -> None:
+    def move_in(self, files: Iterable[Published]) -> None:
         """Move staged files to their places; those already there stay. Raises Inexact when a file no longer exists."""
         folders = set()
         for file in files:
-            staged, place = self.path / file["staged"], self.path / file["path"]
+            staged, place = self.path / (file.staged or file.path), self.path / file.path
             with unfit(place):
                 place.parent.mkdir(parents=True, exist_ok=True)
-                folders |= {self.path / parent for parent in Path(file["path"]).parents}
+                folders |= {self.path / parent for parent in Path(file.path).parents}
                 try:
                     staged.rename(place)
                 except FileNotFoundError as error:
                     if not self.holds(file):
-                        raise Inexact(f"{file['path']} is neither staged nor in its place") from error
+                        raise Inexact(f"{file.path} is neither staged nor in its place") from error
         for folder in folders:
             sync(folder)
 
-    def move_out(self, files: Iterable[Mapping[str, Any]]) -> None:
+    def move_out(self, files: Iterable[Published]) -> None:
         """Remove the files that `move_in` put in place."""
         for file in files:
-            (self.path / file["path"]).unlink(missing_ok=True)
+            (self.path / file.path).unlink(missing_ok=True)
 
-    def holds(self, file: Mapping[str, Any]) -> bool:
+    def holds(self, file: Published) -> bool:
         """Whether a published file is in place, byte for byte."""
         try:
-            return sha256(self.path / file["path"]) == str(file["sha256"])
+            return sha256(self.path / file.path) == file.sha256
         except FileNotFoundError:
             return False
 
@@ -109,21 +128,6 @@ def schema_content(columns: Mapping[str, str]) -> bytes:
     pq.write_metadata(arrow_schema({**columns, "date": "date"}), sink)
     content: bytes = sink.getvalue().to_pybytes()
     return content
-
-
-def manifest(lake: uuid.UUID, events_table: str, exports: Iterable[Mapping[str, Any]]) -> bytes:
-    """The manifest: what is committed, for readers that do not ask the ledger."""
-    upto = 0
-    datasets: dict[str, dict[str, Any]] = {}
-    for export in exports:
-        upto = export["upto_seq"]
-        for name, schemas in export["schemas"].items():
-            datasets.setdefault(name, {"schemas": {}, "files": []})["schemas"].update(schemas)
-        for file in export["files"]:
-            shown = {key: value for key, value in file.items() if key not in ("staged", "dataset")}
-            datasets[file["dataset"]]["files"].append(shown)
-    content = {"lake": str(lake), "events_table": events_table, "exported_upto": upto, "datasets": datasets}
-    return json.dumps(content, indent=1, ensure_ascii=False).encode()
 
 
 def sha256(file: Path) -> str:

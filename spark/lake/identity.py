@@ -54,8 +54,13 @@ def identify(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
 
 
 def reading(ledger: Ledger, folder: Folder) -> Lake:
-    """The lake in `folder`, for reading without its lock. Raises TargetUnfit when it is not a lake of this database."""
+    """The lake in `folder`, for reading without its lock.
+
+    Raises TargetUnfit when it is not a lake of this database, or was not exported to by this version yet.
+    """
     found, known = folder.identity(), ledger.lakes()
     if found is None or found not in known:
         raise TargetUnfit(f"{folder.path} is not a lake of this pipeline database; correct PIPELINE_EXPORT_DIR")
+    if ledger.of_before(found):
+        raise TargetUnfit(f"{folder.path} was exported to by a version before this one; run `pipeline export run` once")
     return Lake(found, folder, ledger, known[found]["events_table"])

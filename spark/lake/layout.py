@@ -1,6 +1,7 @@
 """Where things are in a lake. Pure: names in, names out.
 
-manifest.json                                  what is committed
+manifest.json                                  the head: up to which seq, and the newest part of each dataset
+manifest/<schema>.<table>/<number>.json        a part: files of changes, and the parts before it
 changes/<schema>.<table>/date=2026-11-21/      the changes of a table, Parquet
 changes/<schema>.<table>/schema=2/date=…/      its changes after an incompatible change of its columns
 changes/<schema>.<table>/_common_metadata      the columns of all files of that version, in their widest types
@@ -15,6 +16,7 @@ import hashlib
 import re
 
 MANIFEST = "manifest.json"
+MANIFEST_PART = "manifest/%s/%s.json"
 STAGING = ".staging"
 MESSAGES = "messages"
 UNTYPED = 0
@@ -46,6 +48,11 @@ def change_file(dataset: str, version: int, date: str, first_seq: int, last_seq:
 def schema_file(dataset: str, version: int) -> str:
     """Path of a Parquet file without rows, where Spark looks for a dataset's columns; others skip `_…`."""
     return f"{changes(dataset, version)}/_common_metadata"
+
+
+def manifest_part(dataset: str, number: int) -> str:
+    """Path of a part of the manifest: which of a dataset's files are committed. A part never changes."""
+    return MANIFEST_PART % (dataset, f"{number:020d}")
 
 
 def export_staging(export_id: int) -> str:

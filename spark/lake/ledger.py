@@ -1,15 +1,15 @@
 """The ledger in the pipeline database: which ranges of seq are in a lake, and who may write to it.
 
-Each step is one statement, committed synchronously before it returns.
+Each step is one statement, committed synchronously before it returns. What is asked is found by index, however many
+runs there were.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,14 +22,10 @@ from pyspark_sequin_events import catalog
 
 @dataclass(frozen=True)
 class Unfinished:
-    """An export whose process ended before it was committed."""
+    """An export whose process ended before it was committed. `state`: writing or publishing."""
 
     id: int
-    after_seq: int
-    upto_seq: int
     state: str
-    files: Sequence[Mapping[str, Any]]
-    schemas: Mapping[str, Any]
 
 
 def holder() -> str:
@@ -85,19 +81,28 @@ class Ledger:
         )
         return int(found[0]["seq"])
 
+    def folded_upto(self, lake: uuid.UUID) -> int:
+        """The current states hold every change up to this seq; 0 when that is not known."""
+        found = self.rows("select folded_upto from pipeline.lakes where id = $1::text::uuid", (str(lake),))
+        return int(found[0]["folded_upto"] or 0)
+
     def folded(self, lake: uuid.UUID, upto: int) -> None:
         """The current states hold every change up to that seq."""
         self.execute("update pipeline.lakes set folded_upto = $2 where id = $1::text::uuid", (str(lake), upto))
 
+    def of_before(self, lake: uuid.UUID) -> bool:
+        """Whether a version of the server before this has exported to the lake, and nothing has been made of it yet."""
+        query = "select 1 from pipeline.exports where lake_id = $1::text::uuid and files is not null limit 1"
+        return bool(self.rows(query, (str(lake),)))
+
     def unfinished(self, lake: uuid.UUID) -> list[Unfinished]:
         """Exports that are neither committed nor marked failed, oldest first."""
         found = self.rows(
-            "select id, after_seq, upto_seq, state, coalesce(files, '[]')::text as files,"
-            " coalesce(schemas, '{}')::text as schemas from pipeline.exports"
+            "select id, state from pipeline.exports"
             " where lake_id = $1::text::uuid and state in ('writing', 'publishing') order by id",
             (str(lake),),
         )
-        return [Unfinished(**_parsed(row)) for row in found]
+        return [Unfinished(**row) for row in found]
 
     def begin(self, lake: uuid.UUID, after: int, upto: int, run: int | None) -> int:
         """Begin an export of that range; returns its id."""
@@ -107,21 +112,6 @@ class Ledger:
             (str(lake), run or 0, after, upto, holder()),
         )
         return int(found[0]["id"])
-
-    def publish(self, export: int, files: Sequence[Mapping[str, Any]], schemas: Mapping[str, Any]) -> None:
-        """The export's files belong in the lake now; if this exporter ends, the next one moves them. Raises Fenced."""
-        self.step(
-            "export",
-            "update pipeline.exports set state = 'publishing', files = $2::text::jsonb, schemas = $3::text::json,"
-            " rows = $4, bytes = $5 where id = $1 and state = 'writing' returning id",
-            (
-                export,
-                json.dumps(files),
-                json.dumps(schemas),
-                sum(file["rows"] for file in files),
-                sum(file["bytes"] for file in files),
-            ),
-        )
 
     def commit(self, export: int) -> None:
         """Commit the export: all its files are in place. Raises Fenced."""
@@ -135,19 +125,11 @@ class Ledger:
     def fail(self, export: int, reason: str) -> None:
         """Give the export up; its range may be exported again."""
         self.execute(
-            "update pipeline.exports set state = 'failed', reason = $2, files = null"
-            " where id = $1 and state <> 'committed'",
+            "with failed as (update pipeline.exports set state = 'failed', reason = $2, files = null"
+            " where id = $1 and state <> 'committed' returning id)"
+            " delete from pipeline.export_files f using failed where f.export_id = failed.id",
             (export, reason),
         )
-
-    def committed(self, lake: uuid.UUID) -> list[dict[str, Any]]:
-        """Committed exports in order of seq, `files` and `schemas` parsed."""
-        found = self.rows(
-            "select id, after_seq, upto_seq, files::text, schemas::text, committed_at::text from pipeline.exports"
-            " where lake_id = $1::text::uuid and state = 'committed' order by after_seq",
-            (str(lake),),
-        )
-        return [_parsed(row) for row in found]
 
     def step(self, what: str, statement: str, parameters: tuple[Any, ...]) -> None:
         """Move a row, whose id is the first parameter, to its next state. Raises Fenced if another exporter has it."""
@@ -161,10 +143,6 @@ class Ledger:
     def execute(self, statement: str, parameters: tuple[Any, ...] = ()) -> None:
         """Execute a statement that returns no rows."""
         catalog.execute(self._connection, statement, parameters)
-
-
-def _parsed(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "files": json.loads(row["files"]), "schemas": json.loads(row["schemas"])}
 
 
 @contextmanager

@@ -53,10 +53,14 @@ class TableVersion:
 
 @dataclass(frozen=True)
 class Span:
-    """Where a schema version is valid at a source: from `since` (None: the beginning) to before `until`."""
+    """Where a schema version is valid at a source: from `since` (None: the beginning) to before `until`.
+
+    `key`: the columns of the table's key there.
+    """
 
     source_id: str
     since: Position | None
+    key: tuple[str, ...]
     until: Position | None = None
 
 
@@ -122,11 +126,12 @@ def versions(history: Sequence[TableVersion]) -> list[Version]:
                     found[-1] = _closed(found[-1], table.since)
                 since = None if opens else table.since
                 found.append(
-                    Version(len(found) + 1, table.columns, table.json, table.key, (Span(source_id, since),)),
+                    Version(len(found) + 1, table.columns, table.json, table.key, (Span(source_id, since, table.key),)),
                 )
+            elif opens:
+                found[-1] = replace(merged, spans=(*merged.spans, Span(source_id, None, table.key)))
             else:
-                spans = (*merged.spans, Span(source_id, None)) if opens else merged.spans
-                found[-1] = replace(merged, spans=spans)
+                found[-1] = _with_key(merged, table)
             opens = False
     return found
 
@@ -153,6 +158,14 @@ def _merge(version: Version, table: TableVersion) -> Version | None:
             return None
         columns[name] = common
     return replace(version, columns=columns, json=version.json | table.json, key=table.key)
+
+
+def _with_key(version: Version, table: TableVersion) -> Version:
+    """Where its key becomes another, another span begins."""
+    last = version.spans[-1]
+    if last.key == table.key:
+        return version
+    return replace(version, spans=(*_closed(version, table.since).spans, Span(table.source_id, table.since, table.key)))
 
 
 def _closed(version: Version, until: Position) -> Version:

@@ -76,8 +76,16 @@ def events_of(events_table: str) -> str:
     return f"select {', '.join(columns)} from {qualified(events_table)} where true"
 
 
-def changes_of(events_table: str, schema: str, name: str, version: Version, *, careful: bool = False) -> str:
-    """Rows of one table in one version, the columns of `version.schema`.
+def table_is(source_id: str, epoch: int, oid: int) -> str:
+    """The condition that a change is of this table, which an index answers; in front of it comes another."""
+    source = literal(source_id)
+    return f" and source_database_id = {source} and source_table_oid = {int(oid)} and source_epoch = {int(epoch)}"
+
+
+def changes_of(
+    events_table: str, schema: str, name: str, version: Version, *, careful: bool = False, where: str = ""
+) -> str:
+    """Rows of the tables of one name in one version, the columns of `version.schema`; `where`: more conditions.
 
     The text ends with its conditions, so ` and seq …` can follow. With `careful`, a value that its type cannot hold is
     null, and its text in `exact`; without it the reader must look for such values (`reading._unfit`). Arrays are always
@@ -93,7 +101,8 @@ def changes_of(events_table: str, schema: str, name: str, version: Version, *, c
         value = _json(column) if column in version.json else _typed(_text(column), spark, guarded.get(column))
         columns.append(f"{value} as {identifier(version.names[column])}")
     spans = " or ".join(_within(span) for span in version.spans)
-    return f"select {', '.join(columns)} from {qualified(events_table)} where {_is_table(schema, name)} and ({spans})"
+    conditions = f"{_is_table(schema, name)}{where} and ({spans})"
+    return f"select {', '.join(columns)} from {qualified(events_table)} where {conditions}"
 
 
 def messages_of(events_table: str) -> str:
@@ -107,12 +116,12 @@ def messages_of(events_table: str) -> str:
     return f"select {', '.join(columns)} from {qualified(events_table)} where source_table_oid = 0"
 
 
-def untyped_of(events_table: str, schema: str, name: str, versions: Sequence[Version]) -> str:
-    """Rows of one table that are in none of these versions: OURS, and the record as JSON text."""
+def untyped_of(events_table: str, schema: str, name: str, versions: Sequence[Version], where: str = "") -> str:
+    """As `changes_of`, rows that are in none of these versions: OURS, and the record as JSON text."""
     known = " or ".join(_within(span) for version in versions for span in version.spans) or "false"
     return (
         f"select {', '.join(_ours())}, record::text as record from {qualified(events_table)}"
-        f" where {_is_table(schema, name)} and ({known}) is not true"
+        f" where {_is_table(schema, name)}{where} and ({known}) is not true"
     )
 
 
@@ -194,8 +203,19 @@ def _exact(guarded: dict[str, str | None], names: Mapping[str, str]) -> str:
 
 
 def _previous_key(version: Version) -> str:
-    """The record_pk before an update that changed it, in the form of record_pk."""
-    key = version.key
+    """The record_pk before an update that changed it, in the form of record_pk: by the key that the table had there."""
+    keys: dict[tuple[str, ...], list[Span]] = {}
+    for span in version.spans:
+        keys.setdefault(span.key, []).append(span)
+    if len(keys) == 1:
+        return _previous_of(version, *keys)
+    cases = " ".join(
+        f"when {' or '.join(map(_within, spans))} then {_previous_of(version, key)}" for key, spans in keys.items()
+    )
+    return f"case {cases} end"
+
+
+def _previous_of(version: Version, key: tuple[str, ...]) -> str:
     if not key:
         return "null::text"
     names = ", ".join(literal(column) for column in key)

@@ -23,6 +23,7 @@ from lake.states.fold import Folded
 from lake.states.ledger import StateLedger
 from lake.states.plan import plan
 from lake.states.writer import seal
+from lake.tables.lake_tables import LakeTables
 
 TABLE = "public.single"
 
@@ -32,17 +33,23 @@ def main(dsn: str, directory: str, seq: int, fatal: int) -> None:
     with ledger.opened(dsn) as book:
         lake = exporter.open_lake(book, Folder(Path(directory)), "public.sequin_events")
         states = StateLedger(book, lake.id)
-        folding = plan(TABLE, book.committed(lake.id), states.committed(TABLE), seq)
-        assert folding is not None and folding.base is not None
+        tables = LakeTables(lake, seq, (), [TABLE])
+        table = tables.owner(TABLE)
+        assert table is not None
+        known = states.add_table(table.root)
+        [folding] = plan(
+            tables.history(table), lambda after: tables.files(table, after), states.versions(known.id), seq
+        )
+        assert folding.base is not None
         first, *kept = folding.base.files
-        version = states.begin(folding)
+        version = states.begin(known.id, folding)
         staging = current._staging(lake, version) / f"bucket={first.bucket}"
         staging.mkdir(parents=True)
         old = current.base_folder(lake, folding) / first.name
         pq.write_table(pq.ParquetFile(old).read(), staging / "new.parquet")
-        folded = Folded([seal(staging / "new.parquet")], kept, folding.base.buckets, 0, folding.base.source_table_oid)
+        folded = Folded([seal(staging / "new.parquet")], kept, folding.base.buckets)
         _die_at(fatal)
-        current.publish(lake, version, folding, folded)
+        current.publish(lake, known.id, version, folding, folded)
 
 
 def _die_at(fatal: int) -> None:
@@ -63,7 +70,7 @@ def _die_at(fatal: int) -> None:
         (os, "replace"),
         (shutil, "rmtree"),
         (StateLedger, "commit"),
-        (StateLedger, "drop"),
+        (StateLedger, "shown"),
     ):
         setattr(owner, name, counted(getattr(owner, name)))
 

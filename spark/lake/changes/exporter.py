@@ -7,20 +7,21 @@ none of the files was visible before, and none will be written again. `committed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
 from lake import layout
 from lake.changes import plan, retention_check
+from lake.changes.files import ChangeFile, ChangeFiles, Schemas
+from lake.changes.manifest import Manifest
 from lake.changes.writer import WrittenFile, write
 from lake.cluster import each
 from lake.errors import ExportError, Inexact
-from lake.folder import Folder, manifest, schema_content
+from lake.folder import Folder, schema_content
 from lake.identity import Lake, identify
 from lake.ledger import Ledger
 
@@ -46,10 +47,13 @@ def open_lake(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
     folder.require_writable()
     lake = identify(ledger, folder, events_table)
     ledger.lock(lake.id)
-    _write_schemas(lake, *(export["schemas"] for export in ledger.committed(lake.id)))
-    _recover(lake)
+    files = ChangeFiles(ledger, lake.id)
+    files.take_over()
+    for dataset, versions in files.newest_schemas().items():
+        _write_schemas(lake, dataset, versions, only_missing=True)
+    _recover(lake, files)
     folder.clear_staging()
-    _write_manifest(lake)
+    Manifest(lake).update()
     return lake
 
 
@@ -81,77 +85,65 @@ def export(
         lake.ledger.fail(number, str(error))
         lake.folder.clear_staging()
         raise
-    publish(lake, number, files, plan.datasets(parts))
+    publish(lake, number, files, plan.schemas(parts))
     report(Progress(*bounds, rows, rows))
     return files
 
 
-def publish(lake: Lake, number: int, files: list[WrittenFile], schemas: dict[str, Any]) -> None:
+def publish(lake: Lake, number: int, files: Sequence[WrittenFile], schemas: Schemas) -> None:
     """Make staged files part of the lake."""
-    entries = [
-        {
-            "path": layout.change_file(file.dataset, file.version, file.date, file.first_seq, file.last_seq),
-            "staged": str(Path(file.path).relative_to(lake.root)),
-            "dataset": file.dataset,
-            "schema": file.version,
-            "rows": file.rows,
-            "bytes": file.bytes,
-            "sha256": file.sha256,
-            "first_seq": file.first_seq,
-            "last_seq": file.last_seq,
-        }
-        for file in files
-    ]
-    lake.ledger.publish(number, entries, schemas)
-    _finish(lake, number, entries, schemas)
+    listed = ChangeFiles(lake.ledger, lake.id).publish(number, files, schemas)
+    _finish(lake, number, listed)
     lake.folder.clear_staging()
-    _write_manifest(lake)
+    Manifest(lake).update()
 
 
-def _finish(
-    lake: Lake, number: int, files: Iterable[Mapping[str, Any]], schemas: Mapping[str, Mapping[str, Any]]
-) -> None:
+def _finish(lake: Lake, number: int, files: Sequence[ChangeFile]) -> None:
     """Do what is left once the ledger knows the files. Raises Inexact when a file no longer exists."""
-    _write_schemas(lake, schemas)
+    schemas: dict[str, dict[int, Mapping[str, str]]] = {}
+    for file in files:
+        schemas.setdefault(file.dataset, {})[file.version] = file.columns
+    for dataset, versions in schemas.items():
+        _write_schemas(lake, dataset, versions)
     lake.folder.move_in(files)
     lake.ledger.commit(number)
 
 
-def _recover(lake: Lake) -> None:
+def _recover(lake: Lake, files: ChangeFiles) -> None:
     for unfinished in lake.ledger.unfinished(lake.id):
-        if unfinished.state == "publishing":
-            try:
-                _finish(lake, unfinished.id, unfinished.files, unfinished.schemas)
-            except Inexact as error:
-                lake.folder.move_out(unfinished.files)
-                lake.ledger.fail(unfinished.id, f"its process ended, and {error}")
-        else:
+        if unfinished.state != "publishing":
             lake.ledger.fail(unfinished.id, "its process ended before all was written")
+            continue
+        listed = files.of_export(unfinished.id)
+        try:
+            _finish(lake, unfinished.id, listed)
+        except Inexact as error:
+            lake.folder.move_out(listed)
+            lake.ledger.fail(unfinished.id, f"its process ended, and {error}")
 
 
 def _require_all(parts: list[plan.Part], files: list[WrittenFile]) -> None:
+    written: Counter[tuple[object, ...]] = Counter()
+    for file in files:
+        written[_kind(file)] += file.rows
     for part in parts:
-        written = sum(file.rows for file in files if (file.dataset, file.version) == (part.dataset, part.version))
-        if written != part.rows:
-            raise Inexact(f"{part.dataset}: {written} rows were written of {part.rows}; nothing of it was published")
+        if written[_kind(part)] != part.rows:
+            raise Inexact(
+                f"{part.dataset}: {written[_kind(part)]} rows were written of {part.rows}; nothing of it was published"
+            )
 
 
-def _write_schemas(lake: Lake, *exports: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+def _kind(of: plan.Part | WrittenFile) -> tuple[object, ...]:
+    return of.dataset, of.version, of.source_id, of.source_epoch, of.table_oid
+
+
+def _write_schemas(
+    lake: Lake, dataset: str, versions: Mapping[int, Mapping[str, str]], *, only_missing: bool = False
+) -> None:
     """Write the schema files, before files with new columns are in place: a reader that knows the old columns only
     would fail on those.
-
-    `exports`: their schemas as the ledger has them, oldest first; a version's columns only get more and wider.
     """
-    newest = {
-        layout.schema_file(dataset, int(version)): schema["columns"]
-        for schemas in exports
-        for dataset, versions in schemas.items()
-        for version, schema in versions.items()
-    }
-    for path, columns in newest.items():
-        lake.folder.write(path, schema_content(columns))
-
-
-def _write_manifest(lake: Lake) -> None:
-    exports = lake.ledger.committed(lake.id)
-    lake.folder.write(layout.MANIFEST, manifest(lake.id, lake.events_table, exports))
+    for version, columns in versions.items():
+        path = layout.schema_file(dataset, version)
+        if not only_missing or not (lake.root / path).exists():
+            lake.folder.write(path, schema_content(columns))

@@ -14,7 +14,7 @@ from lake import layout
 from lake.changes.writer import Piece
 from pyspark_sequin_events import catalog
 from pyspark_sequin_events.history import OURS, Version
-from pyspark_sequin_events.query import bounded, changes_of, messages_of, qualified, untyped_of, within
+from pyspark_sequin_events.query import bounded, changes_of, messages_of, qualified, table_is, untyped_of, within
 from pyspark_sequin_events.reading import Read
 
 ROWS_PER_FILE = 500_000
@@ -25,10 +25,16 @@ UNTYPED_SCHEMA: Mapping[str, str] = {**OURS, "record": "string"}
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of one dataset and schema version in a range, to be read with `read` (whose range is all of them)."""
+    """The rows of one table and schema version in a range, to be read with `read` (whose range is all of them).
+
+    `source_id`, `source_epoch` and `table_oid` say which table; `dataset` says what it was called.
+    """
 
     dataset: str
     version: int
+    source_id: str
+    source_epoch: int
+    table_oid: int
     key: tuple[str, ...]
     read: Read
     rows: int
@@ -38,59 +44,79 @@ class Part:
         wide = ceil((self.read.upto - self.read.after) / max(1, ceil(self.rows / rows_per_file)))
         for after in range(self.read.after, self.read.upto, wide):
             read = replace(self.read, after=after, upto=min(after + wide, self.read.upto))
-            yield Piece(read, self.dataset, self.version, folder)
+            yield Piece(read, self.dataset, self.version, self.source_id, self.source_epoch, self.table_oid, folder)
 
 
 def parts(connection: dbapi.Connection, dsn: str, events_table: str, after: int, upto: int) -> list[Part]:
     """Parts that hold every row with after < seq <= upto, each row in exactly one part."""
     tables = catalog.rows(
         connection,
-        "select source_table_schema as schema, source_table_name as name, source_table_oid = 0 as message,"
-        " source_database_id::text as source_id, count(*) as rows, count(commit_lsn) as placed,"
-        f" min(seq) as first, max(seq) as last from {qualified(events_table)} where {bounded(after, upto)}"
-        " group by 1, 2, 3, source_database_id order by 1, 2",
+        "select source_table_schema as schema, source_table_name as name, source_database_id::text as source_id,"
+        " source_epoch as epoch, source_table_oid as oid, count(*) as rows, count(commit_lsn) as placed,"
+        " min(commit_lsn) as first_lsn, max(commit_lsn) as last_lsn, min(seq) as first, max(seq) as last"
+        f" from {qualified(events_table)} where {bounded(after, upto)}"
+        " group by source_table_schema, source_table_name, source_database_id, source_epoch, source_table_oid"
+        " order by 1, 2, 3, 4, 5",
     )
     found: list[Part] = []
-    messages = [row for row in tables if row["message"]]
-    if messages:
-        query = messages_of(events_table)
-        bounds = min(row["first"] for row in messages) - 1, max(row["last"] for row in messages)
-        read = Read(dsn, query, query, MESSAGE_SCHEMA, *bounds)
-        found.append(Part(layout.MESSAGES, 1, (), read, sum(row["rows"] for row in messages)))
-    rest = (row for row in tables if not row["message"])
+    if messages := [row for row in tables if not row["oid"]]:
+        found.append(_of_messages(dsn, events_table, messages))
+    rest = (row for row in tables if row["oid"])
     for (schema, name), group in groupby(rest, key=lambda row: (row["schema"], row["name"])):
-        found += _of_table(connection, dsn, events_table, (schema, name), list(group))
+        versions = catalog.history(connection, schema, name)
+        for row in group:
+            found += _of_table(connection, dsn, events_table, row, versions)
     return found
 
 
+def _of_messages(dsn: str, events_table: str, held: list[dict[str, Any]]) -> Part:
+    query = messages_of(events_table)
+    bounds = min(row["first"] for row in held) - 1, max(row["last"] for row in held)
+    read = Read(dsn, query, query, MESSAGE_SCHEMA, *bounds)
+    newest = max(held, key=lambda row: int(row["last"]))
+    rows = sum(row["rows"] for row in held)
+    return Part(layout.MESSAGES, 1, newest["source_id"], newest["epoch"], 0, (), read, rows)
+
+
 def _of_table(
-    connection: dbapi.Connection, dsn: str, events_table: str, table: tuple[str, str], held_by: list[dict[str, Any]]
+    connection: dbapi.Connection, dsn: str, events_table: str, held_by: dict[str, Any], versions: Sequence[Version]
 ) -> Iterator[Part]:
-    schema, name = table
-    dataset = layout.dataset(schema, name)
-    versions = catalog.history(connection, schema, name)
-    bounds = min(row["first"] for row in held_by) - 1, max(row["last"] for row in held_by)
-    rows = sum(row["rows"] for row in held_by)
+    schema, name = held_by["schema"], held_by["name"]
+    table = held_by["source_id"], held_by["epoch"], held_by["oid"]
+    dataset, where = layout.dataset(schema, name), table_is(*table)
+    bounds = held_by["first"] - 1, held_by["last"]
     known = 0
     for version in versions:
-        query = changes_of(events_table, schema, name, version)
-        held = rows if _holds_all(versions, held_by) else _count(connection, query, bounds)
+        query = changes_of(events_table, schema, name, version, where=where)
+        within_version = _is_within(version, held_by)
+        held = (
+            held_by["rows"] if within_version else 0 if within_version is False else _count(connection, query, bounds)
+        )
         known += held
         if held:
-            careful = changes_of(events_table, schema, name, version, careful=True)
+            careful = changes_of(events_table, schema, name, version, careful=True, where=where)
             read = Read(dsn, query, careful, version.schema, *bounds)
-            yield Part(dataset, version.number, version.key_names, read, held)
-    if known < rows:
-        query = untyped_of(events_table, schema, name, versions)
-        yield Part(dataset, layout.UNTYPED, (), Read(dsn, query, query, UNTYPED_SCHEMA, *bounds), rows - known)
+            yield Part(dataset, version.number, *table, version.key_names, read, held)
+    if known < held_by["rows"]:
+        query = untyped_of(events_table, schema, name, versions, where)
+        read = Read(dsn, query, query, UNTYPED_SCHEMA, *bounds)
+        yield Part(dataset, layout.UNTYPED, *table, (), read, held_by["rows"] - known)
 
 
-def _holds_all(versions: Sequence[Version], held_by: list[dict[str, Any]]) -> bool:
-    """Whether all rows belong to the only version: nearly always so, and then no count is needed."""
-    if len(versions) != 1:
+def _is_within(version: Version, held_by: dict[str, Any]) -> bool | None:
+    """Whether all of the rows are of that version, or none; None: they have to be counted."""
+    if held_by["first_lsn"] is None:
         return False
-    sources = {span.source_id for span in versions[0].spans if span.since is None and span.until is None}
-    return all(row["source_id"] in sources and row["placed"] == row["rows"] for row in held_by)
+    low, high = ((held_by["epoch"], held_by[name]) for name in ("first_lsn", "last_lsn"))
+    sides = []
+    for span in version.spans:
+        since = (span.since.epoch, span.since.lsn) if span.since else (-1, -1)
+        until = (span.until.epoch, span.until.lsn) if span.until else (1 << 31, 0)
+        if span.source_id == held_by["source_id"] and since <= high and until >= low:
+            sides.append(since < low and until > high)
+    if not sides:
+        return False
+    return True if any(sides) and held_by["placed"] == held_by["rows"] else None
 
 
 def _count(connection: dbapi.Connection, query: str, bounds: tuple[int, int]) -> int:
@@ -98,11 +124,11 @@ def _count(connection: dbapi.Connection, query: str, bounds: tuple[int, int]) ->
     return int(catalog.rows(connection, f"select count(*) as rows from ({held}) as held")[0]["rows"])
 
 
-def datasets(found: Sequence[Part]) -> dict[str, dict[str, dict[str, object]]]:
+def schemas(found: Sequence[Part]) -> dict[str, dict[int, dict[str, object]]]:
     """Columns and key of each dataset's schema versions, as the ledger keeps them."""
-    kept: dict[str, dict[str, dict[str, object]]] = {}
+    kept: dict[str, dict[int, dict[str, object]]] = {}
     for part in found:
-        kept.setdefault(part.dataset, {})[str(part.version)] = {
+        kept.setdefault(part.dataset, {})[part.version] = {
             "columns": dict(part.read.schema),
             "key": list(part.key),
         }

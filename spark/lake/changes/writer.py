@@ -17,33 +17,52 @@ from pyspark_sequin_events.reading import Read, arrow_schema, batches
 
 GROUP_ROWS = 256 * 1024
 """Rows of a row group: the most that a task keeps in memory, besides the batch that it reads."""
+Place = tuple[int, int]
+"""commit_lsn and commit_idx."""
 GROUP_BYTES = 64 * 1024 * 1024
 """Bytes after which a row group of wide rows ends."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What one task reads, the folder that it writes to, and the dataset that its files belong to."""
+    """What one task reads, the folder that it writes to, and what its files are of.
+
+    `source_id`, `source_epoch` and `table_oid`: the table whose changes these are, 0 for messages.
+    """
 
     read: Read
     dataset: str
     version: int
+    source_id: str
+    source_epoch: int
+    table_oid: int
     folder: str
 
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file of a piece: whole, durable, and not where readers look."""
+    """A file of a piece: whole, durable, and not where readers look.
+
+    `first_lsn` and `first_idx`: the least place of a change in it; `last_lsn` and `last_idx`: the greatest, but of
+    changes that were retried, which are out of order. None where none has one.
+    """
 
     path: str
     dataset: str
     version: int
+    source_id: str
+    source_epoch: int
+    table_oid: int
     date: str
     rows: int
     bytes: int
     sha256: str
     first_seq: int
     last_seq: int
+    first_lsn: int | None
+    first_idx: int | None
+    last_lsn: int | None
+    last_idx: int | None
 
 
 def write(piece: Piece) -> list[WrittenFile]:
@@ -72,6 +91,8 @@ class _Day:
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._first = self._last = 0
+        self._first_place: Place | None = None
+        self._last_place: Place | None = None
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self.writer = pq.ParquetWriter(
             self._path,
@@ -88,6 +109,8 @@ class _Day:
         self._first = self._first or seqs[0].as_py()
         self._last = seqs[-1].as_py()
         self._rows += batch.num_rows
+        self._first_place = min(filter(None, (self._first_place, first_place(batch))), default=None)
+        self._last_place = max(filter(None, (self._last_place, last_place(batch))), default=None)
         self._waiting.append(batch)
         waiting = sum(part.num_rows for part in self._waiting)
         if waiting >= GROUP_ROWS or sum(part.nbytes for part in self._waiting) >= GROUP_BYTES:
@@ -103,18 +126,46 @@ class _Day:
             path=str(self._path),
             dataset=self._piece.dataset,
             version=self._piece.version,
+            source_id=self._piece.source_id,
+            source_epoch=self._piece.source_epoch,
+            table_oid=self._piece.table_oid,
             date=self._day.isoformat(),
             rows=self._rows,
             bytes=self._path.stat().st_size,
             sha256=sha256(self._path),
             first_seq=self._first,
             last_seq=self._last,
+            first_lsn=self._first_place[0] if self._first_place else None,
+            first_idx=self._first_place[1] if self._first_place else None,
+            last_lsn=self._last_place[0] if self._last_place else None,
+            last_idx=self._last_place[1] if self._last_place else None,
         )
 
     def _write_group(self) -> None:
         group = pa.Table.from_batches(self._waiting)
         self.writer.write_table(group, row_group_size=group.num_rows)
         self._waiting = []
+
+
+def first_place(changes: pa.RecordBatch | pa.Table) -> Place | None:
+    """The least (commit_lsn, commit_idx) of changes; None where no change has one."""
+    lsn = pc.min(changes.column("commit_lsn"))
+    if not lsn.is_valid:
+        return None
+    idx = pc.min(changes.column("commit_idx").filter(pc.equal(changes.column("commit_lsn"), lsn)))
+    return lsn.as_py(), idx.as_py() or 0
+
+
+def last_place(changes: pa.RecordBatch | pa.Table) -> Place | None:
+    """The greatest (commit_lsn, commit_idx) of changes that were not retried; None where no change has one."""
+    marks = changes.column("event_metadata")
+    if marks.null_count < len(marks):
+        changes = changes.filter(pc.invert(pc.fill_null(pc.match_substring(marks, '"retried"'), fill_value=False)))
+    lsn = pc.max(changes.column("commit_lsn"))
+    if not lsn.is_valid:
+        return None
+    idx = pc.max(changes.column("commit_idx").filter(pc.equal(changes.column("commit_lsn"), lsn)))
+    return lsn.as_py(), idx.as_py() or 0
 
 
 def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[date, pa.RecordBatch]]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from lake import layout
+from lake.changes.files import ChangeFiles
 from lake.errors import ExportError, TargetUnfit
 from lake.folder import unfit
 from lake.identity import Lake
@@ -19,7 +19,9 @@ from lake.states.current import Published, base_folder, published
 from lake.states.fold import fold
 from lake.states.folders import hand_over
 from lake.states.ledger import StateLedger
-from lake.states.plan import Folding, plan
+from lake.states.plan import Folding, StateVersion, plan
+from lake.tables.lake_tables import LakeTables
+from lake.tables.source_tables import SourceTable
 
 OUTPUTS = "states"
 """The folder in the lake for states that were requested without an output folder."""
@@ -28,28 +30,39 @@ ANOTHER = "name another folder"
 
 @dataclass(frozen=True)
 class Wanted:
-    """The state of a dataset as of `seq`, for the folder `output`."""
+    """The state of a table as of `seq`, for the folder `output`; `dataset`: what the table was called then."""
 
     dataset: str
     seq: int
     output: Path
+    tables: LakeTables
+    table: SourceTable
 
 
 def wanted(lake: Lake, table: str, seq: int, output: Path | None) -> Wanted:
     """Check what was requested. `table` is `schema.table`; no `output`: states/<dataset>/<seq> in the lake.
 
-    Raises ExportError for a table or seq that is not in the lake, a table without a key, and an output folder that is
-    not empty.
+    Raises ExportError for a table or seq that is not in the lake, a table without a key, one whose columns are not
+    known, and an output folder that is not empty.
     """
-    exports = lake.ledger.committed(lake.id)
-    dataset = _require_exported(table, seq, lake.ledger.exported_upto(lake.id), exports)
-    if plan(dataset, exports, [], seq) is None:
-        raise ExportError(f"table {table} has no key as of seq {seq}, so it has no state; read its changes instead")
+    dataset, upto = _dataset(table), lake.ledger.exported_upto(lake.id)
+    if not 0 < seq <= upto:
+        raise ExportError(f"seq {seq} is not in the lake, which holds 1 to {upto}; name one of those, or export more")
+    tables = LakeTables(lake, seq, (), [dataset])
+    found = tables.owner(dataset)
+    if found is None:
+        known = any(dataset in each.datasets for each in tables.tables)
+        if not known or not ChangeFiles(lake.ledger, lake.id).knows(dataset):
+            raise ExportError(f"table {table} is not in the lake; name one that has been exported")
+        raise ExportError(f"no table was called {table} as of seq {seq}; name it as it was called then")
     output = (output or lake.folder.path / OUTPUTS / dataset / str(seq)).absolute()
+    made = Wanted(dataset, seq, output, tables, found)
+    if not _foldings(lake, made):
+        raise ExportError(f"table {table} has no key as of seq {seq}, so it has no state; read its changes instead")
     with unfit(output, ANOTHER):
-        if output.exists() and (found := sorted(entry.name for entry in output.iterdir())):
-            raise TargetUnfit(f"{output} holds {found[0]}; name a folder that is new or empty")
-    return Wanted(dataset, seq, output)
+        if output.exists() and (held := sorted(entry.name for entry in output.iterdir())):
+            raise TargetUnfit(f"{output} holds {held[0]}; name a folder that is new or empty")
+    return made
 
 
 def as_of(spark: SparkSession, lake: Lake, wanted: Wanted) -> Published:
@@ -57,37 +70,39 @@ def as_of(spark: SparkSession, lake: Lake, wanted: Wanted) -> Published:
 
     Raises ExportError, and then leaves no files.
     """
-    exports = lake.ledger.committed(lake.id)
     while True:
-        kept = StateLedger(lake.ledger, lake.id).committed(wanted.dataset)
-        folding = plan(wanted.dataset, exports, kept, wanted.seq)
-        assert folding is not None, wanted  # noqa: S101  `wanted` has checked it
+        foldings = _foldings(lake, wanted)
         try:
-            return _written(spark, lake, folding, wanted.output)
+            return _written(spark, lake, foldings, wanted.output)
         except ExportError:
-            kept = StateLedger(lake.ledger, lake.id).committed(wanted.dataset)
-            if folding.base is None or folding.base in kept:
+            if foldings[0].base is None or foldings[0].base in _versions(lake, wanted):
                 raise  # else an exporter has dropped the base while we read it
 
 
-def _written(spark: SparkSession, lake: Lake, folding: Folding, output: Path) -> Published:
-    base = base_folder(lake, folding)
+def _foldings(lake: Lake, wanted: Wanted) -> list[Folding]:
+    history = wanted.tables.history(wanted.table)
+    return plan(history, lambda after: wanted.tables.files(wanted.table, after), _versions(lake, wanted), wanted.seq)
+
+
+def _versions(lake: Lake, wanted: Wanted) -> list[StateVersion]:
+    ledger = StateLedger(lake.ledger, lake.id)
+    known = ledger.table(wanted.table.root)
+    return ledger.versions(known.id) if known else []
+
+
+def _written(spark: SparkSession, lake: Lake, foldings: Sequence[Folding], output: Path) -> Published:
+    base = base_folder(lake, foldings[0])
     with _staging(output) as staging:
-        folded = fold(spark, lake.root, base, folding, staging)
-        files = hand_over(output, folding.seq, folded, base)
-    return published(folding, folded, files)
+        folded = fold(spark, lake.root, base, foldings, staging)
+        files = hand_over(output, foldings[-1].seq, folded, base)
+    return published(foldings[-1], folded, files)
 
 
-def _require_exported(table: str, seq: int, upto: int, exports: Sequence[Mapping[str, Any]]) -> str:
+def _dataset(table: str) -> str:
     schema, _, name = table.partition(".")
-    dataset = layout.dataset(schema, name)
     if not schema or not name:
         raise ExportError(f"table {table} has no schema; write schema.table")
-    if not any(dataset in export["schemas"] for export in exports):
-        raise ExportError(f"table {table} is not in the lake; name one that has been exported")
-    if not 0 < seq <= upto:
-        raise ExportError(f"seq {seq} is not in the lake, which holds 1 to {upto}; name one of those, or export more")
-    return dataset
+    return layout.dataset(schema, name)
 
 
 @contextmanager

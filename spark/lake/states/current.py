@@ -1,8 +1,8 @@
 """The current state of each table with a key.
 
 A version goes through the ledger's states. `writing`: files are made where no reader looks, then the whole folder is
-renamed into place. `committed`: the folder stays, and then `latest` is set to it. After a crash at any point `latest`
-names a whole version, and `recover` does the rest.
+renamed into place. `committed`: the folder stays, the table has the name that the version was made for, and then
+`latest` is set to it. After a crash at any point `latest` names a whole version, and `recover` does the rest.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pathlib import Path
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
-from lake import layout
+from lake import layout, replaced
+from lake.changes.files import ChangeFiles
 from lake.errors import ExportError
 from lake.identity import Lake
 from lake.states.fold import Folded, fold
-from lake.states.folders import States, datasets
-from lake.states.ledger import StateLedger
-from lake.states.plan import BucketFile, Folding, behind, plan
-
-KEPT = 3
-"""How many versions of each table's state are kept, the newest included."""
+from lake.states.folders import States
+from lake.states.ledger import Root, StateLedger
+from lake.states.plan import BucketFile, Folding, plan
+from lake.tables.lake_tables import LakeTables
+from lake.tables.source_tables import SourceTable
 
 
 @dataclass(frozen=True)
@@ -38,81 +38,129 @@ class Published:
     rewritten: int
 
 
+@dataclass(frozen=True)
+class Pending:
+    """What brings the state of a table up to the exported seq; `folded_upto`: how far it is. `error`: why it cannot."""
+
+    dataset: str
+    root: Root
+    folded_upto: int
+    foldings: Sequence[Folding]
+    error: ExportError | None = None
+
+
 def published(folding: Folding, folded: Folded, files: Sequence[BucketFile]) -> Published:
     """The state that a fold has made; `files` are all files of its version."""
     rows = sum(file.rows for file in files)
     return Published(folding.dataset, folding.seq, rows, folded.buckets, len(folded.written))
 
 
-def recover(lake: Lake) -> None:
-    """Finish or remove what an earlier exporter left. The lake's lock must be held, and no state being written."""
-    ledger = _ledger(lake)
+def recover(lake: Lake, keep: float = replaced.KEEP) -> None:
+    """Finish or remove what an earlier exporter left. The lake's lock must be held, and no state being written.
+
+    Versions that were superseded `keep` seconds ago, or longer, are removed.
+    """
+    ledger = StateLedger(lake.ledger, lake.id)
+    for dataset in ledger.unfinished():
+        States(lake.root, dataset).sweep(ledger.seqs(dataset))
     ledger.fail_unfinished()
-    versions = ledger.committed()
-    for dataset in datasets(lake.root):
-        seqs = [version.seq for version in versions if version.dataset == dataset]
-        states = States(lake.root, dataset)
-        if seqs:
-            states.set_latest(max(seqs))
-        states.sweep(seqs)
+    for table in ledger.to_be_shown():
+        _show(lake, table.id, str(table.dataset), ledger.versions(table.id)[-1].seq)
+    for version in ledger.superseded(keep):
+        ledger.drop(version.id)
+        States(lake.root, version.dataset).remove(version.seq)
+    replaced.remove(lake, keep)
 
 
-def outdated(lake: Lake) -> list[str]:
-    """Datasets with a key whose exported changes are newer than their state. If there are none, that is recorded."""
-    found = behind(lake.ledger.committed(lake.id), _ledger(lake).committed())
+def outdated(lake: Lake) -> list[Pending]:
+    """Tables with a key whose exported changes are newer than their state, that which is farthest behind first.
+
+    If there are none, that is recorded.
+    """
+    seq = lake.ledger.exported_upto(lake.id)
+    oids, datasets = ChangeFiles(lake.ledger, lake.id).changed(lake.ledger.folded_upto(lake.id), seq)
+    tables = LakeTables(lake, seq, oids, datasets)
+    found = [pending for table in tables.shown() if (pending := _pending(lake, tables, table, seq))]
     if not found:
-        lake.ledger.folded(lake.id, lake.ledger.exported_upto(lake.id))
-    return found
+        lake.ledger.folded(lake.id, seq)
+    return sorted(found, key=lambda pending: (pending.folded_upto, pending.dataset))
 
 
-def fold_all(spark: SparkSession, lake: Lake, report: Callable[[Published], None]) -> None:
-    """Bring every state up to what is exported. If some fail, the others are made, then the first error is raised."""
+def _pending(lake: Lake, tables: LakeTables, table: SourceTable, seq: int) -> Pending | None:
+    ledger = StateLedger(lake.ledger, lake.id)
+    known = ledger.table(table.root)
+    versions = ledger.versions(known.id) if known else []
+    upto = versions[-1].seq if versions else 0
+    history = tables.history(table)
+    form = table.form_at(history.place)
+    dataset = form.dataset if form else ""
+    try:
+        foldings = plan(history, lambda after: tables.files(table, after), versions, seq)
+    except ExportError as error:
+        return Pending(dataset, table.root, upto, [], error)
+    if not foldings:
+        if known and known.dataset:
+            ledger.hide(known.id)
+        return None
+    is_same = versions and (versions[-1].dataset, versions[-1].form_id) == (dataset, foldings[-1].form.form.id)
+    if is_same and known and known.dataset == dataset and len(foldings) == 1 and not foldings[0].sources:
+        return None
+    return Pending(dataset, table.root, upto, foldings)
+
+
+def fold_all(
+    spark: SparkSession | None, lake: Lake, pending: Sequence[Pending], report: Callable[[Published], None]
+) -> None:
+    """Bring every state up to what is exported. If some fail, the others are made, then the first error is raised.
+
+    `spark`: None where all of `pending` are errors.
+    """
     failed: list[ExportError] = []
     seq = lake.ledger.exported_upto(lake.id)
-    for dataset in outdated(lake):
+    for each in pending:
         try:
-            made = _advance(spark, lake, dataset, seq)
+            if each.error or spark is None:
+                raise each.error or ExportError("Spark is not there")
+            made = _advance(spark, lake, each)
         except ExportError as error:
-            failed.append(type(error)(f"the state of {dataset}: {error}"))
+            failed.append(type(error)(f"the state of {each.dataset}: {error}"))
         else:
             report(made)
+    replaced.remove(lake, replaced.KEEP)
     if failed:
         raise failed[0]
     lake.ledger.folded(lake.id, seq)
 
 
-def publish(lake: Lake, version: int, folding: Folding, folded: Folded) -> Published:
-    """Make what a fold wrote the newest state of its table, and drop the oldest versions beyond KEPT."""
-    ledger, states = _ledger(lake), States(lake.root, folding.dataset)
+def publish(lake: Lake, table: int, version: int, folding: Folding, folded: Folded) -> Published:
+    """Make what a fold wrote the newest state of its table, under the name that the table has by now."""
+    ledger, states = StateLedger(lake.ledger, lake.id), States(lake.root, folding.dataset)
     staged = _staging(lake, version) / "version"
     files = states.assemble(staged, folding.seq, folded, base_folder(lake, folding))
     states.put_in_place(staged, folding.seq)
     ledger.commit(version, folded, files)
-    states.set_latest(folding.seq)
-    versions = ledger.committed(folding.dataset)
-    for old in versions[:-KEPT]:
-        ledger.drop(old.id)
-    states.sweep([each.seq for each in versions[-KEPT:]])
+    _show(lake, table, folding.dataset, folding.seq)
     return published(folding, folded, files)
 
 
-def _advance(spark: SparkSession, lake: Lake, dataset: str, seq: int) -> Published:
-    folding = plan(dataset, lake.ledger.committed(lake.id), _ledger(lake).committed(dataset), seq)
-    assert folding is not None, dataset  # noqa: S101  it has a key, as `outdated` found
-    version = _ledger(lake).begin(folding)
+def _show(lake: Lake, table: int, dataset: str, seq: int) -> None:
+    States(lake.root, dataset).set_latest(seq)
+    StateLedger(lake.ledger, lake.id).shown(table, seq)
+
+
+def _advance(spark: SparkSession, lake: Lake, pending: Pending) -> Published:
+    ledger = StateLedger(lake.ledger, lake.id)
+    table, last = ledger.add_table(pending.root).id, pending.foldings[-1]
+    version = ledger.begin(table, last)
     staging = _staging(lake, version)
     try:
-        folded = fold(spark, lake.root, base_folder(lake, folding), folding, staging)
-        return publish(lake, version, folding, folded)
+        folded = fold(spark, lake.root, base_folder(lake, pending.foldings[0]), pending.foldings, staging)
+        return publish(lake, table, version, last, folded)
     except (ExportError, dbapi.Error) as error:
-        _ledger(lake).fail(version, str(error))
+        ledger.fail(version, str(error))
         raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _ledger(lake: Lake) -> StateLedger:
-    return StateLedger(lake.ledger, lake.id)
 
 
 def _staging(lake: Lake, version: int) -> Path:
@@ -120,5 +168,7 @@ def _staging(lake: Lake, version: int) -> Path:
 
 
 def base_folder(lake: Lake, folding: Folding) -> Path:
-    """The folder of the version that a fold begins with."""
-    return States(lake.root, folding.dataset).version(folding.after)
+    """The folder of the version that a fold begins with; one that is not used where it begins with none."""
+    if folding.base is None:
+        return lake.root / layout.STAGING
+    return States(lake.root, folding.base.dataset).version(folding.base.seq)

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lake.cluster import plain_errors
-from lake.states import schema_cast, unchanged
-from lake.states.plan import STATE, BucketFile, Folding, Life, buckets_of, emptied_at
+from lake.states import rekeying, schema_cast, unchanged
+from lake.states.plan import STATE, BucketFile, Column, Folding, buckets_of
 from lake.states.writer import MOST_TASKS, WrittenBucket, bucket, empty, write
 
 BYTES_PER_TASK = 16 * 1024 * 1024
@@ -28,54 +29,86 @@ class Folded:
     written: Sequence[WrittenBucket]
     kept: Sequence[BucketFile]
     buckets: int
-    source_epoch: int
-    source_table_oid: int
 
 
-def fold(spark: SparkSession, root: Path, base_folder: Path, folding: Folding, folder: Path) -> Folded:
+@dataclass(frozen=True)
+class _Base:
+    """What changes are folded over: a version, or what the fold before has made."""
+
+    folder: Path
+    files: Sequence[BucketFile]
+    columns: Sequence[Column]
+    seq: int
+    buckets: int
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+
+def fold(spark: SparkSession, root: Path, base_folder: Path, foldings: Sequence[Folding], folder: Path) -> Folded:
     """Write the buckets that changed to `folder`. Raises ExportError; the files in `folder` are then useless."""
-    with plain_errors(), _settings(spark, folding.bytes):
-        log = schema_cast.changes(spark, root, folding)
-        lives, names = _lives(log, folding)
-        emptied = emptied_at(lives, folding.base)
-        base = folding.base if folding.base and folding.base.seq > emptied else None
-        entries = log.where(F.col("seq") > emptied)
-        with _persisted(_winners(entries)) as winners:
-            buckets = buckets_of(base, winners.where("live").count())
-            whole = base is None or not folding.same_columns or buckets != base.buckets
-            touched = set(range(buckets)) if whole else _touched(winners, buckets)
-            kept = [file for file in base.files if file.bucket not in touched] if base else []
-            changed = [file for file in base.files if file.bucket in touched] if base else []
-            before = (
-                schema_cast.rows(spark, base_folder, changed, base.columns, folding.columns)
-                if base and changed
-                else None
-            )
-            rows = _rows(entries, winners, before, names, len(folding.columns))
-            rewritten = folder / "rewritten"
-            written = write(spark, rows, folding.columns, buckets, len(touched), rewritten) if touched else []
-    if not written and not kept:
-        written = [empty(folder, folding.columns)]
-    last = max(lives, key=lambda life: life.last_seq, default=None) or folding.base
-    epoch, oid = (last.source_epoch, last.source_table_oid) if last else (0, 0)
-    return Folded(written, kept, buckets, epoch, oid)
-
-
-def _lives(log: DataFrame, folding: Folding) -> tuple[list[Life], dict[int, str]]:
-    """Which tables the changes are of, and which columns updates left out, by number."""
-    truncated = F.max(F.when(F.col("action") == "truncate", F.col("seq")))
-    found = (
-        log.groupBy("source_epoch", "source_table_oid")
-        .agg(
-            F.max("seq").alias("last_seq"),
-            F.coalesce(truncated, F.lit(0)).alias("truncated_seq"),
-            F.array_distinct(F.flatten(F.collect_set("unchanged_columns"))).alias("omitted"),
-        )
-        .collect()
+    first = foldings[0]
+    base = (
+        _Base(base_folder, first.base.files, first.base_columns, first.base.seq, first.base.buckets)
+        if first.base
+        else None
     )
-    omitted = {name for row in found for name in row["omitted"]}
-    names = {number: name for number, name in enumerate(folding.columns) if name in omitted}
-    return [Life(*row[:4]) for row in found], names
+    for number, folding in enumerate(foldings):
+        into = folder / f"fold-{number}"
+        with plain_errors(), _settings(spark, folding.bytes):
+            folded = _fold(spark, root, base, folding, into)
+        files = [
+            BucketFile(str(Path(written.path).relative_to(into)), written.bucket, written.rows, written.bytes, "")
+            for written in folded.written
+        ]
+        base = _Base(into, files, folding.columns, folding.after, folded.buckets)
+    return folded
+
+
+def _fold(spark: SparkSession, root: Path, base: _Base | None, folding: Folding, folder: Path) -> Folded:
+    log = schema_cast.changes(spark, root, folding)
+    emptied, omitted = _omissions(log)
+    if base is not None and base.seq < emptied:
+        base = None
+    entries = log.where(F.col("seq") > emptied)
+    with _persisted(_winners(entries)) as winners:
+        buckets = buckets_of((base.rows, base.buckets) if base else None, winners.where("live").count())
+        is_anew = folding.rekeyed is not None or base is None or base.columns != folding.columns
+        touched = (
+            set(range(buckets)) if is_anew or base is None or buckets != base.buckets else _touched(winners, buckets)
+        )
+        kept = [] if base is None or is_anew else [file for file in base.files if file.bucket not in touched]
+        changed = [file for file in base.files if file not in kept] if base else []
+        before = _before(spark, base, changed, folding) if base and changed else None
+        rows = _rows(entries, winners, before, omitted, folding.columns)
+        rewritten = folder / "rewritten"
+        written = write(spark, rows, folding.columns, buckets, len(touched), rewritten) if touched else []
+    if not written and not kept:
+        written = [empty(folder, folding.schema)]
+    return Folded(written, kept, buckets)
+
+
+def _before(spark: SparkSession, base: _Base, files: Sequence[BucketFile], folding: Folding) -> DataFrame:
+    """The rows of the base, known by the key that they have from now on."""
+    if folding.rekeyed is None:
+        return schema_cast.rows(spark, base.folder, files, base.columns, folding.columns)
+    form = folding.rekeyed
+    types = {form.numbers[column.name]: column.type for column in form.form.columns}
+    wanted = [Column(number, schema_cast.column(number), kind) for number, kind in types.items()]
+    wanted += [column for column in folding.columns if column.number not in types]
+    rows = schema_cast.rows(spark, base.folder, files, base.columns, wanted)
+    return schema_cast.retyped(rekeying.rekeyed(rows, form), wanted, folding.columns)
+
+
+def _omissions(log: DataFrame) -> tuple[int, list[str]]:
+    """The seq of the last truncate, 0 for none, and which columns updates left out."""
+    truncated = F.max(F.when(F.col("action") == "truncate", F.col("seq")))
+    found = log.agg(
+        F.coalesce(truncated, F.lit(0)).alias("truncated"),
+        F.array_distinct(F.flatten(F.collect_set("unchanged_columns"))).alias("omitted"),
+    ).collect()[0]
+    return found["truncated"], sorted(found["omitted"])
 
 
 def _winners(entries: DataFrame) -> DataFrame:
@@ -89,18 +122,31 @@ def _touched(winners: DataFrame, buckets: int) -> set[int]:
 
 
 def _rows(
-    entries: DataFrame, winners: DataFrame, before: DataFrame | None, names: Mapping[int, str], count: int
+    entries: DataFrame,
+    winners: DataFrame,
+    before: DataFrame | None,
+    omitted: Sequence[str],
+    columns: Sequence[Column],
 ) -> DataFrame:
     """The new rows of the buckets whose old rows are in `before`."""
     rows = entries.join(winners.where("live").select("seq"), "seq")
-    if names:
-        rows = unchanged.filled(rows, entries, winners, before, names)
-    columns = [*STATE, *(schema_cast.column(number) for number in range(count))]
-    rows = rows.select(*columns)
+    known = [name for name in omitted if name in rows.columns]
+    if known:
+        rows = unchanged.filled(rows, entries, winners, before, known)
+    selected = [*STATE, *(schema_cast.column(column.number) for column in columns)]
+    rows = rows.select(*selected)
     if before is not None:
-        rows = rows.union(before.join(winners.select("record_pk"), "record_pk", "left_anti").select(*columns))
-    text = F.when(F.size("exact") > 0, F.to_json("exact"))
-    return rows.withColumn("exact", text)
+        rows = rows.union(before.join(winners.select("record_pk"), "record_pk", "left_anti").select(*selected))
+    names = {schema_cast.column(column.number): column.name for column in columns}
+    return rows.withColumn("exact", _by_name(names))
+
+
+def _by_name(names: Mapping[str, str]) -> SparkColumn:
+    """`exact` as it is stored: JSON, under the names of the columns; null when it is empty."""
+    if not names:
+        return F.lit(None).cast("string")
+    called = F.create_map(*(F.lit(text) for pair in names.items() for text in pair))
+    return F.when(F.size("exact") > 0, F.to_json(F.transform_keys("exact", lambda name, _: called[name])))
 
 
 @contextmanager

@@ -89,6 +89,14 @@ class States:
                 if re.fullmatch(r"v\d{20}", found.name) and found.name not in names:
                     shutil.rmtree(found)
 
+    def remove(self, seq: int) -> None:
+        """Remove a version, if it is there, and then the folder, if it is empty."""
+        with unfit(self.folder):
+            if self.version(seq).is_dir():
+                shutil.rmtree(self.version(seq))
+            if self.folder.is_dir() and not any(self.folder.iterdir()):
+                self.folder.rmdir()
+
 
 def hand_over(output: Path, seq: int, folded: Folded, base: Path) -> list[BucketFile]:
     """Put files into a folder outside of the lake; they are copied, so none is linked to a file of the lake."""
@@ -108,14 +116,6 @@ def _gather(
         take(base / file.name, folder / file.name)
     sync(folder)
     return [*files, *folded.kept]
-
-
-def datasets(root: Path) -> list[str]:
-    """The datasets that have a folder of states."""
-    try:
-        return sorted(entry.name for entry in (root / layout.current("")).iterdir() if entry.is_dir())
-    except FileNotFoundError:
-        return []
 
 
 def _link(path: Path, to: Path) -> None:

@@ -1,16 +1,72 @@
-"""The ledger of states: which versions of each table's state exist, in which files."""
+"""The ledger of states: which tables have one, under which name, and which versions of it exist, in which files."""
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from lake.ledger import Ledger
 from lake.states.fold import Folded
 from lake.states.plan import BucketFile, Folding, StateVersion
+
+Root = tuple[str, int, int]
+"""Source, epoch and oid of a table's first form."""
+
+
+@dataclass(frozen=True)
+class StateTable:
+    """A table of the ledger. `dataset`: the name under which readers find it; None: they do not.
+
+    `shows`: the seq of the version that `latest` is known to name; None: that is to be set.
+    """
+
+    id: int
+    root: Root
+    dataset: str | None
+    shows: int | None
+
+
+@dataclass(frozen=True)
+class Superseded:
+    """A version that a newer one has replaced, some time ago."""
+
+    id: int
+    dataset: str
+    seq: int
+
+
+_VERSIONS = """
+    select id, dataset, seq, form_id, columns::text, buckets, rows, files::text from pipeline.export_states
+    where state = 'committed' and table_id = $1 order by seq
+"""
+_COMMIT = """
+    with version as (
+        update pipeline.export_states set state = 'committed', committed_at = now(), buckets = $2, rows = $3, bytes = $4,
+            files = $5::text::jsonb
+        where id = $1 and state = 'writing' returning id, lake_id, table_id, dataset, seq
+    ),
+    superseded as (
+        update pipeline.export_states s set superseded_at = now() from version v
+        where s.lake_id = v.lake_id and s.state = 'committed' and s.superseded_at is null and s.id <> v.id
+            and (s.table_id = v.table_id or s.dataset = v.dataset and s.table_id is null)
+    ),
+    moved as (
+        insert into pipeline.export_replaced (lake_id, path, replaced_at)
+        select v.lake_id, format('current/%s/latest', t.dataset), '-infinity' from version v
+        join pipeline.export_tables t on t.id = v.table_id and t.dataset <> v.dataset
+    ),
+    displaced as (
+        update pipeline.export_tables t set dataset = null, shows = null from version v
+        where t.lake_id = v.lake_id and t.dataset = v.dataset and t.id <> v.table_id
+    ),
+    named as (
+        update pipeline.export_tables t set dataset = v.dataset, shows = null from version v where t.id = v.table_id
+    )
+    select id from version
+"""
 
 
 class StateLedger:
@@ -20,40 +76,79 @@ class StateLedger:
         self._ledger = ledger
         self._lake = str(lake)
 
-    def committed(self, dataset: str | None = None) -> list[StateVersion]:
-        """Versions that are whole and in place, of one dataset or of all, oldest first."""
-        found = self._ledger.rows(
-            "select id, dataset, seq, schema_version, columns::text, buckets, rows, files::text,"
-            " source_epoch, source_table_oid from pipeline.export_states"
-            " where lake_id = $1::text::uuid and state = 'committed' and ($2 = '' or dataset = $2) order by seq",
-            (self._lake, dataset or ""),
-        )
-        return [_version(row) for row in found]
+    def table(self, root: Root) -> StateTable | None:
+        """The table, if it has or had a state."""
+        found = self._tables("and source_id = $2::text::uuid and source_epoch = $3 and table_oid = $4", root)
+        return found[0] if found else None
 
-    def begin(self, folding: Folding) -> int:
+    def add_table(self, root: Root) -> StateTable:
+        """The table, added if the ledger does not know it yet."""
+        self._ledger.execute(
+            "insert into pipeline.export_tables (lake_id, source_id, source_epoch, table_oid)"
+            " values ($1::text::uuid, $2::text::uuid, $3, $4) on conflict do nothing",
+            (self._lake, *root),
+        )
+        table = self.table(root)
+        assert table is not None, root  # noqa: S101  just added
+        return table
+
+    def called(self, datasets: Iterable[str]) -> list[StateTable]:
+        """Tables that readers find under these names."""
+        names = json.dumps(sorted(datasets))
+        return self._tables("and dataset = any(array(select json_array_elements_text($2::text::json)))", (names,))
+
+    def to_be_shown(self) -> list[StateTable]:
+        """Tables with a name whose `latest` is not known to be set."""
+        return self._tables("and dataset is not null and shows is null", ())
+
+    def shown(self, table: int, seq: int) -> None:
+        """`latest` names that version now."""
+        self._ledger.execute("update pipeline.export_tables set shows = $2 where id = $1", (table, seq))
+
+    def hide(self, table: int) -> None:
+        """Readers find it under no name any more, once what it has left is removed."""
+        self._ledger.execute(
+            "with moved as (insert into pipeline.export_replaced (lake_id, path, replaced_at)"
+            " select lake_id, format('current/%s/latest', dataset), '-infinity' from pipeline.export_tables"
+            " where id = $1 and dataset is not null)"
+            " update pipeline.export_tables set dataset = null, shows = null where id = $1",
+            (table,),
+        )
+
+    def versions(self, table: int) -> list[StateVersion]:
+        """Versions of a table that are whole and in place, oldest first."""
+        return [_version(row) for row in self._ledger.rows(_VERSIONS, (table,))]
+
+    def begin(self, table: int, folding: Folding) -> int:
         """Begin to write a version; returns its id."""
         found = self._ledger.rows(
-            "insert into pipeline.export_states (lake_id, dataset, seq, schema_version, columns)"
-            " values ($1::text::uuid, $2, $3, $4, $5::text::json) returning id",
-            (self._lake, folding.dataset, folding.seq, folding.schema_version, json.dumps(dict(folding.columns))),
+            "insert into pipeline.export_states (lake_id, table_id, dataset, seq, schema_version, form_id, columns,"
+            " source_epoch, source_table_oid)"
+            " values ($1::text::uuid, $2, $3, $4, 0, $5, $6::text::json, $7, $8) returning id",
+            (
+                self._lake,
+                table,
+                folding.dataset,
+                folding.seq,
+                folding.form.form.id,
+                json.dumps(folding.schema),
+                folding.form.place.epoch,
+                folding.form.form.table_oid,
+            ),
         )
         return int(found[0]["id"])
 
     def commit(self, version: int, folded: Folded, files: Sequence[BucketFile]) -> None:
-        """Commit a version whose folder is in place. Raises Fenced."""
+        """Commit a version whose folder is in place: from now on the table has its name, and no other. Raises Fenced."""
         self._ledger.step(
             "state",
-            "update pipeline.export_states set state = 'committed', committed_at = now(), buckets = $2, rows = $3,"
-            " bytes = $4, files = $5::text::jsonb, source_epoch = $6, source_table_oid = $7"
-            " where id = $1 and state = 'writing' returning id",
+            _COMMIT,
             (
                 version,
                 folded.buckets,
                 sum(file.rows for file in files),
                 sum(file.bytes for file in files),
                 json.dumps([asdict(file) for file in files]),
-                folded.source_epoch,
-                folded.source_table_oid,
             ),
         )
 
@@ -64,19 +159,58 @@ class StateLedger:
             (version, reason),
         )
 
+    def unfinished(self) -> list[str]:
+        """Datasets of versions that are not committed: with the lake's lock held, no other process is writing them."""
+        found = self._ledger.rows(
+            "select distinct dataset from pipeline.export_states where lake_id = $1::text::uuid and state = 'writing'",
+            (self._lake,),
+        )
+        return [row["dataset"] for row in found]
+
     def fail_unfinished(self) -> None:
-        """Fail the versions that are not committed: with the lake's lock held, no other process can be writing them."""
+        """Give up what a process that has ended was writing."""
         self._ledger.execute(
             "update pipeline.export_states set state = 'failed', reason = 'its process ended before it was published'"
             " where lake_id = $1::text::uuid and state = 'writing'",
             (self._lake,),
         )
 
+    def superseded(self, seconds: float) -> list[Superseded]:
+        """Versions that were replaced so long ago, or longer."""
+        found = self._ledger.rows(
+            "select id, dataset, seq from pipeline.export_states where lake_id = $1::text::uuid"
+            " and state = 'committed' and superseded_at <= now() - make_interval(secs => $2)",
+            (self._lake, seconds),
+        )
+        return [Superseded(**row) for row in found]
+
     def drop(self, version: int) -> None:
         """Mark the version dropped, before its folder is removed."""
         self._ledger.execute(
             "update pipeline.export_states set state = 'dropped', files = null where id = $1", (version,)
         )
+
+    def seqs(self, dataset: str) -> list[int]:
+        """The seqs of the versions in a dataset's folder that are committed."""
+        found = self._ledger.rows(
+            "select seq from pipeline.export_states where lake_id = $1::text::uuid and dataset = $2"
+            " and state = 'committed' order by seq",
+            (self._lake, dataset),
+        )
+        return [row["seq"] for row in found]
+
+    def _tables(self, condition: str, parameters: tuple[Any, ...]) -> list[StateTable]:
+        found = self._ledger.rows(
+            "select id, source_id::text, source_epoch, table_oid, dataset, shows from pipeline.export_tables"
+            f" where lake_id = $1::text::uuid {condition} order by id",
+            (self._lake, *parameters),
+        )
+        return [
+            StateTable(
+                row["id"], (row["source_id"], row["source_epoch"], row["table_oid"]), row["dataset"], row["shows"]
+            )
+            for row in found
+        ]
 
 
 def _version(row: dict[str, Any]) -> StateVersion:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any
 
 from lake import layout
+from lake.changes.files import ChangeFile
+from lake.errors import Unclear
+from lake.tables.columns import Numbered, number
+from lake.tables.forms import Place
+from lake.tables.source_tables import SourceTable
 from pyspark_sequin_events.history import OURS
 
 ROWS_PER_BUCKET = 250_000
@@ -31,128 +35,272 @@ class BucketFile:
 
 @dataclass(frozen=True)
 class StateVersion:
-    """A table as of `seq`, in files of `columns` (the table's own, name → type).
+    """A table as of `seq`, in files of `columns` (name → type), which are those of the form `form_id`.
 
-    `source_epoch` and `source_table_oid` are those of the last change in it.
+    It is in the folder of `dataset`, which is what the table was called then.
     """
 
     id: int
     dataset: str
     seq: int
-    schema_version: int
+    form_id: int
     columns: Mapping[str, str]
     buckets: int
     rows: int
     files: Sequence[BucketFile]
-    source_epoch: int
-    source_table_oid: int
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table, known by `number` whatever its name was; `type`: as in Spark's DDL."""
+
+    number: int
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Changes of a source with `since` <= place < `until` (None: no bound); those without a place come first.
+
+    `numbers`: which of the table's columns each column of the files is. Without `has_key` the table had no key then:
+    nothing identifies its rows. `refused`: why none of them can be folded.
+    """
+
+    since: Place | None
+    until: Place | None
+    numbers: Mapping[str, int]
+    has_key: bool
+    refused: str | None = None
 
 
 @dataclass(frozen=True)
 class Source:
     """Files of changes that were written with the same columns. `paths` are in the lake.
 
-    Without `has_key` the table had no key then: nothing identifies its rows.
+    `tables`: (epoch, oid) that the table is; the files may have changes of others, which were called so as well.
     """
 
     schema_version: int
     columns: Mapping[str, str]
-    has_key: bool
-    paths: list[str]
+    paths: Sequence[str]
+    tables: Sequence[tuple[int, int]]
+    readings: Sequence[Reading]
 
 
 @dataclass(frozen=True)
 class Folding:
-    """A fold: changes with `after` < seq <= `seq`, over `base`, become rows of `columns`."""
+    """A fold: changes with `after` < seq <= `seq` become rows of `columns`, under the record_pk of one key.
+
+    They are folded over `base`, or over what the fold before has made; `rekeyed`: the form whose key makes the
+    record_pk of the rows of that, if it is another one. `form`: whose columns come out.
+    """
 
     dataset: str
     seq: int
+    after: int
     base: StateVersion | None
-    schema_version: int
-    columns: Mapping[str, str]
+    base_columns: Sequence[Column]
+    rekeyed: Numbered | None
+    form: Numbered
+    columns: Sequence[Column]
     sources: Sequence[Source]
     bytes: int
 
     @property
-    def after(self) -> int:
-        """Changes up to here are in the base."""
-        return self.base.seq if self.base else 0
-
-    @property
-    def same_columns(self) -> bool:
-        """Whether files of the base can stay as they are."""
-        return self.base is not None and dict(self.base.columns) == dict(self.columns)
+    def schema(self) -> dict[str, str]:
+        """Name → type of the table's columns, as they come out."""
+        return {column.name: column.type for column in self.columns}
 
 
 @dataclass(frozen=True)
-class Life:
-    """Changes of one table in one epoch: the last of them, and its last truncate (0: none)."""
+class Reset:
+    """A backfill that has read all rows: what has come after `since` is, `upto` there, all that is to be known."""
 
-    source_epoch: int
-    source_table_oid: int
-    last_seq: int
-    truncated_seq: int
+    since: int
+    upto: int
 
 
-def plan(dataset: str, exports: Iterable[Mapping[str, Any]], bases: Iterable[StateVersion], seq: int) -> Folding | None:
-    """The fold that makes the state as of `seq`, over the newest of `bases` that is not newer than `seq`.
+FilesAfter = Callable[[int], Sequence[ChangeFile]]
+"""The files of a table with changes after a seq, in order of seq."""
 
-    None when the table has no key at `seq`, or no change. `exports` are the ledger's committed ones, in order.
+
+@dataclass(frozen=True)
+class History:
+    """What a fold has to know of a table besides its files.
+
+    `file_names`: by dataset and schema version, what columns are called in files. `place`: the greatest of a change up
+    to the seq that is folded to; None: no change has one.
     """
-    base = max((base for base in bases if base.seq <= seq), key=lambda base: base.seq, default=None)
-    after = base.seq if base else 0
-    schemas: dict[int, Mapping[str, Any]] = {}
-    groups: dict[tuple[Any, ...], Source] = {}
-    size = 0
-    for export in exports:
-        for file in export["files"]:
-            if file["dataset"] != dataset or file["first_seq"] > seq:
-                continue
-            schema = export["schemas"][dataset][str(file["schema"])]
-            schemas[file["schema"]] = schema
-            if file["last_seq"] > after:
-                size += file["bytes"]
-                _group(groups, file["schema"], schema).paths.append(file["path"])
-    newest = max(schemas, default=layout.UNTYPED)
-    if newest == layout.UNTYPED or not schemas[newest]["key"]:
-        return None
-    return Folding(dataset, seq, base, newest, own(schemas[newest]["columns"]), list(groups.values()), size)
+
+    table: SourceTable
+    file_names: Mapping[tuple[str, int], Mapping[str, str]]
+    place: Place | None
+    resets: Sequence[Reset] = ()
 
 
-def behind(exports: Iterable[Mapping[str, Any]], versions: Iterable[StateVersion]) -> list[str]:
-    """Datasets with a key whose newest version lacks a change."""
-    folded: dict[str, int] = {}
-    for version in versions:
-        folded[version.dataset] = max(version.seq, folded.get(version.dataset, 0))
-    changed: dict[str, int] = {}
-    newest: dict[str, tuple[int, bool]] = {}
-    for export in exports:
-        for name, schemas in export["schemas"].items():
-            number = max(map(int, schemas))
-            if number >= newest.get(name, (0, False))[0]:
-                newest[name] = number, bool(schemas[str(number)]["key"])
-        for file in export["files"]:
-            changed[file["dataset"]] = max(file["last_seq"], changed.get(file["dataset"], 0))
-    return sorted(name for name, seq in changed.items() if newest[name][1] and seq > folded.get(name, 0))
+def plan(history: History, files_after: FilesAfter, bases: Iterable[StateVersion], seq: int) -> list[Folding]:
+    """The folds, one over the other, whose last makes the state as of `seq`; several where the key has changed.
 
-
-def emptied_at(lives: Iterable[Life], base: StateVersion | None) -> int:
-    """The last seq at which the table was emptied, by truncate or by dropping and creating it again; 0 for never.
-
-    In one epoch a table keeps its oid. Another epoch may be another server, where the same rows have another oid.
+    They begin with the newest of `bases` that is not newer than `seq`. Empty when the table has no key at `seq`. Raises Unclear where it is not known which columns are the
+    same, unless a backfill came after that.
     """
-    emptied = 0
-    by_epoch: dict[int, dict[int, int]] = {}
-    if base is not None:
-        by_epoch[base.source_epoch] = {base.source_table_oid: base.seq}
-    for life in lives:
-        emptied = max(emptied, life.truncated_seq)
-        oids = by_epoch.setdefault(life.source_epoch, {})
-        oids[life.source_table_oid] = max(life.last_seq, oids.get(life.source_table_oid, 0))
-    for oids in by_epoch.values():
-        last_of_each = sorted(oids.values())
-        emptied = max(emptied, *last_of_each[:-1], 0)
-    return emptied
+    numbered = number(history.table.forms)
+    reached = [form for form in numbered if history.place and form.place <= history.place] or numbered[:1]
+    now = reached[-1]
+    if not now.key:
+        return []
+    at = {form.form.id: number for number, form in enumerate(reached)}
+    base = max((b for b in bases if b.seq <= seq and b.form_id in at), key=lambda b: b.seq, default=None)
+    begins, after = (at[base.form_id], base.seq) if base else (0, 0)
+    unclear = [number for number in range(begins + 1, len(reached)) if reached[number].unclear]
+    if unclear:
+        since = max((reset.since for reset in history.resets if reset.upto <= seq), default=None)
+        if since is None or since < after:
+            raise _unclear(reached[unclear[-1]])
+        base, begins, after = None, unclear[-1], since
+    eras = _eras(reached)
+    start = next(number for number, era in enumerate(eras) if reached[begins] in era.forms)
+    used = [file for file in files_after(after) if file.first_seq <= seq]
+    foldings: list[Folding] = []
+    for number_of_era in range(start, len(eras)):
+        era, is_last = eras[number_of_era], number_of_era == len(eras) - 1
+        form = now if is_last else eras[number_of_era + 1].forms[0]
+        sources = list(_sources(history, used, era, refuses=number_of_era == start))
+        if not sources and not is_last:
+            continue
+        foldings.append(
+            Folding(
+                dataset=now.form.dataset,
+                seq=seq,
+                after=after,
+                base=None if foldings else base,
+                base_columns=foldings[-1].columns if foldings else columns_of(reached[begins]) if base else (),
+                rekeyed=era.forms[0] if number_of_era > start and (foldings or base) else None,
+                form=form,
+                columns=columns_of(form) if is_last else _numbered_columns(form, era.forms[0]),
+                sources=sources,
+                bytes=sum(file.bytes for file in used),
+            )
+        )
+    return foldings
+
+
+def columns_of(form: Numbered) -> list[Column]:
+    """The columns of a form, as a state has them."""
+    names = form.form.file_names
+    return [Column(form.numbers[column.name], names[column.name], column.type) for column in form.form.columns]
+
+
+def _numbered_columns(form: Numbered, other: Numbered) -> list[Column]:
+    """Those of a form, and what another has besides, under names that cannot be the same."""
+    types = {each.numbers[column.name]: column.type for each in (other, form) for column in each.form.columns}
+    return [Column(number, f"column_{number}", kind) for number, kind in types.items()]
+
+
+@dataclass(frozen=True)
+class _Era:
+    """Forms under which a row has one record_pk, without those that have no key. `since`: None for the first."""
+
+    forms: Sequence[Numbered]
+    bounds: Sequence[tuple[Numbered, Place | None, Place | None]]
+
+    @property
+    def since(self) -> Place | None:
+        return self.bounds[0][1]
+
+
+def _eras(reached: Sequence[Numbered]) -> list[_Era]:
+    """One after the other; forms without a key, whose rows are not known by one, belong to the era before."""
+    found: list[list[int]] = []
+    identity: object = None
+    for at, form in enumerate(reached):
+        is_another = form.key and identity is not None and form.identity != identity
+        if not found or form.unclear or is_another:
+            found.append([])
+        if form.key:
+            identity = form.identity
+        found[-1].append(at)
+    eras = []
+    for group in found:
+        bounds = [
+            (
+                reached[at],
+                reached[at].place if at else None,
+                reached[at + 1].place if at + 1 < len(reached) else None,
+            )
+            for at in group
+        ]
+        eras.append(_Era([reached[at] for at in group], bounds))
+    return eras
+
+
+def _sources(history: History, files: Sequence[ChangeFile], era: _Era, *, refuses: bool) -> Iterator[Source]:
+    """What of the files is of an era. With `refuses`, what is older than that makes the fold fail."""
+    tables = sorted({(epoch, oid) for (_, epoch), oid in history.table.oids.items()})
+    groups: dict[object, tuple[ChangeFile, list[Reading], list[str]]] = {}
+    for file in files:
+        readings = list(_readings(history, file, era, refuses=refuses))
+        if readings:
+            group = file.version, tuple(file.columns.items()), tuple(map(repr, readings))
+            groups.setdefault(group, (file, readings, []))[2].append(file.path)
+    for file, readings, paths in groups.values():
+        yield Source(file.version, file.columns, paths, tables, readings)
+
+
+def _readings(history: History, file: ChangeFile, era: _Era, *, refuses: bool) -> Iterator[Reading]:
+    if file.version == layout.UNTYPED:
+        if refuses or era.since is None:
+            yield Reading(None, None, {}, has_key=True)
+        return
+    low, high = _places(history.table, file)
+    since = era.since
+    if refuses and since is not None and (low is None or low < since):
+        why = f"{file.dataset} has changes from before its key or columns changed, written to the log after that"
+        yield Reading(None, since, {}, has_key=True, refused=f"{why}; {_remedy(era.forms[0])}")
+    names = history.file_names.get((file.dataset, file.version), {})
+    kept: list[Reading] = []
+    for form, begin, end in era.bounds:
+        if (high is not None and begin is not None and begin > high) or (
+            low is not None and end is not None and end <= low
+        ):
+            continue
+        numbers = {
+            names.get(name, name): number
+            for name, number in form.numbers.items()
+            if names.get(name, name) in file.columns
+        }
+        reading = Reading(begin, end, numbers, has_key=bool(form.key))
+        if kept and (kept[-1].numbers, kept[-1].has_key) == (numbers, reading.has_key):
+            reading = replace(kept.pop(), until=end)
+        kept.append(reading)
+    for reading in kept:
+        yield replace(
+            reading,
+            since=None if low is not None and reading.since is not None and reading.since <= low else reading.since,
+            until=None if high is not None and reading.until is not None and reading.until > high else reading.until,
+        )
+
+
+def _places(table: SourceTable, file: ChangeFile) -> tuple[Place | None, Place | None]:
+    """The least and the greatest place of a change in a file; None: not known."""
+    source = next((form.place.source for form in table.forms if form.source_id == file.source_id), None)
+    if source is None or file.source_epoch is None or file.first_lsn is None or file.last_lsn is None:
+        return None, None
+    epoch = source, file.source_epoch
+    return Place(*epoch, file.first_lsn, file.first_idx or 0), Place(*epoch, file.last_lsn, file.last_idx or 0)
+
+
+def _unclear(form: Numbered) -> Unclear:
+    table = f"{form.form.schema}.{form.form.name}"
+    return Unclear(
+        f"which columns of {table} are the same as before is not known ({', '.join(form.unclear)}): their table was"
+        f" altered while the server did not see how; {_remedy(form)}"
+    )
+
+
+def _remedy(form: Numbered) -> str:
+    return f"read its rows again: `pipeline backfill start {form.form.schema}.{form.form.name}`"
 
 
 def buckets_for(rows: int) -> int:
@@ -161,18 +309,15 @@ def buckets_for(rows: int) -> int:
     return 1 << max(0, wanted - 1).bit_length()
 
 
-def buckets_of(base: StateVersion | None, live: int) -> int:
-    """The next version's number of buckets: as before, unless the table has grown. `live`: rows of it that changed."""
-    if base is None:
+def buckets_of(before: tuple[int, int] | None, live: int) -> int:
+    """The next version's number of buckets: as before, unless the table has grown.
+
+    `before`: rows and buckets of the version before. `live`: rows of it that changed.
+    """
+    if before is None:
         return buckets_for(live)
-    rows = max(base.rows, live)
-    return buckets_for(rows) if rows > GROWN * ROWS_PER_BUCKET * base.buckets else base.buckets
-
-
-def _group(groups: dict[tuple[Any, ...], Source], version: int, schema: Mapping[str, Any]) -> Source:
-    has_key = bool(schema["key"]) or version == layout.UNTYPED
-    group = version, tuple(sorted(schema["columns"].items())), has_key
-    return groups.setdefault(group, Source(version, schema["columns"], has_key, []))
+    rows = max(before[0], live)
+    return buckets_for(rows) if rows > GROWN * ROWS_PER_BUCKET * before[1] else before[1]
 
 
 def own(columns: Mapping[str, str]) -> dict[str, str]:

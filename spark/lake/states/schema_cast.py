@@ -1,24 +1,28 @@
-"""Rows of any schema version of a table as rows of its newest one.
+"""Rows of any form of a table as rows of one form.
 
-While a fold works, the table's columns are called c0, c1, …, whatever their names, and `exact` is a map.
+While a fold works, the table's columns are called c0, c1, … by their numbers, whatever their names; so they are in
+`unchanged_columns`, and in `exact`, which is a map.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from operator import or_
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lake import layout
-from lake.states.plan import STATE, BucketFile, Folding, Source, own
+from lake.states.plan import STATE, BucketFile, Folding, Reading, Source, own
+from lake.states.plan import Column as TableColumn
+from lake.tables.forms import Place
 from pyspark_sequin_events.frame import struct
 from pyspark_sequin_events.types import element, wider
 
-_MARKS = "event_metadata"
+_MARKS, _UNCHANGED, _PLACE = "event_metadata", "unchanged_columns", ("commit_lsn", "commit_idx")
 _TEXTS = "map<string,string>"
 _WHOLE = {
     "mode": "FAILFAST",
@@ -35,8 +39,10 @@ CHANGE: Mapping[str, str] = {
     "committed_at": "timestamp",
     "record_pk": "string",
     "previous_record_pk": "string",
-    "unchanged_columns": "array<string>",
+    _UNCHANGED: "array<string>",
     _MARKS: "string",
+    "commit_lsn": "bigint",
+    "commit_idx": "int",
 }
 """The columns that a fold needs of a change, besides those of its table."""
 
@@ -48,12 +54,11 @@ def column(number: int) -> str:
 
 def changes(spark: SparkSession, root: Path, folding: Folding) -> DataFrame:
     """The changes of a fold: what CHANGE names, `exact`, and the table's columns."""
-    frames = [_of_source(spark, root, source, folding) for source in folding.sources]
+    frames = [frame for source in folding.sources for frame in _of_source(spark, root, source, folding)]
     if not frames:
-        nothing = struct({**CHANGE, "exact": "string", **folding.columns})
-        frames = [_unified(spark.createDataFrame([], nothing), folding.columns, folding.columns, CHANGE)]
-    within = (F.col("seq") > folding.after) & (F.col("seq") <= folding.seq)
-    return reduce(DataFrame.unionByName, frames).where(within).where(_has_content()).drop(_MARKS)
+        nothing = struct({**CHANGE, "exact": "string"})
+        frames = [_unified(spark.createDataFrame([], nothing), {}, {}, folding.columns, CHANGE)]
+    return reduce(DataFrame.unionByName, frames).drop(_MARKS, *_PLACE)
 
 
 def _has_content() -> Column:
@@ -64,20 +69,57 @@ def _has_content() -> Column:
 
 
 def rows(
-    spark: SparkSession, folder: Path, files: Iterable[BucketFile], had: Mapping[str, str], wanted: Mapping[str, str]
+    spark: SparkSession,
+    folder: Path,
+    files: Iterable[BucketFile],
+    had: Sequence[TableColumn],
+    wanted: Sequence[TableColumn],
 ) -> DataFrame:
-    """The rows of a state in `folder`: record_pk, seq, committed_at, `exact`, and the table's columns."""
-    frame = _read(spark, {**STATE, **had}, (folder / file.name for file in files))
-    return _unified(frame, had, wanted, ("record_pk", "seq", "committed_at"))
+    """The rows of a state in `folder`, whose columns are `had`: record_pk, seq, committed_at, `exact`, the table's."""
+    types = {each.name: each.type for each in had}
+    frame = _read(spark, {**STATE, **types}, (folder / file.name for file in files))
+    numbers = {each.name: each.number for each in had}
+    return _unified(frame, types, numbers, wanted, ("record_pk", "seq", "committed_at"))
 
 
-def _of_source(spark: SparkSession, root: Path, source: Source, folding: Folding) -> DataFrame:
-    frame = _read(spark, source.columns, (root / path for path in source.paths))
-    if not source.has_key:
-        frame = frame.where(F.col("action") == "truncate")
-    if source.schema_version == layout.UNTYPED:
-        return from_record(frame, folding.columns)
-    return _unified(frame, own(source.columns), folding.columns, CHANGE)
+def retyped(rows: DataFrame, had: Sequence[TableColumn], wanted: Sequence[TableColumn]) -> DataFrame:
+    """Rows of a fold, whose columns are `had`, with other columns."""
+    frame = rows.withColumn("exact", F.when(F.size("exact") > 0, F.to_json("exact")))
+    types = {column(each.number): each.type for each in had}
+    numbers = {column(each.number): each.number for each in had}
+    return _unified(frame, types, numbers, wanted, ("record_pk", "seq", "committed_at"))
+
+
+def _of_source(spark: SparkSession, root: Path, source: Source, folding: Folding) -> Iterator[DataFrame]:
+    of_table = [(F.col("source_epoch") == epoch) & (F.col("source_table_oid") == oid) for epoch, oid in source.tables]
+    in_range = (F.col("seq") > folding.after) & (F.col("seq") <= folding.seq)
+    for reading in source.readings:
+        frame = _read(spark, source.columns, (root / path for path in source.paths))
+        frame = frame.where(reduce(or_, of_table)).where(in_range & _between(reading)).where(_has_content())
+        if reading.refused:
+            frame = frame.where(F.raise_error(F.lit(reading.refused)).isNotNull())
+        if not reading.has_key:
+            frame = frame.where(F.col("action") == "truncate")
+        if source.schema_version == layout.UNTYPED:
+            yield from_record(frame, folding.columns)
+        else:
+            yield _unified(frame, own(source.columns), reading.numbers, folding.columns, CHANGE)
+
+
+def _between(reading: Reading) -> Column:
+    """Whether a change is of the places of a reading; one without a place comes before all that have one."""
+    here = F.lit(True)
+    if reading.since is not None:
+        here = here & F.coalesce(_not_before(reading.since), F.lit(False))
+    if reading.until is not None:
+        here = here & ~F.coalesce(_not_before(reading.until), F.lit(False))
+    return here
+
+
+def _not_before(place: Place) -> Column:
+    epoch, lsn, idx = (F.col(name) for name in ("source_epoch", "commit_lsn", "commit_idx"))
+    within = (lsn > place.lsn) | ((lsn == place.lsn) & (idx >= place.idx))
+    return (epoch > place.epoch) | ((epoch == place.epoch) & within)
 
 
 def _read(spark: SparkSession, columns: Mapping[str, str], paths: Iterable[Path]) -> DataFrame:
@@ -85,37 +127,74 @@ def _read(spark: SparkSession, columns: Mapping[str, str], paths: Iterable[Path]
     return spark.read.schema(struct(columns)).option("datetimeRebaseMode", "CORRECTED").parquet(*literal)
 
 
-def _unified(frame: DataFrame, had: Mapping[str, str], wanted: Mapping[str, str], ours: Iterable[str]) -> DataFrame:
-    """The table's columns in the types of `wanted`. A value that does not fit is null, and its text is in `exact`."""
-    exact = F.coalesce(F.from_json("exact", _TEXTS, _WHOLE), _no_texts())
+def _unified(
+    frame: DataFrame,
+    had: Mapping[str, str],
+    numbers: Mapping[str, int],
+    wanted: Sequence[TableColumn],
+    ours: Iterable[str],
+) -> DataFrame:
+    """The table's columns in the types of `wanted`. A value that does not fit is null, and its text is in `exact`.
+
+    `had`: name → type of the frame's columns; `numbers`: which of the table's each is.
+    """
+    names = {number: name for name, number in numbers.items()}
+    exact = _by_number(numbers, wanted) if numbers else _no_texts()
     values: list[Column] = []
     texts: dict[str, Column] = {}
-    kept: list[str] = []
-    for number, (name, spark) in enumerate(wanted.items()):
-        before = had.get(name)
-        if before is None:
-            value = F.lit(None).cast(spark)
-        elif wider(before, spark) == spark:
-            value = F.col(_quoted(name)).cast(spark)
-            kept.append(name)
+    for each in wanted:
+        name = names.get(each.number)
+        before = had.get(name) if name is not None else None
+        if name is None or before is None:
+            value = F.lit(None).cast(each.type)
+        elif wider(before, each.type) == each.type:
+            value = F.col(_quoted(name)).cast(each.type)
         else:
-            text = F.coalesce(exact[name], _text(F.col(_quoted(name)), before))
-            array = _elements(F.col(_quoted(name)), before, spark)
-            value = _typed(text, spark) if array is None else array
-            texts[name] = F.when(value.isNull(), text)
-        values.append(value.alias(column(number)))
-    if len(kept) < len(had):  # some columns were dropped, or have another type
-        exact = with_texts(F.map_filter(exact, lambda name, _: name.isin(kept)), texts)
-    return frame.select(*ours, exact.alias("exact"), *values)
+            text = F.coalesce(exact[column(each.number)], _text(F.col(_quoted(name)), before))
+            array = _elements(F.col(_quoted(name)), before, each.type)
+            value = _typed(text, each.type) if array is None else array
+            texts[column(each.number)] = F.when(value.isNull(), text)
+        values.append(value.alias(column(each.number)))
+    if texts:
+        exact = with_texts(F.map_filter(exact, lambda key, _: ~key.isin(list(texts))), texts)
+    named = [_unchanged(numbers).alias(name) if name == _UNCHANGED else F.col(name) for name in ours]
+    return frame.select(*named, exact.alias("exact"), *values)
 
 
-def from_record(frame: DataFrame, wanted: Mapping[str, str]) -> DataFrame:
-    """As `_unified`, for rows that are only stored as JSON text."""
+def _by_number(numbers: Mapping[str, int], wanted: Sequence[TableColumn]) -> Column:
+    """`exact` under the names of the fold, without columns that are not wanted."""
+    kept = {each.number for each in wanted}
+    known = _lookup({name: number for name, number in numbers.items() if number in kept})
+    texts = F.from_json("exact", _TEXTS, _WHOLE)
+    renamed = F.transform_keys(
+        F.map_filter(texts, lambda name, _: known[name].isNotNull()), lambda name, _: known[name]
+    )
+    return F.coalesce(renamed, _no_texts())
+
+
+def _unchanged(numbers: Mapping[str, int]) -> Column:
+    """`unchanged_columns` under the names of the fold."""
+    if not numbers:
+        return F.lit(None).cast("array<string>")
+    known = _lookup(numbers)
+    return F.array_compact(F.transform(_UNCHANGED, lambda name: known[name]))
+
+
+def _lookup(numbers: Mapping[str, int]) -> Column:
+    pairs = [F.lit(text) for name, number in numbers.items() for text in (name, column(number))]
+    return F.create_map(*pairs) if pairs else _no_texts()
+
+
+def from_record(frame: DataFrame, wanted: Sequence[TableColumn]) -> DataFrame:
+    """As `_unified`, for rows that are only stored as JSON text, under the names of the columns."""
     record = F.from_json("record", _TEXTS, _WHOLE)
-    values = {name: _typed(record[name], spark) for name, spark in wanted.items()}
-    texts = {name: F.when(value.isNull(), record[name]) for name, value in values.items()}
-    columns = [value.alias(column(number)) for number, value in enumerate(values.values())]
-    return frame.select(*CHANGE, with_texts(_no_texts(), texts).alias("exact"), *columns)
+    values = {column(each.number): _typed(record[each.name], each.type) for each in wanted}
+    texts = {column(each.number): record[each.name] for each in wanted}
+    kept = {name: F.when(values[name].isNull(), text) for name, text in texts.items()}
+    numbers = {each.name: each.number for each in wanted}
+    named = [_unchanged(numbers).alias(name) if name == _UNCHANGED else F.col(name) for name in CHANGE]
+    columns = [value.alias(name) for name, value in values.items()]
+    return frame.select(*named, with_texts(_no_texts(), kept).alias("exact"), *columns)
 
 
 def with_texts(exact: Column, texts: Mapping[str, Column]) -> Column:

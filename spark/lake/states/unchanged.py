@@ -9,12 +9,12 @@ it sorts whole changes where this sorts slim steps: of 400,000 changes it took 1
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from lake.states.schema_cast import column, with_texts
+from lake.states.schema_cast import with_texts
 
 
 def steps(entries: DataFrame) -> DataFrame:
@@ -36,28 +36,28 @@ def steps(entries: DataFrame) -> DataFrame:
 
 
 def filled(
-    rows: DataFrame, entries: DataFrame, winners: DataFrame, base: DataFrame | None, names: Mapping[int, str]
+    rows: DataFrame, entries: DataFrame, winners: DataFrame, base: DataFrame | None, omitted: Sequence[str]
 ) -> DataFrame:
     """`rows`, changes that are the last of their key, with the values of the columns they name as unchanged.
 
-    `entries` are all changes, `winners` the last step of each key, `names` the columns that any of them left out, by
-    number. A value that was never seen is null.
+    `entries` are all changes, `winners` the last step of each key, `omitted` the columns that any of them left out. A
+    value that was never seen is null.
     """
-    asked = _asked(steps(entries), names)
+    asked = _asked(steps(entries), omitted)
     links = _resolved(asked.where("left").drop("left"))
     live = winners.where("live").select("seq", F.col("record_pk").alias("holder"))
     questions = _linked(asked.where(~F.col("left")).drop("left").join(live, ["seq", "holder"]), links)
     seen = entries.where(F.col("action") != "delete").withColumnRenamed("seq", "at")
-    answers = _answers(questions.where("at is not null"), seen, ["at", "holder"], names)
+    answers = _answers(questions.where("at is not null"), seen, ["at", "holder"], omitted)
     if base is not None:
-        answers = answers.union(_answers(questions.where("at is null"), base, ["holder"], names))
+        answers = answers.union(_answers(questions.where("at is null"), base, ["holder"], omitted))
     found = [
-        F.first(F.when(F.col("number") == number, F.struct(F.col(column(number)).alias("value"), "text")), True).alias(
-            f"found{number}"
+        F.first(F.when(F.col("name") == name, F.struct(F.col(name).alias("value"), "text")), True).alias(
+            f"found_{name}"
         )
-        for number in names
+        for name in omitted
     ]
-    return _put_in(rows.join(answers.groupBy("seq").agg(*found), "seq", "left"), rows.columns, names)
+    return _put_in(rows.join(answers.groupBy("seq").agg(*found), "seq", "left"), rows.columns, omitted)
 
 
 def _unchanged() -> Column:
@@ -69,7 +69,7 @@ def _step(record_pk: Column, live: Column, left: Column) -> Column:
     return F.struct(record_pk.alias("record_pk"), live.alias("live"), left.alias("left"))
 
 
-def _asked(taken: DataFrame, names: Mapping[int, str]) -> DataFrame:
+def _asked(taken: DataFrame, omitted: Sequence[str]) -> DataFrame:
     """For each step and column left out: the seq `at` which its `holder`'s row got a value or came from another key.
 
     At null the row is from before the fold. For a step that leaves a key it is asked what the row had there.
@@ -78,16 +78,16 @@ def _asked(taken: DataFrame, names: Mapping[int, str]) -> DataFrame:
     upto_now = of_key.rowsBetween(Window.unboundedPreceding, 0)
     before = of_key.rowsBetween(Window.unboundedPreceding, -1)
     suppliers = []
-    for number, name in names.items():
+    for name in omitted:
         omits = F.array_contains("unchanged_columns", name)
         supplies = F.when(F.col("left") | ~F.col("live") | F.col("arrived") | ~omits, F.col("seq"))
         at = F.when(F.col("left"), F.last(supplies, True).over(before)).otherwise(F.last(supplies, True).over(upto_now))
-        suppliers.append(F.struct(F.lit(number).alias("number"), at.alias("at"), omits.alias("omits")))
+        suppliers.append(F.struct(F.lit(name).alias("name"), at.alias("at"), omits.alias("omits")))
     return (
         taken.select("seq", "left", F.col("record_pk").alias("holder"), F.array(*suppliers).alias("suppliers"))
         .select("seq", "left", "holder", F.explode("suppliers").alias("supplier"))
         .where("supplier.omits")
-        .select("seq", "left", "holder", "supplier.number", "supplier.at")
+        .select("seq", "left", "holder", "supplier.name", "supplier.at")
     )
 
 
@@ -97,17 +97,17 @@ def _resolved(links: DataFrame) -> DataFrame:
     Every round halves the chains.
     """
     links = links.localCheckpoint()
-    while links.join(_renamed(links), ["at", "number"], "left_semi").take(1):
+    while links.join(_renamed(links), ["at", "name"], "left_semi").take(1):
         links = _linked(links, links).localCheckpoint()
     return links
 
 
 def _linked(asked: DataFrame, links: DataFrame) -> DataFrame:
-    found = asked.join(_renamed(links), ["at", "number"], "left")
+    found = asked.join(_renamed(links), ["at", "name"], "left")
     through = F.col("to_holder").isNotNull()
     return found.select(
         "seq",
-        "number",
+        "name",
         F.when(through, F.col("to_holder")).otherwise(F.col("holder")).alias("holder"),
         F.when(through, F.col("to_at")).otherwise(F.col("at")).alias("at"),
     )
@@ -115,25 +115,24 @@ def _linked(asked: DataFrame, links: DataFrame) -> DataFrame:
 
 def _renamed(links: DataFrame) -> DataFrame:
     return links.select(
-        F.col("seq").alias("at"), "number", F.col("holder").alias("to_holder"), F.col("at").alias("to_at")
+        F.col("seq").alias("at"), "name", F.col("holder").alias("to_holder"), F.col("at").alias("to_at")
     )
 
 
-def _answers(questions: DataFrame, held: DataFrame, on: list[str], names: Mapping[int, str]) -> DataFrame:
-    values = [column(number) for number in names]
-    held = held.withColumnRenamed("record_pk", "holder").select(*on, "exact", *values)
-    texts = [F.when(F.col("number") == number, F.col("exact")[name]) for number, name in names.items()]
-    return questions.join(held, on).select("seq", "number", F.coalesce(*texts).alias("text"), *values)
+def _answers(questions: DataFrame, held: DataFrame, on: list[str], omitted: Sequence[str]) -> DataFrame:
+    held = held.withColumnRenamed("record_pk", "holder").select(*on, "exact", *omitted)
+    texts = [F.when(F.col("name") == name, F.col("exact")[name]) for name in omitted]
+    return questions.join(held, on).select("seq", "name", F.coalesce(*texts).alias("text"), *omitted)
 
 
-def _put_in(joined: DataFrame, columns: list[str], names: Mapping[int, str]) -> DataFrame:
+def _put_in(joined: DataFrame, columns: list[str], omitted: Sequence[str]) -> DataFrame:
     unchanged = _unchanged()
     values: dict[str, Column] = {}
     texts: dict[str, Column] = {}
-    for number, name in names.items():
-        omitted = F.array_contains(unchanged, name)
-        values[column(number)] = F.when(omitted, F.col(f"found{number}.value")).otherwise(F.col(column(number)))
-        texts[name] = F.when(omitted, F.col(f"found{number}.text"))
+    for name in omitted:
+        omits = F.array_contains(unchanged, name)
+        values[name] = F.when(omits, F.col(f"found_{name}.value")).otherwise(F.col(name))
+        texts[name] = F.when(omits, F.col(f"found_{name}.text"))
     own = F.map_filter("exact", lambda name, _: ~F.array_contains(unchanged, name))
     values["exact"] = with_texts(own, texts)
     return joined.select(*(values[name].alias(name) if name in values else name for name in columns))

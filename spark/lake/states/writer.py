@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from lake.cluster import each
 from lake.folder import sha256, sync
 from lake.states import schema_cast
 from lake.states.plan import STATE
+from lake.states.plan import Column as TableColumn
 from pyspark_sequin_events.reading import arrow_schema
 
 MOST_TASKS = 2000
@@ -33,13 +34,13 @@ class WrittenBucket:
 
 
 def write(
-    spark: SparkSession, rows: DataFrame, columns: Mapping[str, str], buckets: int, most: int, folder: Path
+    spark: SparkSession, rows: DataFrame, columns: Sequence[TableColumn], buckets: int, most: int, folder: Path
 ) -> list[WrittenBucket]:
     """Write the rows of a fold, sorted by key, one file for each bucket with rows: at most `most` of `buckets`."""
     number = "bucket"
-    while number in {name.lower() for name in columns}:
+    while number in {column.name.lower() for column in columns}:
         number += "_"
-    renamed = [F.col(schema_cast.column(at)).alias(name) for at, name in enumerate(columns)]
+    renamed = [F.col(schema_cast.column(column.number)).alias(column.name) for column in columns]
     placed = rows.select(bucket(buckets).alias(number), *STATE, *renamed).repartition(min(most, MOST_TASKS), number)
     ordered = placed.sortWithinPartitions(number, "record_pk")
     ordered.write.option("maxRecordsPerFile", 0).partitionBy(number).parquet(str(folder))

@@ -9,6 +9,7 @@ from adbc_driver_postgresql import dbapi
 
 from lake import ledger
 from lake.changes import retention_check
+from lake.changes.files import ChangeFiles
 from lake.errors import Dropped
 from lake.ledger import Ledger
 from pyspark_sequin_events import catalog
@@ -51,7 +52,7 @@ def test_a_lake_that_lacks_what_is_gone_is_refused_with_the_seqs(log: AgingLog, 
     lake = book.add_lake("/nowhere/lake", TABLE)
     log.add(2 * PARTITION + 10, 1.1 * KEEP)
     export = book.begin(lake, 0, PARTITION // 2, None)
-    book.publish(export, [], {})
+    ChangeFiles(book, lake).publish(export, [], {})
     book.commit(export)
     log.connection.execute("update pipeline.lakes set released_at = clock_timestamp()")
     assert log.drop().partitions == 2

@@ -1,0 +1,150 @@
+"""Files of a lake are rows, which an export asks for by index: its cost does not grow with what is in the lake."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0025"
+down_revision = "0024"
+branch_labels = None
+depends_on = None
+additive = True
+
+LAKE_FILES = """
+create table pipeline.export_schemas (
+    id bigint generated always as identity primary key,
+    lake_id uuid not null references pipeline.lakes (id),
+    dataset text not null,
+    version integer not null,
+    columns json not null,
+    key json not null
+);
+create index export_schemas_newest_idx on pipeline.export_schemas (lake_id, dataset, version, id);
+comment on table pipeline.export_schemas is
+    'Columns and key of the files of a dataset and schema version: a newer row has more columns, or wider ones.';
+
+create table pipeline.export_files (
+    id bigint generated always as identity primary key,
+    export_id bigint not null references pipeline.exports (id),
+    lake_id uuid not null references pipeline.lakes (id),
+    dataset text not null,
+    schema_id bigint not null references pipeline.export_schemas (id),
+    source_id uuid,
+    source_epoch integer,
+    table_oid bigint,
+    path text not null,
+    staged text,
+    rows bigint not null,
+    bytes bigint not null,
+    sha256 text not null,
+    first_seq bigint not null,
+    last_seq bigint not null,
+    first_lsn bigint,
+    first_idx integer,
+    last_lsn bigint,
+    last_idx integer,
+    part bigint
+);
+create index export_files_export_idx on pipeline.export_files (export_id);
+create index export_files_table_idx on pipeline.export_files (lake_id, table_oid, last_seq);
+create index export_files_dataset_idx on pipeline.export_files (lake_id, dataset, last_seq);
+create index export_files_open_idx on pipeline.export_files (lake_id, dataset) where part is null;
+comment on table pipeline.export_files is
+    'Files of changes. They are in the lake when their export is committed.';
+comment on column pipeline.export_files.table_oid is
+    'The table that all its changes are of; null where a version before has written it: of all that had that name.';
+comment on column pipeline.export_files.first_lsn is
+    'The least commit_lsn in it, with the least commit_idx; last_lsn the greatest: which versions of the table it has.';
+comment on column pipeline.export_files.staged is 'Where it was before its export was published.';
+comment on column pipeline.export_files.part is 'The part of the manifest that lists it for good; null: the newest one.';
+
+create table pipeline.export_datasets (
+    lake_id uuid not null references pipeline.lakes (id),
+    dataset text not null,
+    part bigint not null,
+    sealed bigint[] not null default '{}',
+    primary key (lake_id, dataset)
+);
+comment on table pipeline.export_datasets is
+    'What the head of a lake''s manifest says of each dataset: its newest part, and the parts that are full.';
+
+create table pipeline.export_tables (
+    id bigint generated always as identity primary key,
+    lake_id uuid not null references pipeline.lakes (id),
+    source_id uuid not null,
+    source_epoch integer not null,
+    table_oid bigint not null,
+    dataset text,
+    shows bigint,
+    unique (lake_id, source_id, source_epoch, table_oid)
+);
+create index export_tables_dataset_idx on pipeline.export_tables (lake_id, dataset);
+comment on table pipeline.export_tables is
+    'Tables with a current state, whatever they are called: the oid that each had in the first epoch that knows it.';
+comment on column pipeline.export_tables.dataset is
+    'Under which name it is in `current`; null: under none, since it is called otherwise now, or another is called so.';
+comment on column pipeline.export_tables.shows is 'The seq that `latest` is known to be set to; null: it is to be set.';
+
+create table pipeline.export_replaced (
+    id bigint generated always as identity primary key,
+    lake_id uuid not null references pipeline.lakes (id),
+    path text not null,
+    replaced_at timestamptz not null default now()
+);
+create index export_replaced_idx on pipeline.export_replaced (lake_id, replaced_at);
+comment on table pipeline.export_replaced is
+    'Files that something newer has replaced: they stay for a while, since somebody may still read them.';
+
+alter table pipeline.export_states add column table_id bigint references pipeline.export_tables (id),
+    add column form_id integer, add column superseded_at timestamptz;
+comment on column pipeline.export_states.form_id is 'The row of pipeline.relations whose columns it has.';
+comment on column pipeline.export_states.superseded_at is 'Since when a newer one is there; null: it is the newest.';
+create index export_states_table_idx on pipeline.export_states (table_id, seq) where state = 'committed';
+create index export_states_superseded_idx on pipeline.export_states (lake_id, superseded_at)
+    where state = 'committed' and superseded_at is not null;
+create index export_states_unfinished_idx on pipeline.export_states (lake_id) where state = 'writing';
+create index exports_unlisted_idx on pipeline.exports (lake_id, id) where files is not null;
+comment on column pipeline.exports.files is 'As a version before has written them; they become rows of export_files.';
+comment on column pipeline.exports.schemas is 'As a version before has written them.';
+
+create index relations_table_idx on pipeline.relations (table_oid, id);
+create index relations_name_idx on pipeline.relations (table_schema, table_name, id);
+"""
+WRITTEN_BACK = """
+update pipeline.exports e set files = coalesce(f.files, '[]'), schemas = coalesce(s.schemas, '{}')
+from pipeline.exports o
+left join (
+    select f.export_id, jsonb_agg(jsonb_strip_nulls(jsonb_build_object('path', f.path, 'staged', f.staged,
+        'dataset', f.dataset, 'schema', s.version, 'rows', f.rows, 'bytes', f.bytes, 'sha256', f.sha256,
+        'first_seq', f.first_seq, 'last_seq', f.last_seq)) order by f.id) as files
+    from pipeline.export_files f join pipeline.export_schemas s on s.id = f.schema_id group by f.export_id
+) f on f.export_id = o.id
+left join (
+    select d.export_id, json_object_agg(d.dataset, d.versions) as schemas
+    from (
+        select f.export_id, s.dataset,
+            json_object_agg(s.version, json_build_object('columns', s.columns, 'key', s.key)) as versions
+        from (select distinct export_id, schema_id from pipeline.export_files) f
+        join pipeline.export_schemas s on s.id = f.schema_id group by f.export_id, s.dataset
+    ) d group by d.export_id
+) s on s.export_id = o.id
+where o.id = e.id and o.files is null and o.state in ('publishing', 'committed');
+drop index pipeline.relations_name_idx, pipeline.relations_table_idx, pipeline.exports_unlisted_idx,
+    pipeline.export_states_unfinished_idx, pipeline.export_states_superseded_idx, pipeline.export_states_table_idx;
+alter table pipeline.export_states drop column table_id, drop column form_id, drop column superseded_at;
+drop table pipeline.export_replaced, pipeline.export_tables, pipeline.export_datasets, pipeline.export_files,
+    pipeline.export_schemas;
+comment on column pipeline.exports.files is
+    'Path in the lake, dataset, schema version, rows, bytes, sha256, first_seq and last_seq of each file.';
+comment on column pipeline.exports.schemas is 'Columns and types of the schema versions of these files, by dataset.';
+"""
+
+
+def upgrade() -> None:
+    """Add empty tables; the next export fills them from what the ledger has."""
+    op.execute(LAKE_FILES)
+
+
+def downgrade() -> None:
+    """Write the files back to where the version before reads them; names of moved tables are forgotten."""
+    op.execute(WRITTEN_BACK)

@@ -1,0 +1,238 @@
+"""The files of changes as the ledger knows them, each of one table, and the columns that they have."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lake import layout
+from lake.changes.writer import WrittenFile
+from lake.errors import Fenced
+from lake.ledger import Ledger
+
+Schemas = Mapping[str, Mapping[int, Mapping[str, Any]]]
+"""By dataset and schema version: `columns` (name → type, in order) and `key` (the names of its columns)."""
+
+
+@dataclass(frozen=True)
+class ChangeFile:
+    """A file of changes in the lake, of one dataset and schema version.
+
+    `source_id`, `source_epoch` and `table_oid` say which table's changes it has; None where a version of the server
+    before this has written it, which put all tables of one name into it. `first_lsn` and `first_idx` are the least place
+    of a change in it, `last_lsn` and `last_idx` the greatest of one that was not retried; None where no change has one,
+    or it is not known. `columns`: name → type, as the file has them; `key`: those of the table's key at its end.
+    """
+
+    path: str
+    staged: str | None
+    dataset: str
+    version: int
+    source_id: str | None
+    source_epoch: int | None
+    table_oid: int | None
+    rows: int
+    bytes: int
+    sha256: str
+    first_seq: int
+    last_seq: int
+    first_lsn: int | None
+    first_idx: int | None
+    last_lsn: int | None
+    last_idx: int | None
+    columns: Mapping[str, str]
+    key: Sequence[str]
+
+
+_FILES = """
+    select f.path, f.staged, f.dataset, s.version, f.source_id::text, f.source_epoch, f.table_oid, f.rows, f.bytes,
+        f.sha256, f.first_seq, f.last_seq, f.first_lsn, f.first_idx, f.last_lsn, f.last_idx, s.columns::text as columns, s.key::text as key
+    from pipeline.export_files f join pipeline.export_schemas s on s.id = f.schema_id
+"""
+_COMMITTED = "exists (select from pipeline.exports e where e.id = f.export_id and e.state = 'committed')"
+_PUBLISH = """
+    with moved as (
+        update pipeline.exports e set state = 'publishing', rows = $4, bytes = $5
+        where e.id = $1 and e.state = 'writing' returning e.id, e.lake_id
+    ),
+    given as (
+        select m.lake_id, s.* from moved m
+        cross join json_to_recordset($2::text::json) s (dataset text, version int, columns json, key json)
+    ),
+    known as (
+        select g.*, (
+            select s.id from pipeline.export_schemas s
+            where s.lake_id = g.lake_id and s.dataset = g.dataset and s.version = g.version
+                and s.columns::text = g.columns::text and s.key::text = g.key::text
+            order by s.id desc limit 1
+        ) as id
+        from given g
+    ),
+    added as (
+        insert into pipeline.export_schemas (lake_id, dataset, version, columns, key)
+        select lake_id, dataset, version, columns, key from known where id is null returning id, dataset, version
+    ),
+    listed as (
+        insert into pipeline.export_files (export_id, lake_id, dataset, schema_id, source_id, source_epoch, table_oid,
+            path, staged, rows, bytes, sha256, first_seq, last_seq, first_lsn, first_idx, last_lsn, last_idx)
+        select m.id, m.lake_id, f.dataset, s.id, f.source_id, f.source_epoch, f.table_oid, f.path, f.staged, f.rows,
+            f.bytes, f.sha256, f.first_seq, f.last_seq, f.first_lsn, f.first_idx, f.last_lsn, f.last_idx
+        from moved m
+        cross join json_to_recordset($3::text::json) f (dataset text, version int, source_id uuid, source_epoch int,
+            table_oid bigint, path text, staged text, rows bigint, bytes bigint, sha256 text, first_seq bigint,
+            last_seq bigint, first_lsn bigint, first_idx int, last_lsn bigint, last_idx int)
+        join (select id, dataset, version from known where id is not null union all table added) s
+            using (dataset, version)
+    )
+    select id from moved
+"""
+_TAKE_OVER = """
+    with old as (
+        update pipeline.exports e set files = null from (
+            select id, files, schemas from pipeline.exports
+            where lake_id = $1::text::uuid and files is not null and state in ('publishing', 'committed')
+            order by id for update
+        ) o where e.id = o.id returning o.id, o.files, o.schemas
+    ),
+    had as (
+        select o.id as export_id, d.key as dataset, v.key::int as version, v.value -> 'columns' as columns,
+            coalesce(v.value -> 'key', '[]') as key
+        from old o, json_each(o.schemas) d, json_each(d.value) v
+    ),
+    added as (
+        insert into pipeline.export_schemas (lake_id, dataset, version, columns, key)
+        select $1::text::uuid, dataset, version, columns::json, key::json from (
+            select dataset, version, columns::text, key::text, min(export_id) as since from had group by 1, 2, 3, 4
+        ) each order by since returning id, dataset, version, columns::text, key::text
+    )
+    folded as (
+        update pipeline.lakes set folded_upto = null where id = $1::text::uuid
+    )
+    insert into pipeline.export_files (export_id, lake_id, dataset, schema_id, path, staged, rows, bytes, sha256,
+        first_seq, last_seq)
+    select o.id, $1::text::uuid, f.dataset, a.id, f.path, f.staged, f.rows, f.bytes, f.sha256, f.first_seq, f.last_seq
+    from old o
+    cross join jsonb_to_recordset(o.files) f (path text, staged text, dataset text, schema int, rows bigint,
+        bytes bigint, sha256 text, first_seq bigint, last_seq bigint)
+    join had h on h.export_id = o.id and h.dataset = f.dataset and h.version = f.schema
+    join added a on a.dataset = h.dataset and a.version = h.version and a.columns = h.columns::text
+        and a.key = h.key::text
+    order by o.id
+"""
+
+
+class ChangeFiles:
+    """The files of one lake. To write, use the session that holds the lake's lock; any session may read."""
+
+    def __init__(self, ledger: Ledger, lake: uuid.UUID) -> None:
+        self._ledger = ledger
+        self._lake = str(lake)
+
+    def take_over(self) -> None:
+        """Make rows of what versions of the server before this have written to the ledger."""
+        if self._ledger.of_before(uuid.UUID(self._lake)):
+            self._ledger.execute(_TAKE_OVER, (self._lake,))
+
+    def publish(self, export: int, written: Sequence[WrittenFile], schemas: Schemas) -> list[ChangeFile]:
+        """The export's files belong in the lake now; if this exporter ends, the next one moves them. Raises Fenced."""
+        listed = [
+            {
+                **{name: value for name, value in asdict(file).items() if name not in ("path", "date")},
+                "path": layout.change_file(file.dataset, file.version, file.date, file.first_seq, file.last_seq),
+                "staged": f"{layout.export_staging(export)}/{file.path.rpartition('/')[2]}",
+            }
+            for file in written
+        ]
+        given = [
+            {"dataset": dataset, "version": version, **schema}
+            for dataset, versions in schemas.items()
+            for version, schema in versions.items()
+        ]
+        sums = sum(file.rows for file in written), sum(file.bytes for file in written)
+        if not self._ledger.rows(_PUBLISH, (export, json.dumps(given), json.dumps(listed), *sums)):
+            raise Fenced(f"export {export} was taken over by another exporter; this one publishes nothing")
+        return self.of_export(export)
+
+    def of_export(self, export: int) -> list[ChangeFile]:
+        """The files of one export, in the order in which they were written."""
+        return self._read("where f.export_id = $1 order by f.id", (export,))
+
+    def of_tables(self, tables: Iterable[int], datasets: Iterable[str], after: int, upto: int) -> list[ChangeFile]:
+        """Files with changes after a seq, and up to another, of tables by their oid, in order of seq.
+
+        Of `datasets` the files that a version before has written, which do not say of which table they are.
+        """
+        condition = f"f.lake_id = $1::text::uuid and f.last_seq > $3 and f.first_seq <= $4 and {_COMMITTED}"
+        found = self._read(
+            f"where {condition} and f.table_oid = any($2::text::bigint[])",
+            (self._lake, _array(tables), after, upto),
+        )
+        found += self._read(
+            f"where {condition} and f.table_oid is null and f.dataset = any(array(select"
+            " json_array_elements_text($2::text::json)))",
+            (self._lake, json.dumps(list(datasets)), after, upto),
+        )
+        return sorted(found, key=lambda file: (file.first_seq, file.path))
+
+    def changed(self, after: int, upto: int) -> tuple[set[int], set[str]]:
+        """Tables that have changes after a seq, by oid, and datasets, where it is not known which tables they are of."""
+        found = self._ledger.rows(
+            "select distinct f.table_oid, case when f.table_oid is null then f.dataset end as dataset"
+            " from pipeline.exports e join pipeline.export_files f on f.export_id = e.id"
+            " where e.lake_id = $1::text::uuid and e.state = 'committed' and e.upto_seq > $2 and f.last_seq > $2"
+            " and f.first_seq <= $3",
+            (self._lake, after, upto),
+        )
+        tables = {row["table_oid"] for row in found if row["table_oid"] is not None}
+        return tables, {row["dataset"] for row in found if row["table_oid"] is None}
+
+    def knows(self, dataset: str) -> bool:
+        """Whether changes were exported under that name."""
+        query = f"select 1 from pipeline.export_files f where f.lake_id = $1::text::uuid and f.dataset = $2 and {_COMMITTED}"
+        return bool(self._ledger.rows(query + " limit 1", (self._lake, dataset)))
+
+    def last(self, tables: Iterable[int], datasets: Iterable[str], upto: int) -> list[ChangeFile]:
+        """The newest files with changes up to that seq, newest first.
+
+        Of each table, by oid, in each epoch one that says up to which place it goes; of `datasets` all that versions
+        before have written.
+        """
+        found = self._read(
+            "where f.id in ("
+            " select l.id from unnest($2::text::bigint[]) t (oid), lateral ("
+            "  select f.id from pipeline.export_files f where f.lake_id = $1::text::uuid and f.table_oid = t.oid"
+            f"  and f.first_seq <= $3 and f.last_lsn is not null and {_COMMITTED} order by f.last_seq desc limit 1"
+            " ) l)",
+            (self._lake, _array(tables), upto),
+        )
+        found += self._read(
+            f"where f.lake_id = $1::text::uuid and f.first_seq <= $3 and f.table_oid is null and {_COMMITTED}"
+            " and f.dataset = any(array(select json_array_elements_text($2::text::json)))",
+            (self._lake, json.dumps(list(datasets)), upto),
+        )
+        return sorted(found, key=lambda file: file.last_seq, reverse=True)
+
+    def newest_schemas(self) -> dict[str, dict[int, Mapping[str, str]]]:
+        """The columns of every dataset, by schema version; those of a version only get more and wider."""
+        found = self._ledger.rows(
+            "select distinct on (dataset, version) dataset, version, columns::text from pipeline.export_schemas"
+            " where lake_id = $1::text::uuid order by dataset, version, id desc",
+            (self._lake,),
+        )
+        schemas: dict[str, dict[int, Mapping[str, str]]] = {}
+        for row in found:
+            schemas.setdefault(row["dataset"], {})[row["version"]] = json.loads(row["columns"])
+        return schemas
+
+    def _read(self, condition: str, parameters: tuple[Any, ...]) -> list[ChangeFile]:
+        return [
+            ChangeFile(**{**row, "columns": json.loads(row["columns"]), "key": json.loads(row["key"])})
+            for row in self._ledger.rows(_FILES + condition, parameters)
+        ]
+
+
+def _array(numbers: Iterable[int]) -> str:
+    return "{" + ",".join(map(str, sorted(numbers))) + "}"

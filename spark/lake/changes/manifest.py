@@ -1,0 +1,133 @@
+"""The manifest: what is committed, for readers that do not ask the ledger. It follows the ledger.
+
+`manifest.json`, the head, is small. For each dataset it names the newest part, a file that never changes: that lists
+the newest files and the full parts before it. So a run writes what is new, however much the lake holds.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from lake import layout
+from lake.identity import Lake
+
+FULL = 100
+"""A part with so many files is full: the next one names it, and begins empty."""
+_TOUCHED = """
+    select distinct f.dataset from pipeline.exports e join pipeline.export_files f on f.export_id = e.id
+    where e.lake_id = $1::text::uuid and e.state = 'committed' and e.upto_seq > $2
+"""
+_OPEN = """
+    select f.dataset, f.path, s.version as schema, f.rows, f.bytes, f.sha256, f.first_seq, f.last_seq, f.source_epoch,
+        f.table_oid
+    from pipeline.export_files f join pipeline.export_schemas s on s.id = f.schema_id
+    where f.lake_id = $1::text::uuid and f.part is null
+        and f.dataset = any(array(select json_array_elements_text($2::text::json)))
+        and exists (select from pipeline.exports e where e.id = f.export_id and e.state = 'committed')
+    order by f.first_seq, f.id
+"""
+_SCHEMAS = """
+    select distinct on (dataset, version) dataset, version, columns::text, key::text from pipeline.export_schemas
+    where lake_id = $1::text::uuid and dataset = any(array(select json_array_elements_text($2::text::json)))
+    order by dataset, version, id desc
+"""
+_PARTS = """
+    select dataset, part, array_to_json(sealed)::text as sealed from pipeline.export_datasets
+    where lake_id = $1::text::uuid order by dataset
+"""
+_SEAL = """
+    with listed as (
+        select f.id, f.dataset, d.part, count(*) over (partition by f.dataset) as files
+        from pipeline.export_datasets d
+        join pipeline.export_files f on f.lake_id = d.lake_id and f.dataset = d.dataset and f.part is null
+        join pipeline.exports e on e.id = f.export_id and e.state = 'committed' and e.upto_seq <= d.part
+        where d.lake_id = $1::text::uuid and d.dataset = any(array(select json_array_elements_text($2::text::json)))
+    ),
+    kept as (
+        update pipeline.export_files f set part = l.part from listed l where l.files >= $3 and f.id = l.id
+        returning l.dataset, l.part
+    )
+    update pipeline.export_datasets d set sealed = d.sealed || k.part from (select distinct * from kept) k
+    where d.lake_id = $1::text::uuid and d.dataset = k.dataset
+"""
+_STORE = """
+    with given as (
+        select json_array_elements_text($2::text::json) as dataset
+    ),
+    replaced as (
+        select d.dataset, d.part from pipeline.export_datasets d join given using (dataset)
+        where d.lake_id = $1::text::uuid and d.part <> $3 and d.part <> all(d.sealed)
+    ),
+    stored as (
+        insert into pipeline.export_datasets as d (lake_id, dataset, part)
+        select $1::text::uuid, dataset, $3 from given
+        on conflict (lake_id, dataset) do update set part = excluded.part
+    )
+    insert into pipeline.export_replaced (lake_id, path)
+    select $1::text::uuid, format($4, dataset, lpad(part::text, 20, '0')) from replaced
+"""
+
+
+class Manifest:
+    """Of a lake whose lock is held."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._id = str(lake.id)
+
+    def update(self) -> None:
+        """Bring it to what the ledger says is committed."""
+        upto = self._lake.ledger.exported_upto(self._lake.id)
+        listed = self._listed_upto()
+        if listed != upto:
+            self._add_parts(upto, listed)
+        self.write_head()
+
+    def write_head(self) -> None:
+        """Write the head anew, if it says something else by now."""
+        content = {
+            "lake": self._id,
+            "events_table": self._lake.events_table,
+            "exported_upto": self._lake.ledger.exported_upto(self._lake.id),
+            "datasets": {
+                row["dataset"]: {"part": layout.manifest_part(row["dataset"], row["part"])}
+                for row in self._lake.ledger.rows(_PARTS, (self._id,))
+            },
+        }
+        self._lake.folder.write(layout.MANIFEST, json.dumps(content, indent=1, ensure_ascii=False).encode())
+
+    def _listed_upto(self) -> int:
+        """Up to which seq the head lists files; 0 where there is none, or one of a version before this."""
+        content = self._lake.folder.read(layout.MANIFEST)
+        head: dict[str, Any] = json.loads(content) if content else {}
+        of_before = any("part" not in dataset for dataset in head.get("datasets", {}).values())
+        return 0 if of_before else int(head.get("exported_upto", 0))
+
+    def _add_parts(self, number: int, after: int) -> None:
+        """Write a new part, called by that number, of each dataset that has files from after that seq.
+
+        A part becomes a full one only when the next is written: until then it may have been written in vain.
+        """
+        ledger = self._lake.ledger
+        names = [row["dataset"] for row in ledger.rows(_TOUCHED, (self._id, after))]
+        asked = self._id, json.dumps(names)
+        ledger.execute(_SEAL, (*asked, FULL))
+        sealed = {row["dataset"]: json.loads(row["sealed"]) for row in ledger.rows(_PARTS, (self._id,))}
+        files: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+        for file in ledger.rows(_OPEN, asked):
+            files[file.pop("dataset")].append({name: value for name, value in file.items() if value is not None})
+        schemas: dict[str, dict[str, Any]] = {}
+        for row in ledger.rows(_SCHEMAS, asked):
+            schema = {"columns": json.loads(row["columns"]), "key": json.loads(row["key"])}
+            schemas.setdefault(row["dataset"], {})[str(row["version"])] = schema
+        for name in names:
+            content = {
+                "dataset": name,
+                "schemas": schemas[name],
+                "before": [layout.manifest_part(name, each) for each in sealed.get(name, ())],
+                "files": files[name],
+            }
+            path = layout.manifest_part(name, number)
+            self._lake.folder.write(path, json.dumps(content, indent=1, ensure_ascii=False).encode())
+        ledger.execute(_STORE, (*asked, number, layout.MANIFEST_PART))

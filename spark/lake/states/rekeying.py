@@ -1,0 +1,114 @@
+"""record_pk of rows of a state, made of their values: after a change of key no event tells it.
+
+It is the text that pipeline/wal/record_key.py makes when a row is written, so that later changes find it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lake.errors import Unclear
+from lake.states import schema_cast
+from lake.tables.columns import Numbered
+from lake.tables.forms import Column
+
+LONGEST_KEY = 2_000
+"""Bytes; a longer text is its digest."""
+BOOL, BPCHAR, JSONB, NUMERIC = 16, 1042, 3802, 1700
+_NUMBERS = {20, 21, 23, 26, NUMERIC}
+Text = Callable[[Any], str]
+
+
+def rekeyed(rows: DataFrame, form: Numbered) -> DataFrame:
+    """The rows with the record_pk that their values make under the key of `form`.
+
+    Raises Unclear where the types of the key have no text that is known here, and where two rows share a key: then the
+    state lacks something. The values of a row are looked at when the frame is evaluated.
+    """
+    key = key_of(form)
+    numbers = [form.numbers[name] for name in form.form.key]
+    made = F.arrow_udf(key, "string")
+    columns = [F.col(schema_cast.column(number)) for number in numbers]
+    with_key = rows.withColumn("record_pk", made(F.col("exact"), *columns)).persist()
+    if shared := with_key.groupBy("record_pk").count().where("count > 1").take(1):
+        raise Unclear(f"{_table(form)} has rows that share the key {shared[0][0]}; {_remedy(form)}")
+    return with_key
+
+
+def key_of(form: Numbered) -> Callable[..., pa.Array]:
+    """A function of `exact` (maps, by the names of the fold) and the key's columns, which makes record_pk of them."""
+    types = {column.name: column for column in form.form.columns}
+    key = [types[name] for name in form.form.key]
+    names = [schema_cast.column(form.numbers[column.name]) for column in key]
+    texts = [_text(column, form) for column in key]
+    is_json = [column.type_oid in _NUMBERS | {BOOL} or column.is_json for column in key]
+    unknown = f"{_table(form)} has rows whose new key ({', '.join(form.form.key)}) is not known; {_remedy(form)}"
+
+    def made(exact: pa.Array, *columns: pa.Array) -> pa.Array:
+        return pa.array(list(_keys(exact, columns)), pa.string())
+
+    def _keys(exact: pa.Array, columns: tuple[pa.Array, ...]) -> Iterator[str]:
+        for other, *values in zip(exact.to_pylist(), *(column.to_pylist() for column in columns), strict=True):
+            held: Mapping[str, str] = dict(other or ())
+            parts = []
+            for name, value, text, plain in zip(names, values, texts, is_json, strict=True):
+                if value is None and name not in held:
+                    raise Unclear(unknown)
+                found = held[name] if value is None else text(value)
+                parts.append(found if plain and found[-1:] != "N" else json.dumps(found, ensure_ascii=False))
+                single = found
+            key = single if len(parts) == 1 else f"[{','.join(parts)}]"
+            yield key if len(key.encode()) <= LONGEST_KEY else f"sha256:{sha256(key.encode()).hexdigest()}"
+
+    return made
+
+
+def _text(column: Column, form: Numbered) -> Text:
+    """How Postgres prints a value of the column, in a key."""
+    if column.type == "boolean":
+        return (lambda value: "t" if value else "f") if len(form.form.key) == 1 else (lambda value: str(value).lower())
+    if column.type in ("int", "bigint"):
+        return str
+    if column.type.startswith("decimal"):
+        return _decimal
+    if column.type == "string":
+        return str
+    if column.type == "binary":
+        return lambda value: "\\x" + value.hex()
+    if column.type == "date":
+        return date.isoformat
+    if column.type in ("timestamp", "timestamp_ntz"):
+        return _zoned if column.type == "timestamp" else _local
+    raise Unclear(
+        f"a key of type {column.type} cannot be made of values ({column.name} of {_table(form)}); {_remedy(form)}"
+    )
+
+
+def _decimal(value: Decimal) -> str:
+    return f"{value:f}"
+
+
+def _local(value: datetime) -> str:
+    text = value.replace(tzinfo=None).isoformat(sep=" ")
+    return text.rstrip("0") if "." in text else text
+
+
+def _zoned(value: datetime) -> str:
+    return _local(value) + "+00"
+
+
+def _table(form: Numbered) -> str:
+    return f"{form.form.schema}.{form.form.name}"
+
+
+def _remedy(form: Numbered) -> str:
+    return f"read its rows again: `pipeline backfill start {_table(form)}`"

@@ -1,0 +1,111 @@
+"""Which columns of the forms of a table are one column: by attnum where that is certain, else by name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lake.tables.forms import Form, Place
+
+_INTEGERS = {20, 21, 23, 26}
+_TEXTS = {19, 25, 1043}
+NUMERIC = 1700
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A form with the numbers of its columns: one number is one column, in all forms.
+
+    `key`: the numbers of the key's columns. `unclear`: columns that have gone and others that have come since the form
+    before, and nothing says whether one was renamed to another.
+    """
+
+    form: Form
+    numbers: Mapping[str, int]
+    key: tuple[int, ...]
+    unclear: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> Place:
+        """From where on it holds."""
+        return self.form.place
+
+    @property
+    def identity(self) -> tuple[tuple[int, object], ...]:
+        """What `record_pk` is made of: while this stays, a row keeps its record_pk as long as its values stay."""
+        types = {column.name: _text_of(column.type_oid, column.type_modifier) for column in self.form.columns}
+        return tuple((self.numbers[name], types[name]) for name in self.form.key if name in self.numbers)
+
+
+def number(forms: Sequence[Form]) -> list[Numbered]:
+    """Number the columns of a table's forms, which are in the order of their places."""
+    found: list[Numbered] = []
+    by_relation: dict[tuple[str, int, int], Numbered] = {}
+    made = 0
+    for form in forms:
+        relation = form.source_id, form.place.epoch, form.relation_oid
+        same, before = by_relation.get(relation), found[-1] if found else None
+        numbers = _by_attnum(form, same) if same else {}
+        reference = same or before
+        unclear: tuple[str, ...] = ()
+        if reference is not None:
+            numbers, unclear = _by_name(form, numbers, reference, before or reference, is_same=same is not None)
+        for column in form.columns:
+            if column.name not in numbers:
+                numbers[column.name] = made
+                made += 1
+        key = tuple(numbers[name] for name in form.key if name in numbers)
+        numbered = Numbered(form, numbers, key, unclear)
+        found.append(numbered)
+        by_relation[relation] = numbered
+    return found
+
+
+def _by_attnum(form: Form, before: Numbered) -> dict[str, int]:
+    known = {column.attnum: before.numbers[column.name] for column in before.form.columns if column.attnum is not None}
+    return {column.name: known[column.attnum] for column in form.columns if column.attnum in known}
+
+
+def _by_name(
+    form: Form, numbers: dict[str, int], reference: Numbered, newest: Numbered, *, is_same: bool
+) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Numbers of what attnums do not tell, and the names of what stays unclear.
+
+    `reference`: the form before of the same relation, or if there is none, the table's.
+    """
+    numbers = dict(numbers)
+    taken = set(numbers.values())
+    attnums = {column.name: column.attnum for column in reference.form.columns}
+    came, gone = [], []
+    for column in form.columns:
+        if column.name in numbers:
+            continue
+        certain = is_same and column.attnum is not None and None not in attnums.values()
+        same = None if certain else reference.numbers.get(column.name)
+        if same is None:  # another partition may have it by now
+            same = newest.numbers.get(column.name)
+            same = None if same in reference.numbers.values() else same
+        if same is not None and same not in taken:
+            numbers[column.name] = same
+            taken.add(same)
+        elif not certain:
+            came.append(column.name)
+    if came:
+        known = {column.attnum for column in form.columns}
+        gone = [
+            name
+            for name, same in reference.numbers.items()
+            if same not in taken and (not is_same or attnums[name] is None or None in known)
+        ]
+    return numbers, tuple(sorted([*gone, *came])) if gone else ()
+
+
+def _text_of(type_oid: int, type_modifier: int) -> object:
+    """Types whose values have the same text are alike."""
+    if type_oid in _INTEGERS:
+        return "integer"
+    if type_oid in _TEXTS:
+        return "text"
+    if type_oid == NUMERIC and type_modifier >= 0:
+        return "numeric", (type_modifier - 4) & 0x7FF
+    return type_oid, type_modifier

@@ -1,0 +1,34 @@
+"""What columns are called in files of changes: a schema version's names do not change. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from lake import layout
+from lake.tables.forms import Form
+from pyspark_sequin_events.history import Position, TableVersion, versions
+
+
+def file_names(forms: Iterable[Form]) -> dict[tuple[str, int], Mapping[str, str]]:
+    """By dataset and schema version: name at the source → name in its files.
+
+    `forms`: in the order of their places, all forms of all tables that were ever called so.
+    """
+    by_name: dict[tuple[str, str], list[Form]] = {}
+    for form in forms:
+        by_name.setdefault((form.schema, form.name), []).append(form)
+    return {
+        (layout.dataset(*name), version.number): version.names
+        for name, called in by_name.items()
+        for version in versions([_table_version(form) for form in called])
+    }
+
+
+def _table_version(form: Form) -> TableVersion:
+    return TableVersion(
+        form.source_id,
+        Position(form.place.epoch, form.place.lsn, form.place.idx),
+        {column.name: column.type for column in form.columns},
+        frozenset(column.name for column in form.columns if column.is_json),
+        form.key,
+    )

@@ -1,0 +1,143 @@
+"""Forms of tables, as the relation history has them: names, columns and key, from a place in the WAL on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lake import layout
+from lake.ledger import Ledger
+from pyspark_sequin_events.history import JSON_OIDS, Version
+from pyspark_sequin_events.types import spark_type
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A place in all that was replicated: `source` numbers the sources in the order in which they came."""
+
+    source: int
+    epoch: int
+    lsn: int
+    idx: int
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a form. `attnum`: None where it is not certain. `type`: as in Spark's DDL."""
+
+    name: str
+    attnum: int | None
+    type: str
+    type_oid: int
+    type_modifier: int
+    base_type_oid: int
+
+    @property
+    def is_json(self) -> bool:
+        """Whether its values are embedded in the record."""
+        return self.base_type_oid in JSON_OIDS
+
+
+@dataclass(frozen=True)
+class Form:
+    """A table from `place` on. `relation_oid` is the table, or the partition of it whose changes were sent so.
+
+    `id`: the row of pipeline.relations. `key`: names of the key's columns, in the order of `record_pk`.
+    """
+
+    id: int
+    source_id: str
+    place: Place
+    relation_oid: int
+    table_oid: int
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+
+    @property
+    def dataset(self) -> str:
+        """What the table is called in the lake."""
+        return layout.dataset(self.schema, self.name)
+
+    @property
+    def file_names(self) -> Mapping[str, str]:
+        """Name at the source → name in files: those of ours are taken, and some readers ignore case."""
+        columns = {column.name: column.type for column in self.columns}
+        return Version(1, columns, frozenset(), self.key).names
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server that a source was in an epoch: LSNs and oids mean the same only on one."""
+
+    system_identifier: str
+    timeline: int | None
+
+
+_FORMS = """
+    select r.id, r.source_id::text, r.epoch, r.from_lsn, r.from_idx, r.relation_oid, r.table_oid, r.table_schema,
+        r.table_name, r.columns::text, to_json(r.key_columns)::text as key
+    from pipeline.relations r
+    where r.table_oid <> 0 and (
+        r.table_oid = any($1::text::bigint[])
+        or (r.table_schema, r.table_name) in (
+            select n ->> 0, n ->> 1 from json_array_elements($2::text::json) n
+        )
+    )
+"""
+
+
+def read(ledger: Ledger, oids: Iterable[int], names: Iterable[tuple[str, str]]) -> list[Form]:
+    """All forms of these tables, of those that were ever called so, and of those with which they shared a name."""
+    asked_oids, asked_names = set(oids), set(names)
+    sources = _sources(ledger)
+    while True:
+        parameters = "{" + ",".join(map(str, sorted(asked_oids))) + "}", json.dumps(sorted(asked_names))
+        rows = ledger.rows(_FORMS, parameters)
+        all_oids = asked_oids | {row["table_oid"] for row in rows}
+        all_names = asked_names | {(row["table_schema"], row["table_name"]) for row in rows}
+        if (all_oids, all_names) == (asked_oids, asked_names):
+            return sorted((_form(row, sources) for row in rows), key=lambda form: (form.place, form.id))
+        asked_oids, asked_names = all_oids, all_names
+
+
+def servers(ledger: Ledger) -> dict[tuple[str, int], Server]:
+    """Which server each epoch of each source was on."""
+    rows = ledger.rows("select source_id::text, epoch, system_identifier, timeline from pipeline.epochs")
+    return {(row["source_id"], row["epoch"]): Server(row["system_identifier"], row["timeline"]) for row in rows}
+
+
+def _sources(ledger: Ledger) -> Mapping[str, int]:
+    rows = ledger.rows("select id::text from pipeline.sources order by created_at, id")
+    return {row["id"]: number for number, row in enumerate(rows)}
+
+
+def _form(row: Mapping[str, Any], sources: Mapping[str, int]) -> Form:
+    return Form(
+        row["id"],
+        row["source_id"],
+        Place(sources[row["source_id"]], row["epoch"], row["from_lsn"], row["from_idx"]),
+        row["relation_oid"],
+        row["table_oid"],
+        row["table_schema"],
+        row["table_name"],
+        _columns(json.loads(row["columns"])),
+        tuple(json.loads(row["key"])),
+    )
+
+
+def _columns(columns: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
+    return tuple(
+        Column(
+            column["name"],
+            column.get("attnum"),
+            spark_type(column["type_oid"], column["type_modifier"], column["type_name"]),
+            column["type_oid"],
+            column["type_modifier"],
+            column["base_type_oid"],
+        )
+        for column in columns
+    )

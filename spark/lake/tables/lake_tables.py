@@ -1,0 +1,125 @@
+"""The tables of a lake as of a seq: which have changes, what each is called, how far its changes go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from lake import layout
+from lake.changes.files import ChangeFile, ChangeFiles
+from lake.changes.writer import last_place
+from lake.identity import Lake
+from lake.states.plan import History, Reset
+from lake.tables import forms
+from lake.tables.file_names import file_names
+from lake.tables.forms import Place
+from lake.tables.source_tables import SourceTable, link, owners
+
+_RESETS = """
+    select b.source_id::text, b.epoch, b.table_oid, (b.since_seqs ->> $2)::bigint as since, b.last_seq
+    from pipeline.backfills b
+    where b.state = 'complete' and b.kind <> 'differences' and b.condition is null and b.table_oid = any($1::text::bigint[])
+        and b.since_seqs ? $2 and coalesce(b.events_table, $2) = $2
+"""
+_NAMES = "select distinct table_schema, table_name from pipeline.relations where table_oid <> 0"
+
+
+class LakeTables:
+    """Tables with one of these oids or names, and all that they were mixed up with by a name, as of `seq`.
+
+    `datasets`: names as the lake writes them, of files that do not say of which table they are.
+    """
+
+    def __init__(self, lake: Lake, seq: int, oids: Collection[int], datasets: Collection[str] = ()) -> None:
+        self._lake, self._seq = lake, seq
+        self._files = ChangeFiles(lake.ledger, lake.id)
+        found = forms.read(lake.ledger, oids, self._named(datasets))
+        self._file_names = file_names(found)
+        self.tables = link(found, forms.servers(lake.ledger))
+        self._asked = [
+            table
+            for table in self.tables
+            if not {*table.oids.values()}.isdisjoint(oids) or not {*table.datasets}.isdisjoint(datasets)
+        ]
+        self._places = {table.root: place for table in self.tables if (place := self._reached(table)) is not _NOWHERE}
+        self._owners = owners(self.tables, self._places)
+        self._resets = self._read_resets()
+
+    def shown(self) -> list[SourceTable]:
+        """Those of the tables asked for that have a name which no other has by now."""
+        named = [table.root for table in self._owners.values()]
+        return [table for table in self._asked if table.root in named]
+
+    def owner(self, dataset: str) -> SourceTable | None:
+        """The table that is called so; None when none is any more."""
+        return self._owners.get(dataset)
+
+    def history(self, table: SourceTable) -> History:
+        """What a fold has to know of it."""
+        resets = [reset for (source, epoch, oid), reset in self._resets if table.oids.get((source, epoch)) == oid]
+        return History(table, self._file_names, self._places[table.root], resets)
+
+    def files(self, table: SourceTable, after: int) -> list[ChangeFile]:
+        """Files with changes of the table after that seq."""
+        return self._files.of_tables(set(table.oids.values()), table.datasets, after, self._seq)
+
+    def _named(self, datasets: Collection[str]) -> list[tuple[str, str]]:
+        if not datasets:
+            return []
+        names = [(row["table_schema"], row["table_name"]) for row in self._lake.ledger.rows(_NAMES)]
+        return [name for name in names if layout.dataset(*name) in datasets]
+
+    def _reached(self, table: SourceTable) -> Place | None:
+        """The greatest place of a change of it up to the seq; None: no change has a place; _NOWHERE: there is none."""
+        found: Place | None = _NOWHERE
+        epochs = {(source, epoch): oid for (source, epoch), oid in table.oids.items()}
+        numbers = {form.source_id: form.place.source for form in table.forms}
+        for file in self._files.last(set(epochs.values()), table.datasets, self._seq):
+            whole = file.last_seq <= self._seq and file.last_lsn is not None
+            if whole and epochs.get((str(file.source_id), file.source_epoch or 0)) != file.table_oid:
+                continue
+            place = (
+                Place(numbers[str(file.source_id)], file.source_epoch or 0, file.last_lsn or 0, file.last_idx or 0)
+                if whole
+                else self._read_place(file, table)
+            )
+            if place is _NOWHERE:
+                continue
+            if place is not None:
+                return place if found in (None, _NOWHERE) else max(place, found)
+            found = None
+        return found
+
+    def _read_place(self, file: ChangeFile, table: SourceTable) -> Place | None:
+        """As `_reached`, of the changes in a file."""
+        columns = ["seq", "source_epoch", "source_table_oid", "commit_lsn", "commit_idx", "event_metadata"]
+        of_table = [(ds.field("source_epoch") == e) & (ds.field("source_table_oid") == oid) for e, oid in _pairs(table)]
+        wanted = (ds.field("seq") <= self._seq) & reduce(or_, of_table)
+        changes = ds.dataset(self._lake.root / file.path).to_table(columns, filter=wanted)
+        if not changes.num_rows:
+            return _NOWHERE
+        epoch = pc.max(changes.column("source_epoch")).as_py()
+        place = last_place(changes.filter(pc.equal(changes.column("source_epoch"), epoch)))
+        source = next(form.place.source for form in table.forms if file.source_id in (None, form.source_id))
+        return Place(source, epoch, *place) if place else None
+
+    def _read_resets(self) -> Sequence[tuple[tuple[str, int, int], Reset]]:
+        oids = sorted({oid for table in self._asked for oid in table.oids.values()})
+        rows = self._lake.ledger.rows(_RESETS, ("{" + ",".join(map(str, oids)) + "}", self._lake.events_table))
+        return [(_table(row), Reset(row["since"], row["last_seq"] or row["since"])) for row in rows]
+
+
+def _pairs(table: SourceTable) -> Iterable[tuple[int, int]]:
+    return sorted({(epoch, oid) for (_, epoch), oid in table.oids.items()})
+
+
+def _table(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["source_id"], row["epoch"], row["table_oid"]
+
+
+_NOWHERE = Place(-1, -1, -1, -1)
