@@ -56,7 +56,9 @@ def stored(spark: SparkSession, folder: Path, **texts: str) -> DataFrame:
     pq.write_table(pa.table({"record": [record]}), folder / "a.parquet")
     frame = spark.read.parquet(str(folder / "a.parquet"))
     others = [F.lit(None).cast(kind).alias(name) for name, kind in schema_cast.CHANGE.items()]
-    return schema_cast.from_record(frame.select("record", *others), [Column(number, name, "string") for number, name in enumerate(texts)])
+    return schema_cast.from_record(
+        frame.select("record", *others), [Column(number, name, "string") for number, name in enumerate(texts)]
+    )
 
 
 def test_rows_that_are_stored_as_json_keep_long_values(spark: SparkSession, tmp_path: Path) -> None:

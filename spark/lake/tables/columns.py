@@ -81,8 +81,9 @@ def _by_name(
         if column.name in numbers:
             continue
         certain = is_same and column.attnum is not None and None not in attnums.values()
-        same = None if certain else reference.numbers.get(column.name)
-        if same is None:  # another partition may have it by now
+        doubted = is_same and column.attnum is None and column.continues is False
+        same = None if certain or doubted else reference.numbers.get(column.name)
+        if same is None and not doubted:  # another partition may have it by now
             same = newest.numbers.get(column.name)
             same = None if same in reference.numbers.values() else same
         if same is not None and same not in taken:
@@ -97,7 +98,7 @@ def _by_name(
             for name, same in reference.numbers.items()
             if same not in taken and (not is_same or attnums[name] is None or None in known)
         ]
-    return numbers, tuple(sorted([*gone, *came])) if gone else ()
+    return numbers, tuple(sorted({*gone, *came})) if gone else ()
 
 
 def _text_of(type_oid: int, type_modifier: int) -> object:

@@ -25,7 +25,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a form. `attnum`: None where it is not certain. `type`: as in Spark's DDL."""
+    """A column of a form. `attnum`: None where it is not certain. `type`: as in Spark's DDL.
+
+    `continues`: whether the log's older values of a column of that name are known to be this one's; None: not recorded.
+    """
 
     name: str
     attnum: int | None
@@ -33,6 +36,7 @@ class Column:
     type_oid: int
     type_modifier: int
     base_type_oid: int
+    continues: bool | None
 
     @property
     def is_json(self) -> bool:
@@ -124,12 +128,13 @@ def _form(row: Mapping[str, Any], sources: Mapping[str, int]) -> Form:
         row["table_oid"],
         row["table_schema"],
         row["table_name"],
-        _columns(json.loads(row["columns"])),
+        _columns(json.loads(row["columns"]), (row["from_lsn"], row["from_idx"])),
         tuple(json.loads(row["key"])),
     )
 
 
-def _columns(columns: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
+def _columns(columns: Sequence[Mapping[str, Any]], since: tuple[int, int]) -> tuple[Column, ...]:
+    names = [column.get("names") for column in columns]
     return tuple(
         Column(
             column["name"],
@@ -138,6 +143,7 @@ def _columns(columns: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
             column["type_oid"],
             column["type_modifier"],
             column["base_type_oid"],
+            (called[0]["lsn"], called[0]["idx"]) < since if called else None,
         )
-        for column in columns
+        for column, called in zip(columns, names, strict=True)
     )

@@ -1,0 +1,189 @@
+"""The current states after DDL: each table under the name that it has, with all its rows, as the source has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from psycopg import sql
+from pyspark.sql import SparkSession
+
+from lake import layout
+from lake.errors import ExportError
+from pipeline.server import schedule
+from tests.fixtures.reading_tables import ReadingTables
+from tests.spark.conftest import Pipeline
+from tests.spark.test_state import fold, past_state
+
+pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM, each log made once
+
+TABLES = """
+    create table public.moved (a int not null unique, b int not null unique, v text, primary key (a));
+    create table public.renamed (id int primary key, first text, second text);
+    create table public.one (id int primary key, v text);
+    create table public.two (id int primary key, v text);
+    create table public.anew (id int primary key, v text);
+    create table public.pair (x text, y numeric(8,2), z timestamptz, w boolean, v text, primary key (x, y))
+"""
+STEPS: Mapping[str, str] = {
+    "rows": """
+        insert into public.moved select n, n + 3, 'moved ' || n from generate_series(1, 9) n;
+        insert into public.renamed select n, 'first ' || n, 'second ' || n from generate_series(1, 9) n;
+        insert into public.one select n, 'one ' || n from generate_series(1, 9) n;
+        insert into public.two select n, 'two ' || n from generate_series(1, 7) n;
+        insert into public.anew select n, 'old ' || n from generate_series(1, 9) n;
+        insert into public.pair select 'x"' || n, n + 0.5, '2026-01-01 00:00:00.5+00'::timestamptz + n * interval '1 day',
+            n % 2 = 0, 'pair ' || n from generate_series(1, 9) n""",
+    "a key moved to values that the old one has": """
+        alter table public.moved drop constraint moved_pkey, add primary key (b);
+        update public.moved set v = 'by b ' || b where b in (4, 5, 12);
+        delete from public.moved where b = 6;
+        update public.moved set b = 30 where b = 7;
+        insert into public.moved values (40, 6, 'again')""",
+    "a column and its table renamed": """
+        alter table public.renamed rename first to third;
+        alter table public.renamed rename to called;
+        update public.called set third = 'written' where id = 1""",
+    "a schema": """
+        create schema other; alter table public.called set schema other;
+        delete from other.called where id = 2""",
+    "names of columns swapped": """
+        alter table other.called rename third to aside;
+        alter table other.called rename second to third;
+        alter table other.called rename aside to second;
+        update other.called set third = 'swapped' where id = 3""",
+    "names of tables swapped": """
+        begin;
+        alter table public.one rename to aside;
+        alter table public.two rename to one;
+        alter table public.aside rename to two;
+        update public.one set v = 'was two' where id = 1;
+        update public.two set v = 'was one' where id = 2;
+        commit""",
+    "a column dropped, and another added": """
+        alter table public.two drop v; alter table public.two add w text;
+        insert into public.two values (20, 'new')""",
+    "a table dropped and made again": """
+        drop table public.anew;
+        create table public.anew (id int primary key, v text) -- published
+        insert into public.anew values (1, 'new')""",
+    "keys of several columns and types": """
+        alter table public.pair drop constraint pair_pkey, alter z set not null, alter w set not null,
+            add primary key (w, z);
+        update public.pair set v = 'by w and z' where x = 'x"3';
+        delete from public.pair where x = 'x"4'""",
+    "and back, by one transaction that writes before and after": """
+        begin;
+        update public.pair set v = 'last' where x = 'x"5';
+        alter table public.pair drop constraint pair_pkey, add primary key (x, y);
+        update public.pair set x = 'moved', v = 'first' where x = 'x"6';
+        commit""",
+    "a name given away, while its table is not written": """
+        alter table public.one rename to put_aside;
+        create table public.one (id int primary key, v text) -- published
+        insert into public.one values (1, 'another')""",
+    "and that table written": "update public.put_aside set v = 'is back' where id = 2",
+}
+HIDDEN = {"a name given away, while its table is not written": {"public.put_aside"}}
+"""Tables that the log does not know to have that name yet."""
+
+
+@dataclass
+class Altered:
+    """After each step: the seq, and what the source's tables had and readers found, by `schema.table`."""
+
+    pipeline: Pipeline
+    seqs: dict[str, int] = field(default_factory=dict)
+    wanted: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
+    found: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def altered(pipelines: Callable[..., AbstractContextManager[Pipeline]], spark: SparkSession) -> Iterator[Altered]:
+    with pipelines() as pipeline:
+        made = Altered(pipeline)
+        pipeline.source.execute(TABLES.encode())
+        for name, statements in STEPS.items():
+            for part in statements.split("-- published"):
+                made.seqs[name] = pipeline.replicate(part)
+                schedule.publish_new_tables(pipeline.config)
+            made.wanted[name] = at_source(pipeline)
+            fold(pipeline, spark)
+            made.found[name] = {folder.parent.name: in_lake(folder) for folder in latest(pipeline)}
+        yield made
+
+
+def at_source(pipeline: Pipeline) -> dict[str, list[Any]]:
+    tables = pipeline.source.execute(
+        "select table_schema, table_name from information_schema.tables where table_schema in ('public', 'other')"
+    ).fetchall()
+    found = {}
+    for schema, name in tables:
+        cursor = pipeline.source.execute(sql.SQL("select * from {}").format(sql.Identifier(schema, name)))
+        names = [column.name for column in cursor.description or ()]
+        found[layout.dataset(schema, name)] = in_order([dict(zip(names, row, strict=True)) for row in cursor])
+    return found
+
+
+def latest(pipeline: Pipeline) -> list[Path]:
+    return [folder for folder in pipeline.folder.glob("current/*/latest") if folder.exists()]
+
+
+def in_lake(folder: Path) -> list[Any]:
+    rows = ds.dataset(sorted(folder.glob("*.parquet"))).to_table().to_pylist()
+    assert len({row["record_pk"] for row in rows}) == len(rows)
+    return in_order(
+        [{k: v for k, v in row.items() if k not in ("record_pk", "seq", "committed_at", "exact")} for row in rows]
+    )
+
+
+def in_order(rows: list[dict[str, Any]]) -> list[Any]:
+    return sorted(rows, key=repr)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_each_table_is_as_the_source_has_it_under_its_name(altered: Altered, step: str) -> None:
+    wanted = {name: rows for name, rows in altered.wanted[step].items() if name not in HIDDEN.get(step, ())}
+    assert altered.found[step].keys() == wanted.keys()
+    for name, rows in wanted.items():
+        assert altered.found[step][name] == rows, name
+
+
+@pytest.mark.parametrize("step", ["rows", "names of tables swapped", "keys of several columns and types"])
+def test_so_it_is_as_of_any_seq(altered: Altered, step: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Also where that is inside of a file, whose changes go on after the DDL."""
+    names = [name for name in altered.wanted[step] if name.startswith("public.")]
+    for name in names:
+        past_state(altered.pipeline, spark, name, altered.seqs[step], tmp_path / name)
+        assert in_lake(tmp_path / name) == altered.wanted[step][name], name
+
+
+def test_what_is_not_known_is_refused_until_the_rows_are_read_again(
+    altered: Altered, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Behind the server's back a column takes the place of another, under its name."""
+    pipeline = altered.pipeline
+    before = altered.seqs["rows"]
+    doubtful = "alter table public.renewed drop v; alter table public.renewed add v text"
+    pipeline.run("create table public.renewed (id int primary key, v text)")
+    schedule.publish_new_tables(pipeline.config)
+    pipeline.replicate("insert into public.renewed values (1, 'old'), (2, 'old')")
+    fold(pipeline, spark)
+    pipeline.replicate(f"{doubtful}; insert into public.renewed values (3, 'new'); insert into public.one values (50)")
+    remedy = r"which columns of public.renewed .* \(v\).*`pipeline backfill start public.renewed`"
+    with pytest.raises(ExportError, match=remedy):
+        fold(pipeline, spark)
+    assert in_lake(pipeline.folder / "current/public.one/latest") == at_source(pipeline)["public.one"], "others go on"
+    with ReadingTables(pipeline) as reading:
+        reading.finish(reading.begin("public.renewed", "asked"))
+    fold(pipeline, spark)
+    assert in_lake(pipeline.folder / "current/public.renewed/latest") == at_source(pipeline)["public.renewed"]
+    pipeline.replicate("delete from public.renewed where id = 1; update public.renewed set v = 'known' where id = 2")
+    fold(pipeline, spark)
+    assert in_lake(pipeline.folder / "current/public.renewed/latest") == at_source(pipeline)["public.renewed"]
+    past_state(pipeline, spark, "public.moved", before, tmp_path / "moved")
