@@ -58,7 +58,8 @@ def export(
         try:
             log = _log(config, f"export-{run}")
             ledger.set_log(connection, run, str(log))
-            last = _spark(config, "export.py", ["--run", str(run)], log, on_event, stopped)
+            arguments = ["--run", str(run), "--keep", str(config.export_keep_seconds)]
+            last = _spark(config, "export.py", arguments, log, on_event, stopped)
         except BaseException as error:
             reason = str(error) if isinstance(error, PipelineError) else f"interrupted by {type(error).__name__}"
             raise

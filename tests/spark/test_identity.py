@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from lake import layout
 from lake.errors import ExportError
+from pipeline.postgres import migrations
 from pipeline.server import schedule
 from tests.fixtures.reading_tables import ReadingTables
 from tests.spark.conftest import Pipeline
@@ -187,3 +188,25 @@ def test_what_is_not_known_is_refused_until_the_rows_are_read_again(
     fold(pipeline, spark)
     assert in_lake(pipeline.folder / "current/public.renewed/latest") == at_source(pipeline)["public.renewed"]
     past_state(pipeline, spark, "public.moved", before, tmp_path / "moved")
+
+
+def test_a_lake_of_the_version_before_is_taken_over(altered: Altered, spark: SparkSession, tmp_path: Path) -> None:
+    """Its ledger does not say of which table a file is: the files do, and all states are made anew."""
+    pipeline = altered.pipeline
+    migrations.downgrade(pipeline.dsn, "0024")
+    [(files, schemas)] = pipeline.log.execute(
+        "select files, schemas from pipeline.exports where state = 'committed' order by id limit 1"
+    ).fetchall()
+    assert {file["dataset"] for file in files} - {"messages"} < schemas.keys()
+    migrations.upgrade(pipeline.dsn)
+    with pytest.raises(ExportError, match="was exported to by a version before this one; run `pipeline export run`"):
+        past_state(pipeline, spark, "public.moved", altered.seqs["rows"], tmp_path / "moved")
+    pipeline.replicate("insert into public.moved values (90, 91, 'last')")
+    fold(pipeline, spark)
+    wanted = at_source(pipeline)
+    found = {folder.parent.name: in_lake(folder) for folder in latest(pipeline)}
+    assert found.keys() == wanted.keys()
+    for name, rows in wanted.items():
+        assert found[name] == rows, name
+    past_state(pipeline, spark, "public.moved", altered.seqs["rows"], tmp_path / "moved")
+    assert in_lake(tmp_path / "moved") == altered.wanted["rows"]["public.moved"]

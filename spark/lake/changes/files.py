@@ -107,7 +107,7 @@ _TAKE_OVER = """
         select $1::text::uuid, dataset, version, columns::json, key::json from (
             select dataset, version, columns::text, key::text, min(export_id) as since from had group by 1, 2, 3, 4
         ) each order by since returning id, dataset, version, columns::text, key::text
-    )
+    ),
     folded as (
         update pipeline.lakes set folded_upto = null where id = $1::text::uuid
     )

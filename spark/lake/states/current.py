@@ -126,7 +126,7 @@ def fold_all(
             failed.append(type(error)(f"the state of {each.dataset}: {error}"))
         else:
             report(made)
-    replaced.remove(lake, replaced.KEEP)
+    replaced.remove_names(lake)
     if failed:
         raise failed[0]
     lake.ledger.folded(lake.id, seq)

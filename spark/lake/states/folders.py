@@ -18,11 +18,10 @@ from pathlib import Path
 
 from lake import layout
 from lake.folder import sync, unfit
+from lake.replaced import LATEST
 from lake.states.fold import Folded
 from lake.states.plan import BucketFile
 from lake.states.writer import WrittenBucket
-
-LATEST = "latest"
 
 
 def version_name(seq: int) -> str:
