@@ -56,7 +56,7 @@ comment on column pipeline.export_files.table_oid is
 comment on column pipeline.export_files.first_lsn is
     'The least commit_lsn in it, with the least commit_idx; last_lsn the greatest: which versions of the table it has.';
 comment on column pipeline.export_files.staged is 'Where it was before its export was published.';
-comment on column pipeline.export_files.part is 'The part of the manifest that lists it for good; null: the newest one.';
+comment on column pipeline.export_files.part is 'The full part of the manifest that lists it; null: the newest one does.';
 
 create table pipeline.export_datasets (
     lake_id uuid not null references pipeline.lakes (id),
@@ -101,7 +101,7 @@ comment on column pipeline.export_states.form_id is 'The row of pipeline.relatio
 comment on column pipeline.export_states.superseded_at is 'Since when a newer one is there; null: it is the newest.';
 create index export_states_table_idx on pipeline.export_states (table_id, seq) where state = 'committed';
 create index export_states_superseded_idx on pipeline.export_states (lake_id, superseded_at)
-    where state = 'committed' and superseded_at is not null;
+    where superseded_at is not null;
 create index export_states_unfinished_idx on pipeline.export_states (lake_id) where state = 'writing';
 create index exports_unlisted_idx on pipeline.exports (lake_id, id) where files is not null;
 comment on column pipeline.exports.files is 'As a version before has written them; they become rows of export_files.';

@@ -131,8 +131,9 @@ class Log:
         head = json.loads((self.lake / "manifest.json").read_bytes())
         found: list[str] = []
         for dataset in head["datasets"].values():
-            newest = json.loads((self.lake / dataset["part"]).read_bytes())
-            for part in (newest, *(json.loads((self.lake / path).read_bytes()) for path in newest["before"])):
+            path = self.lake / dataset["part"]
+            newest = json.loads(path.read_bytes())
+            for part in (newest, *(json.loads(path.with_name(name).read_bytes()) for name in newest["before"])):
                 found += [file["path"] for file in part["files"]]
         assert len(found) == len(set(found))
         return set(found)

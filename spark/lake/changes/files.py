@@ -22,9 +22,9 @@ class ChangeFile:
     """A file of changes in the lake, of one dataset and schema version.
 
     `source_id`, `source_epoch` and `table_oid` say which table's changes it has; None where a version of the server
-    before this has written it, which put all tables of one name into it. `first_lsn` and `first_idx` are the least place
-    of a change in it, `last_lsn` and `last_idx` the greatest of one that was not retried; None where no change has one,
-    or it is not known. `columns`: name → type, as the file has them; `key`: those of the table's key at its end.
+    before this has written it, which put all tables of one name into it. `first_lsn` and `first_idx` are the least
+    place of a change in it, `last_lsn` and `last_idx` the greatest of one that was not retried; None where no change has
+    one, or it is not known. `columns`: name → type, as the file has them; `key`: those of the table's key at its end.
     """
 
     path: str

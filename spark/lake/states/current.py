@@ -69,6 +69,7 @@ def recover(lake: Lake, keep: float = replaced.KEEP) -> None:
     for version in ledger.superseded(keep):
         ledger.drop(version.id)
         States(lake.root, version.dataset).remove(version.seq)
+        ledger.forget(version.id)
     replaced.remove(lake, keep)
 
 

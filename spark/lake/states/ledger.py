@@ -179,7 +179,7 @@ class StateLedger:
         """Versions that were replaced so long ago, or longer."""
         found = self._ledger.rows(
             "select id, dataset, seq from pipeline.export_states where lake_id = $1::text::uuid"
-            " and state = 'committed' and superseded_at <= now() - make_interval(secs => $2)",
+            " and superseded_at <= now() - make_interval(secs => $2) order by superseded_at",
             (self._lake, seconds),
         )
         return [Superseded(**row) for row in found]
@@ -189,6 +189,10 @@ class StateLedger:
         self._ledger.execute(
             "update pipeline.export_states set state = 'dropped', files = null where id = $1", (version,)
         )
+
+    def forget(self, version: int) -> None:
+        """The folder of a dropped version is gone."""
+        self._ledger.execute("delete from pipeline.export_states where id = $1 and state = 'dropped'", (version,))
 
     def seqs(self, dataset: str) -> list[int]:
         """The seqs of the versions in a dataset's folder that are committed."""

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
 
 from lake.errors import Unclear
 from lake.states import schema_cast
@@ -36,7 +37,7 @@ def rekeyed(rows: DataFrame, form: Numbered) -> DataFrame:
     """
     key = key_of(form)
     numbers = [form.numbers[name] for name in form.form.key]
-    made = F.arrow_udf(key, "string")
+    made = arrow_udf(key, "string")
     columns = [F.col(schema_cast.column(number)) for number in numbers]
     with_key = rows.withColumn("record_pk", made(F.col("exact"), *columns)).persist()
     if shared := with_key.groupBy("record_pk").count().where("count > 1").take(1):
