@@ -1280,7 +1280,7 @@ COMMENT ON COLUMN pipeline.export_files.staged IS 'Where it was before its expor
 
 COMMENT ON COLUMN pipeline.export_files.first_lsn IS 'The least commit_lsn in it, with the least commit_idx; last_lsn the greatest: which versions of the table it has.';
 
-COMMENT ON COLUMN pipeline.export_files.part IS 'The part of the manifest that lists it for good; null: the newest one.';
+COMMENT ON COLUMN pipeline.export_files.part IS 'The full part of the manifest that lists it; null: the newest does.';
 
 ALTER TABLE pipeline.export_files ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.export_files_id_seq
@@ -2625,7 +2625,7 @@ CREATE INDEX export_schemas_newest_idx ON pipeline.export_schemas USING btree (l
 
 CREATE UNIQUE INDEX export_states_once_idx ON pipeline.export_states USING btree (lake_id, dataset, seq) WHERE (state = 'committed'::text);
 
-CREATE INDEX export_states_superseded_idx ON pipeline.export_states USING btree (lake_id, superseded_at) WHERE ((state = 'committed'::text) AND (superseded_at IS NOT NULL));
+CREATE INDEX export_states_superseded_idx ON pipeline.export_states USING btree (lake_id, superseded_at) WHERE (superseded_at IS NOT NULL);
 
 CREATE INDEX export_states_table_idx ON pipeline.export_states USING btree (table_id, seq) WHERE (state = 'committed'::text);
 

@@ -56,7 +56,7 @@ comment on column pipeline.export_files.table_oid is
 comment on column pipeline.export_files.first_lsn is
     'The least commit_lsn in it, with the least commit_idx; last_lsn the greatest: which versions of the table it has.';
 comment on column pipeline.export_files.staged is 'Where it was before its export was published.';
-comment on column pipeline.export_files.part is 'The full part of the manifest that lists it; null: the newest one does.';
+comment on column pipeline.export_files.part is 'The full part of the manifest that lists it; null: the newest does.';
 
 create table pipeline.export_datasets (
     lake_id uuid not null references pipeline.lakes (id),

@@ -66,8 +66,8 @@ _STATES = """
     from pipeline.lakes l, generate_series(1, %(tables)s) n
     on conflict (lake_id, source_id, source_epoch, table_oid) do update set shows = excluded.shows;
     update pipeline.export_states set superseded_at = now() where superseded_at is null;
-    insert into pipeline.export_states (lake_id, dataset, seq, state, schema_version, columns, buckets, rows, bytes, files,
-        source_epoch, source_table_oid, table_id, form_id)
+    insert into pipeline.export_states (lake_id, dataset, seq, state, schema_version, columns, buckets, rows, bytes,
+        files, source_epoch, source_table_oid, table_id, form_id)
     select t.lake_id, t.dataset, %(seq)s, 'committed', 0, '{"id": "int"}', 1, 1, 1,
         '[{"name": "bucket-00.parquet", "bucket": 0, "rows": 1, "bytes": 1, "sha256": ""}]', 0, t.table_oid, t.id, r.id
     from pipeline.export_tables t join pipeline.relations r on r.table_oid = t.table_oid;

@@ -38,8 +38,9 @@ STEPS: Mapping[str, str] = {
         insert into public.one select n, 'one ' || n from generate_series(1, 9) n;
         insert into public.two select n, 'two ' || n from generate_series(1, 7) n;
         insert into public.anew select n, 'old ' || n from generate_series(1, 9) n;
-        insert into public.pair select 'x"' || n, n + 0.5, '2026-01-01 00:00:00.5+00'::timestamptz + n * interval '1 day',
-            n % 2 = 0, 'pair ' || n from generate_series(1, 9) n""",
+        insert into public.pair select 'x"' || n, n + 0.5,
+            '2026-01-01 00:00:00.5+00'::timestamptz + n * interval '1 day', n % 2 = 0, 'pair ' || n
+        from generate_series(1, 9) n""",
     "a key moved to values that the old one has": """
         alter table public.moved drop constraint moved_pkey, add primary key (b);
         update public.moved set v = 'by b ' || b where b in (4, 5, 12);

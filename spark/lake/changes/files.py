@@ -23,7 +23,7 @@ class ChangeFile:
 
     `source_id`, `source_epoch` and `table_oid` say which table's changes it has; None where a version of the server
     before this has written it, which put all tables of one name into it. `first_lsn` and `first_idx` are the least
-    place of a change in it, `last_lsn` and `last_idx` the greatest of one that was not retried; None where no change has
+    place of a change in it, `last_lsn` and `last_idx` the greatest of one that was not retried; None where none has
     one, or it is not known. `columns`: name → type, as the file has them; `key`: those of the table's key at its end.
     """
 
@@ -49,7 +49,8 @@ class ChangeFile:
 
 _FILES = """
     select f.path, f.staged, f.dataset, s.version, f.source_id::text, f.source_epoch, f.table_oid, f.rows, f.bytes,
-        f.sha256, f.first_seq, f.last_seq, f.first_lsn, f.first_idx, f.last_lsn, f.last_idx, s.columns::text as columns, s.key::text as key
+        f.sha256, f.first_seq, f.last_seq, f.first_lsn, f.first_idx, f.last_lsn, f.last_idx, s.columns::text as columns,
+        s.key::text as key
     from pipeline.export_files f join pipeline.export_schemas s on s.id = f.schema_id
 """
 _COMMITTED = "exists (select from pipeline.exports e where e.id = f.export_id and e.state = 'committed')"
@@ -178,7 +179,7 @@ class ChangeFiles:
         return sorted(found, key=lambda file: (file.first_seq, file.path))
 
     def changed(self, after: int, upto: int) -> tuple[set[int], set[str]]:
-        """Tables that have changes after a seq, by oid, and datasets, where it is not known which tables they are of."""
+        """Tables that have changes after a seq, by oid, and datasets of files that do not say of which they are."""
         found = self._ledger.rows(
             "select distinct f.table_oid, case when f.table_oid is null then f.dataset end as dataset"
             " from pipeline.exports e join pipeline.export_files f on f.export_id = e.id"
@@ -191,8 +192,8 @@ class ChangeFiles:
 
     def knows(self, dataset: str) -> bool:
         """Whether changes were exported under that name."""
-        query = f"select 1 from pipeline.export_files f where f.lake_id = $1::text::uuid and f.dataset = $2 and {_COMMITTED}"
-        return bool(self._ledger.rows(query + " limit 1", (self._lake, dataset)))
+        query = "select 1 from pipeline.export_files f where f.lake_id = $1::text::uuid and f.dataset = $2"
+        return bool(self._ledger.rows(f"{query} and {_COMMITTED} limit 1", (self._lake, dataset)))
 
     def last(self, tables: Iterable[int], datasets: Iterable[str], upto: int) -> list[ChangeFile]:
         """The newest files with changes up to that seq, newest first.

@@ -44,8 +44,8 @@ _VERSIONS = """
 """
 _COMMIT = """
     with version as (
-        update pipeline.export_states set state = 'committed', committed_at = now(), buckets = $2, rows = $3, bytes = $4,
-            files = $5::text::jsonb
+        update pipeline.export_states set state = 'committed', committed_at = now(), buckets = $2, rows = $3,
+            bytes = $4, files = $5::text::jsonb
         where id = $1 and state = 'writing' returning id, lake_id, table_id, dataset, seq
     ),
     superseded as (
@@ -139,7 +139,7 @@ class StateLedger:
         return int(found[0]["id"])
 
     def commit(self, version: int, folded: Folded, files: Sequence[BucketFile]) -> None:
-        """Commit a version whose folder is in place: from now on the table has its name, and no other. Raises Fenced."""
+        """Commit a version whose folder is in place: from now on its table alone has that name. Raises Fenced."""
         self._ledger.step(
             "state",
             _COMMIT,

@@ -37,7 +37,7 @@ def rekeyed(rows: DataFrame, form: Numbered) -> DataFrame:
     """
     key = key_of(form)
     numbers = [form.numbers[name] for name in form.form.key]
-    made = arrow_udf(key, "string")
+    made = arrow_udf(key, "string")  # type: ignore[call-overload]  # which knows no functions of columns that vary
     columns = [F.col(schema_cast.column(number)) for number in numbers]
     with_key = rows.withColumn("record_pk", made(F.col("exact"), *columns)).persist()
     if shared := with_key.groupBy("record_pk").count().where("count > 1").take(1):

@@ -143,7 +143,9 @@ time.sleep(600)
 def test_a_silent_script_whose_server_was_killed_ends_with_all_it_started(tmp_path: Path) -> None:
     log, spark = tmp_path / "log", Path(__file__).parents[3] / "spark"
     code = f"""import pathlib, sys; from pipeline.exports import child
-script = child.Script([sys.executable, '-c', {SILENT!r}], {{'PYTHONPATH': {str(spark)!r}}}, pathlib.Path({str(log)!r}), 600)
+script = child.Script(
+    [sys.executable, '-c', {SILENT!r}], {{'PYTHONPATH': {str(spark)!r}}}, pathlib.Path({str(log)!r}), 600
+)
 child.run(script, print, lambda: False)"""
     server = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[3])
     pid = eventually(lambda: int(log.read_text().split()[0]), errors=(OSError, IndexError))
