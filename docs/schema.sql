@@ -2728,9 +2728,6 @@ ALTER TABLE ONLY pipeline.export_schemas
 ALTER TABLE ONLY pipeline.export_states
     ADD CONSTRAINT export_states_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
 
-ALTER TABLE ONLY pipeline.export_states
-    ADD CONSTRAINT export_states_table_id_fkey FOREIGN KEY (table_id) REFERENCES pipeline.export_tables(id);
-
 ALTER TABLE ONLY pipeline.export_tables
     ADD CONSTRAINT export_tables_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
 

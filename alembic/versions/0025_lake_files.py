@@ -95,7 +95,7 @@ create index export_replaced_idx on pipeline.export_replaced (lake_id, replaced_
 comment on table pipeline.export_replaced is
     'Files that something newer has replaced: they stay for a while, since somebody may still read them.';
 
-alter table pipeline.export_states add column table_id bigint references pipeline.export_tables (id),
+alter table pipeline.export_states add column table_id bigint,
     add column form_id integer, add column superseded_at timestamptz;
 comment on column pipeline.export_states.form_id is 'The row of pipeline.relations whose columns it has.';
 comment on column pipeline.export_states.superseded_at is 'Since when a newer one is there; null: it is the newest.';
