@@ -1430,6 +1430,7 @@ CREATE TABLE pipeline.exports (
     reason text,
     started_at timestamp with time zone DEFAULT now() NOT NULL,
     committed_at timestamp with time zone,
+    last_committed_at timestamp with time zone,
     CONSTRAINT exports_check CHECK ((upto_seq > after_seq)),
     CONSTRAINT exports_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'publishing'::text, 'committed'::text, 'failed'::text])))
 );
@@ -1439,6 +1440,8 @@ COMMENT ON TABLE pipeline.exports IS 'The ledger: ranges of seq, the first exclu
 COMMENT ON COLUMN pipeline.exports.files IS 'As a version before has written them; they become rows of export_files.';
 
 COMMENT ON COLUMN pipeline.exports.schemas IS 'As a version before has written them.';
+
+COMMENT ON COLUMN pipeline.exports.last_committed_at IS 'The latest commit in the range; -infinity: it has none; null: written by a version before.';
 
 ALTER TABLE pipeline.exports ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.exports_id_seq

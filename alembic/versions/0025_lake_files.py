@@ -103,6 +103,9 @@ create index export_states_table_idx on pipeline.export_states (table_id, seq) w
 create index export_states_superseded_idx on pipeline.export_states (lake_id, superseded_at)
     where superseded_at is not null;
 create index export_states_unfinished_idx on pipeline.export_states (lake_id) where state = 'writing';
+alter table pipeline.exports add column last_committed_at timestamptz;
+comment on column pipeline.exports.last_committed_at is
+    'The latest commit in the range; -infinity: it has none; null: written by a version before.';
 create index exports_unlisted_idx on pipeline.exports (lake_id, id) where files is not null;
 comment on column pipeline.exports.files is 'As a version before has written them; they become rows of export_files.';
 comment on column pipeline.exports.schemas is 'As a version before has written them.';
@@ -132,6 +135,7 @@ where o.id = e.id and o.files is null and o.state in ('publishing', 'committed')
 drop index pipeline.relations_name_idx, pipeline.relations_table_idx, pipeline.exports_unlisted_idx,
     pipeline.export_states_unfinished_idx, pipeline.export_states_superseded_idx, pipeline.export_states_table_idx;
 alter table pipeline.export_states drop column table_id, drop column form_id, drop column superseded_at;
+alter table pipeline.exports drop column last_committed_at;
 drop table pipeline.export_replaced, pipeline.export_tables, pipeline.export_datasets, pipeline.export_files,
     pipeline.export_schemas;
 comment on column pipeline.exports.files is

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from lake import layout
+from lake import identity, layout, ledger
+from lake.changes import moments
 from lake.errors import ExportError
+from lake.folder import Folder
 from pipeline.postgres import migrations
 from pipeline.server import schedule
 from tests.fixtures.reading_tables import ReadingTables
@@ -101,6 +104,7 @@ class Altered:
 
     pipeline: Pipeline
     seqs: dict[str, int] = field(default_factory=dict)
+    moments: dict[str, datetime] = field(default_factory=dict)
     wanted: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
     found: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
 
@@ -115,6 +119,7 @@ def altered(pipelines: Callable[..., AbstractContextManager[Pipeline]], spark: S
                 made.seqs[name] = pipeline.replicate(part)
                 schedule.publish_new_tables(pipeline.config)
             made.wanted[name] = at_source(pipeline)
+            [(made.moments[name],)] = pipeline.source.execute("select clock_timestamp()").fetchall()
             fold(pipeline, spark)
             made.found[name] = {folder.parent.name: in_lake(folder) for folder in latest(pipeline)}
         yield made
@@ -163,6 +168,35 @@ def test_so_it_is_as_of_any_seq(altered: Altered, step: str, spark: SparkSession
     for name in names:
         past_state(altered.pipeline, spark, name, altered.seqs[step], tmp_path / name)
         assert in_lake(tmp_path / name) == altered.wanted[step][name], name
+
+
+def test_a_time_is_the_seq_before_the_first_later_commit(altered: Altered) -> None:
+    with ledger.opened(altered.pipeline.dsn) as book:
+        lake = identity.reading(book, Folder(altered.pipeline.folder))
+        steps = list(STEPS)
+        for step, after in zip(steps, steps[1:], strict=False):
+            assert altered.seqs[step] <= moments.seq_at(lake, altered.moments[step]) <= altered.seqs[after]
+        with pytest.raises(ExportError, match=r"^the lake begins after 2020-01-01 00:00:00\+00:00; name a later time$"):
+            moments.seq_at(lake, datetime(2020, 1, 1, tzinfo=UTC))
+        with pytest.raises(ExportError, match="nothing that was committed after 2100-.* or name seq "):
+            moments.seq_at(lake, datetime(2100, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("17", 17),
+        ("2026-11-25T12:00:00Z", datetime(2026, 11, 25, 12, tzinfo=UTC)),
+        ("2026-11-25 12:00", datetime(2026, 11, 25, 12, tzinfo=UTC)),
+    ],
+)
+def test_as_of_takes_a_seq_or_a_time(text: str, parsed: object) -> None:
+    assert moments.parse(text) == parsed
+
+
+def test_as_of_takes_nothing_else() -> None:
+    with pytest.raises(ExportError, match=r"^--as-of noon is neither a seq nor a time; write 1234, or 2026-11-25T12"):
+        moments.parse("noon")
 
 
 def test_what_is_not_known_is_refused_until_the_rows_are_read_again(

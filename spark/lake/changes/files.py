@@ -56,7 +56,8 @@ _FILES = """
 _COMMITTED = "exists (select from pipeline.exports e where e.id = f.export_id and e.state = 'committed')"
 _PUBLISH = """
     with moved as (
-        update pipeline.exports e set state = 'publishing', rows = $4, bytes = $5
+        update pipeline.exports e set state = 'publishing', rows = $4, bytes = $5,
+            last_committed_at = coalesce($6::text::timestamptz, '-infinity')
         where e.id = $1 and e.state = 'writing' returning e.id, e.lake_id
     ),
     given as (
@@ -141,7 +142,11 @@ class ChangeFiles:
         """The export's files belong in the lake now; if this exporter ends, the next one moves them. Raises Fenced."""
         listed = [
             {
-                **{name: value for name, value in asdict(file).items() if name not in ("path", "date")},
+                **{
+                    name: value
+                    for name, value in asdict(file).items()
+                    if name not in ("path", "date", "last_committed_at")
+                },
                 "path": layout.change_file(file.dataset, file.version, file.date, file.first_seq, file.last_seq),
                 "staged": f"{layout.export_staging(export)}/{file.path.rpartition('/')[2]}",
             }
@@ -152,7 +157,8 @@ class ChangeFiles:
             for dataset, versions in schemas.items()
             for version, schema in versions.items()
         ]
-        sums = sum(file.rows for file in written), sum(file.bytes for file in written)
+        latest = max((file.last_committed_at for file in written), default=None)
+        sums = sum(file.rows for file in written), sum(file.bytes for file in written), latest
         if not self._ledger.rows(_PUBLISH, (export, json.dumps(given), json.dumps(listed), *sums)):
             raise Fenced(f"export {export} was taken over by another exporter; this one publishes nothing")
         return self.of_export(export)
