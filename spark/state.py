@@ -39,7 +39,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--as-of",
         required=True,
-        help="the seq up to which changes are in the state; or a time in ISO 8601 (UTC): those before the first later commit",
+        help="the seq up to which changes are in it; or a time in ISO 8601 (UTC): those before the first later commit",
     )
     parser.add_argument("--output", type=Path, help="a new folder (default: states/<table>/<seq> in the lake)")
     return parser.parse_args(argv)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -173,12 +174,11 @@ def test_so_it_is_as_of_any_seq(altered: Altered, step: str, spark: SparkSession
 def test_a_time_is_the_seq_before_the_first_later_commit(altered: Altered) -> None:
     with ledger.opened(altered.pipeline.dsn) as book:
         lake = identity.reading(book, Folder(altered.pipeline.folder))
-        steps = list(STEPS)
-        for step, after in zip(steps, steps[1:], strict=False):
+        for step, after in pairwise(STEPS):
             assert altered.seqs[step] <= moments.seq_at(lake, altered.moments[step]) <= altered.seqs[after]
         with pytest.raises(ExportError, match=r"^the lake begins after 2020-01-01 00:00:00\+00:00; name a later time$"):
             moments.seq_at(lake, datetime(2020, 1, 1, tzinfo=UTC))
-        with pytest.raises(ExportError, match="nothing that was committed after 2100-.* or name seq "):
+        with pytest.raises(ExportError, match=r"nothing that was committed after 2100-.* or name seq "):
             moments.seq_at(lake, datetime(2100, 1, 1, tzinfo=UTC))
 
 
