@@ -13,7 +13,7 @@ from pipeline.errors import FollowerError
 from pipeline.followers.applying import table_versions
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import History, NamedColumn, Place
+from pipeline.followers.applying.table_versions import AS_OF_POSITION, Formed, History, NamedColumn, Place
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -26,7 +26,7 @@ class Wanted:
 
     `filled_upto`: up to this seq the log may lack rows, and events say what a row is, not that it was there: inserts
     and whole updates are upserts, what is missing is no difference. So it is where a follower began from the log, up
-    to the table's `complete_seq`. `formed`: the follower has the form that the table has from this place on, though its
+    to the table's `complete_seq`. `formed`: the follower has the form that the table has from a place on, though its
     position is before that: whoever changes it says so here. `copied`: it was, so events that the copy contains are
     left out.
     """
@@ -34,7 +34,7 @@ class Wanted:
     schema: str
     name: str
     filled_upto: int = 0
-    formed: Place | None = None
+    formed: Formed = AS_OF_POSITION
     copied: Copied | None = None
 
 
@@ -62,6 +62,7 @@ class FollowedColumn:
 class FollowedTable:
     """One of them. `own`: columns that only the follower has. `in_order`: its events are applied one by one.
 
+    `unknown`: the log does not know the form that it was copied with, so nothing of the log can be written to it yet.
     `mark`: begins names that no column of it has. `partitions`: the follower's tables for partitions of the source, by
     oid, None for one that it does not have.
     """
@@ -75,6 +76,7 @@ class FollowedTable:
     full: bool
     mark: str
     changes_at: Place | None
+    unknown: bool
     partitions: Mapping[int, sql.Identifier | None]
 
     def __str__(self) -> str:
@@ -136,7 +138,15 @@ def _followed(follower: Connection, wanted: Wanted, history: History) -> Followe
         there = cursor.execute(statement(_ROOM, "describe_table"), vars(wanted)).fetchone()
     if there is None:
         raise FollowerError(f"the follower has no table {wanted.schema}.{wanted.name}: make it there, or leave it out")
-    columns = _columns(wanted, history, there)
+    columns: tuple[FollowedColumn, ...] = ()
+    changes_at, unknown = history.changes_at, False
+    try:
+        columns = _columns(wanted, history, there)
+    except FollowerError:
+        if history.known:
+            raise
+        # What comes after the copy has another form: one that the log has not yet, or again one of before.
+        changes_at, unknown = wanted.formed.place, True
     followed = {column.name for column in columns}
     names = [column["name"] for column in there["columns"]]
     keyed = any(column.equals is not None for column in columns)
@@ -152,7 +162,8 @@ def _followed(follower: Connection, wanted: Wanted, history: History) -> Followe
         there["fires"] or (history.full and not keyed),
         history.full,
         mark,
-        history.changes_at,
+        changes_at,
+        unknown,
         _partitions(follower, wanted, history),
     )
 

@@ -16,12 +16,12 @@ import psycopg
 from psycopg import sql
 
 from pipeline.errors import Overtaken, Refused, Unavailable
-from pipeline.followers.applying import position, table_versions
+from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.applying.table_versions import Formed, Place
 from pipeline.followers.copying import copies
 from pipeline.followers.copying.copies import Anew
 from pipeline.followers.copying.source_tables import LOCK_TIMEOUT, NotYet, Relation, SourceTables, holder
@@ -147,8 +147,7 @@ class Replacements:
         rows: int,
         begins: Position,
     ) -> None:
-        form = {table.table_oid: (copied.place, copied.form)}
-        formed = table_versions.places_of_forms(self._log, self._found.source_id, form)[table.table_oid]
+        formed = Formed(copied.place, copied.form)
         wanted = Wanted(table.table_schema, table.table_name, formed=formed, copied=copied)
         with self._follower.transaction():
             # Who else is at it has placed a copy by then, or is at its end.

@@ -53,7 +53,8 @@ class SourceTables:
 
     def __init__(self, source: Connection, dsn: str, publications: Sequence[str], source_epoch: int) -> None:
         """`dsn`: for messages. `publications`: those that are in use."""
-        self._source, self._dsn, self._publications, self._epoch = source, dsn, list(publications), source_epoch
+        self.connection = self._source = source
+        self._dsn, self._publications, self._epoch = dsn, list(publications), source_epoch
         self._settling: dict[int, tuple[list[Relation], set[str]]] = {}
         """Of tables that are not settled: their relations, and the transactions that are waited for."""
 

@@ -110,7 +110,8 @@ class Copier:
             def make_missing(table: TableName) -> None:
                 if found.schema_mode == "create":
                     with beginning.plain_session(found) as session:
-                        missing_tables.make_whole(source, config.source, session, [table])
+                        here = beginning.current_position(session, found)
+                        missing_tables.make_whole(source, config.source, session, here, [table])
 
             replacements = Replacements(
                 log,

@@ -101,6 +101,8 @@ class Following:
         with beginning.applier_session(found) as follower:
             position.install(follower)
             beginning.begin(self._log, follower, found)
+            if beginning.settle_names(self._config, self._state, follower, found):
+                return
             try:
                 self._copy(follower, found, stop)
             except Interrupted:
@@ -136,7 +138,7 @@ class Following:
         except TablesChanged:
             self._delay = FIRST_DELAY
         except NotFollowable as error:
-            if error.why != "changed":
+            if error.why not in ("changed", "unknown"):
                 raise
             changes.follow(error)
         except Refused as error:

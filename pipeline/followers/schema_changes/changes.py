@@ -85,6 +85,10 @@ class SchemaChanges:
         does not let us, or is not to follow; Overtaken, and Unavailable where the source has to be asked.
         """
         oid, here, wanted, called = changed.oid, self._here(), self._wanted, self._called
+        if changed.why == "unknown":
+            if not table_versions.is_known(self._log, here, oid, wanted[oid].formed):
+                copies.want(self._follower, here, [oid])
+            return
         found = table_versions.next_change(self._log, here, oid, wanted[oid].formed)
         if found is None:
             return
@@ -101,8 +105,8 @@ class SchemaChanges:
                 self._alter(after, change, name)
                 reached_versions.store(self._follower, here, oid, name, after.place)
             for other, name in names.items():
-                place = wanted[other].formed if other in wanted else None
-                reached_versions.store(self._follower, here, other, name, place or _BEGINNING)
+                place = wanted[other].formed.place if other in wanted else None
+                reached_versions.store(self._follower, here, other, name, place or table_versions.BEGINNING)
 
     def _alter(self, after: TableVersion, change: Difference, called: Name) -> None:
         """Columns and key."""
@@ -138,6 +142,3 @@ class SchemaChanges:
 
 def _is_renamed(before: TableVersion, after: TableVersion) -> bool:
     return (before.table_schema, before.table_name) != (after.table_schema, after.table_name)
-
-
-_BEGINNING = table_versions.Place(0, 0, 0)

@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables
+from pipeline.followers.applying.table_versions import AS_OF_POSITION
 from pipeline.followers.applying.upcoming import Source
 
 
@@ -42,7 +43,7 @@ def as_read(source: Source, seq: int) -> Source:
 
 def _as_read(table: FollowedTable, seq: int) -> FollowedTable:
     filled = table.wanted.filled_upto
-    wanted = replace(table.wanted, formed=None, filled_upto=filled if filled > seq else 0)
+    wanted = replace(table.wanted, formed=AS_OF_POSITION, filled_upto=filled if filled > seq else 0)
     return replace(table, wanted=wanted, own=())
 
 

@@ -13,6 +13,7 @@ from pipeline.errors import Differs, FollowerError, NotFollowable, Overtaken, Re
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.followed_tables import Wanted
+from pipeline.followers.applying.table_versions import Formed
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.following import Follower, drain, follower, oid
@@ -324,7 +325,7 @@ def test_a_renamed_column_and_a_new_one(stage: Stage, cluster: Cluster):
             assert applier.position.seq < stopped.value.seq
             there.run(*statements)
             formed.append(applier.tables[table].changes_at)
-            applier = there.applier({table: Wanted("public", "forms", formed=formed[-1])})
+            applier = there.applier({table: Wanted("public", "forms", formed=Formed(formed[-1]))})
         assert applier.position.seq == seq
         drain(applier)
         assert there.rows("select id, b, a, d from forms order by id") == [
