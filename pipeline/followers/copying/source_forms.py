@@ -13,7 +13,10 @@ from pipeline.postgres.queries import statement
 
 @dataclass(frozen=True)
 class SourceForm:
-    """A table by its oid, with all its columns and their numbers. `keys`: the columns of each unique index."""
+    """A table by its oid, with all its columns and their numbers. `keys`: the columns of each unique index.
+
+    `deferrable_key`: its primary key holds only at a commit.
+    """
 
     oid: int
     table_schema: str
@@ -21,6 +24,7 @@ class SourceForm:
     columns: list[dict[str, Any]]
     key_columns: list[str]
     keys: list[list[str]]
+    deferrable_key: bool = False
 
     @property
     def called(self) -> tuple[str, str]:

@@ -116,7 +116,8 @@ class SchemaChanges:
         live = there.numbers if there and after.numbered else []
         altered = Alterations(self._follower, called)
         self._run(called, altered.of_columns(change, live))
-        self._run(called, list(altered.of_key(change, there.keys if there else None)))
+        deferrable = there is not None and there.deferrable_key
+        self._run(called, list(altered.of_key(change, there.keys if there else None, deferrable=deferrable)))
 
     def _run(self, called: Name, alterations: Sequence[Alteration]) -> None:
         if alterations and self._found.ddl == "stop":

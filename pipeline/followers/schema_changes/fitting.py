@@ -88,7 +88,8 @@ class Fitting:
         self._run(altered.of_columns(replace(self._change, retyped=()), ()))
         for column in self._change.retyped:
             self._retype(altered, column)
-        key = list(altered.of_key(self._change, self._keys))
+        deferrable = self.form is not None and self.form.deferrable_key
+        key = list(altered.of_key(self._change, self._keys, deferrable=deferrable))
         made = [each for each in key if each.makes_key]
         self._run([each for each in key if not each.makes_key])
         replaced()
