@@ -102,6 +102,40 @@ class FollowedTable:
         return tuple(sorted(found, key=lambda column: column.source.key_place or 0))
 
 
+@dataclass(frozen=True)
+class Partition:
+    """One that the source has made, attached or detached, of which the first event comes after this place.
+
+    `oid`, `called`: at the source. `attached`: False where it is a table of its own from there on.
+    """
+
+    place: Place
+    oid: int
+    called: tuple[str, str]
+    attached: bool
+
+
+def next_partition(
+    follower: Connection, wanted: Mapping[int, Wanted], history: History, there: Mapping[str, Any] | None = None
+) -> Partition | None:
+    """The next one that the follower does not have so, where its table is partitioned, or a partition of one of them.
+
+    `there`: what describes the table, where that is known.
+    """
+    table = wanted[history.oid]
+    there = there or _described(follower, table)
+    if there is None or not history.later:
+        return None
+    roots = [[each.schema, each.name] for each in wanted.values()] if there["root"] else []
+    names = _names(follower, table) if there["partitioned"] else set[tuple[str, str]]()
+    for place, oid in history.later:
+        if oid == history.oid and there["root"] in roots:
+            return Partition(place, oid, (table.schema, table.name), attached=False)
+        if oid != history.oid and there["partitioned"] and history.partitions[oid] not in names:
+            return Partition(place, oid, history.partitions[oid], attached=True)
+    return None
+
+
 class FollowedTables:
     """Those that have had events by a position. Later changes of form are in `changes_at`."""
 
@@ -118,7 +152,7 @@ class FollowedTables:
         """The tables with these oids at the source. Raises FollowerError where the follower cannot take their rows."""
         version = table_versions.newest(log, position.source)
         histories = table_versions.read(log, {oid: each.formed for oid, each in wanted.items()}, position)
-        return cls({oid: _followed(follower, wanted[oid], found) for oid, found in histories.items()}, version)
+        return cls({oid: _followed(follower, wanted, found) for oid, found in histories.items()}, version)
 
     def __iter__(self) -> Iterator[FollowedTable]:
         return iter(self._tables.values())
@@ -133,9 +167,9 @@ class FollowedTables:
         return list(self._roots)
 
 
-def _followed(follower: Connection, wanted: Wanted, history: History) -> FollowedTable:
-    with follower.cursor(row_factory=dict_row) as cursor:
-        there = cursor.execute(statement(_ROOM, "describe_table"), vars(wanted)).fetchone()
+def _followed(follower: Connection, of: Mapping[int, Wanted], history: History) -> FollowedTable:
+    wanted = of[history.oid]
+    there = _described(follower, wanted)
     if there is None:
         raise FollowerError(f"the follower has no table {wanted.schema}.{wanted.name}: make it there, or leave it out")
     columns: tuple[FollowedColumn, ...] = ()
@@ -147,6 +181,9 @@ def _followed(follower: Connection, wanted: Wanted, history: History) -> Followe
             raise
         # What comes after the copy has another form: one that the log has not yet, or again one of before.
         changes_at, unknown = wanted.formed.place, True
+    partitions = _names(follower, wanted) if history.partitions else set[tuple[str, str]]()
+    if (divided := next_partition(follower, of, history, there)) is not None:
+        changes_at = divided.place if changes_at is None else min(changes_at, divided.place)
     followed = {column.name for column in columns}
     names = [column["name"] for column in there["columns"]]
     keyed = any(column.equals is not None for column in columns)
@@ -164,7 +201,7 @@ def _followed(follower: Connection, wanted: Wanted, history: History) -> Followe
         mark,
         changes_at,
         unknown,
-        _partitions(follower, wanted, history),
+        {oid: sql.Identifier(*name) if name in partitions else None for oid, name in history.partitions.items()},
     )
 
 
@@ -198,9 +235,13 @@ def _columns(wanted: Wanted, history: History, there: Mapping[str, Any]) -> tupl
     )
 
 
-def _partitions(follower: Connection, wanted: Wanted, history: History) -> dict[int, sql.Identifier | None]:
-    if not history.partitions:
-        return {}
+def _described(follower: Connection, wanted: Wanted) -> dict[str, Any] | None:
+    values = {"schema": wanted.schema, "name": wanted.name}
+    with follower.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(statement(_ROOM, "describe_table"), values).fetchone()
+
+
+def _names(follower: Connection, wanted: Wanted) -> set[tuple[str, str]]:
+    """Of the follower's partitions."""
     values = {"table": sql.Identifier(wanted.schema, wanted.name).as_string(follower)}
-    there = set(follower.execute(statement(_ROOM, "name_partitions"), values).fetchall())
-    return {oid: sql.Identifier(*name) if name in there else None for oid, name in history.partitions.items()}
+    return set(follower.execute(statement(_ROOM, "name_partitions"), values).fetchall())

@@ -107,7 +107,8 @@ class History:
 
     `changes_at`: from where on it has another one, which its follower has to be given first; None: it has not yet.
     `known`: False where it was copied in a form that the history does not have.
-    `partitions`: names that partitions had, by oid.
+    `partitions`: names that partitions had, by oid. `later`: places from which on versions hold that come after the
+    position and the form that was given, with the oid of the table or of its partition.
     """
 
     oid: int
@@ -116,6 +117,7 @@ class History:
     changes_at: Place | None
     known: bool
     partitions: dict[int, tuple[str, str]]
+    later: tuple[tuple[Place, int], ...]
 
 
 CopiedForm = list[list[Any]]
@@ -224,13 +226,18 @@ def _versions(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dict[i
 
 def _reached(versions: Sequence[TableVersion], position: Position, formed: Place | None = None) -> int:
     """Which of them the table has at the position, or was formed to have; the first where it has none yet."""
-    reached = max(Place(position.source_epoch, position.commit_lsn or 0, _LAST), formed or BEGINNING)
+    reached = _upto(position, formed)
     return max(0, sum(version.place <= reached for version in versions) - 1)
+
+
+def _upto(position: Position, formed: Place | None) -> Place:
+    return max(Place(position.source_epoch, position.commit_lsn or 0, _LAST), formed or BEGINNING)
 
 
 def _history(oid: int, versions: Sequence[TableVersion], position: Position, formed: Formed) -> History:
     place, known = formed.within(versions)
     first, at = _reached(versions, position), _reached(versions, position, place)
+    reached = _upto(position, place)
     now = versions[at]
     changed = next((version.place for version in versions[at + 1 :] if not version.is_like(now)), None)
     return History(
@@ -244,6 +251,7 @@ def _history(oid: int, versions: Sequence[TableVersion], position: Position, for
             for each in versions
             if each.relation_oid != oid
         },
+        tuple((each.place, each.relation_oid) for each in versions if each.place > reached),
     )
 
 

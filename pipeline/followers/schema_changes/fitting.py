@@ -16,9 +16,10 @@ from pipeline.followers.applying.table_versions import COLUMN_PARTS, CopiedForm,
 from pipeline.followers.copying import copies, source_forms
 from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.registry import Follower, TableName
-from pipeline.followers.schema_changes import difference, reached_versions
+from pipeline.followers.schema_changes import difference, partitions, reached_versions
 from pipeline.followers.schema_changes.alterations import Alteration, Alterations, run
 from pipeline.followers.schema_changes.difference import ColumnForm, Difference
+from pipeline.followers.schema_changes.partitions import Partitions, SourcePartition
 from pipeline.postgres.connections import Connection
 
 
@@ -26,16 +27,23 @@ class Fitting:
     """Of one table, from the form that it has to the one that its copy has."""
 
     def __init__(
-        self, follower: Connection, found: Follower, table: TableName, change: Difference, form: SourceForm | None
+        self,
+        follower: Connection,
+        found: Follower,
+        table: TableName,
+        change: Difference,
+        form: SourceForm | None,
+        partitions: Sequence[SourcePartition] = (),
     ) -> None:
-        """`form`: the one that it is to get; None of a table that was dropped."""
+        """`form`: the one that it is to get; None of a table that was dropped. `partitions`: those of the source."""
         self._follower, self._found, self._change, self.form = follower, found, change, form
         self._keys: Collection[list[str]] = form.keys if form else []
         self._called = (table.table_schema, table.table_name)
+        self._partitions = partitions
 
     def at(self, follower: Connection, table: TableName) -> Fitting:
         """The same over another session, of the table under another name."""
-        return Fitting(follower, self._found, table, self._change, self.form)
+        return Fitting(follower, self._found, table, self._change, self.form, self._partitions)
 
     @property
     def moves_columns(self) -> bool:
@@ -46,7 +54,7 @@ class Fitting:
     @property
     def is_needed(self) -> bool:
         """Whether there is any difference."""
-        return self.moves_columns or bool(self._change.added)
+        return self.moves_columns or bool(self._change.added) or self._divided.lacks(self._partitions)
 
     def applied(self, there: Mapping[str, Any]) -> dict[str, Any]:
         """What `describe_table` will say of the table, of which it says this now."""
@@ -88,6 +96,8 @@ class Fitting:
         self._run(altered.of_columns(replace(self._change, retyped=()), ()))
         for column in self._change.retyped:
             self._retype(altered, column)
+        if self._divided.lacks(self._partitions):
+            self._divided.follow(self._partitions)
         deferrable = self.form is not None and self.form.deferrable_key
         key = list(altered.of_key(self._change, self._keys, deferrable=deferrable))
         made = [each for each in key if each.makes_key]
@@ -110,6 +120,10 @@ class Fitting:
 
     def _run(self, alterations: Sequence[Alteration]) -> None:
         run(self._follower, self._found.name, self._called, alterations)
+
+    @property
+    def _divided(self) -> Partitions:
+        return Partitions(self._follower, self._found, self._called, ())
 
     @property
     def _sorted_keys(self) -> list[list[str]]:
@@ -137,7 +151,7 @@ def find(
     left_out = {each.name for each in change.added} - set(published)
     change = replace(change, added=tuple(each for each in change.added if each.name not in left_out))
     form = replace(now, columns=[each for each in now.columns if each["name"] not in left_out])
-    made = Fitting(follower, found, table, change, form)
+    made = Fitting(follower, found, table, change, form, partitions.read(source, table.table_oid))
     if found.ddl == "stop" and made.is_needed:
         altered = Alterations(follower, (table.table_schema, table.table_name)).of_columns(change, ())
         if altered:

@@ -5,6 +5,11 @@ with class as (
     where n.nspname = %(schema)s and c.relname = %(name)s and c.relkind in ('r', 'p')
 )
 select class.relkind = 'p' as partitioned,
+    (
+        select jsonb_build_array(n.nspname, r.relname) from pg_catalog.pg_class r
+        join pg_catalog.pg_namespace n on n.oid = r.relnamespace
+        where r.oid = pg_catalog.pg_partition_root(class.oid) and r.oid <> class.oid
+    ) as root,
     exists (
         select from pg_catalog.pg_trigger g
         where g.tgenabled in ('A', 'R') and not g.tgisinternal
