@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from pipeline.errors import FollowerError
+from pipeline.errors import FollowerError, SchemaStopped
 from pipeline.followers.applying import table_versions
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.position import Position
@@ -152,7 +152,9 @@ class FollowedTables:
         """The tables with these oids at the source. Raises FollowerError where the follower cannot take their rows."""
         version = table_versions.newest(log, position.source)
         histories = table_versions.read(log, {oid: each.formed for oid, each in wanted.items()}, position)
-        return cls({oid: _followed(follower, wanted, found) for oid, found in histories.items()}, version)
+        return cls(
+            {oid: _followed(follower, position.follower, wanted, found) for oid, found in histories.items()}, version
+        )
 
     def __iter__(self) -> Iterator[FollowedTable]:
         return iter(self._tables.values())
@@ -167,7 +169,8 @@ class FollowedTables:
         return list(self._roots)
 
 
-def _followed(follower: Connection, of: Mapping[int, Wanted], history: History) -> FollowedTable:
+def _followed(follower: Connection, name: str, of: Mapping[int, Wanted], history: History) -> FollowedTable:
+    """`name`: the follower's."""
     wanted = of[history.oid]
     there = _described(follower, wanted)
     if there is None:
@@ -175,7 +178,7 @@ def _followed(follower: Connection, of: Mapping[int, Wanted], history: History) 
     columns: tuple[FollowedColumn, ...] = ()
     changes_at, unknown = history.changes_at, False
     try:
-        columns = _columns(wanted, history, there)
+        columns = _columns(name, wanted, history, there)
     except FollowerError:
         if history.known:
             raise
@@ -205,7 +208,7 @@ def _followed(follower: Connection, of: Mapping[int, Wanted], history: History) 
     )
 
 
-def _columns(wanted: Wanted, history: History, there: Mapping[str, Any]) -> tuple[FollowedColumn, ...]:
+def _columns(name: str, wanted: Wanted, history: History, there: Mapping[str, Any]) -> tuple[FollowedColumn, ...]:
     by_name = {column["name"]: column for column in there["columns"]}
     if missing := [column.name for column in history.columns if column.name not in by_name]:
         raise FollowerError(
@@ -215,6 +218,7 @@ def _columns(wanted: Wanted, history: History, there: Mapping[str, Any]) -> tupl
     operators = next((found for found in there["keys"] if found is not None and found.keys() == key), None)
     # A deferrable key is one only at a commit; where the log has old rows as a whole, they are found by that.
     if key and operators is None and not history.full:
+        _require_possible(name, wanted, key, there)
         raise FollowerError(
             f"table {wanted.schema}.{wanted.name} of the follower has no unique index on its key"
             f" ({', '.join(sorted(key))}) that holds at once: make one"
@@ -232,6 +236,19 @@ def _columns(wanted: Wanted, history: History, there: Mapping[str, Any]) -> tupl
         )
         for column in history.columns
         if not (at := by_name[column.name])["generated"] or column.key_place is not None
+    )
+
+
+def _require_possible(name: str, wanted: Wanted, key: Collection[str], there: Mapping[str, Any]) -> None:
+    """A partition may have a key that its root can have none on."""
+    if set(there["divided_by"]) <= set(key):
+        return
+    table = f"{wanted.schema}.{wanted.name}"
+    raise SchemaStopped(
+        f"table {table} of the follower has no unique index on its key ({', '.join(sorted(key))}), and can have none,"
+        " as it is partitioned by something else",
+        f"make it there as a table without partitions that has such an index, and run `pipeline followers resync {name}"
+        f" {table}`, or leave it out with --tables",
     )
 
 

@@ -90,6 +90,7 @@ class Replacements:
         self._require_wanted()
         # Before it is looked at who writes: what the log had by then is in the copy.
         begins = self._begins.setdefault(table.table_oid, self._here())
+        self._require_kept(table, begins)
         relations = self._source.settled(table.table_oid)
         del self._begins[table.table_oid]
         self._say(table, None)
@@ -109,6 +110,14 @@ class Replacements:
             fitting.alter_empty(staged.into)
             copied, rows = self._read(table, relations, columns, staged)
             self._replace(table, anew, staged, fitting, copied, rows, begins)
+
+    def _require_kept(self, table: TableName, begins: Position) -> None:
+        """Raises NotYet where the log lacks what comes after it: then it goes on only with copies of all tables."""
+        if begins.seq < int(queries.value(self._log, "select pipeline.log_floor()")):
+            del self._begins[table.table_oid]
+            raise NotYet(
+                "waits until all tables are to be copied anew, as the log does not reach back to where the follower is"
+            )
 
     def _staged(
         self, table: TableName, there: dict[str, Any], columns: Sequence[str], before: Sequence[str]

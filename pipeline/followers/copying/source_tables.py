@@ -105,8 +105,8 @@ class SourceTables:
         if self._relations(oid) != relations:
             raise NotYet("it was altered just now, or what is published of it")
         form = None
-        if relations:  # partitions have the columns of their root
-            values = {"oid": relations[0].oid, "columns": relations[0].columns}
+        if relations:  # partitions have the columns of their root, with other numbers
+            values = {"oid": oid, "columns": relations[0].columns}
             form = queries.value(self._source, statement(_ROOM, "form"), values)
         snapshot, lsn = found
         return Copied(self._epoch, snapshot, lsn, form)

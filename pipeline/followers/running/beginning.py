@@ -225,6 +225,23 @@ def want_unknown(log: Connection, follower: Connection, found: Follower, here: P
     return bool(lacking)
 
 
+def skip_expired(log: Connection, follower: Connection, found: Follower, head: int) -> bool:
+    """Let a follower go on from this seq on, where the log no longer reaches back to it; whether it does.
+
+    It may where all of its tables are to be copied anew: their copies lack nothing of before. `head`: an end of the log
+    up to which it knows all tables that are new.
+    """
+    with follower.transaction():
+        here = position.existing(follower, found.source_id, found.name, held=True)
+        anew = {each.oid for each in copies.wanted(follower, here)}
+        place = queries.one(log, Place, statement(_ROOM, "place_of_seq"), {"seq": head})
+        if here.seq >= head or place is None or place.committed_at is None or anew != called(follower, found).keys():
+            return False
+        after = position.advanced(here, place.source_epoch, head, place.commit_lsn, place.committed_at)
+        position.move(follower, here, after)
+    return True
+
+
 def plain_session(found: Follower) -> Connection:
     """One in which tables are made: what their statements set ends with it."""
     return connecting.connect(found.name, found.dsn, program="pipeline applier")

@@ -80,8 +80,9 @@ class Partitions:
 
     def lacks(self, theirs: Sequence[SourcePartition]) -> bool:
         """Whether one of them is none here, and that is partitioned."""
-        here = self._names()
-        return bool(here) and any(each.called not in here for each in theirs)
+        divided = self._follower.execute(statement(_ROOM, "partition_root"), _named(self._root)).fetchone() is not None
+        here = self._names() if divided and theirs else set[Name]()
+        return divided and any(each.called not in here for each in theirs)
 
     def follow(self, theirs: Sequence[SourcePartition], new: Partition | None = None) -> bool:
         """Make or attach this one, and those that it is part of, or without it all that are lacking.
