@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,8 +63,9 @@ class FollowedTable:
     """One of them. `own`: columns that only the follower has. `in_order`: its events are applied one by one.
 
     `unknown`: the log does not know the form that it was copied with, so nothing of the log can be written to it yet.
-    `mark`: begins names that no column of it has. `partitions`: the follower's tables for partitions of the source, by
-    oid, None for one that it does not have.
+    `uniques`: columns that are unique beside the key, each with the operator of the index. `mark`: begins names that no
+    column of it has. `partitions`: the follower's tables for partitions of the source, by oid, None for one that it
+    does not have.
     """
 
     oid: int
@@ -77,6 +78,7 @@ class FollowedTable:
     mark: str
     changes_at: Place | None
     unknown: bool
+    uniques: tuple[tuple[tuple[str, str], ...], ...]
     partitions: Mapping[int, sql.Identifier | None]
 
     def __str__(self) -> str:
@@ -204,6 +206,7 @@ def _followed(follower: Connection, name: str, of: Mapping[int, Wanted], history
         mark,
         changes_at,
         unknown,
+        _uniques(columns, there),
         {oid: sql.Identifier(*name) if name in partitions else None for oid, name in history.partitions.items()},
     )
 
@@ -237,6 +240,13 @@ def _columns(name: str, wanted: Wanted, history: History, there: Mapping[str, An
         for column in history.columns
         if not (at := by_name[column.name])["generated"] or column.key_place is not None
     )
+
+
+def _uniques(columns: Sequence[FollowedColumn], there: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], ...]:
+    key = {column.name for column in columns if column.equals is not None}
+    written = {column.name for column in columns if column.written}
+    found = [each for each in there["keys"] if each and each.keys() != key and each.keys() <= written]
+    return tuple(tuple(sorted(each.items())) for each in found)
 
 
 def _require_possible(name: str, wanted: Wanted, key: Collection[str], there: Mapping[str, Any]) -> None:

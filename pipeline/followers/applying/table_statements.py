@@ -80,6 +80,11 @@ class TableStatements:
         return self._compose("take_rows", given=shape.marks, same=shape.same_key, carried=self._carried_values)
 
     @cached_property
+    def clear(self) -> str:
+        """Delete what is in the way of rows of which it is not said what they were before; only where `uniques` are."""
+        return self._compose("clear_way", in_the_way=self._shape.in_the_way)
+
+    @cached_property
     def put_back(self) -> str:
         """Insert them with their new values."""
         values = [*map(self._value_or_carried, self._shape.written)]

@@ -44,7 +44,7 @@ def as_read(source: Source, seq: int) -> Source:
 def _as_read(table: FollowedTable, seq: int) -> FollowedTable:
     filled = table.wanted.filled_upto
     wanted = replace(table.wanted, formed=AS_OF_POSITION, filled_upto=filled if filled > seq else 0)
-    return replace(table, wanted=wanted, own=())
+    return replace(table, wanted=wanted, own=(), uniques=())
 
 
 def key_of(source: Source) -> bytes:
