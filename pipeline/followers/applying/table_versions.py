@@ -237,7 +237,7 @@ def _upto(position: Position, formed: Place | None) -> Place:
 def _history(oid: int, versions: Sequence[TableVersion], position: Position, formed: Formed) -> History:
     place, known = formed.within(versions)
     first, at = _reached(versions, position), _reached(versions, position, place)
-    reached = _upto(position, place)
+    reached = _upto(position, formed.place)
     now = versions[at]
     changed = next((version.place for version in versions[at + 1 :] if not version.is_like(now)), None)
     return History(

@@ -49,7 +49,7 @@ def divided(stage: Stage, cluster: Cluster, *there: str, **options: str) -> Iter
     publish_new_tables(stage.config)
     stage.run(*(each.replace("$t", table) for each in ROWS))
     stage.arrive()
-    made = [each.replace("$t", table) for each in (*(there or PARTED), *ROWS)]
+    made = [each.replace("$t", table) for each in (*(there or PARTED), *ROWS) if options.get("copy") != "source"]
     given = {"copy": "none", "patterns": (f"public.{table}*",), **options}
     with copying(stage, cluster, *made, tables=tables, **given) as copy:
         yield Changed(stage, copy, table)
@@ -100,20 +100,23 @@ def test_one_with_another_column_in_the_same_change(stage: Stage, cluster: Clust
         assert is_partition(changed, "$t_b")
 
 
-@pytest.mark.parametrize("when", ["at the head", "from far behind"])
-def test_a_table_that_is_attached_and_detached(stage: Stage, cluster: Cluster, when: str):
+@pytest.mark.parametrize(
+    ("copy", "when"), [("none", "at the head"), ("none", "from far behind"), ("source", "at the head")]
+)
+def test_a_table_that_is_attached_and_detached(stage: Stage, cluster: Cluster, copy: str, when: str):
     attach = (
         "update $t_c set note = 'before'",
         "alter table $t attach partition $t_c for values in ('c')",
         "update $t set note = 'y'",
     )
     detach = ("alter table $t detach partition $t_c", "update $t_c set note = 'v'", "update $t set note = 'w'")
-    with divided(stage, cluster) as changed:
+    with divided(stage, cluster, copy=copy) as changed:
         if when == "from far behind":
             changed.run(*attach)
             changed.stage.arrive()
         with changed.made.running():
             if when == "at the head":
+                changed.become_equal(changed.t, changed.named("$t_c"))
                 changed.run(*attach)
             changed.become_equal(changed.t, changed.named("$t_c"))
             assert is_partition(changed, "$t_c")
