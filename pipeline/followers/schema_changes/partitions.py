@@ -95,9 +95,11 @@ class Partitions:
         wanted = list(theirs) if new is None else _line(theirs, new.oid)
         if new is not None and not wanted:
             self._require_dispensable(new)
-        here = self._names()
-        made = [self._made(each) for each in wanted if each.called not in here]
-        return any(made)
+        made = False
+        for each in wanted:
+            if each.called not in self._names():  # one that is attached brings its own
+                made = self._made(each) or made
+        return made
 
     def detach(self, name: Name) -> None:
         """Let a table that is a partition here be one of its own. In the transaction that is open."""
