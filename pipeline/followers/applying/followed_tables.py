@@ -131,8 +131,8 @@ def next_partition(
     roots = [[each.schema, each.name] for each in wanted.values()] if there["root"] else []
     names = _names(follower, table) if there["partitioned"] else set[tuple[str, str]]()
     for place, oid in history.later:
-        if oid == history.oid and there["root"] in roots:
-            return Partition(place, oid, (table.schema, table.name), attached=False)
+        if there["root"] in roots:
+            return Partition(place, history.oid, (table.schema, table.name), attached=False)
         if oid != history.oid and there["partitioned"] and history.partitions[oid] not in names:
             return Partition(place, oid, history.partitions[oid], attached=True)
     return None
