@@ -27,11 +27,11 @@ from pipeline.followers.applying.upcoming import Shared
 from pipeline.followers.copying import passed
 from pipeline.followers.copying.table_copies import Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, Report, TableName
-from pipeline.followers.running import beginning, partition_bounds, remedies
+from pipeline.followers.running import beginning, mending, partition_bounds, remedies
 from pipeline.followers.running.copier import ITSELF, Copier
 from pipeline.followers.schema_changes.changes import SchemaChanges
 from pipeline.log.table import CHANNEL, EventsTable
-from pipeline.postgres import connections, queries
+from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.process.signals import Stop
 
@@ -138,35 +138,8 @@ class Following:
         except TablesChanged:
             self._delay = FIRST_DELAY
         except (CursorExpired, NotFollowable, Refused) as error:
-            if not self._is_mended(error, follower, found, changes):
+            if not mending.is_mended(error, self._log, follower, found, changes):
                 raise
-
-    def _is_mended(
-        self,
-        error: CursorExpired | NotFollowable | Refused,
-        follower: Connection,
-        found: Follower,
-        changes: SchemaChanges,
-    ) -> bool:
-        """Whether what is in the way is there no longer. Raises what stops it instead."""
-        if isinstance(error, CursorExpired):
-            return self._skip_expired(follower, found, changes)
-        if isinstance(error, Refused):
-            return changes.explain(error)
-        if error.why in ("changed", "unknown"):
-            changes.follow(error)
-            return True
-        return False
-
-    def _skip_expired(self, follower: Connection, found: Follower, changes: SchemaChanges) -> bool:
-        """Whether it goes on without what the log does not have any more, since all tables are copied anew."""
-        head = int(queries.value(self._log, "select pipeline.log_head()"))
-        changes.look()  # what is new up to there is not looked for after it
-        skipped = beginning.skip_expired(self._log, follower, found, head)
-        if skipped:
-            extra = {"action": "follower.skipped_expired", "seq": head}
-            logger.info("%s: goes on from seq %s with copies of all tables", self._name, head, extra=extra)
-        return skipped
 
     def _apply_to(
         self,
