@@ -198,8 +198,9 @@ class SchemaStopped(FollowerError):
 class NotFollowable(FollowerError):
     """The log does not say what a row is, or a table has another form from there on: `seq` is the event's.
 
-    `why`: `skipped`, `parked`, `changed` (the form), `incomplete` (a new row lacks a value), `partition` (one that
-    the follower does not have is truncated), or `gap` (an epoch begins there after changes that are not in the log).
+    `why`: `skipped`, `parked`, `changed` (the form), `unknown` (the form with which it was copied), `incomplete` (a new
+    row lacks a value), `partition` (one that the follower does not have is truncated), or `gap` (an epoch begins there
+    after changes that are not in the log).
     `table` is empty where all are concerned; `oid` is the table's at the source. `remedy`: None where only copies help.
     """
 

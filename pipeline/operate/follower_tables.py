@@ -79,13 +79,14 @@ def described(source: Connection, stored: Source, found: Sequence[Captured]) -> 
     for oid, attnum, name in source.execute(statement("operate", "column_names"), values).fetchall():
         names.setdefault(oid, {})[attnum] = name
     publications = list(publication_ledger.known(stored))
+    deferrable = {oid for (oid,) in source.execute(statement("operate", "deferrable_keys"), values).fetchall()}
     for each in found:
         relations = published_relations.read(source, each.oid, publications)
         published = {name for relation in relations for name in relation.columns or ()}
         columns = [name for name in names.get(each.oid, {}).values() if name in published or not relations]
         numbers = [int(part) for part in (each.key or "").split(", ") if part.isdecimal()] if _has_key(each) else []
         key = [names[each.oid][number] for number in numbers]
-        yield Wanted(each.oid, each.schema, each.name, tuple(columns), tuple(key))
+        yield Wanted(each.oid, each.schema, each.name, tuple(columns), tuple(key), bool(key) and each.oid in deferrable)
 
 
 def _has_key(table: Captured) -> bool:

@@ -25,13 +25,17 @@ _PATIENCE = "5s"
 
 @dataclass(frozen=True)
 class Wanted:
-    """A table as the source publishes it. `key`: the columns by which its rows are known; empty where there is none."""
+    """A table as the source publishes it. `key`: the columns by which its rows are known; empty where there is none.
+
+    `deferrable`: the key holds only at a commit, so that keys may change places in a transaction.
+    """
 
     oid: int
     schema: str
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
+    deferrable: bool = False
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
@@ -171,8 +175,15 @@ def _require_columns(what: str, there: Sequence[tuple[Wanted, Found]], options: 
                 f"{what}: {each} there has no column {_names(lacking)}; add what is missing, or "
                 "leave the table out with --tables"
             )
-        if each.key and not any(set(key) == set(each.key) for key in has.keys):
-            columns = ", ".join(each.key)
+        columns = ", ".join(each.key)
+        is_unique = any(set(key) == set(each.key) for key in has.keys)
+        if each.deferrable and is_unique:
+            raise FollowerRefused(
+                f"{what}: {each} there has a unique index on its key ({columns}) that holds at every statement, and at "
+                "the source the key is deferrable, so that keys may change places in a transaction; make it deferrable "
+                "there, or leave the table out with --tables"
+            )
+        if each.key and not each.deferrable and not is_unique:
             raise FollowerRefused(
                 f"{what}: {each} there has no unique index on its key ({columns}), by which rows are found; "
                 f"make one that is neither partial nor deferrable, or leave the table out with --tables"

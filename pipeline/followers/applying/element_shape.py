@@ -87,6 +87,19 @@ class ElementShape:
         )
 
     @property
+    def in_the_way(self) -> sql.Composable:
+        """Whether `t` has a unique value that `s` gives to another row."""
+        columns = {column.name: column for column in self.written}
+        each = [
+            _AND.join(
+                sql.SQL("t.{} {} {}").format(sql.Identifier(name), sql.SQL(operator), self.value(columns[name]))
+                for name, operator in unique
+            )
+            for unique in self.table.uniques
+        ]
+        return sql.SQL(" or ").join(sql.SQL("({})").format(condition) for condition in each)
+
+    @property
     def _same_content(self) -> sql.Composable:
         """Whether the row `x` is the old row of `g`: by what its types print, as not all of them know equality."""
         plain: list[tuple[sql.Composable, sql.Composable]] = []

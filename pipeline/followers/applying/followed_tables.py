@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from pipeline.errors import FollowerError
+from pipeline.errors import FollowerError, SchemaStopped
 from pipeline.followers.applying import table_versions
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import History, NamedColumn, Place
+from pipeline.followers.applying.table_versions import AS_OF_POSITION, Formed, History, NamedColumn, Place
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
 
@@ -26,7 +26,7 @@ class Wanted:
 
     `filled_upto`: up to this seq the log may lack rows, and events say what a row is, not that it was there: inserts
     and whole updates are upserts, what is missing is no difference. So it is where a follower began from the log, up
-    to the table's `complete_seq`. `formed`: the follower has the form that the table has from this place on, though its
+    to the table's `complete_seq`. `formed`: the follower has the form that the table has from a place on, though its
     position is before that: whoever changes it says so here. `copied`: it was, so events that the copy contains are
     left out.
     """
@@ -34,7 +34,7 @@ class Wanted:
     schema: str
     name: str
     filled_upto: int = 0
-    formed: Place | None = None
+    formed: Formed = AS_OF_POSITION
     copied: Copied | None = None
 
 
@@ -62,8 +62,10 @@ class FollowedColumn:
 class FollowedTable:
     """One of them. `own`: columns that only the follower has. `in_order`: its events are applied one by one.
 
-    `mark`: begins names that no column of it has. `partitions`: the follower's tables for partitions of the source, by
-    oid, None for one that it does not have.
+    `unknown`: the log does not know the form that it was copied with, so nothing of the log can be written to it yet.
+    `uniques`: columns that are unique beside the key, each with the operator of the index. `mark`: begins names that no
+    column of it has. `partitions`: the follower's tables for partitions of the source, by oid, None for one that it
+    does not have.
     """
 
     oid: int
@@ -75,6 +77,8 @@ class FollowedTable:
     full: bool
     mark: str
     changes_at: Place | None
+    unknown: bool
+    uniques: tuple[tuple[tuple[str, str], ...], ...]
     partitions: Mapping[int, sql.Identifier | None]
 
     def __str__(self) -> str:
@@ -100,6 +104,40 @@ class FollowedTable:
         return tuple(sorted(found, key=lambda column: column.source.key_place or 0))
 
 
+@dataclass(frozen=True)
+class Partition:
+    """One that the source has made, attached or detached, of which the first event comes after this place.
+
+    `oid`, `called`: at the source. `attached`: False where it is a table of its own from there on.
+    """
+
+    place: Place
+    oid: int
+    called: tuple[str, str]
+    attached: bool
+
+
+def next_partition(
+    follower: Connection, wanted: Mapping[int, Wanted], history: History, there: Mapping[str, Any] | None = None
+) -> Partition | None:
+    """The next one that the follower does not have so, where its table is partitioned, or a partition of one of them.
+
+    `there`: what describes the table, where that is known.
+    """
+    table = wanted[history.oid]
+    there = there or _described(follower, table)
+    if there is None or not history.later:
+        return None
+    roots = [[each.schema, each.name] for each in wanted.values()] if there["root"] else []
+    names = _names(follower, table) if there["partitioned"] else set[tuple[str, str]]()
+    for place, oid in history.later:
+        if there["root"] in roots:
+            return Partition(place, history.oid, (table.schema, table.name), attached=False)
+        if oid != history.oid and there["partitioned"] and history.partitions[oid] not in names:
+            return Partition(place, oid, history.partitions[oid], attached=True)
+    return None
+
+
 class FollowedTables:
     """Those that have had events by a position. Later changes of form are in `changes_at`."""
 
@@ -116,7 +154,9 @@ class FollowedTables:
         """The tables with these oids at the source. Raises FollowerError where the follower cannot take their rows."""
         version = table_versions.newest(log, position.source)
         histories = table_versions.read(log, {oid: each.formed for oid, each in wanted.items()}, position)
-        return cls({oid: _followed(follower, wanted[oid], found) for oid, found in histories.items()}, version)
+        return cls(
+            {oid: _followed(follower, position.follower, wanted, found) for oid, found in histories.items()}, version
+        )
 
     def __iter__(self) -> Iterator[FollowedTable]:
         return iter(self._tables.values())
@@ -131,12 +171,24 @@ class FollowedTables:
         return list(self._roots)
 
 
-def _followed(follower: Connection, wanted: Wanted, history: History) -> FollowedTable:
-    with follower.cursor(row_factory=dict_row) as cursor:
-        there = cursor.execute(statement(_ROOM, "describe_table"), vars(wanted)).fetchone()
+def _followed(follower: Connection, name: str, of: Mapping[int, Wanted], history: History) -> FollowedTable:
+    """`name`: the follower's."""
+    wanted = of[history.oid]
+    there = _described(follower, wanted)
     if there is None:
         raise FollowerError(f"the follower has no table {wanted.schema}.{wanted.name}: make it there, or leave it out")
-    columns = _columns(wanted, history, there)
+    columns: tuple[FollowedColumn, ...] = ()
+    changes_at, unknown = history.changes_at, False
+    try:
+        columns = _columns(name, wanted, history, there)
+    except FollowerError:
+        if history.known:
+            raise
+        # What comes after the copy has another form: one that the log has not yet, or again one of before.
+        changes_at, unknown = wanted.formed.place, True
+    partitions = _names(follower, wanted) if history.partitions else set[tuple[str, str]]()
+    if (divided := next_partition(follower, of, history, there)) is not None:
+        changes_at = divided.place if changes_at is None else min(changes_at, divided.place)
     followed = {column.name for column in columns}
     names = [column["name"] for column in there["columns"]]
     keyed = any(column.equals is not None for column in columns)
@@ -152,12 +204,14 @@ def _followed(follower: Connection, wanted: Wanted, history: History) -> Followe
         there["fires"] or (history.full and not keyed),
         history.full,
         mark,
-        history.changes_at,
-        _partitions(follower, wanted, history),
+        changes_at,
+        unknown,
+        _uniques(columns, there),
+        {oid: sql.Identifier(*name) if name in partitions else None for oid, name in history.partitions.items()},
     )
 
 
-def _columns(wanted: Wanted, history: History, there: Mapping[str, Any]) -> tuple[FollowedColumn, ...]:
+def _columns(name: str, wanted: Wanted, history: History, there: Mapping[str, Any]) -> tuple[FollowedColumn, ...]:
     by_name = {column["name"]: column for column in there["columns"]}
     if missing := [column.name for column in history.columns if column.name not in by_name]:
         raise FollowerError(
@@ -167,6 +221,7 @@ def _columns(wanted: Wanted, history: History, there: Mapping[str, Any]) -> tupl
     operators = next((found for found in there["keys"] if found is not None and found.keys() == key), None)
     # A deferrable key is one only at a commit; where the log has old rows as a whole, they are found by that.
     if key and operators is None and not history.full:
+        _require_possible(name, wanted, key, there)
         raise FollowerError(
             f"table {wanted.schema}.{wanted.name} of the follower has no unique index on its key"
             f" ({', '.join(sorted(key))}) that holds at once: make one"
@@ -187,9 +242,33 @@ def _columns(wanted: Wanted, history: History, there: Mapping[str, Any]) -> tupl
     )
 
 
-def _partitions(follower: Connection, wanted: Wanted, history: History) -> dict[int, sql.Identifier | None]:
-    if not history.partitions:
-        return {}
+def _uniques(columns: Sequence[FollowedColumn], there: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], ...]:
+    key = {column.name for column in columns if column.equals is not None}
+    written = {column.name for column in columns if column.written}
+    found = [each for each in there["keys"] if each and each.keys() != key and each.keys() <= written]
+    return tuple(tuple(sorted(each.items())) for each in found)
+
+
+def _require_possible(name: str, wanted: Wanted, key: Collection[str], there: Mapping[str, Any]) -> None:
+    """A partition may have a key that its root can have none on."""
+    if set(there["divided_by"]) <= set(key):
+        return
+    table = f"{wanted.schema}.{wanted.name}"
+    raise SchemaStopped(
+        f"table {table} of the follower has no unique index on its key ({', '.join(sorted(key))}), and can have none,"
+        " as it is partitioned by something else",
+        f"make it there as a table without partitions that has such an index, and run `pipeline followers resync {name}"
+        f" {table}`, or leave it out with --tables",
+    )
+
+
+def _described(follower: Connection, wanted: Wanted) -> dict[str, Any] | None:
+    values = {"schema": wanted.schema, "name": wanted.name}
+    with follower.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(statement(_ROOM, "describe_table"), values).fetchone()
+
+
+def _names(follower: Connection, wanted: Wanted) -> set[tuple[str, str]]:
+    """Of the follower's partitions."""
     values = {"table": sql.Identifier(wanted.schema, wanted.name).as_string(follower)}
-    there = set(follower.execute(statement(_ROOM, "name_partitions"), values).fetchall())
-    return {oid: sql.Identifier(*name) if name in there else None for oid, name in history.partitions.items()}
+    return set(follower.execute(statement(_ROOM, "name_partitions"), values).fetchall())

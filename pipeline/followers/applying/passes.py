@@ -31,6 +31,7 @@ _REASONS = {
     "skipped": "it stands for a transaction that the source could not send",
     "parked": "it stands for a change that could not be written to the log",
     "changed": "from there on the table has other columns, types or another key",
+    "unknown": "it is not of the form that the table was copied with",
 }
 
 
@@ -153,6 +154,8 @@ class Passes:
         if obstacle == "skipped":
             return NotFollowable(f"the follower stops before seq {seq}: {_REASONS[obstacle]}", "", seq, obstacle)
         table = tables[found.obstacle_oid or 0]
+        if obstacle == "changed" and table.unknown:
+            obstacle = "unknown"
         said = f"table {table} of the follower stops before seq {seq}: {_REASONS[obstacle]}"
         return NotFollowable(said, str(table), seq, obstacle, oid=table.oid)
 

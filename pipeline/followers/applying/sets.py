@@ -162,6 +162,8 @@ class _Writing:
         if self._carries:
             self._follower.execute(self._statements.make_carried.encode())
         self._change("move", self._statements.take if self._carries else self._statements.delete)
+        if self._final and self._statements.table.uniques:
+            self._given.send(self._statements.clear, "move")
 
     def _put(self) -> None:
         if not self._carries:

@@ -80,10 +80,15 @@ class TableStatements:
         return self._compose("take_rows", given=shape.marks, same=shape.same_key, carried=self._carried_values)
 
     @cached_property
+    def clear(self) -> str:
+        """Delete what is in the way of rows of which it is not said what they were before; only where `uniques` are."""
+        return self._compose("clear_way", in_the_way=self._shape.in_the_way)
+
+    @cached_property
     def put_back(self) -> str:
         """Insert them with their new values."""
         values = [*map(self._value_or_carried, self._shape.written)]
-        values += [sql.SQL("c.{}").format(self._place(self._carried.index(name))) for name in self.table.own]
+        values += [sql.SQL("c.{}").format(_place(self._carried.index(name))) for name in self.table.own]
         return self._insert("put_back_rows", values, own=self.table.own)
 
     @cached_property
@@ -101,12 +106,8 @@ class TableStatements:
     def _carried_values(self) -> sql.Composable:
         carried = enumerate(self._carried)
         return sql.Composed(
-            [sql.SQL(", t.{} as {}").format(sql.Identifier(name), self._place(place)) for place, name in carried]
+            [sql.SQL(", t.{} as {}").format(sql.Identifier(name), _place(place)) for place, name in carried]
         )
-
-    @staticmethod
-    def _place(place: int) -> sql.Identifier:
-        return sql.Identifier(f"c{place}")
 
     def _insert(
         self,
@@ -140,6 +141,11 @@ class TableStatements:
         value = self._shape.value(column)
         if column.equals is not None:
             return value
-        carried = self._place(self._carried.index(column.name))
+        carried = _place(self._carried.index(column.name))
         left = self._shape.marked("left")
         return sql.SQL("case when {} = any(s.{}) then c.{} else {} end").format(column.name, left, carried, value)
+
+
+def _place(place: int) -> sql.Identifier:
+    """What a value is called that is carried."""
+    return sql.Identifier(f"c{place}")

@@ -30,7 +30,9 @@ class Place:
     idx: int
 
 
-_FIRST, _LAST = Place(0, 0, 0), 2**31 - 1
+BEGINNING = Place(0, 0, 0)
+"""Before any change."""
+_LAST = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -104,14 +106,64 @@ class History:
     """A table in the form that it has at a position, or that its follower has been given for later.
 
     `changes_at`: from where on it has another one, which its follower has to be given first; None: it has not yet.
-    `partitions`: names that partitions had, by oid.
+    `known`: False where it was copied in a form that the history does not have.
+    `partitions`: names that partitions had, by oid. `later`: places from which on versions hold that come after the
+    position and the form that was given, with the oid of the table or of its partition.
     """
 
     oid: int
     columns: tuple[NamedColumn, ...]
     full: bool
     changes_at: Place | None
+    known: bool
     partitions: dict[int, tuple[str, str]]
+    later: tuple[tuple[Place, int], ...]
+
+
+CopiedForm = list[list[Any]]
+"""Name, type, modifier and number of each column that was copied, and whether it was in the key.
+
+Those of an older server have no numbers, and do not tell the key.
+"""
+COLUMN_PARTS = 5
+"""So many parts has each column of one."""
+
+
+@dataclass(frozen=True)
+class Formed:
+    """Which form a follower's table has: that of this place, or of the position where that is later.
+
+    `copied`: the one that it was copied with there. The history has a form only from its first change on, which may
+    come later: then it is that one.
+    """
+
+    place: Place | None = None
+    copied: CopiedForm | None = None
+
+    def within(self, versions: Sequence[TableVersion]) -> tuple[Place | None, bool]:
+        """The place in this history, and whether it has the form that was copied."""
+        if self.place is None or self.copied is None:
+            return self.place, True
+        known = False
+        for version in versions:
+            same = _is_of(version, self.copied)
+            if version.place <= self.place:
+                known = same
+            elif same and not known:
+                return version.place, True
+        return self.place, known
+
+
+AS_OF_POSITION = Formed()
+
+
+def _is_of(version: TableVersion, form: CopiedForm) -> bool:
+    """Whether the columns are the same; and the key, which partitions may have of their own."""
+    key = {each[0] for each in form if each[-1] is True} if all(len(each) == COLUMN_PARTS for each in form) else None
+    if key is not None and version.relation_oid == version.table_oid and key != set(version.key_columns):
+        return False
+    columns = sorted([each["name"], each["type_oid"], each["type_modifier"]] for each in version.columns)
+    return columns == sorted(each[:3] for each in form)
 
 
 def newest(log: Connection, source: uuid.UUID) -> int:
@@ -124,42 +176,26 @@ def newest_of(source: uuid.UUID) -> sql.Composable:
     return sql.SQL(statement(_ROOM, "newest_version").replace("%(source)s", "{source}")).format(source=source)
 
 
-def read(log: Connection, formed: Mapping[int, Place | None], position: Position) -> dict[int, History]:
+def read(log: Connection, formed: Mapping[int, Formed], position: Position) -> dict[int, History]:
     """Tables by oid, as they are at the position, or have been formed to be; one without any event yet is not there."""
     found = _versions(log, position.source, formed)
     return {oid: _history(oid, versions, position, formed[oid]) for oid, versions in found.items()}
 
 
 def next_change(
-    log: Connection, position: Position, oid: int, formed: Place | None
+    log: Connection, position: Position, oid: int, formed: Formed
 ) -> tuple[TableVersion, TableVersion] | None:
     """The form that a table has at the position, or was given, and the one that it has next; None without another."""
     versions = _versions(log, position.source, [oid]).get(oid)
     if not versions:
         return None
-    at = _reached(versions, position, formed)
+    at = _reached(versions, position, formed.within(versions)[0])
     return next(((versions[at], each) for each in versions[at + 1 :] if not each.is_like(versions[at])), None)
 
 
-def places_of_forms(
-    log: Connection, source: uuid.UUID, forms: Mapping[int, tuple[Place, list[list[Any]] | None]]
-) -> dict[int, Place]:
-    """From where on a table has the form that it had at this place, by oid.
-
-    The history has a form only from its first change on, which may come later: then from there.
-    """
-    found = {oid: place for oid, (place, _) in forms.items()}
-    for oid, versions in _versions(log, source, forms).items():
-        place, form = forms[oid]
-        has_form = False
-        for version in versions if form is not None else ():
-            same = form == sorted([each["name"], each["type_oid"], each["type_modifier"]] for each in version.columns)
-            if version.place <= place:
-                has_form = same
-            elif same and not has_form:
-                has_form = True
-                found[oid] = version.place
-    return found
+def is_known(log: Connection, position: Position, oid: int, formed: Formed) -> bool:
+    """Whether the history has the form that a table was copied with."""
+    return formed.within(_versions(log, position.source, [oid]).get(oid, []))[1]
 
 
 def at(log: Connection, source: uuid.UUID, table: TableName, place: Place) -> TableVersion | None:
@@ -190,12 +226,18 @@ def _versions(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dict[i
 
 def _reached(versions: Sequence[TableVersion], position: Position, formed: Place | None = None) -> int:
     """Which of them the table has at the position, or was formed to have; the first where it has none yet."""
-    reached = max(Place(position.source_epoch, position.commit_lsn or 0, _LAST), formed or _FIRST)
+    reached = _upto(position, formed)
     return max(0, sum(version.place <= reached for version in versions) - 1)
 
 
-def _history(oid: int, versions: Sequence[TableVersion], position: Position, formed: Place | None) -> History:
-    first, at = _reached(versions, position), _reached(versions, position, formed)
+def _upto(position: Position, formed: Place | None) -> Place:
+    return max(Place(position.source_epoch, position.commit_lsn or 0, _LAST), formed or BEGINNING)
+
+
+def _history(oid: int, versions: Sequence[TableVersion], position: Position, formed: Formed) -> History:
+    place, known = formed.within(versions)
+    first, at = _reached(versions, position), _reached(versions, position, place)
+    reached = _upto(position, formed.place)
     now = versions[at]
     changed = next((version.place for version in versions[at + 1 :] if not version.is_like(now)), None)
     return History(
@@ -203,11 +245,13 @@ def _history(oid: int, versions: Sequence[TableVersion], position: Position, for
         tuple(_column(now, column, versions[first:at]) for column in now.columns),
         now.replica_identity == FULL,
         changed,
+        known,
         {
             each.relation_oid: (each.relation_schema, each.relation_name)
             for each in versions
             if each.relation_oid != oid
         },
+        tuple((each.place, each.relation_oid) for each in versions if each.place > reached),
     )
 
 

@@ -14,7 +14,8 @@ from pipeline.errors import Overtaken
 from pipeline.followers.applying import position
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.applying.table_versions import CopiedForm, Place
+from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -108,6 +109,23 @@ def find(follower: Connection, of: Position) -> dict[int, Copied | None]:
     """
     found = follower.execute(statement(_ROOM, "find_copies"), vars(of)).fetchall()
     return {oid: None if rest[1] is None else Copied(*rest) for oid, *rest in found}
+
+
+def store_form(follower: Connection, of: Position, form: SourceForm) -> None:
+    """A table that is to be copied has this form of the source's until then."""
+    values = {**vars(of), "oid": form.oid, "form": Jsonb(form.as_document())}
+    follower.execute(statement(_ROOM, "store_form"), values)
+
+
+def find_form(follower: Connection, of: Position, oid: int) -> SourceForm | CopiedForm | None:
+    """What is known of the form of a table that is still to be copied: it was made, or copied before, with that."""
+    found = queries.value(follower, statement(_ROOM, "find_form"), {**vars(of), "oid": oid})
+    return SourceForm(**found) if isinstance(found, dict) else found
+
+
+def hold(follower: Connection, of: Position, tables: Iterable[int]) -> None:
+    """Until the end of the transaction nobody copies these; who is at it is waited for."""
+    follower.execute(statement(_ROOM, "hold_copies"), {**vars(of), "oids": list(tables)})
 
 
 def take(follower: Connection, of: Position, oid: int) -> None:

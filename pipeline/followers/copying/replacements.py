@@ -16,12 +16,12 @@ import psycopg
 from psycopg import sql
 
 from pipeline.errors import Overtaken, Refused, Unavailable
-from pipeline.followers.applying import position, table_versions
+from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.copied import Copied
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.applying.table_versions import Formed, Place
 from pipeline.followers.copying import copies
 from pipeline.followers.copying.copies import Anew
 from pipeline.followers.copying.source_tables import LOCK_TIMEOUT, NotYet, Relation, SourceTables, holder
@@ -90,6 +90,7 @@ class Replacements:
         self._require_wanted()
         # Before it is looked at who writes: what the log had by then is in the copy.
         begins = self._begins.setdefault(table.table_oid, self._here())
+        self._require_kept(table, begins)
         relations = self._source.settled(table.table_oid)
         del self._begins[table.table_oid]
         self._say(table, None)
@@ -109,6 +110,14 @@ class Replacements:
             fitting.alter_empty(staged.into)
             copied, rows = self._read(table, relations, columns, staged)
             self._replace(table, anew, staged, fitting, copied, rows, begins)
+
+    def _require_kept(self, table: TableName, begins: Position) -> None:
+        """Raises NotYet where the log lacks what comes after it: then it goes on only with copies of all tables."""
+        if begins.seq < int(queries.value(self._log, "select pipeline.log_floor()")):
+            del self._begins[table.table_oid]
+            raise NotYet(
+                "waits until all tables are to be copied anew, as the log does not reach back to where the follower is"
+            )
 
     def _staged(
         self, table: TableName, there: dict[str, Any], columns: Sequence[str], before: Sequence[str]
@@ -147,8 +156,7 @@ class Replacements:
         rows: int,
         begins: Position,
     ) -> None:
-        form = {table.table_oid: (copied.place, copied.form)}
-        formed = table_versions.places_of_forms(self._log, self._found.source_id, form)[table.table_oid]
+        formed = Formed(copied.place, copied.form)
         wanted = Wanted(table.table_schema, table.table_name, formed=formed, copied=copied)
         with self._follower.transaction():
             # Who else is at it has placed a copy by then, or is at its end.

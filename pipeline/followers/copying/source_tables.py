@@ -53,7 +53,8 @@ class SourceTables:
 
     def __init__(self, source: Connection, dsn: str, publications: Sequence[str], source_epoch: int) -> None:
         """`dsn`: for messages. `publications`: those that are in use."""
-        self._source, self._dsn, self._publications, self._epoch = source, dsn, list(publications), source_epoch
+        self.connection = self._source = source
+        self._dsn, self._publications, self._epoch = dsn, list(publications), source_epoch
         self._settling: dict[int, tuple[list[Relation], set[str]]] = {}
         """Of tables that are not settled: their relations, and the transactions that are waited for."""
 
@@ -104,8 +105,8 @@ class SourceTables:
         if self._relations(oid) != relations:
             raise NotYet("it was altered just now, or what is published of it")
         form = None
-        if relations:  # partitions have the columns of their root
-            values = {"oid": relations[0].oid, "columns": relations[0].columns}
+        if relations:  # partitions have the columns of their root, with other numbers
+            values = {"oid": oid, "columns": relations[0].columns}
             form = queries.value(self._source, statement(_ROOM, "form"), values)
         snapshot, lsn = found
         return Copied(self._epoch, snapshot, lsn, form)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 from psycopg import sql
@@ -30,6 +30,15 @@ class Interrupted(Exception):
     """It is not wanted any more: the copy that was being made is as if it had not begun."""
 
 
+class Forms(Protocol):
+    """What gives tables the forms of their copies, as `pipeline.followers.schema_changes.first_forms.FirstForms`."""
+
+    def bring(
+        self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
+    ) -> TableName: ...
+    def is_called(self, follower: Connection, table: TableName) -> bool: ...
+
+
 class TableCopies:
     """Of one follower, over a connection whose session is one of an applier. Others may make other tables meanwhile."""
 
@@ -38,6 +47,7 @@ class TableCopies:
         source: SourceTables,
         follower: Connection,
         of: Position,
+        forms: Forms,
         *,
         truncate: bool,
         go_on: Callable[[], bool],
@@ -47,7 +57,7 @@ class TableCopies:
 
         `go_on` is asked between blocks. `say` is told which table is copied, and why one has to wait.
         """
-        self._source, self._follower, self._of, self._truncate = source, follower, of, truncate
+        self._source, self._follower, self._of, self._forms, self._truncate = source, follower, of, forms, truncate
         self._go_on, self._say = go_on, say
         self._refused: FollowerError | None = None
 
@@ -73,6 +83,9 @@ class TableCopies:
         try:
             relations = self._source.settled(table.table_oid)
             self._say(table, None)
+            published = {name for each in relations for name in each.columns or ()}
+            if relations:
+                table = self._forms.bring(self._source.connection, self._follower, table, published)
             self._copy(table, relations)
         except NotYet as error:
             self._say(table, str(error))
@@ -88,6 +101,8 @@ class TableCopies:
         identifier = sql.Identifier(table.table_schema, table.table_name)
         with self._follower.transaction():
             copies.take(self._follower, self._of, table.table_oid)
+            if not self._forms.is_called(self._follower, table):
+                raise NotYet("it was renamed just now")
             there = described(self._follower, table)
             # First at the follower: while this waits, nobody has to wait at the source.
             self._empty(table, identifier, partitioned=there["partitioned"])

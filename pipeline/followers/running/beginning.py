@@ -10,17 +10,19 @@ from datetime import datetime
 from pipeline.config.settings import Config
 from pipeline.errors import FollowerError
 from pipeline.followers import connecting
-from pipeline.followers.applying import position, table_versions
+from pipeline.followers.applying import position
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.passes import Gap
 from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.table_versions import AS_OF_POSITION, Formed
 from pipeline.followers.copying import copies, missing_tables, passed, side_by_side, table_copies
 from pipeline.followers.copying.source_tables import SourceTables
 from pipeline.followers.copying.table_copies import TableCopies
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.running import epoch_gaps
 from pipeline.followers.running.epoch_gaps import Compared
-from pipeline.followers.schema_changes import reached_versions, rewritten
+from pipeline.followers.schema_changes import first_forms, reached_versions, rewritten
+from pipeline.followers.schema_changes.first_forms import FirstForms
 from pipeline.postgres import connections, queries, session_settings
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -95,22 +97,34 @@ def copy(
 
     `go_on` and `say` are called from several threads.
     """
-    here = current_position(follower, found)
-    if pending := table_copies.pending(follower, here, found.table_states):
+    here, tables = current_position(follower, found), list(called(follower, found).values())
+    if pending := table_copies.pending(follower, here, tables):
         make_tables = source_tables(config, log, found)
         if found.schema_mode == "create":
             with connect_source(config) as source, plain_session(found) as session:
-                missing_tables.make(source, config.source, session, here, found.table_states)
+                missing_tables.make(source, config.source, session, here, tables)
+        forms = FirstForms(config, log, found, lambda there: called(there, found), lambda: plain_session(found))
 
         @contextmanager
         def copier() -> Iterator[TableCopies]:
             with connect_source(config) as source, applier_session(found) as there:
-                yield TableCopies(make_tables(source), there, here, truncate=found.truncates, go_on=go_on, say=say)
+                made = make_tables(source)
+                yield TableCopies(made, there, here, forms, truncate=found.truncates, go_on=go_on, say=say)
 
         side_by_side.make(copier, pending, stop.wait)
     if missing_tables.is_unfinished(follower, here):
         with plain_session(found) as session:
             missing_tables.finish(session, here)
+
+
+def settle_names(config: Config, state: Connection, follower: Connection, found: Follower) -> bool:
+    """Before the copy: tables that were renamed or dropped at the source since they were registered; whether any was.
+
+    Then `found` is outdated. Raises Unavailable.
+    """
+    here = current_position(follower, found)
+    pending = table_copies.pending(follower, here, called(follower, found).values())
+    return bool(pending) and first_forms.settle_names(config, state, follower, found, pending)
 
 
 def connect_source(config: Config) -> Connection:
@@ -140,10 +154,6 @@ def wanted_tables(log: Connection, follower: Connection, found: Follower, here: 
         complete = dict(log.execute(statement(_ROOM, "complete_seqs"), {"source": found.source_id}))
     made, anew = copies.find(follower, here), {each.oid for each in copies.wanted(follower, here)}
     copied = passed.outstanding(log, here, made)
-    places = table_versions.places_of_forms(
-        log, found.source_id, {oid: (copy.place, copy.form) for oid, copy in made.items() if copy is not None}
-    )
-
     formed, compared = reached_versions.find(follower, here), epoch_gaps.compared(log, found.source_id)
 
     def filled_upto(oid: int) -> int:
@@ -155,9 +165,12 @@ def wanted_tables(log: Connection, follower: Connection, found: Follower, here: 
         return upto
 
     def wanted(table: TableName) -> Wanted:
-        oid, form = table.table_oid, formed.get(table.table_oid)
-        begins = [places[oid]] if oid in places else []
-        place = max([*begins, *([form.place] if form else [])], default=None)
+        oid, place = table.table_oid, AS_OF_POSITION
+        stored, copy = formed.get(oid), made.get(oid)
+        if stored is not None:
+            place = Formed(stored.place)
+        if copy is not None and (place.place is None or place.place < copy.place):
+            place = Formed(copy.place, copy.form)
         filled = filled_upto(oid)
         return Wanted(table.table_schema, table.table_name, filled_upto=filled, formed=place, copied=copied.get(oid))
 
@@ -210,6 +223,23 @@ def want_unknown(log: Connection, follower: Connection, found: Follower, here: P
     if lacking:
         copies.want(follower, here, lacking)
     return bool(lacking)
+
+
+def skip_expired(log: Connection, follower: Connection, found: Follower, head: int) -> bool:
+    """Let a follower go on from this seq on, where the log no longer reaches back to it; whether it does.
+
+    It may where all of its tables are to be copied anew: their copies lack nothing of before. `head`: an end of the log
+    up to which it knows all tables that are new.
+    """
+    with follower.transaction():
+        here = position.existing(follower, found.source_id, found.name, held=True)
+        anew = {each.oid for each in copies.wanted(follower, here)}
+        place = queries.one(log, Place, statement(_ROOM, "place_of_seq"), {"seq": head})
+        if here.seq >= head or place is None or place.committed_at is None or anew != called(follower, found).keys():
+            return False
+        after = position.advanced(here, place.source_epoch, head, place.commit_lsn, place.committed_at)
+        position.move(follower, here, after)
+    return True
 
 
 def plain_session(found: Follower) -> Connection:

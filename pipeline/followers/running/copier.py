@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -21,7 +21,7 @@ from pipeline.followers.copying.source_tables import NotYet
 from pipeline.followers.copying.table_copies import REST_SECONDS, Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, TableName
 from pipeline.followers.running import beginning
-from pipeline.followers.schema_changes import fitting
+from pipeline.followers.schema_changes import fitting, partitions
 from pipeline.log.table import EventsTable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
@@ -110,7 +110,8 @@ class Copier:
             def make_missing(table: TableName) -> None:
                 if found.schema_mode == "create":
                     with beginning.plain_session(found) as session:
-                        missing_tables.make_whole(source, config.source, session, [table])
+                        here = beginning.current_position(session, found)
+                        missing_tables.make_whole(source, config.source, session, here, [table])
 
             replacements = Replacements(
                 log,
@@ -123,8 +124,15 @@ class Copier:
                 make_missing=make_missing,
                 fit=partial(fitting.find, log, follower, source, found),
             )
+
+            def make(table: TableName, anew: Anew) -> None:
+                called = {(each.table_schema, each.table_name) for each in beginning.called(follower, found).values()}
+                if not partitions.settle(log, follower, found, table, called):
+                    raise NotYet("is still a partition of another table where the follower is")
+                replacements.make(table, anew)
+
             while pending := self._pending(log, follower, replacements):
-                if not any(self._is_made(log, replacements, table, anew) for table, anew in pending):
+                if not any(self._is_made(log, make, table, anew) for table, anew in pending):
                     self._stopped.wait(REST_SECONDS)
                 if not self._goes_on():
                     raise Interrupted
@@ -135,13 +143,13 @@ class Copier:
         tables = beginning.called(follower, self._found(log))
         return [(tables[each.oid], each) for each in replacements.wanted() if each.oid in tables]
 
-    def _is_made(self, log: Connection, replacements: Replacements, table: TableName, anew: Anew) -> bool:
+    def _is_made(self, log: Connection, make: Callable[[TableName, Anew], None], table: TableName, anew: Anew) -> bool:
         """Make a copy, where it is time; what is in the way of it is in the way of no other."""
         oid = table.table_oid
         if time.monotonic() < self._not_before.get(oid, 0):
             return False
         try:
-            replacements.make(table, anew)
+            make(table, anew)
         except NotYet as error:
             self._say(log, table, str(error))
             return False

@@ -16,7 +16,7 @@ from functools import partial
 import psycopg
 
 from pipeline.config.settings import Config
-from pipeline.errors import Locked, NotFollowable, Overtaken, PipelineError, Refused, TablesChanged
+from pipeline.errors import CursorExpired, Locked, NotFollowable, Overtaken, PipelineError, Refused, TablesChanged
 from pipeline.followers import registry
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
@@ -27,7 +27,7 @@ from pipeline.followers.applying.upcoming import Shared
 from pipeline.followers.copying import passed
 from pipeline.followers.copying.table_copies import Interrupted
 from pipeline.followers.registry import Follower, FollowerTable, Report, TableName
-from pipeline.followers.running import beginning, partition_bounds, remedies
+from pipeline.followers.running import beginning, mending, partition_bounds, remedies
 from pipeline.followers.running.copier import ITSELF, Copier
 from pipeline.followers.schema_changes.changes import SchemaChanges
 from pipeline.log.table import CHANNEL, EventsTable
@@ -101,6 +101,8 @@ class Following:
         with beginning.applier_session(found) as follower:
             position.install(follower)
             beginning.begin(self._log, follower, found)
+            if beginning.settle_names(self._config, self._state, follower, found):
+                return
             try:
                 self._copy(follower, found, stop)
             except Interrupted:
@@ -135,12 +137,8 @@ class Following:
             self._apply_to(follower, found, here, wanted, changes, stop)
         except TablesChanged:
             self._delay = FIRST_DELAY
-        except NotFollowable as error:
-            if error.why != "changed":
-                raise
-            changes.follow(error)
-        except Refused as error:
-            if not changes.explain(error):
+        except (CursorExpired, NotFollowable, Refused) as error:
+            if not mending.is_mended(error, self._log, follower, found, changes):
                 raise
 
     def _apply_to(

@@ -30,7 +30,7 @@ def report_of(found: Follower, error: Exception) -> Report:
         case Differs() | NotFollowable():
             return Report("stopped", str(error), _without(found, error))
         case CursorExpired():
-            return Report("stopped", str(error), _anew(found))
+            return Report("stopped", str(error), f"copy all of them anew: {_resync(found, '*')}")
         case Refused():
             return Report("stopped", str(error), f"mend that in the follower; {_AGAIN}")
         case Locked():
@@ -65,8 +65,3 @@ def _resync(found: Follower, table: str) -> str:
 
 def _ending(error: Locked) -> str:
     return "" if error.pid is None else f", or end that session there: select pg_terminate_backend({error.pid})"
-
-
-def _anew(found: Follower) -> str:
-    copy = "log" if found.copy == "log" else "source"
-    return f"remove it, and add it again with --copy {copy} --truncate: `pipeline followers remove {found.name}`"

@@ -157,10 +157,13 @@ class Alterations:
                 )
         return found
 
-    def of_key(self, change: Difference, unique: Collection[Sequence[str]] | None) -> Iterator[Alteration]:
+    def of_key(
+        self, change: Difference, unique: Collection[Sequence[str]] | None, *, deferrable: bool
+    ) -> Iterator[Alteration]:
         """Of another key: what makes it unique, and no more what makes the old one so, if the source has dropped that.
 
-        `unique`: columns that the source has a unique index on; None: unknown.
+        `unique`: columns that the source has a unique index on; None: unknown. `deferrable`: keys may change places
+        there within a transaction, so here, too.
         """
         if change.key is None:
             return
@@ -175,7 +178,8 @@ class Alterations:
         if change.key and set(change.key) not in [columns for _, columns in kept]:
             kind = "unique" if any(each["is_primary"] for each, _ in kept) else "primary key"
             columns = sql.SQL(", ").join(map(sql.Identifier, change.key))
-            yield replace(self._alter("gave another key to", f"add {kind} ({{}})", columns), makes_key=True)
+            how = f"add {kind} ({{}}){' deferrable' if deferrable else ''}"
+            yield replace(self._alter("gave another key to", how, columns), makes_key=True)
 
     def _without(self, unique: Mapping[str, Any]) -> Alteration:
         name, what = sql.Identifier(unique["name"]), "gave another key to"

@@ -9,7 +9,7 @@ from psycopg import sql
 
 from pipeline.config.settings import Config
 from pipeline.errors import NotFollowable, Refused, SchemaStopped, TablesChanged
-from pipeline.followers.applying import position, table_versions
+from pipeline.followers.applying import followed_tables, position, table_versions
 from pipeline.followers.applying.followed_tables import Wanted
 from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import TableVersion
@@ -19,6 +19,7 @@ from pipeline.followers.schema_changes import (
     difference,
     enums,
     new_tables,
+    partitions,
     reached_versions,
     rewritten,
     source_tables,
@@ -26,6 +27,7 @@ from pipeline.followers.schema_changes import (
 )
 from pipeline.followers.schema_changes.alterations import Alteration, Alterations, run
 from pipeline.followers.schema_changes.difference import Difference
+from pipeline.followers.schema_changes.partitions import Partitions
 from pipeline.followers.schema_changes.source_tables import SourceTable
 from pipeline.followers.schema_changes.table_names import Name
 from pipeline.log.table import EventsTable
@@ -68,6 +70,8 @@ class SchemaChanges:
         cause = error.__cause__
         if isinstance(cause, psycopg.errors.InvalidTextRepresentation):
             return enums.follow(self._config, self._follower, self._found)
+        if isinstance(cause, psycopg.errors.CheckViolation) and not cause.diag.constraint_name:
+            return self._divide_for(cause.diag.schema_name or "", cause.diag.table_name or "")
         if isinstance(cause, psycopg.errors.NotNullViolation) and cause.diag.column_name:
             diag = cause.diag
             table = f"{diag.schema_name}.{diag.table_name}"
@@ -85,6 +89,13 @@ class SchemaChanges:
         does not let us, or is not to follow; Overtaken, and Unavailable where the source has to be asked.
         """
         oid, here, wanted, called = changed.oid, self._here(), self._wanted, self._called
+        if changed.why == "unknown":
+            if not table_versions.is_known(self._log, here, oid, wanted[oid].formed):
+                copies.want(self._follower, here, [oid])
+            return
+        if self._divide(here, oid):
+            return
+        here = self._here()
         found = table_versions.next_change(self._log, here, oid, wanted[oid].formed)
         if found is None:
             return
@@ -101,8 +112,43 @@ class SchemaChanges:
                 self._alter(after, change, name)
                 reached_versions.store(self._follower, here, oid, name, after.place)
             for other, name in names.items():
-                place = wanted[other].formed if other in wanted else None
-                reached_versions.store(self._follower, here, other, name, place or _BEGINNING)
+                place = wanted[other].formed.place if other in wanted else None
+                reached_versions.store(self._follower, here, other, name, place or table_versions.BEGINNING)
+
+    def _divide(self, here: Position, oid: int) -> bool:
+        """Whether what comes next is a partition alone, which the follower has so now, or does not need."""
+        formed = self._wanted[oid].formed
+        history = table_versions.read(self._log, {oid: formed}, here)[oid]
+        new = followed_tables.next_partition(self._follower, self._wanted, history)
+        change = table_versions.next_change(self._log, here, oid, formed)
+        if new is None or (change is not None and change[1].place < new.place):
+            return False
+        alone = change is None or change[1].place > new.place
+        theirs = partitions.at_source(self._config, oid) if new.attached else []
+        with self._follower.transaction():
+            here = position.change_tables(self._follower, here)
+            divided = Partitions(self._follower, self._found, self._called[oid], self._called.values())
+            if new.attached:
+                divided.follow(theirs, new)
+            else:
+                divided.detach(self._called[oid])
+            if alone:
+                reached_versions.store(self._follower, here, oid, self._called[oid], new.place)
+        return alone
+
+    def _divide_for(self, schema: str, name: str) -> bool:
+        """Make what a table lacks that has no partition for a row. Raises SchemaStopped where that is not known."""
+        values = {"schema": schema, "name": name}
+        root = self._follower.execute(statement("followers.schema_changes", "partition_root"), values).fetchone()
+        oid = next((oid for oid, called in self._called.items() if called == root), None)
+        if root is None or oid is None:
+            return False
+        theirs = partitions.at_source(self._config, oid)
+        with self._follower.transaction():
+            position.change_tables(self._follower, self._here())
+            if not Partitions(self._follower, self._found, root, self._called.values()).follow(theirs):
+                raise partitions.refused((schema, name))
+        return True
 
     def _alter(self, after: TableVersion, change: Difference, called: Name) -> None:
         """Columns and key."""
@@ -112,7 +158,8 @@ class SchemaChanges:
         live = there.numbers if there and after.numbered else []
         altered = Alterations(self._follower, called)
         self._run(called, altered.of_columns(change, live))
-        self._run(called, list(altered.of_key(change, there.keys if there else None)))
+        deferrable = there is not None and there.deferrable_key
+        self._run(called, list(altered.of_key(change, there.keys if there else None, deferrable=deferrable)))
 
     def _run(self, called: Name, alterations: Sequence[Alteration]) -> None:
         if alterations and self._found.ddl == "stop":
@@ -138,6 +185,3 @@ class SchemaChanges:
 
 def _is_renamed(before: TableVersion, after: TableVersion) -> bool:
     return (before.table_schema, before.table_name) != (after.table_schema, after.table_name)
-
-
-_BEGINNING = table_versions.Place(0, 0, 0)

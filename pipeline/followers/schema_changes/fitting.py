@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -12,43 +12,49 @@ from psycopg import sql
 from pipeline.errors import SchemaStopped
 from pipeline.followers.applying import table_versions
 from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import Place, TableVersion
+from pipeline.followers.applying.table_versions import COLUMN_PARTS, CopiedForm, Place
+from pipeline.followers.copying import copies, source_forms
+from pipeline.followers.copying.source_forms import SourceForm
 from pipeline.followers.registry import Follower, TableName
-from pipeline.followers.schema_changes import difference, reached_versions
+from pipeline.followers.schema_changes import difference, partitions, reached_versions
 from pipeline.followers.schema_changes.alterations import Alteration, Alterations, run
 from pipeline.followers.schema_changes.difference import ColumnForm, Difference
-from pipeline.postgres import queries
+from pipeline.followers.schema_changes.partitions import Partitions, SourcePartition
 from pipeline.postgres.connections import Connection
-from pipeline.postgres.queries import statement
-
-_ROOM = "followers.schema_changes"
-
-
-@dataclass(frozen=True)
-class _SourceForm:
-    """What `source_form.sql` finds."""
-
-    table_schema: str
-    table_name: str
-    columns: list[dict[str, Any]]
-    key_columns: list[str]
-    keys: list[list[str]]
 
 
 class Fitting:
     """Of one table, from the form that it has to the one that its copy has."""
 
     def __init__(
-        self, follower: Connection, found: Follower, table: TableName, change: Difference, keys: Collection[list[str]]
+        self,
+        follower: Connection,
+        found: Follower,
+        table: TableName,
+        change: Difference,
+        form: SourceForm | None,
+        partitions: Sequence[SourcePartition] = (),
     ) -> None:
-        self._follower, self._found, self._change, self._keys = follower, found, change, keys
+        """`form`: the one that it is to get; None of a table that was dropped. `partitions`: those of the source."""
+        self._follower, self._found, self._change, self.form = follower, found, change, form
+        self._keys: Collection[list[str]] = form.keys if form else []
         self._called = (table.table_schema, table.table_name)
+        self._partitions = partitions
+
+    def at(self, follower: Connection, table: TableName) -> Fitting:
+        """The same over another session, of the table under another name."""
+        return Fitting(follower, self._found, table, self._change, self.form, self._partitions)
+
+    @property
+    def moves_columns(self) -> bool:
+        """Whether what was made for columns of before, such as an index, may not find them after it."""
+        change = self._change
+        return bool(change.renamed or change.dropped or change.retyped or change.key is not None)
 
     @property
     def is_needed(self) -> bool:
         """Whether there is any difference."""
-        change = self._change
-        return bool(change.renamed or change.dropped or change.added or change.retyped or change.key is not None)
+        return self.moves_columns or bool(self._change.added) or self._divided.lacks(self._partitions)
 
     def applied(self, there: Mapping[str, Any]) -> dict[str, Any]:
         """What `describe_table` will say of the table, of which it says this now."""
@@ -90,7 +96,10 @@ class Fitting:
         self._run(altered.of_columns(replace(self._change, retyped=()), ()))
         for column in self._change.retyped:
             self._retype(altered, column)
-        key = list(altered.of_key(self._change, self._keys))
+        if self._divided.lacks(self._partitions):
+            self._divided.follow(self._partitions)
+        deferrable = self.form is not None and self.form.deferrable_key
+        key = list(altered.of_key(self._change, self._keys, deferrable=deferrable))
         made = [each for each in key if each.makes_key]
         self._run([each for each in key if not each.makes_key])
         replaced()
@@ -113,6 +122,10 @@ class Fitting:
         run(self._follower, self._found.name, self._called, alterations)
 
     @property
+    def _divided(self) -> Partitions:
+        return Partitions(self._follower, self._found, self._called, ())
+
+    @property
     def _sorted_keys(self) -> list[list[str]]:
         return [sorted(columns) for columns in self._keys]
 
@@ -130,18 +143,15 @@ def find(
 
     Raises SchemaStopped where it is not to follow.
     """
-    now = queries.one(source, _SourceForm, statement(_ROOM, "source_form"), {"oid": table.table_oid})
-    begins = Position(found.source_id, found.name)
-    stored = reached_versions.find(follower, begins).get(table.table_oid)
-    place = max(formed, stored.place) if stored else formed
-    # Of a table that was in no log, each column of the copy is looked for.
-    before = table_versions.at(log, found.source_id, table, place) or _SourceForm(*_NO_FORM)
+    now = source_forms.read(source, [table.table_oid]).get(table.table_oid)
     if now is None:
-        return Fitting(follower, found, table, _NONE, [])
-    now = replace(now, columns=[each for each in now.columns if each["name"] in published])
-    numbered = isinstance(before, TableVersion) and before.numbered and before.relation_oid == table.table_oid
-    change = difference.between(before, now, numbered=numbered)
-    made = Fitting(follower, found, table, change, now.keys)
+        return Fitting(follower, found, table, _NONE, None)
+    change = _change(log, follower, found, table, formed, now)
+    # What is not published is in no copy: the follower needs it as little.
+    left_out = {each.name for each in change.added} - set(published)
+    change = replace(change, added=tuple(each for each in change.added if each.name not in left_out))
+    form = replace(now, columns=[each for each in now.columns if each["name"] not in left_out])
+    made = Fitting(follower, found, table, change, form, partitions.read(source, table.table_oid))
     if found.ddl == "stop" and made.is_needed:
         altered = Alterations(follower, (table.table_schema, table.table_name)).of_columns(change, ())
         if altered:
@@ -150,7 +160,36 @@ def find(
     return made
 
 
+def _change(
+    log: Connection, follower: Connection, found: Follower, table: TableName, formed: Place, now: SourceForm
+) -> Difference:
+    """From the form that the table was made with, or else from that which the history has of this place."""
+    begins = Position(found.source_id, found.name)
+    made = copies.find_form(follower, begins, table.table_oid)
+    stored = reached_versions.find(follower, begins).get(table.table_oid)
+    if isinstance(made, list) and not (stored and stored.place > formed):
+        made = _as_copied(made, now)
+    if isinstance(made, SourceForm):
+        return difference.between(made, now, numbered=True)
+    place = max(formed, stored.place) if stored else formed
+    before = table_versions.at(log, found.source_id, table, place)
+    if before is None:  # it was in no log: each column of the copy is looked for
+        return difference.between(SourceForm(now.oid, *now.called, [], [], []), now, numbered=False)
+    numbered = before.numbered and before.relation_oid == table.table_oid
+    return difference.between(before, now, numbered=numbered)
+
+
+def _as_copied(copied: CopiedForm, now: SourceForm) -> SourceForm | None:
+    """The form of a copy; None where it does not tell everything."""
+    if any(len(each) != COLUMN_PARTS for each in copied):
+        return None
+    columns = [
+        {"name": name, "type_oid": kind, "type_modifier": modifier, "attnum": number}
+        for name, kind, modifier, number, _ in copied
+    ]
+    return replace(now, columns=columns, key_columns=[each[0] for each in copied if each[-1]])
+
+
 _NO_WAY = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.CannotCoerce, psycopg.errors.DatatypeMismatch)
 """What the follower says where a value does not become one of another type."""
-_NO_FORM: tuple[str, str, list[Any], list[Any], list[Any]] = ("", "", [], [], [])
 _NONE = Difference(("", ""), {}, {}, (), (), (), None, unclear=False)

@@ -12,13 +12,17 @@ from pipeline.postgres.queries import statement
 
 @dataclass(frozen=True)
 class SourceTable:
-    """`numbers`: of its columns. `keys`: the columns of each unique index."""
+    """`numbers`: of its columns. `keys`: the columns of each unique index.
+
+    `deferrable_key`: its primary key holds only at a commit.
+    """
 
     oid: int
     schema: str
     name: str
     numbers: list[int]
     keys: list[list[str]]
+    deferrable_key: bool
 
     @property
     def called(self) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from pipeline.followers.applying.followed_tables import FollowedTable, FollowedTables
+from pipeline.followers.applying.table_versions import AS_OF_POSITION
 from pipeline.followers.applying.upcoming import Source
 
 
@@ -42,8 +43,8 @@ def as_read(source: Source, seq: int) -> Source:
 
 def _as_read(table: FollowedTable, seq: int) -> FollowedTable:
     filled = table.wanted.filled_upto
-    wanted = replace(table.wanted, formed=None, filled_upto=filled if filled > seq else 0)
-    return replace(table, wanted=wanted, own=())
+    wanted = replace(table.wanted, formed=AS_OF_POSITION, filled_upto=filled if filled > seq else 0)
+    return replace(table, wanted=wanted, own=(), uniques=())
 
 
 def key_of(source: Source) -> bytes:

@@ -141,13 +141,24 @@ class FollowerOfKinds:
         for name, relkind, columns in connection.execute(_TABLES, [kind.schema]).fetchall():
             table = sql.Identifier(kind.schema, name)
             names = [sql.Identifier("t", each) for (each,) in connection.execute(_COLUMNS, [table.as_string(None)])]
-            only = sql.SQL("only" if relkind == "r" else "")
-            query = sql.SQL("select row({})::text from {} {} t order by 1").format(
-                sql.SQL(", ").join(names), only, table
-            )
-            rows = [] if relkind == "f" else connection.execute(query).fetchall()
-            found[name] = columns, [text for (text,) in rows]
+            rows = list[str]()
+            for relation in [table.as_string(None)] if relkind == "r" else _leaves(connection, table):
+                query = sql.SQL("select row({})::text from only {} t").format(
+                    sql.SQL(", ").join(names),
+                    sql.SQL(relation),  # as the catalog prints it
+                )
+                rows += [text for (text,) in connection.execute(query).fetchall()]
+            found[name] = columns, sorted(rows)
         return found
+
+
+def _leaves(connection: psycopg.Connection, table: sql.Identifier) -> list[str]:
+    """Partitions that have rows, but for foreign ones."""
+    query = """
+        select t.relid::regclass::text from pg_partition_tree(%s) t join pg_class c on c.oid = t.relid
+        where t.isleaf and c.relkind = 'r'
+    """
+    return [name for (name,) in connection.execute(query, [table.as_string(None)]).fetchall()]
 
 
 NOTHING = "nothing"

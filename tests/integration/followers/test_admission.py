@@ -121,6 +121,18 @@ def test_a_missing_key(adding: Adding, follower_dsn: str, index: str) -> None:
     adding.add(follower_dsn)
 
 
+@pytest.mark.parametrize("holds", ["primary key (id)", "unique (id)"])
+def test_a_key_that_is_deferrable_at_the_source(adding: Adding, follower_dsn: str, holds: str) -> None:
+    deferrable = "alter table orders drop constraint orders_pkey, add primary key (id) deferrable"
+    with psycopg.connect(adding.known.config.source, autocommit=True) as source:
+        source.execute(f"{deferrable}, replica identity full".encode())
+    run(follower_dsn, f"{TABLES} alter table orders drop constraint orders_pkey, add {holds}")
+    said = adding.refused(follower_dsn)
+    assert "public.orders there has a unique index on its key (id) that holds at every statement, and at the" in said
+    run(follower_dsn, f"drop table orders; {TABLES.splitlines()[1]} {deferrable}")
+    adding.add(follower_dsn)
+
+
 def test_tables_with_rows(adding: Adding, follower_dsn: str) -> None:
     run(follower_dsn, f'{TABLES} insert into orders values (1); insert into "Odd name" values (1)')
     said = adding.refused(follower_dsn)

@@ -29,7 +29,7 @@ def found() -> Follower:
         (NotFollowable("not sent", "", 7, "skipped"), f"{RESYNC} '*'`, {SKIP}"),
         (
             CursorExpired("the log is not kept", 7),
-            "remove it, and add it again with --copy source --truncate: `pipeline followers remove reports`",
+            f"copy all of them anew: {RESYNC} '*'`",
         ),
         (FollowerError("it has no position"), "it is tried again by itself"),
     ],

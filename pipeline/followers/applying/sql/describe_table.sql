@@ -5,6 +5,16 @@ with class as (
     where n.nspname = %(schema)s and c.relname = %(name)s and c.relkind in ('r', 'p')
 )
 select class.relkind = 'p' as partitioned,
+    (
+        select jsonb_build_array(n.nspname, r.relname) from pg_catalog.pg_class r
+        join pg_catalog.pg_namespace n on n.oid = r.relnamespace
+        where r.oid = pg_catalog.pg_partition_root(class.oid) and r.oid <> class.oid
+    ) as root,
+    -- What any unique index has to contain; null: an expression, with which there can be none.
+    coalesce((select jsonb_agg(a.attname) from pg_catalog.pg_partitioned_table d
+        cross join unnest(d.partattrs::int2[]) k (attnum)
+        left join pg_catalog.pg_attribute a on a.attrelid = d.partrelid and a.attnum = k.attnum
+        where d.partrelid = class.oid), '[]') as divided_by,
     exists (
         select from pg_catalog.pg_trigger g
         where g.tgenabled in ('A', 'R') and not g.tgisinternal

@@ -75,6 +75,8 @@ create table if not exists pipeline_follower.forms (
 );
 comment on table pipeline_follower.forms is
     'Tables that schema changes of the source have reached, by their oids there: their names here, and from where on the source has that form.';
+comment on column pipeline_follower.copies.form is
+    'The columns that were copied; until then the form of the source''s that the table was made with, if it is known.';
 comment on column pipeline_follower.copies.wanted_seq is
     'From where on a table is copied anew, while others follow the log; null: it is not.';
 comment on column pipeline_follower.copies.formed_lsn is

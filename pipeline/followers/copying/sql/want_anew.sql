@@ -1,13 +1,14 @@
 -- Tables that are to be copied while the others follow the log; not those that are copied before that anyway. Each keeps
--- the form that it has by now, that of its last copy or of the position.
+-- the form that it has by now, that of its last copy or of the position, and what is known of that.
 insert into pipeline_follower.copies as c (source_database_id, follower, table_oid, wanted_seq, wanted_at, generation,
     formed_epoch, formed_lsn)
 select %(source)s, %(follower)s, t.oid, %(seq)s, clock_timestamp(), %(generation)s, %(source_epoch)s,
     coalesce(%(commit_lsn)s::bigint, 0)
 from unnest(%(oids)s::bigint[]) t (oid)
 on conflict (source_database_id, follower, table_oid) do update
-    set source_epoch = null, snapshot = null, lsn = null, form = null, rows = null, copied_at = null,
-        wanted_seq = excluded.wanted_seq, wanted_at = excluded.wanted_at, generation = excluded.generation,
+    set source_epoch = null, snapshot = null, lsn = null, rows = null, copied_at = null,
+        wanted_seq = excluded.wanted_seq,
+        wanted_at = excluded.wanted_at, generation = excluded.generation,
         (formed_epoch, formed_lsn) = (
             select f.epoch, f.lsn from (values
                 (c.formed_epoch, c.formed_lsn, c.wanted_seq is not null),

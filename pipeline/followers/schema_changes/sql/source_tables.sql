@@ -6,6 +6,8 @@ select c.oid::bigint as oid, n.nspname::text as schema, c.relname::text as name,
             select jsonb_agg(a.attname order by a.attname) from pg_catalog.pg_attribute a
             where a.attrelid = i.indrelid and a.attnum = any((i.indkey::int2[])[:i.indnkeyatts - 1]))), '[]')
         from pg_catalog.pg_index i
-        where i.indrelid = c.oid and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null) as keys
+        where i.indrelid = c.oid and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null) as keys,
+    exists (select from pg_catalog.pg_index i where i.indrelid = c.oid and i.indisprimary and not i.indimmediate)
+        as deferrable_key
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where c.oid = any(%(oids)s::oid[]) and c.relkind in ('r', 'p')

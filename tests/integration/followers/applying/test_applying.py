@@ -13,6 +13,7 @@ from pipeline.errors import Differs, FollowerError, NotFollowable, Overtaken, Re
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.followed_tables import Wanted
+from pipeline.followers.applying.table_versions import Formed
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.following import Follower, drain, follower, oid
@@ -324,7 +325,7 @@ def test_a_renamed_column_and_a_new_one(stage: Stage, cluster: Cluster):
             assert applier.position.seq < stopped.value.seq
             there.run(*statements)
             formed.append(applier.tables[table].changes_at)
-            applier = there.applier({table: Wanted("public", "forms", formed=formed[-1])})
+            applier = there.applier({table: Wanted("public", "forms", formed=Formed(formed[-1]))})
         assert applier.position.seq == seq
         drain(applier)
         assert there.rows("select id, b, a, d from forms order by id") == [
@@ -403,6 +404,28 @@ def test_what_was_read_or_recovered_may_be_there(stage: Stage, people: Follower)
         (5, "name 5", "of 5"),
         (6, "six", "new"),
     ]
+
+
+@pytest.mark.parametrize("events", [1, 1000])
+def test_a_unique_value_that_changed_hands_in_a_gap(stage: Stage, people: Follower, events: int):
+    """Which row has it now may be in the log before what has become of the row that had it."""
+    applier = people.applier(["people"], events=events)
+    stage.run("delete from people where id = 1", "update people set code = 77 where id = 2")
+    stage.arrive()
+    gone = people.position()
+    [row] = stage.look("select max(seq) as seq from sequin_events")
+    stage.log.execute("update sequin_events set source_table_oid = 1 where seq > %s and seq <= %s", [gone, row["seq"]])
+    stage.run("insert into people values (6, 10, 'six')", "update people set code = 20 where id = 3")
+    stage.run("update people set name = 'two' where id = 2", "insert into people values (1, 0, 'x')")
+    stage.run("delete from people where id = 1")
+    seq = stage.arrive()
+    stage.log.execute(
+        "update sequin_events set metadata = '{\"recovered\": {}}' where seq > %s and seq <= %s", [row["seq"], seq]
+    )
+    drain(applier)
+    rows = "select id, code, name from people order by id"
+    assert people.rows(rows) == stage.source.execute(rows.encode()).fetchall()
+    assert people.rows("select own from people where id = 3") == [("of 3",)]
 
 
 def test_while_a_table_is_filled_nothing_is_missing(stage: Stage, people: Follower):

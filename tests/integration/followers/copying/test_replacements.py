@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 
 import psycopg
@@ -31,6 +32,10 @@ BAGS = "create table bags (a int, b text, d json)"
 OTHERS = "create table others (id int primary key)"
 FULL = "alter table bags replica identity full"
 ROWS = 50
+DROPPED = """
+    insert into pipeline.retention (events_table, dropped_below) values ('public.sequin_events', %s)
+    on conflict (events_table) do update set dropped_below = excluded.dropped_below
+"""
 ENDED = """
     select pg_terminate_backend(pid) from pg_stat_activity
     where application_name = 'pipeline copier' and datname = current_database()
@@ -511,3 +516,60 @@ class Committing(BackgroundThread):
     def work(self) -> None:
         with psycopg.connect(self._dsn, autocommit=True) as source:
             source.execute(self._statement.encode())
+
+
+def test_one_that_the_log_no_longer_reaches_goes_on_with_copies_of_all_its_tables(stage: Stage, things: Copying):
+    """A follower that was restored is where it was then, and the log is kept from where it had been."""
+    with things.running():
+        begun(things)
+        resync(things, "things")
+        things.become_equal()
+    restored = here(things)
+    stage.run("insert into others values (1)", "update things set name = 'changed' where id = 7")
+    head = stage.arrive()
+    with dropped(stage, head), things.running():
+        eventually(lambda: things.found.state == "stopped")
+        assert f"the log is kept from seq {head} on" in str(things.found.reason)
+        assert things.found.remedy == f"copy all of them anew: `pipeline followers resync {things.name} '*'`"
+        resync(things, "things", "bags")  # one is left for which the log is needed
+        eventually(lambda: "waits until all tables are to be copied anew" in str(things.table("things").reason))
+        eventually(lambda: things.found.state == "stopped")
+        assert here(things) == replace(restored, generation=restored.generation + 1)
+        resync(things, "others")
+        eventually(lambda: things.found.state == "following")
+        follows(things, 2)
+        things.become_equal()
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_what_a_copy_still_needs_is_not_dropped(
+    stage: Stage, things: Copying, monkeypatch: pytest.MonkeyPatch, phase: str
+):
+    """The others go on meanwhile, far beyond it, and retention drops all that it may."""
+    with things.running(), Gate(monkeypatch, *PHASES[phase]) as gate:
+        begun(things)
+        resync(things, "things")
+        gate.reach()
+        write(stage, truncates=False)
+        for number in range(3):
+            follows(things, number)
+        write(stage, truncates=False)
+        [kept] = stage.look(
+            "select needs_after from pipeline.readers where kind = 'follower' and name = %s", things.name
+        )
+        seq = here(things).seq
+        assert seq > kept["needs_after"]
+        with dropped(stage, kept["needs_after"] + 1):
+            gate.open()
+            eventually(lambda: things.copies() != {})
+            things.become_equal()
+
+
+@contextmanager
+def dropped(stage: Stage, below: int) -> Iterator[None]:
+    """Retention has dropped the events below this seq."""
+    stage.log.execute(DROPPED, [below])
+    try:
+        yield
+    finally:
+        stage.log.execute("delete from pipeline.retention")

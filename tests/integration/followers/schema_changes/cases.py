@@ -85,6 +85,12 @@ COLUMNS_AND_KEYS = {
         "update $t set b = 'b3' where b = 'b2'",
         "delete from $t where b = 'b1'",
     ),
+    "another key, deferrable": _followed(
+        "alter table $t alter b set not null, drop constraint $t_pkey, add primary key (b) deferrable,"
+        " replica identity full",
+        "insert into $t values (1, 'a2', 'b2'), (1, 'a3', 'b3')",
+        "update $t set b = case b when 'b2' then 'b3' else 'b2' end where b <> 'b1'; delete from $t where b = 'b2'",
+    ),
     "without a key": _followed(
         "alter table $t drop constraint $t_pkey; alter table $t replica identity full",
         "insert into $t values (1, 'a1', 'b1', 'n1')",

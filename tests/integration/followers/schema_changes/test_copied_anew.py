@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.followers.running import following
+from pipeline.operate import resync_follower
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.copying import copying
 from tests.fixtures.postgres import Cluster, unique
@@ -136,4 +137,29 @@ def test_a_copy_waits_for_what_is_in_its_way(changed: Changed, kind: str):
         eventually(are_said, 60)
         assert changed.made.look.execute("select n from looks").fetchall() == [("n1",)]
         changed.there(*waits.mended)
+        changed.become_equal_in_time()
+
+
+@pytest.mark.parametrize("ddl", ["rename a to c", "drop a", "rename id to number"])
+def test_a_copy_in_a_form_that_the_log_does_not_have(changed: Changed, ddl: str):
+    """DDL is in the log with the first change after it: a table that is at rest has not had one."""
+    with changed.made.running():
+        changed.become_equal()
+        changed.run(f"alter table $t {ddl}")
+        resync_follower.resync(changed.stage.log, changed.made.name, [f"public.{changed.t}"])
+        changed.become_equal_in_time()
+        assert changed.is_copied
+        changed.run("alter table $t add d int", "update $t set b = 'x', d = 1")
+        changed.become_equal_in_time()
+        changed.run("update $t set d = 2")
+        changed.become_equal_in_time()
+
+
+def test_a_copy_of_which_the_form_is_taken_back(changed: Changed):
+    with changed.made.running():
+        changed.become_equal()
+        changed.run("alter table $t rename a to c")
+        resync_follower.resync(changed.stage.log, changed.made.name, [f"public.{changed.t}"])
+        changed.become_equal_in_time()
+        changed.run("alter table $t rename c to a", "update $t set a = 'x'")
         changed.become_equal_in_time()

@@ -1,0 +1,142 @@
+"""Tables that DDL has changed at the source before they are copied first: since the follower's were made or found.
+
+The log is not applied yet, and the tables are empty: each gets the form that its copy will have, in a transaction of
+its own before that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+
+from pipeline.config.settings import Config
+from pipeline.errors import SchemaStopped
+from pipeline.followers import registry
+from pipeline.followers.applying import position, table_versions
+from pipeline.followers.applying.position import Position
+from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.copying import copies, missing_tables
+from pipeline.followers.copying.source_forms import SourceForm
+from pipeline.followers.registry import Follower, TableName
+from pipeline.followers.schema_changes import fitting, reached_versions, source_tables, table_names
+from pipeline.followers.schema_changes.alterations import run
+from pipeline.followers.schema_changes.fitting import Fitting
+from pipeline.followers.schema_changes.table_names import Name
+from pipeline.postgres.connections import Connection
+
+logger = logging.getLogger(__name__)
+
+
+class FirstForms:
+    """Of one follower. May be used by several threads, each with connections of its own."""
+
+    def __init__(
+        self,
+        config: Config,
+        log: Connection,
+        found: Follower,
+        called: Callable[[Connection], Mapping[int, TableName]],
+        session: Callable[[], AbstractContextManager[Connection]],
+    ) -> None:
+        """`called`: the follower's tables, over a connection to it. `session`: one of its own, which is changed."""
+        self._config, self._log, self._found, self._called, self._session = config, log, found, called, session
+
+    def bring(
+        self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
+    ) -> TableName:
+        """Give a table the name and the form that the source's has now; returns what it is called then.
+
+        `published`: the columns that are to be copied. Raises SchemaStopped where the follower does not let us, or is
+        not to follow.
+        """
+        here, names = self._here(follower), dict[int, Name]()
+        called = {oid: (each.table_schema, each.table_name) for oid, each in self._called(follower).items()}
+        table = TableName(table.table_oid, *called[table.table_oid])
+        needed = fitting.find(self._log, follower, source, self._found, table, _formed(here), published)
+        if (form := needed.form) is None:  # dropped at the source
+            return table
+        if form.called != called[form.oid]:
+            at_source = partial(source_tables.read, self._config)
+            names = table_names.moves(form.oid, form.called, called, at_source)
+        if needed.is_needed or names:
+            with self._session() as session:
+                session.execute("set search_path = ''")
+                self._alter(session, needed, form, names, called)
+        return TableName(form.oid, *form.called)
+
+    def is_called(self, follower: Connection, table: TableName) -> bool:
+        """Whether it still has that name there: another one may have taken it for itself."""
+        return self._called(follower).get(table.table_oid) == table
+
+    def _alter(
+        self,
+        session: Connection,
+        needed: Fitting,
+        form: SourceForm,
+        names: Mapping[int, Name],
+        called: Mapping[int, Name],
+    ) -> None:
+        here = self._here(session)
+        with session.transaction():
+            copies.hold(session, here, {form.oid, *names})
+            copies.take(session, here, form.oid)
+            if names or needed.moves_columns:
+                # Keys and indexes are kept as statements, for the tables as they were made.
+                missing_tables.finish(session, here)
+            self._rename(session, here, form, names, called)
+            needed.at(session, TableName(form.oid, *form.called)).alter(lambda: None)
+            copies.store_form(session, here, form)
+
+    def _rename(
+        self,
+        session: Connection,
+        here: Position,
+        form: SourceForm,
+        names: Mapping[int, Name],
+        called: Mapping[int, Name],
+    ) -> None:
+        alterations = table_names.alterations(session, names, called)
+        if alterations and self._found.ddl == "stop":
+            first = alterations[0]
+            raise SchemaStopped(f"{first.what}, and --ddl is stop", f"`{first.as_text(session)}` there")
+        run(session, self._found.name, called[form.oid], alterations)
+        for oid, name in names.items():
+            reached_versions.store(session, here, oid, name, table_versions.BEGINNING)
+
+    def _here(self, follower: Connection) -> Position:
+        return position.existing(follower, self._found.source_id, self._found.name)
+
+
+def settle_names(
+    config: Config, state: Connection, follower: Connection, found: Follower, tables: Sequence[TableName]
+) -> bool:
+    """Of these, which are still to be copied, those that the follower lacks are called there as at the source now.
+
+    What was dropped there is followed no longer. Whether there was one of either. Raises Unavailable.
+    """
+    here = position.existing(follower, found.source_id, found.name)
+    lacking = missing_tables.lacking(follower, tables)
+    there = source_tables.read(config, [table.table_oid for table in lacking]) if lacking else {}
+    gone = [table.table_oid for table in lacking if table.table_oid not in there]
+    called = {table.table_oid: (table.table_schema, table.table_name) for table in lacking}
+    renamed = {oid: each.called for oid, each in there.items() if each.called != called[oid]}
+    with follower.transaction():
+        reached_versions.forget(follower, here, gone)
+        copies.forget(follower, here, gone)
+        for oid, name in renamed.items():
+            reached_versions.store(follower, here, oid, name, table_versions.BEGINNING)
+    registry.forget_tables(state, found.id, gone)
+    for oid in [*gone, *renamed]:
+        what = (
+            f"is {'.'.join(renamed[oid])} now" if oid in renamed else "was dropped at the source before it was copied"
+        )
+        extra = {"action": "follower.altered"}
+        logger.info("%s: table %s %s", found.name, ".".join(called[oid]), what, extra=extra)
+    return bool(gone or renamed)
+
+
+def _formed(here: Position) -> Place:
+    """The form that the history has of it, where it was there before the follower was added."""
+    return Place(here.source_epoch, here.commit_lsn or 0, 2**31 - 1)

@@ -1,0 +1,216 @@
+"""Partitions that the source has made, attached or detached: the follower's tables are divided likewise.
+
+A follower may be divided otherwise, or not at all. So where it has room for the rows, a partition that cannot be made
+is none that it needs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from pipeline.config.settings import Config
+from pipeline.errors import SchemaStopped
+from pipeline.followers.applying import position, table_versions
+from pipeline.followers.applying.followed_tables import Partition
+from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.registry import Follower, TableName
+from pipeline.followers.schema_changes.alterations import Alteration, run
+from pipeline.followers.schema_changes.table_names import Name
+from pipeline.postgres import connections, queries
+from pipeline.postgres.connections import Connection
+from pipeline.postgres.queries import statement
+
+logger = logging.getLogger(__name__)
+_ROOM = "followers.schema_changes"
+_NO_ROOM = (
+    psycopg.errors.InvalidObjectDefinition,
+    psycopg.errors.InvalidTableDefinition,
+    psycopg.errors.CheckViolation,
+    psycopg.errors.DatatypeMismatch,
+)
+"""What the follower says where another partition has these rows, or its table is divided by something else."""
+
+
+@dataclass(frozen=True)
+class SourcePartition:
+    """One that is attached at the source. `bound`: as SQL writes it; `divided_by`, too, None of one with rows."""
+
+    oid: int
+    schema: str
+    name: str
+    parent_schema: str
+    parent_name: str
+    bound: str
+    divided_by: str | None
+
+    @property
+    def called(self) -> Name:
+        """Schema and name."""
+        return self.schema, self.name
+
+    @property
+    def parent(self) -> Name:
+        """That of the table it is a partition of."""
+        return self.parent_schema, self.parent_name
+
+
+def at_source(config: Config, root: int) -> list[SourcePartition]:
+    """Those of a table, by its oid, parents first. Raises Unavailable."""
+    with connections.connect(config.source, "source", name="pipeline follower schema") as source:
+        return read(source, root)
+
+
+def read(source: Connection, root: int) -> list[SourcePartition]:
+    """The same over a session that is there."""
+    with source.transaction():
+        source.execute("set local search_path = ''")  # names are printed as they are found
+        return queries.rows(source, SourcePartition, statement(_ROOM, "partitions"), {"root": root})
+
+
+class Partitions:
+    """Of one table of a follower, which is called so there and at the source. `called`: all tables that it follows."""
+
+    def __init__(self, follower: Connection, found: Follower, root: Name, called: Collection[Name]) -> None:
+        self._follower, self._found, self._root, self._called = follower, found, root, called
+
+    def lacks(self, theirs: Sequence[SourcePartition]) -> bool:
+        """Whether one of them is none here, and that is partitioned."""
+        divided = self._follower.execute(statement(_ROOM, "partition_root"), _named(self._root)).fetchone() is not None
+        here = self._names() if divided and theirs else set[Name]()
+        return divided and any(each.called not in here for each in theirs)
+
+    def follow(self, theirs: Sequence[SourcePartition], new: Partition | None = None) -> bool:
+        """Make or attach this one, and those that it is part of, or without it all that are lacking.
+
+        Whether there was one. In the transaction that is open.
+
+        Raises SchemaStopped where the follower does not let us, or is not to follow, or where the source does not have
+        it any more and the follower has it as a table of its own.
+        """
+        wanted = list(theirs) if new is None else _line(theirs, new.oid)
+        if new is not None and not wanted:
+            self._require_dispensable(new)
+        made = False
+        for each in wanted:
+            if each.called not in self._names():  # one that is attached brings its own
+                made = self._made(each) or made
+        return made
+
+    def detach(self, name: Name) -> None:
+        """Let a table that is a partition here be one of its own. In the transaction that is open."""
+        parent = self._follower.execute(statement(_ROOM, "parent"), _named(name)).fetchone()
+        if parent is not None:
+            query = sql.SQL("alter table {} detach partition {}")
+            detached = query.format(sql.Identifier(*parent), sql.Identifier(*name))
+            self._run(Alteration(f"the source detached {_shown(name)} from {_shown(self._root)}", detached))
+
+    def _made(self, each: SourcePartition) -> bool:
+        if each.parent not in {self._root, *self._names()}:
+            return False  # it is divided otherwise
+        if self._is_table(each.called):
+            attached = sql.SQL("alter table {} attach partition {} ").format(
+                sql.Identifier(*each.parent), sql.Identifier(*each.called)
+            )
+            what = f"the source attached {_shown(each.called)} to {_shown(each.parent)}"
+            self._run(Alteration(what, attached + _printed(each.bound)))
+            return True
+        try:
+            with self._follower.transaction():
+                for alteration in self._creation(each):
+                    self._run(alteration)
+        except SchemaStopped as error:
+            if isinstance(error.__cause__, _NO_ROOM):
+                return False
+            raise
+        return True
+
+    def _creation(self, each: SourcePartition) -> Iterator[Alteration]:
+        what = f"the source made {_shown(each.called)}, a partition of {_shown(each.parent)}"
+        there = "select pg_catalog.to_regnamespace(pg_catalog.quote_ident(%s)) is not null"
+        if not queries.value(self._follower, there, [each.schema]):
+            yield Alteration(what, sql.SQL("create schema {}").format(sql.Identifier(each.schema)))
+        names = sql.Identifier(*each.called), sql.Identifier(*each.parent)
+        made = sql.SQL("create table {} partition of {} ").format(*names) + _printed(each.bound)
+        yield Alteration(what, made if each.divided_by is None else made + _printed(f" partition by {each.divided_by}"))
+
+    def _require_dispensable(self, new: Partition) -> None:
+        """What the source does not have any more is missed by rows that find no place, or as a table of its own."""
+        if new.called in self._called:
+            attach = f"alter table {_shown(self._root)} attach partition {_shown(new.called)} for values …"
+            raise SchemaStopped(
+                f"table {_shown(self._root)} of the follower stops: the source attached {_shown(new.called)} to it, and"
+                " does not say any more for which values",
+                f"`{attach}` there",
+            )
+
+    def _names(self) -> set[Name]:
+        table = sql.Identifier(*self._root).as_string(self._follower)
+        found = self._follower.execute(statement("followers.applying", "name_partitions"), {"table": table}).fetchall()
+        return set(found)
+
+    def _is_table(self, name: Name) -> bool:
+        return queries.value(self._follower, statement(_ROOM, "there"), _named(name)) is not None
+
+    def _run(self, alteration: Alteration) -> None:
+        if self._found.ddl == "stop":
+            text = alteration.as_text(self._follower)
+            said = f"table {_shown(self._root)} of the follower stops: {alteration.what}, and --ddl is stop"
+            raise SchemaStopped(said, f"`{text}` there")
+        run(self._follower, self._found.name, self._root, [alteration])
+
+
+def settle(log: Connection, follower: Connection, found: Follower, table: TableName, called: Collection[Name]) -> bool:
+    """Detach a table that is to be copied, where it is a partition here and is none at the source any more.
+
+    False while the follower is not where its own events begin: until then it may be a partition. `called`: all tables
+    that it follows.
+    """
+    name = table.table_schema, table.table_name
+    root = follower.execute(statement(_ROOM, "root_of_partition"), _named(name)).fetchone()
+    if root is None or root not in called:
+        return True
+    begins = table_versions.newest_places(log, found.source_id, [table.table_oid]).get(table.table_oid)
+    with follower.transaction():
+        here = position.existing(follower, found.source_id, found.name, held=True)
+        if begins is None or Place(here.source_epoch, here.commit_lsn or 0, 2**31 - 1) < begins:
+            return False
+        position.change_tables(follower, here)
+        Partitions(follower, found, root, called).detach(name)
+    return True
+
+
+def refused(name: Name) -> SchemaStopped:
+    """The error for a row for which no partition is known."""
+    return SchemaStopped(
+        f"table {_shown(name)} of the follower stops: it has no partition for a row, and the source has none any more",
+        f"`create table … partition of {_shown(name)} for values …` there",
+    )
+
+
+def _line(theirs: Sequence[SourcePartition], oid: int) -> list[SourcePartition]:
+    """A partition and those that it is part of, the topmost first."""
+    by_name = {each.called: each for each in theirs}
+    each = next((each for each in theirs if each.oid == oid), None)
+    found: list[SourcePartition] = []
+    while each is not None:
+        found.insert(0, each)
+        each = by_name.get(each.parent)
+    return found
+
+
+def _printed(text: str) -> sql.SQL:
+    """As the source's catalog prints it."""
+    return sql.SQL(text)
+
+
+def _shown(name: Name) -> str:
+    return ".".join(name)
+
+
+def _named(name: Name) -> dict[str, str]:
+    return {"schema": name[0], "name": name[1]}

@@ -1,0 +1,172 @@
+"""DDL at the source between `followers add` and a table's first copy: the follower has the table as its copy is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from pipeline.followers import registry
+from pipeline.followers.registry import TableName
+from pipeline.followers.running import following
+from pipeline.server.schedule import publish_new_tables
+from tests.fixtures.copying import copying
+from tests.fixtures.following import oid
+from tests.fixtures.postgres import Cluster, unique
+from tests.fixtures.schema_changes import Changed
+from tests.fixtures.stage import Stage, databases
+from tests.fixtures.waiting import eventually
+
+CREATE = "create table $t (id int primary key, a text, b text unique, n varchar(5)); create index on $t (a)"
+CHANGES = {
+    "added": "alter table $t add c int; update $t set c = 1",
+    "added twice": "alter table $t add c int not null default 7, add d numeric(5, 2)",
+    "dropped": "alter table $t drop a",
+    "renamed": "alter table $t rename a to c",
+    "exchanged": "alter table $t rename a to c; alter table $t rename b to a; alter table $t rename c to b",
+    "dropped and added again": "alter table $t drop b, add b int",
+    "another type": "alter table $t alter b type int using 7 + id",
+    "key renamed": "alter table $t rename id to number",
+    "another key": "alter table $t alter b set not null, drop constraint $t_pkey, add primary key (b)",
+    "all at once": "alter table $t drop n; alter table $t rename a to n; alter table $t alter n type int using 1;"
+    "alter table $t add a int",
+}
+NAMES = {
+    "another name": ("alter table $t rename to $t_x", "$t_x"),
+    "another name and column": ("alter table $t rename to $t_x; alter table $t_x rename a to c", "$t_x"),
+}
+
+
+@pytest.fixture(scope="module")
+def stage(cluster: Cluster) -> Iterator[Stage]:
+    with databases(cluster, cluster, snapshot="never") as config, Stage(config) as stage:
+        stage.start()
+        yield stage
+
+
+@pytest.fixture(autouse=True)
+def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower's process looks often: a test waits for it."""
+    monkeypatch.setattr(following, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(following, "REPORT_SECONDS", 0.05)
+    monkeypatch.setattr(following, "FIRST_DELAY", 0.1)
+
+
+@pytest.fixture(params=["made", "found"])
+def changed(stage: Stage, cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Changed]:
+    """A follower whose table is made, or was there, and is not copied yet."""
+    with registered(stage, cluster, found=request.param == "found") as made:
+        yield made
+
+
+@contextmanager
+def registered(stage: Stage, cluster: Cluster, *, found: bool = False, **options: str) -> Iterator[Changed]:
+    table = unique("t")
+    create = CREATE.replace("$t", table)
+    stage.run(create)
+    publish_new_tables(stage.config)
+    stage.run(f"insert into {table} values (1, 'a1', 'b1', 'n1'), (2, 'a2', 'b2', 'n2')")
+    stage.arrive()
+    patterns = (f"public.{table}*",)
+    with copying(stage, cluster, *([create] if found else []), tables=[table], patterns=patterns, **options) as made:
+        yield Changed(stage, made, table)
+
+
+@contextmanager
+def altered(changed: Changed, ddl: str) -> Iterator[None]:
+    """A follower that runs, once this has been run after its tables were made and before they are copied."""
+    made = changed.made
+    with psycopg.connect(changed.stage.config.source) as holder, made.running():
+        holder.execute(changed.named("insert into $t values (3, 'a3', 'b3', 'n3')").encode())
+        eventually(lambda: f"pid {holder.info.backend_pid} " in (made.found.table_states[0].reason or ""))
+        holder.execute(changed.named(ddl).encode())
+        assert made.copies() == {}
+        holder.commit()
+        yield
+
+
+def keys(connection: psycopg.Connection, table: str) -> list[str]:
+    """The first column of each unique index; one is enough for each."""
+    query = """
+        select distinct pg_get_indexdef(indexrelid, 1, true) from pg_index
+        where indrelid = %s::regclass and indisunique order by 1
+    """
+    return [column for (column,) in connection.execute(query, [table]).fetchall()]
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_columns_and_keys_are_those_of_the_copy(changed: Changed, kind: str):
+    with altered(changed, CHANGES[kind]):
+        changed.become_equal()
+        changed.run("delete from $t")
+        changed.become_equal()
+        assert keys(changed.made.look, changed.t) == keys(changed.stage.source, changed.t)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_table_is_called_as_at_the_source(changed: Changed, kind: str):
+    ddl, name = map(changed.named, NAMES[kind])
+    with altered(changed, ddl):
+        changed.run(f"update {name} set b = b || '!'")
+        changed.become_equal(name)
+        assert keys(changed.made.look, name) == keys(changed.stage.source, name)
+        assert changed.made.look.execute("select to_regclass(%s)", [changed.t]).fetchall() == [(None,)]
+        [table] = changed.made.found.table_states
+        assert table.table_name == name
+
+
+@pytest.mark.parametrize("options", [{}, {"schema": "exists"}], ids=["made", "found"])
+def test_a_name_that_was_given_before_anything_is_made(stage: Stage, cluster: Cluster, options: dict[str, str]):
+    with registered(stage, cluster, found="schema" in options, **options) as changed:
+        changed.run("alter table $t rename to $t_x", "alter table $t_x rename a to c")
+        with changed.made.running():
+            changed.become_equal(changed.named("$t_x"))
+            changed.run("update $t_x set b = b || '!'")
+            changed.become_equal(changed.named("$t_x"))
+
+
+def test_names_that_are_exchanged(stage: Stage, cluster: Cluster):
+    with registered(stage, cluster) as changed:
+        other = changed.named("$t_other")
+        changed.run(f"create table {other} (id int primary key, z text)", f"insert into {other} values (1, 'z')")
+        changed.stage.arrive()
+        registry.add_tables(stage.log, changed.made.found.id, [TableName(oid(stage, other), "public", other)])
+        swap = "alter table $t rename to $t_x; alter table $t_other rename to $t; alter table $t_x rename to $t_other"
+        with altered(changed, swap):
+            changed.become_equal(changed.t, other)
+            changed.run("update $t set z = 'y'", "update $t_other set a = 'b'")
+            changed.become_equal(changed.t, other)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["dropped", "made again"])
+@pytest.mark.parametrize("when", ["before it is made", "once it is made"])
+def test_a_table_that_is_dropped(stage: Stage, cluster: Cluster, again: bool, when: str):
+    with registered(stage, cluster) as changed:
+        beside = changed.named("$t_beside")
+        changed.run(f"create table {beside} (id int primary key)", f"insert into {beside} values (1)")
+        changed.stage.arrive()
+        ddl = "drop table $t" + ("; create table $t (id bigint primary key, d text)" if again else "")
+        if when == "before it is made":
+            changed.run(ddl)
+        with altered(changed, ddl) if when != "before it is made" else changed.made.running():
+            changed.become_equal_in_time(beside)
+            if again:
+                publish_new_tables(changed.stage.config)
+                changed.run("insert into $t values (7, 'again')")
+                changed.become_equal_in_time(changed.t, beside)
+            else:
+                assert changed.made.found.state == "following"
+
+
+def test_with_ddl_stop_it_says_what_to_run(stage: Stage, cluster: Cluster):
+    with (
+        registered(stage, cluster, found=True, ddl="stop") as changed,
+        altered(changed, "alter table $t add c int; update $t set c = 1"),
+    ):
+        reason, remedy = changed.stopped()
+        assert reason == changed.named("the source added column c (integer) to public.$t, and --ddl is stop")
+        assert remedy.startswith(changed.named('`alter table "public"."$t" add column "c" integer` there'))
+        changed.there("alter table $t add c int")
+        changed.become_equal_in_time()
