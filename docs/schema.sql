@@ -2316,6 +2316,8 @@ CREATE TABLE public.wal_events (
     previous_pk text,
     metadata text
 );
+ALTER TABLE ONLY public.wal_events ALTER COLUMN record SET STORAGE EXTERNAL;
+ALTER TABLE ONLY public.wal_events ALTER COLUMN changes SET STORAGE EXTERNAL;
 
 COMMENT ON TABLE public.wal_events IS 'Staging: raw changes in the order workers read them. Private; its rows live in children, one per segment.';
 
