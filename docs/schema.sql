@@ -6,6 +6,7 @@ CREATE FUNCTION pipeline.ack(consumer text, ack_ids uuid[]) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
     SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
@@ -34,6 +35,9 @@ begin
         then
             perform pipeline.wake_consumer(me.name);
         end if;
+        if settled is not null and current_setting('synchronous_commit') = 'off' then
+            perform pipeline.commit_durably();
+        end if;
         return coalesce(cardinality(settled), 0);
     end if;
     with settled as (
@@ -43,16 +47,23 @@ begin
         returning r.action)
     -- What came after a truncate waits for it.
     select count(*), bool_or(s.action = 'truncate') into gone, emptied from settled s;
-    update public.consumer_records r
-    set state = 'available', ack_id = null, visible_at = null, delivered_group = null, deliveries = 0,
-        queued_seq = r.seq
-    where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id and r.state = 'pending_redelivery';
-    get diagnostics touched = row_count;
+    touched := 0;
+    if gone < cardinality(ack.ack_ids) then
+        update public.consumer_records r
+        set state = 'available', ack_id = null, visible_at = null, delivered_group = null, deliveries = 0,
+            queued_seq = r.seq
+        where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id
+            and r.state = 'pending_redelivery';
+        get diagnostics touched = row_count;
+    end if;
     if touched > 0 or emptied or gone > 0 and (me.group_by is not null or me.max_unacknowledged is not null or exists (
         select from public.consumer_records r
         where r.consumer_id = me.id and r.action = 'truncate' and r.state <> 'dead'))
     then
         perform pipeline.wake_consumer(me.name);
+    end if;
+    if gone + touched > 0 and current_setting('synchronous_commit') = 'off' then
+        perform pipeline.commit_durably();
     end if;
     return gone + touched;
 end $$;
@@ -224,6 +235,16 @@ begin
     end if;
 end $_$;
 
+CREATE FUNCTION pipeline.commit_durably() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    AS $$
+begin
+    if current_setting('synchronous_commit') = 'off' then
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
+end $$;
+
 CREATE FUNCTION pipeline.consumer_of(consumer text, kind text DEFAULT NULL::text) RETURNS pipeline.consumers
     LANGUAGE plpgsql STABLE
     SET search_path TO ''
@@ -347,6 +368,7 @@ CREATE FUNCTION pipeline.extend(consumer text, ack_ids uuid[], visibility interv
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
     SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
@@ -372,10 +394,10 @@ CREATE FUNCTION pipeline.hand_out(consumer pipeline.consumers, upto integer, vis
     SET search_path TO ''
     AS $$
 declare
-    picked public.consumer_records[];
+    picked tid[];
 begin
-    select array_agg(p) into picked from (
-        select r.* from pipeline.receivable r
+    select array_agg(p.row_id) into picked from (
+        select r.row_id from pipeline.receivable r
         where r.consumer_id = hand_out.consumer.id
         order by r.queued_seq
         limit upto
@@ -383,12 +405,10 @@ begin
     -- Checked again on the locked rows: an item that the shuffler changed after the first statement began may have a new
     -- place, behind a truncate or in a group that the first statement could not see.
     return query
-        insert into public.consumer_records as r
-        select i.* from unnest(picked) i
-        on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
+        update public.consumer_records r
         set state = 'delivered', ack_id = gen_random_uuid(), visible_at = clock_timestamp() + hand_out.visibility,
             deliveries = r.deliveries + 1, delivered_seq = r.seq, delivered_group = nullif(r.group_id, '')
-        where r.state = 'available'
+        where r.ctid = any (picked) and r.state = 'available'
             and not exists (
                 select from public.consumer_records t
                 where t.consumer_id = r.consumer_id and t.source_table_oid = r.source_table_oid
@@ -532,6 +552,7 @@ CREATE FUNCTION pipeline.nack(consumer text, ack_ids uuid[], delay interval DEFA
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
     SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
@@ -581,6 +602,7 @@ CREATE FUNCTION pipeline.next_visible(consumer text) RETURNS timestamp with time
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO ''
     SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
@@ -672,6 +694,7 @@ CREATE FUNCTION pipeline.receive(consumer text, max integer DEFAULT 1, visibilit
     LANGUAGE plpgsql SECURITY DEFINER ROWS 10
     SET search_path TO ''
     SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
@@ -681,10 +704,16 @@ CREATE FUNCTION pipeline.receive(consumer text, max integer DEFAULT 1, visibilit
     AS $$
 #variable_conflict use_column
 declare
-    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    me pipeline.consumers;
     upto integer := receive.max;
     handed public.consumer_records[];
+    first_seq bigint;
+    last_seq bigint;
 begin
+    select * into me from pipeline.consumers c where c.name = receive.consumer;
+    if me.kind is distinct from 'records' then
+        me := pipeline.consumer_of(receive.consumer, 'records');  -- which says what is wrong
+    end if;
     if receive.max is null or receive.max < 1 or receive.max > 1000 then
         raise invalid_parameter_value using message = format('max is %s: give 1 to 1000', coalesce(max::text, 'null'));
     elsif receive.visibility <= interval '0' then
@@ -693,13 +722,22 @@ begin
     if me.state = 'paused' then
         return;
     end if;
-    perform pipeline.require_read_committed(me);
+    if me.group_by is not null or me.max_unacknowledged is not null or not me.collapse then
+        perform pipeline.require_read_committed(me);
+        -- After a crash that forgets this delivery two receivers would have items of one row or group.
+        perform pipeline.commit_durably();
+    end if;
     -- Where each event is an item, only the first of a group is available.
     if me.group_by is not null and me.collapse or me.max_unacknowledged is not null then
         -- Two receivers at once would both find the group free, or both stay below the limit.
         perform pg_advisory_xact_lock(714629015, me.id);
     end if;
-    perform pipeline.release_expired(me);
+    if exists (
+        select from public.consumer_records r
+        where r.consumer_id = me.id and r.visible_at <= clock_timestamp() and r.state in ('delivered', 'pending_redelivery'))
+    then
+        perform pipeline.release_expired(me);
+    end if;
     if me.max_unacknowledged is not null then
         select least(upto, me.max_unacknowledged - count(*)) into upto from (
             select from public.consumer_records r
@@ -711,7 +749,11 @@ begin
         end if;
     end if;
     -- A statement of its own: it may find items that are newer than its beginning, and the next one must see their events.
-    select array_agg(h) into handed from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h;
+    select array_agg(h), min(h.seq), max(h.seq) into handed, first_seq, last_seq
+    from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h;
+    if handed is null then
+        return;
+    end if;
     return query
         select h.ack_id, h.seq, h.commit_lsn, h.commit_idx, e.source_table_schema, e.source_table_name,
             h.record_pk, h.action, coalesce(h.record, e.record),
@@ -721,7 +763,9 @@ begin
         from unnest(handed) h
         cross join lateral (
             -- A legacy table may have one seq several times.
-            (select * from pipeline.events e where e.seq = h.seq and h.event is null
+            -- Between bounds: other partitions are left out before the query begins, and cost nothing.
+            (select * from pipeline.events e
+            where e.seq = h.seq and e.seq between first_seq and last_seq and h.event is null
             order by (e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk) desc limit 1)
             union all
             select * from jsonb_populate_record(null::pipeline.events, h.event) where h.event is not null
@@ -1742,7 +1786,8 @@ CREATE VIEW pipeline.receivable AS
     delivered_seq,
     delivered_group,
     left_pk,
-    is_alone
+    is_alone,
+    ctid AS row_id
    FROM public.consumer_records r
   WHERE ((state = 'available'::text) AND ((visible_at IS NULL) OR (visible_at <= clock_timestamp())) AND (NOT (EXISTS ( SELECT
            FROM public.consumer_records t
@@ -2488,6 +2533,8 @@ COMMENT ON INDEX pipeline.followers_password_idx IS 'No two have one password va
 
 CREATE INDEX relations_history_idx ON pipeline.relations USING btree (source_id, relation_oid, id);
 
+CREATE INDEX relations_table_idx ON pipeline.relations USING btree (table_oid, source_id, epoch);
+
 CREATE INDEX routes_newest_idx ON pipeline.routes USING btree (source_id, id);
 
 CREATE INDEX sessions_kept_idx ON pipeline.sessions USING btree (source_id, id) WHERE (dropped_at IS NULL);
@@ -2608,6 +2655,8 @@ REVOKE ALL ON FUNCTION pipeline.advance(consumer text, seq bigint, session text)
 REVOKE ALL ON FUNCTION pipeline.bury(items public.consumer_records[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.check_consumer(made pipeline.consumers) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.commit_durably() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.consumer_of(consumer text, kind text) FROM PUBLIC;
 

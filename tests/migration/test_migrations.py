@@ -144,8 +144,8 @@ def test_segments_from_before_stage_values_uncompressed_but_those_in_use(databas
             connection.execute(segments.create(number))
         reader.execute("select from pipeline.wal_events_00001")
         migrations.upgrade(database_dsn)
-        storage = dict(connection.execute(query, [names]).fetchall())
-    assert storage == dict(zip(names, ("x", "e", "e"), strict=True))
+        storage = connection.execute(query, [names]).fetchall()
+    assert dict(storage) == dict(zip(names, ("x", "e", "e"), strict=True))
 
 
 def test_a_second_upgrade_changes_nothing(cluster: Cluster, database_dsn: str):

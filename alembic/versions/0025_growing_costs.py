@@ -1,4 +1,4 @@
-"""Staged values stay as they are: compressed in staging they were compressed a second time in the log."""
+"""What costs more than it must: staged values are compressed twice, and versions of one table are looked for among all."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ depends_on = None
 additive = True
 
 STORAGE = """
+-- Compressed in staging, a value was compressed a second time in the log.
 alter table only public.wal_events alter record set storage {0}, alter changes set storage {0};
 do $$
 declare
@@ -31,8 +32,10 @@ end $$;
 def upgrade() -> None:
     """For rows that are staged from now on; a segment that is in use at this moment stays as it was."""
     op.execute(STORAGE.format("external"))
+    op.execute("create index relations_table_idx on pipeline.relations (table_oid, source_id, epoch)")
 
 
 def downgrade() -> None:
     """As it was before."""
+    op.execute("drop index pipeline.relations_table_idx")
     op.execute(STORAGE.format("extended"))
