@@ -389,6 +389,33 @@ begin
     return extended;
 end $$;
 
+CREATE FUNCTION pipeline.give_back(consumer text, ack_ids uuid[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_material TO 'off'
+    SET enable_sort TO 'off'
+    AS $$
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    given integer;
+begin
+    update public.consumer_records r
+    set state = 'available', ack_id = null, visible_at = null, delivered_group = null,
+        deliveries = case when r.state = 'delivered' then greatest(r.deliveries - 1, 0) else 0 end
+    where r.ack_id is not null and r.ack_id = any (give_back.ack_ids) and r.consumer_id + 0 = me.id;
+    get diagnostics given = row_count;
+    if given > 0 then
+        perform pipeline.wake_consumer(me.name);
+    end if;
+    return given;
+end $$;
+
 CREATE FUNCTION pipeline.hand_out(consumer pipeline.consumers, upto integer, visibility interval) RETURNS SETOF public.consumer_records
     LANGUAGE plpgsql
     SET search_path TO ''
@@ -951,6 +978,13 @@ begin
     end if;
     return asked;
 end $_$;
+
+CREATE FUNCTION pipeline.visibility_of(consumer text) RETURNS interval
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    select (pipeline.consumer_of(visibility_of.consumer, 'records')).visibility
+$$;
 
 CREATE FUNCTION pipeline.wake_consumer(consumer text) RETURNS void
     LANGUAGE sql
@@ -2672,6 +2706,8 @@ REVOKE ALL ON FUNCTION pipeline.drop_consumer(name text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.extend(consumer text, ack_ids uuid[], visibility interval) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION pipeline.give_back(consumer text, ack_ids uuid[]) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION pipeline.hand_out(consumer pipeline.consumers, upto integer, visibility interval) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.keep_collapse() FROM PUBLIC;
@@ -2707,5 +2743,7 @@ REVOKE ALL ON FUNCTION pipeline.retry_in_line(me pipeline.consumers, seqs bigint
 REVOKE ALL ON FUNCTION pipeline.set_consumer_state(consumer text, state text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.start_seq(start text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.visibility_of(consumer text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.wake_consumer(consumer text) FROM PUBLIC;

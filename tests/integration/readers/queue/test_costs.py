@@ -81,7 +81,7 @@ def test_what_clients_call_is_planned_once_a_session(staged: Staged):
         "select proname from pg_proc where pronamespace = 'pipeline'::regnamespace"
         " and 'plan_cache_mode=force_generic_plan' = any (proconfig) order by 1"
     ).fetchall()
-    assert [name for (name,) in planned] == ["ack", "extend", "nack", "next_visible", "receive"]
+    assert [name for (name,) in planned] == ["ack", "extend", "give_back", "nack", "next_visible", "receive"]
 
 
 def test_receive_begins_with_the_partitions_of_its_items_alone(staged: Staged):
