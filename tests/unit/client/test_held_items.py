@@ -36,7 +36,7 @@ def held(items: int, most: int = 100) -> HeldItems:
 
 
 def item(settle: Callable[[UUID, bool, float | None], None] | None = None) -> Item:
-    values = [
+    values: list[Any] = [
         uuid4(),
         1,
         1,
