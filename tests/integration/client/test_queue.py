@@ -178,17 +178,18 @@ def test_one_that_waits_is_stopped(staged: Staged):
 
 def test_a_lost_connection_is_made_again_and_loses_nothing(staged: Staged, caplog: pytest.LogCaptureFixture):
     fill(staged)
-    handled = []
-    with Queue(staged.dsn, "c", wait=0) as queue:
+    handled = set()
+    # What was received by nobody, since the connection was lost just then, comes when its visibility is over.
+    with Queue(staged.dsn, "c", visibility=10) as queue:
         for item in queue:
             if item.seq % 100 == 0:
                 staged.connection.execute(END_QUEUES)
             with item:
-                handled.append(item.record_pk)
-    assert handled == [str(n) for n in range(ROWS)]
+                handled.add(item.record_pk)
+            if len(handled) == ROWS:
+                break
     assert states(staged) == []
-    assert "the queue of consumer 'c'" in caplog.text
-    assert "is not available: terminating connection due to administrator command; trying again" in caplog.text
+    assert re.search(r"the queue of consumer 'c' \(.+\) is not available: .+; trying again", caplog.text)
 
 
 def test_an_acknowledgement_that_is_too_late_is_said(staged: Staged, caplog: pytest.LogCaptureFixture):
