@@ -6,6 +6,7 @@ CREATE FUNCTION pipeline.ack(consumer text, ack_ids uuid[]) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
     SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
@@ -34,6 +35,9 @@ begin
         then
             perform pipeline.wake_consumer(me.name);
         end if;
+        if settled is not null and current_setting('synchronous_commit') = 'off' then
+            perform pipeline.commit_durably();
+        end if;
         return coalesce(cardinality(settled), 0);
     end if;
     with settled as (
@@ -43,16 +47,23 @@ begin
         returning r.action)
     -- What came after a truncate waits for it.
     select count(*), bool_or(s.action = 'truncate') into gone, emptied from settled s;
-    update public.consumer_records r
-    set state = 'available', ack_id = null, visible_at = null, delivered_group = null, deliveries = 0,
-        queued_seq = r.seq
-    where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id and r.state = 'pending_redelivery';
-    get diagnostics touched = row_count;
+    touched := 0;
+    if gone < cardinality(ack.ack_ids) then
+        update public.consumer_records r
+        set state = 'available', ack_id = null, visible_at = null, delivered_group = null, deliveries = 0,
+            queued_seq = r.seq
+        where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id
+            and r.state = 'pending_redelivery';
+        get diagnostics touched = row_count;
+    end if;
     if touched > 0 or emptied or gone > 0 and (me.group_by is not null or me.max_unacknowledged is not null or exists (
         select from public.consumer_records r
         where r.consumer_id = me.id and r.action = 'truncate' and r.state <> 'dead'))
     then
         perform pipeline.wake_consumer(me.name);
+    end if;
+    if gone + touched > 0 and current_setting('synchronous_commit') = 'off' then
+        perform pipeline.commit_durably();
     end if;
     return gone + touched;
 end $$;
@@ -224,6 +235,16 @@ begin
     end if;
 end $_$;
 
+CREATE FUNCTION pipeline.commit_durably() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    AS $$
+begin
+    if current_setting('synchronous_commit') = 'off' then
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
+end $$;
+
 CREATE FUNCTION pipeline.consumer_of(consumer text, kind text DEFAULT NULL::text) RETURNS pipeline.consumers
     LANGUAGE plpgsql STABLE
     SET search_path TO ''
@@ -347,6 +368,7 @@ CREATE FUNCTION pipeline.extend(consumer text, ack_ids uuid[], visibility interv
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
     SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
@@ -367,15 +389,42 @@ begin
     return extended;
 end $$;
 
+CREATE FUNCTION pipeline.give_back(consumer text, ack_ids uuid[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_material TO 'off'
+    SET enable_sort TO 'off'
+    AS $$
+declare
+    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    given integer;
+begin
+    update public.consumer_records r
+    set state = 'available', ack_id = null, visible_at = null, delivered_group = null,
+        deliveries = case when r.state = 'delivered' then greatest(r.deliveries - 1, 0) else 0 end
+    where r.ack_id is not null and r.ack_id = any (give_back.ack_ids) and r.consumer_id + 0 = me.id;
+    get diagnostics given = row_count;
+    if given > 0 then
+        perform pipeline.wake_consumer(me.name);
+    end if;
+    return given;
+end $$;
+
 CREATE FUNCTION pipeline.hand_out(consumer pipeline.consumers, upto integer, visibility interval) RETURNS SETOF public.consumer_records
     LANGUAGE plpgsql
     SET search_path TO ''
     AS $$
 declare
-    picked public.consumer_records[];
+    picked tid[];
 begin
-    select array_agg(p) into picked from (
-        select r.* from pipeline.receivable r
+    select array_agg(p.row_id) into picked from (
+        select r.row_id from pipeline.receivable r
         where r.consumer_id = hand_out.consumer.id
         order by r.queued_seq
         limit upto
@@ -383,12 +432,10 @@ begin
     -- Checked again on the locked rows: an item that the shuffler changed after the first statement began may have a new
     -- place, behind a truncate or in a group that the first statement could not see.
     return query
-        insert into public.consumer_records as r
-        select i.* from unnest(picked) i
-        on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
+        update public.consumer_records r
         set state = 'delivered', ack_id = gen_random_uuid(), visible_at = clock_timestamp() + hand_out.visibility,
             deliveries = r.deliveries + 1, delivered_seq = r.seq, delivered_group = nullif(r.group_id, '')
-        where r.state = 'available'
+        where r.ctid = any (picked) and r.state = 'available'
             and not exists (
                 select from public.consumer_records t
                 where t.consumer_id = r.consumer_id and t.source_table_oid = r.source_table_oid
@@ -532,6 +579,7 @@ CREATE FUNCTION pipeline.nack(consumer text, ack_ids uuid[], delay interval DEFA
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
     SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
@@ -581,6 +629,7 @@ CREATE FUNCTION pipeline.next_visible(consumer text) RETURNS timestamp with time
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO ''
     SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
@@ -672,6 +721,7 @@ CREATE FUNCTION pipeline.receive(consumer text, max integer DEFAULT 1, visibilit
     LANGUAGE plpgsql SECURITY DEFINER ROWS 10
     SET search_path TO ''
     SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_hashjoin TO 'off'
@@ -681,10 +731,16 @@ CREATE FUNCTION pipeline.receive(consumer text, max integer DEFAULT 1, visibilit
     AS $$
 #variable_conflict use_column
 declare
-    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    me pipeline.consumers;
     upto integer := receive.max;
     handed public.consumer_records[];
+    first_seq bigint;
+    last_seq bigint;
 begin
+    select * into me from pipeline.consumers c where c.name = receive.consumer;
+    if me.kind is distinct from 'records' then
+        me := pipeline.consumer_of(receive.consumer, 'records');  -- which says what is wrong
+    end if;
     if receive.max is null or receive.max < 1 or receive.max > 1000 then
         raise invalid_parameter_value using message = format('max is %s: give 1 to 1000', coalesce(max::text, 'null'));
     elsif receive.visibility <= interval '0' then
@@ -693,13 +749,22 @@ begin
     if me.state = 'paused' then
         return;
     end if;
-    perform pipeline.require_read_committed(me);
+    if me.group_by is not null or me.max_unacknowledged is not null or not me.collapse then
+        perform pipeline.require_read_committed(me);
+        -- After a crash that forgets this delivery two receivers would have items of one row or group.
+        perform pipeline.commit_durably();
+    end if;
     -- Where each event is an item, only the first of a group is available.
     if me.group_by is not null and me.collapse or me.max_unacknowledged is not null then
         -- Two receivers at once would both find the group free, or both stay below the limit.
         perform pg_advisory_xact_lock(714629015, me.id);
     end if;
-    perform pipeline.release_expired(me);
+    if exists (
+        select from public.consumer_records r
+        where r.consumer_id = me.id and r.visible_at <= clock_timestamp() and r.state in ('delivered', 'pending_redelivery'))
+    then
+        perform pipeline.release_expired(me);
+    end if;
     if me.max_unacknowledged is not null then
         select least(upto, me.max_unacknowledged - count(*)) into upto from (
             select from public.consumer_records r
@@ -711,7 +776,11 @@ begin
         end if;
     end if;
     -- A statement of its own: it may find items that are newer than its beginning, and the next one must see their events.
-    select array_agg(h) into handed from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h;
+    select array_agg(h), min(h.seq), max(h.seq) into handed, first_seq, last_seq
+    from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h;
+    if handed is null then
+        return;
+    end if;
     return query
         select h.ack_id, h.seq, h.commit_lsn, h.commit_idx, e.source_table_schema, e.source_table_name,
             h.record_pk, h.action, coalesce(h.record, e.record),
@@ -721,7 +790,9 @@ begin
         from unnest(handed) h
         cross join lateral (
             -- A legacy table may have one seq several times.
-            (select * from pipeline.events e where e.seq = h.seq and h.event is null
+            -- Between bounds: other partitions are left out before the query begins, and cost nothing.
+            (select * from pipeline.events e
+            where e.seq = h.seq and e.seq between first_seq and last_seq and h.event is null
             order by (e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk) desc limit 1)
             union all
             select * from jsonb_populate_record(null::pipeline.events, h.event) where h.event is not null
@@ -907,6 +978,13 @@ begin
     end if;
     return asked;
 end $_$;
+
+CREATE FUNCTION pipeline.visibility_of(consumer text) RETURNS interval
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    select (pipeline.consumer_of(visibility_of.consumer, 'records')).visibility
+$$;
 
 CREATE FUNCTION pipeline.wake_consumer(consumer text) RETURNS void
     LANGUAGE sql
@@ -1240,75 +1318,6 @@ CREATE TABLE pipeline.events_tables (
 
 COMMENT ON TABLE pipeline.events_tables IS 'Every events table that was ever written for a source: its newest seq, and the events that the shuffler added.';
 
-CREATE TABLE pipeline.export_datasets (
-    lake_id uuid NOT NULL,
-    dataset text NOT NULL,
-    part bigint NOT NULL,
-    sealed bigint[] DEFAULT '{}'::bigint[] NOT NULL
-);
-
-COMMENT ON TABLE pipeline.export_datasets IS 'What the head of a lake''s manifest says of each dataset: its newest part, and the parts that are full.';
-
-CREATE TABLE pipeline.export_files (
-    id bigint NOT NULL,
-    export_id bigint NOT NULL,
-    lake_id uuid NOT NULL,
-    dataset text NOT NULL,
-    schema_id bigint NOT NULL,
-    source_id uuid,
-    source_epoch integer,
-    table_oid bigint,
-    path text NOT NULL,
-    staged text,
-    rows bigint NOT NULL,
-    bytes bigint NOT NULL,
-    sha256 text NOT NULL,
-    first_seq bigint NOT NULL,
-    last_seq bigint NOT NULL,
-    first_lsn bigint,
-    first_idx integer,
-    last_lsn bigint,
-    last_idx integer,
-    part bigint
-);
-
-COMMENT ON TABLE pipeline.export_files IS 'Files of changes. They are in the lake when their export is committed.';
-
-COMMENT ON COLUMN pipeline.export_files.table_oid IS 'The table that all its changes are of; null where a version before has written it: of all that had that name.';
-
-COMMENT ON COLUMN pipeline.export_files.staged IS 'Where it was before its export was published.';
-
-COMMENT ON COLUMN pipeline.export_files.first_lsn IS 'The least commit_lsn in it, with the least commit_idx; last_lsn the greatest: which versions of the table it has.';
-
-COMMENT ON COLUMN pipeline.export_files.part IS 'The full part of the manifest that lists it; null: the newest does.';
-
-ALTER TABLE pipeline.export_files ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME pipeline.export_files_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
-CREATE TABLE pipeline.export_replaced (
-    id bigint NOT NULL,
-    lake_id uuid NOT NULL,
-    path text NOT NULL,
-    replaced_at timestamp with time zone DEFAULT now() NOT NULL
-);
-
-COMMENT ON TABLE pipeline.export_replaced IS 'Files that something newer has replaced: they stay for a while, since somebody may still read them.';
-
-ALTER TABLE pipeline.export_replaced ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME pipeline.export_replaced_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
 CREATE TABLE pipeline.export_runs (
     id bigint NOT NULL,
     trigger text NOT NULL,
@@ -1325,26 +1334,6 @@ COMMENT ON TABLE pipeline.export_runs IS 'Every run of the export, by schedule o
 
 ALTER TABLE pipeline.export_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.export_runs_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
-CREATE TABLE pipeline.export_schemas (
-    id bigint NOT NULL,
-    lake_id uuid NOT NULL,
-    dataset text NOT NULL,
-    version integer NOT NULL,
-    columns json NOT NULL,
-    key json NOT NULL
-);
-
-COMMENT ON TABLE pipeline.export_schemas IS 'Columns and key of the files of a dataset and schema version: a newer row has more columns, or wider ones.';
-
-ALTER TABLE pipeline.export_schemas ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME pipeline.export_schemas_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -1369,45 +1358,13 @@ CREATE TABLE pipeline.export_states (
     reason text,
     started_at timestamp with time zone DEFAULT now() NOT NULL,
     committed_at timestamp with time zone,
-    table_id bigint,
-    form_id integer,
-    superseded_at timestamp with time zone,
     CONSTRAINT export_states_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'committed'::text, 'failed'::text, 'dropped'::text])))
 );
 
 COMMENT ON TABLE pipeline.export_states IS 'Versions of the current state of each table: as of which seq, in which files.';
 
-COMMENT ON COLUMN pipeline.export_states.form_id IS 'The row of pipeline.relations whose columns it has.';
-
-COMMENT ON COLUMN pipeline.export_states.superseded_at IS 'Since when a newer one is there; null: it is the newest.';
-
 ALTER TABLE pipeline.export_states ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.export_states_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
-CREATE TABLE pipeline.export_tables (
-    id bigint NOT NULL,
-    lake_id uuid NOT NULL,
-    source_id uuid NOT NULL,
-    source_epoch integer NOT NULL,
-    table_oid bigint NOT NULL,
-    dataset text,
-    shows bigint
-);
-
-COMMENT ON TABLE pipeline.export_tables IS 'Tables with a current state, whatever they are called: the oid that each had in the first epoch that knows it.';
-
-COMMENT ON COLUMN pipeline.export_tables.dataset IS 'Under which name it is in `current`; null: under none, since it is called otherwise now, or another is called so.';
-
-COMMENT ON COLUMN pipeline.export_tables.shows IS 'The seq that `latest` is known to be set to; null: it is to be set.';
-
-ALTER TABLE pipeline.export_tables ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME pipeline.export_tables_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -1430,18 +1387,15 @@ CREATE TABLE pipeline.exports (
     reason text,
     started_at timestamp with time zone DEFAULT now() NOT NULL,
     committed_at timestamp with time zone,
-    last_committed_at timestamp with time zone,
     CONSTRAINT exports_check CHECK ((upto_seq > after_seq)),
     CONSTRAINT exports_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'publishing'::text, 'committed'::text, 'failed'::text])))
 );
 
 COMMENT ON TABLE pipeline.exports IS 'The ledger: ranges of seq, the first excluded. A committed one is in the lake, whole and once.';
 
-COMMENT ON COLUMN pipeline.exports.files IS 'As a version before has written them; they become rows of export_files.';
+COMMENT ON COLUMN pipeline.exports.files IS 'Path in the lake, dataset, schema version, rows, bytes, sha256, first_seq and last_seq of each file.';
 
-COMMENT ON COLUMN pipeline.exports.schemas IS 'As a version before has written them.';
-
-COMMENT ON COLUMN pipeline.exports.last_committed_at IS 'The latest commit in the range; -infinity: it has none; null: written by a version before.';
+COMMENT ON COLUMN pipeline.exports.schemas IS 'Columns and types of the schema versions of these files, by dataset.';
 
 ALTER TABLE pipeline.exports ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.exports_id_seq
@@ -1866,7 +1820,8 @@ CREATE VIEW pipeline.receivable AS
     delivered_seq,
     delivered_group,
     left_pk,
-    is_alone
+    is_alone,
+    ctid AS row_id
    FROM public.consumer_records r
   WHERE ((state = 'available'::text) AND ((visible_at IS NULL) OR (visible_at <= clock_timestamp())) AND (NOT (EXISTS ( SELECT
            FROM public.consumer_records t
@@ -2440,6 +2395,8 @@ CREATE TABLE public.wal_events (
     previous_pk text,
     metadata text
 );
+ALTER TABLE ONLY public.wal_events ALTER COLUMN record SET STORAGE EXTERNAL;
+ALTER TABLE ONLY public.wal_events ALTER COLUMN changes SET STORAGE EXTERNAL;
 
 COMMENT ON TABLE public.wal_events IS 'Staging: raw changes in the order workers read them. Private; its rows live in children, one per segment.';
 
@@ -2487,29 +2444,11 @@ ALTER TABLE ONLY pipeline.epochs
 ALTER TABLE ONLY pipeline.events_tables
     ADD CONSTRAINT events_tables_pkey PRIMARY KEY (source_id, name);
 
-ALTER TABLE ONLY pipeline.export_datasets
-    ADD CONSTRAINT export_datasets_pkey PRIMARY KEY (lake_id, dataset);
-
-ALTER TABLE ONLY pipeline.export_files
-    ADD CONSTRAINT export_files_pkey PRIMARY KEY (id);
-
-ALTER TABLE ONLY pipeline.export_replaced
-    ADD CONSTRAINT export_replaced_pkey PRIMARY KEY (id);
-
 ALTER TABLE ONLY pipeline.export_runs
     ADD CONSTRAINT export_runs_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY pipeline.export_schemas
-    ADD CONSTRAINT export_schemas_pkey PRIMARY KEY (id);
-
 ALTER TABLE ONLY pipeline.export_states
     ADD CONSTRAINT export_states_pkey PRIMARY KEY (id);
-
-ALTER TABLE ONLY pipeline.export_tables
-    ADD CONSTRAINT export_tables_lake_id_source_id_source_epoch_table_oid_key UNIQUE (lake_id, source_id, source_epoch, table_oid);
-
-ALTER TABLE ONLY pipeline.export_tables
-    ADD CONSTRAINT export_tables_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY pipeline.exports
     ADD CONSTRAINT exports_pkey PRIMARY KEY (id);
@@ -2612,29 +2551,9 @@ CREATE UNIQUE INDEX captured_tables_open ON pipeline.captured_tables USING btree
 
 CREATE INDEX dead_letters_open_idx ON pipeline.dead_letters USING btree (state, id) WHERE (state = ANY (ARRAY['parked'::text, 'retrying'::text]));
 
-CREATE INDEX export_files_dataset_idx ON pipeline.export_files USING btree (lake_id, dataset, last_seq);
-
-CREATE INDEX export_files_export_idx ON pipeline.export_files USING btree (export_id);
-
-CREATE INDEX export_files_open_idx ON pipeline.export_files USING btree (lake_id, dataset) WHERE (part IS NULL);
-
-CREATE INDEX export_files_table_idx ON pipeline.export_files USING btree (lake_id, table_oid, last_seq);
-
-CREATE INDEX export_replaced_idx ON pipeline.export_replaced USING btree (lake_id, replaced_at);
-
 CREATE INDEX export_runs_running_idx ON pipeline.export_runs USING btree (id) WHERE (state = 'running'::text);
 
-CREATE INDEX export_schemas_newest_idx ON pipeline.export_schemas USING btree (lake_id, dataset, version, id);
-
 CREATE UNIQUE INDEX export_states_once_idx ON pipeline.export_states USING btree (lake_id, dataset, seq) WHERE (state = 'committed'::text);
-
-CREATE INDEX export_states_superseded_idx ON pipeline.export_states USING btree (lake_id, superseded_at) WHERE (superseded_at IS NOT NULL);
-
-CREATE INDEX export_states_table_idx ON pipeline.export_states USING btree (table_id, seq) WHERE (state = 'committed'::text);
-
-CREATE INDEX export_states_unfinished_idx ON pipeline.export_states USING btree (lake_id) WHERE (state = 'writing'::text);
-
-CREATE INDEX export_tables_dataset_idx ON pipeline.export_tables USING btree (lake_id, dataset);
 
 CREATE INDEX exports_newest_idx ON pipeline.exports USING btree (lake_id, upto_seq) WHERE (state = 'committed'::text);
 
@@ -2642,17 +2561,13 @@ CREATE UNIQUE INDEX exports_once_idx ON pipeline.exports USING btree (lake_id, a
 
 CREATE INDEX exports_unfinished_idx ON pipeline.exports USING btree (lake_id, id) WHERE (state = ANY (ARRAY['writing'::text, 'publishing'::text]));
 
-CREATE INDEX exports_unlisted_idx ON pipeline.exports USING btree (lake_id, id) WHERE (files IS NOT NULL);
-
 CREATE UNIQUE INDEX followers_password_idx ON pipeline.followers USING btree (upper(regexp_replace(name, '[^A-Za-z0-9]'::text, '_'::text, 'g'::text)));
 
 COMMENT ON INDEX pipeline.followers_password_idx IS 'No two have one password variable.';
 
 CREATE INDEX relations_history_idx ON pipeline.relations USING btree (source_id, relation_oid, id);
 
-CREATE INDEX relations_name_idx ON pipeline.relations USING btree (table_schema, table_name, id);
-
-CREATE INDEX relations_table_idx ON pipeline.relations USING btree (table_oid, id);
+CREATE INDEX relations_table_idx ON pipeline.relations USING btree (table_oid, source_id, epoch);
 
 CREATE INDEX routes_newest_idx ON pipeline.routes USING btree (source_id, id);
 
@@ -2710,29 +2625,8 @@ ALTER TABLE ONLY pipeline.epochs
 ALTER TABLE ONLY pipeline.events_tables
     ADD CONSTRAINT events_tables_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
 
-ALTER TABLE ONLY pipeline.export_datasets
-    ADD CONSTRAINT export_datasets_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
-
-ALTER TABLE ONLY pipeline.export_files
-    ADD CONSTRAINT export_files_export_id_fkey FOREIGN KEY (export_id) REFERENCES pipeline.exports(id);
-
-ALTER TABLE ONLY pipeline.export_files
-    ADD CONSTRAINT export_files_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
-
-ALTER TABLE ONLY pipeline.export_files
-    ADD CONSTRAINT export_files_schema_id_fkey FOREIGN KEY (schema_id) REFERENCES pipeline.export_schemas(id);
-
-ALTER TABLE ONLY pipeline.export_replaced
-    ADD CONSTRAINT export_replaced_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
-
-ALTER TABLE ONLY pipeline.export_schemas
-    ADD CONSTRAINT export_schemas_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
-
 ALTER TABLE ONLY pipeline.export_states
     ADD CONSTRAINT export_states_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
-
-ALTER TABLE ONLY pipeline.export_tables
-    ADD CONSTRAINT export_tables_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
 
 ALTER TABLE ONLY pipeline.exports
     ADD CONSTRAINT exports_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
@@ -2796,6 +2690,8 @@ REVOKE ALL ON FUNCTION pipeline.bury(items public.consumer_records[]) FROM PUBLI
 
 REVOKE ALL ON FUNCTION pipeline.check_consumer(made pipeline.consumers) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION pipeline.commit_durably() FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION pipeline.consumer_of(consumer text, kind text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.create_consumer(name text, kind text, tables text[], actions text[], start text, group_by text[], visibility interval, max_deliveries integer, max_unacknowledged integer) FROM PUBLIC;
@@ -2809,6 +2705,8 @@ REVOKE ALL ON FUNCTION pipeline.discard_dead(consumer text, seqs bigint[]) FROM 
 REVOKE ALL ON FUNCTION pipeline.drop_consumer(name text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.extend(consumer text, ack_ids uuid[], visibility interval) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.give_back(consumer text, ack_ids uuid[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.hand_out(consumer pipeline.consumers, upto integer, visibility interval) FROM PUBLIC;
 
@@ -2845,5 +2743,7 @@ REVOKE ALL ON FUNCTION pipeline.retry_in_line(me pipeline.consumers, seqs bigint
 REVOKE ALL ON FUNCTION pipeline.set_consumer_state(consumer text, state text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.start_seq(start text) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.visibility_of(consumer text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.wake_consumer(consumer text) FROM PUBLIC;

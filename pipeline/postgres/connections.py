@@ -115,11 +115,13 @@ def connect_plainly(
     return connection
 
 
-async def connect_async(dsn: str, *, name: str) -> AsyncConnection:
-    """As `connect`, for asyncio. Raises psycopg's own errors, which `unavailable` explains."""
+async def connect_async(
+    dsn: str, *, name: str, settings: Mapping[str, str] = session_settings.SERVER
+) -> AsyncConnection:
+    """As `connect_plainly`, for asyncio. Raises psycopg's own errors, which `unavailable` explains."""
     connection = await AsyncConnection.connect(conninfo(dsn, application_name=name), autocommit=True)
     try:
-        await connection.execute(session_settings.statement(session_settings.SERVER).encode())
+        await connection.execute(session_settings.statement(settings).encode())
     except BaseException:
         await connection.close()
         raise

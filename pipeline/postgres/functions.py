@@ -12,7 +12,7 @@ from importlib.resources import files
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
 
-VERSION = 7
+VERSION = 8
 """Raise it with every change of a function: an older server does not replace the functions of a newer one."""
 ORDER = (
     ("postgres", ("advisory_locks",)),
@@ -22,8 +22,10 @@ ORDER = (
         (
             *("consumer_of", "start_seq", "wake_consumer", "check_consumer", "create_consumer", "drop_consumer"),
             *("set_consumer_state", "pause_consumer", "resume_consumer", "reset_consumer"),
-            *("require_read_committed", "move_up", "bury", "release_expired", "receivable", "hand_out", "receive"),
-            *("next_visible", "ack", "nack", "extend", "dead_records", "retry_in_line", "retry_dead", "discard_dead"),
+            *("commit_durably", "require_read_committed", "move_up", "bury", "release_expired"),
+            *("receivable", "hand_out", "receive"),
+            *("visibility_of", "next_visible", "ack", "nack", "extend", "give_back"),
+            *("dead_records", "retry_in_line", "retry_dead", "discard_dead"),
         ),
     ),
     ("readers.cursor", ("advance",)),

@@ -45,9 +45,14 @@ class Pool:
         await self._pool.close(timeout=2)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """A connection with a transaction, committed at the end of the block, rolled back when it raises."""
+    async def transaction(self, *, durable: bool = True) -> AsyncIterator[AsyncConnection]:
+        """A connection with a transaction, committed at the end of the block, rolled back when it raises.
+
+        Unless `durable`, the commit does not wait for the disk: a crash of the database may take it back.
+        """
         async with self._pool.connection() as connection:
+            if not durable:
+                await connection.execute("set local synchronous_commit = off")
             yield connection
 
     async def rows(self, statement: LiteralString, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:

@@ -1,7 +1,12 @@
-"""Events become items of records consumers: in the transaction that moves them, or later, a chunk at a time."""
+"""Events of the log become items of records consumers, between two moves: a chunk at a time, each consumer by itself.
+
+Each chunk is a transaction with the consumer's position, so the log waits for none of it. Its commit does not wait for
+the disk: what a crash forgets is applied again, and what a client has acknowledged has brought it to the disk before.
+"""
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
 
@@ -12,60 +17,45 @@ from pipeline.postgres.queries import statement
 from pipeline.readers.queue import consumers, every_change, items
 from pipeline.readers.queue.consumers import RecordsConsumer
 
-MOST_EVENTS = 100_000
-"""A transaction that moves more events leaves them to `catch_up`, so that readers do not wait for queues."""
-CHUNK_EVENTS = 10_000
-"""Events that are applied to a lagging consumer's queue between two moves."""
-
-
-def apply_moved(connection: Connection, table: EventsTable, before: int, moved: int, last: int) -> None:
-    """Apply the events after seq `before` up to `last` to the queues, in the transaction that has moved them.
-
-    Consumers that lack earlier events are left to `catch_up`, and so are those that an administrative function has
-    locked.
-    """
-    if not 0 < moved <= MOST_EVENTS:
-        return
-    current = [consumer for consumer in consumers.claim(connection) if consumer.applied_seq >= before]
-    if not current:
-        return
-    changed = [consumer for consumer in current if _apply(connection, table, consumer, last)]
-    consumers.set_applied(connection, current, last)
-    if changed:
-        consumers.wake(connection, changed)
+CHUNK_EVENTS, LEAST_EVENTS = 5_000, 300
+"""The most events of one chunk, and the fewest that a chunk is made smaller for."""
+_SECONDS_AN_EVENT = 15e-6
 
 
 def catch_up(
-    connection: Connection, source: uuid.UUID, table: EventsTable, records_consumers: Sequence[RecordsConsumer]
+    connection: Connection,
+    source: uuid.UUID,
+    table: EventsTable,
+    records_consumers: Sequence[RecordsConsumer],
+    within: float = 0.1,
 ) -> bool:
-    """Between moves: apply one chunk for the first lagging consumer, and changes deferred while items were delivered.
+    """Apply a chunk for each lagging consumer, and changes deferred while items were delivered.
 
-    `records_consumers`: all of them; one that an administrative function has locked keeps nobody waiting. Returns
-    whether anything was applied; then there may be more.
+    `records_consumers`: all of them, those that lag most first; one that an administrative function has locked keeps
+    nobody waiting. After `within` seconds no other chunk is begun. Returns whether anything was applied; then there may
+    be more.
     """
     if not records_consumers:
         return False
+    until, most = time.monotonic() + within, min(CHUNK_EVENTS, max(LEAST_EVENTS, int(within / _SECONDS_AN_EVENT)))
     head = queries.value(connection, statement("shuffle", "last_moved"), {"source": source}, default=0)
-    progress = False
-    behind = 0
+    progress, is_over = False, False
     for consumer in records_consumers:
-        is_behind = consumer.applied_seq < head
-        if consumer.has_deferred or (is_behind and not behind):
-            applied = _apply_chunk(connection, table, consumer, head)
-            progress |= bool(applied)
-            behind += is_behind and applied is not None
+        if consumer.has_deferred or (consumer.applied_seq < head and not is_over):
+            progress |= _apply_chunk(connection, table, consumer, head, most)
+            is_over = time.monotonic() >= until
     return progress
 
 
-def _apply_chunk(connection: Connection, table: EventsTable, consumer: RecordsConsumer, head: int) -> bool | None:
-    """Whether anything was applied; None: somebody has locked the consumer."""
+def _apply_chunk(connection: Connection, table: EventsTable, consumer: RecordsConsumer, head: int, most: int) -> bool:
+    """Whether anything was applied; not where somebody has locked the consumer."""
     with connection.transaction():
-        claimed = consumers.claim_one(connection, consumer)
+        claimed = consumers.claim(connection, consumer)
         if claimed is None:
-            return None
+            return False
         upto = head
-        if claimed.applied_seq < head:
-            upto = items.chunk_end(connection, table.identifier, claimed.applied_seq, CHUNK_EVENTS) or head
+        if head - claimed.applied_seq > most:
+            upto = items.chunk_end(connection, table.identifier, claimed.applied_seq, most) or head
         changed = _apply(connection, table, claimed, upto)
         if upto > claimed.applied_seq:
             consumers.set_applied(connection, [claimed], upto)

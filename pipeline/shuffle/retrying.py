@@ -15,7 +15,7 @@ from pipeline.log import table as log
 from pipeline.log.dead_letters import Retry
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.shuffle import poison, queue_apply
+from pipeline.shuffle import poison
 from pipeline.shuffle.targets import Target, Targets
 from pipeline.shuffle.transfer import require_all, require_no_rule
 
@@ -32,13 +32,13 @@ def retry(connection: Connection, source: uuid.UUID, targets: Targets) -> bool:
     try:
         with connection.transaction():
             wanted = dead_letters.claim_retries(connection, source, AT_ONCE)
-            row = connection.execute(statement("shuffle", "lock_log"), {"source": source}).fetchone()
+            connection.execute(statement("shuffle", "lock_log"), {"source": source})
             targets.begin()
             written = [
                 _append(connection, source, name, targets, [each for each in wanted if each.events_table == name])
                 for name in dict.fromkeys(each.events_table for each in wanted)
             ]
-            _finish(connection, source, targets.default, int(row[0]) if row else 0, written)
+            _finish(connection, source, targets.default, written)
     finally:
         targets.forget()  # a savepoint may have been rolled back
     return bool(wanted)
@@ -96,15 +96,11 @@ def _outdated(connection: Connection, target: Target, letters: list[Retry]) -> s
     return {row[0] for row in connection.execute(query, values)}
 
 
-def _finish(
-    connection: Connection, source: uuid.UUID, default: Target, before: int, written: Sequence[Target | None]
-) -> None:
+def _finish(connection: Connection, source: uuid.UUID, default: Target, written: Sequence[Target | None]) -> None:
     tables = [target for target in written if target and target.added]
     for target in tables:
         log.set_seq(connection, target.table, target.seq - 1)
         log.notify(connection, target.table, target.seq - 1)
-    if default.added:
-        queue_apply.apply_moved(connection, default.table, before, default.added, default.seq - 1)
     values = {
         "source": source,
         "newest": default.seq - 1 if default.added else None,

@@ -15,7 +15,6 @@ from pipeline.errors import Fenced
 from pipeline.log import table as log
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.shuffle import queue_apply
 from pipeline.shuffle.batched_transaction import Answer, StatementBatch
 from pipeline.shuffle.targets import Share, Target, Targets
 from pipeline.shuffle.toast_fill import Filler, Piece
@@ -40,9 +39,8 @@ class Place:
 class Transfer:
     """Moves rows in one transaction, in order. Make it inside of the transaction; it ends with `finish` or a rollback.
 
-    `filler` fills in unchanged values; `queues`: there may be records consumers. Unless `batch` is eager the first seq
-    is a guess; a wrong guess raises SeqTaken. Raises Fenced when the watermark is not at `place`: a second shuffler
-    has run.
+    `filler` fills in unchanged values. Unless `batch` is eager the first seq is a guess; a wrong guess raises SeqTaken.
+    Raises Fenced when the watermark is not at `place`: a second shuffler has run.
     """
 
     def __init__(
@@ -53,8 +51,6 @@ class Transfer:
         filler: Filler,
         place: Place,
         batch: StatementBatch,
-        *,
-        queues: bool = True,
     ) -> None:
         self._connection = connection
         self._source = source
@@ -63,7 +59,6 @@ class Transfer:
         self._newest = targets.default
         self._place = place
         self._batch = batch
-        self._queues = queues
         self._before: int | None = None
         self._guessed = targets.begin(guess=not batch.eager)
         self._locked = self._lock_watermark()
@@ -141,11 +136,6 @@ class Transfer:
         self._send()
         if segments.mark_drained(self._connection, drained) != len(drained):
             raise Fenced("segments were given up by a new replication worker while they were moved")
-        default = self._targets.default
-        if default.added and self._queues:
-            # Older events of a legacy table are not new: consumers that want them catch up in chunks.
-            before = self._before or default.seq - 1 - default.added
-            queue_apply.apply_moved(self._connection, default.table, before, default.added, default.seq - 1)
         if upto > self.after:
             self._set_watermark(upto)
 

@@ -24,8 +24,6 @@ class Transfers:
         self._targets = targets
         self._filler = Filler(connection, source)
         self._stopped_in: tuple[int, int] | None = None
-        self.queues = True
-        """Whether there may be records consumers."""
         self.drained = 0
         """Number of segments that committed transfers have drained, and that are not emptied yet."""
 
@@ -33,7 +31,7 @@ class Transfers:
         """Begin one inside of its transaction; without `statements` each statement is sent at once."""
         statements = statements or StatementBatch(self._connection)
         targets = self._targets()
-        return Transfer(self._connection, self._source, targets, self._filler, place, statements, queues=self.queues)
+        return Transfer(self._connection, self._source, targets, self._filler, place, statements)
 
     def committed(self, transfer: Transfer, drained: int) -> int:
         """Remember where it stopped, and that it drained so many segments; returns the number of events it added."""

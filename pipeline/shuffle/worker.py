@@ -14,6 +14,7 @@ from pipeline.config.routes import Route
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.readers.queue import consumers
+from pipeline.readers.queue.consumers import RecordsConsumer
 from pipeline.shuffle import batched_transaction, placed_ranges, poison, queue_apply, retrying, routes
 from pipeline.shuffle.batched_transaction import Prepared
 from pipeline.shuffle.large_transactions import LargeTransactionMover
@@ -35,7 +36,11 @@ WAKE_AFTER = 0.5
 BUSY_PACE, BUSY_ROWS = 0.012, 100
 """The least seconds of a run that moved so many rows: fast transactions then share the cost of one."""
 LOOK_EVERY = 0.1
-"""Seconds between looks for lagging consumers, while there is something to move."""
+"""Seconds between looks for consumers, while there is something to move and none lags."""
+QUEUE_SHARE = 0.12
+"""Of its time, for lagging consumers while there is something to move: the log comes first."""
+BUSY_QUEUES, IDLE_QUEUES = 0.03, 0.1
+"""Seconds of adding to queues in one go, while there is something to move, and else."""
 PROBE_EVERY = 1.0
 """Seconds between two tries of a change that could not be written."""
 EMPTY_AT = 16
@@ -75,6 +80,7 @@ class Shuffler:
         self._transfers = Transfers(connection, source, lambda: self._targets)
         self._large = LargeTransactionMover(connection, self._transfers, lambda: self._look(), stopping)
         self._look_at = 0.0
+        self._queues: list[RecordsConsumer] = []
         self._empty_at = 0.0
         self._on_poison = on_poison
         self._probe_at = 0.0
@@ -83,26 +89,22 @@ class Shuffler:
         connection.execute(sql.SQL("listen {}").format(sql.Identifier(segments.STAGED_CHANNEL)))
 
     def step(self) -> int:
-        """Move the next run, and add to the queues of lagging consumers; -1 when there was nothing to do.
+        """Move the next run, and add to the queues of consumers; -1 when there was nothing to do.
 
         Returns the number of events added.
         """
         staged, pending = self._look()
         if staged is None:
             return -1
+        started = time.monotonic()
         moved = self._step(staged, pending)
-        now = time.monotonic()
-        if moved < 0 or now >= self._look_at:
-            progress = retrying.retry(self._connection, self._source, self._targets)
-            queues = consumers.look(self._connection)
-            self._transfers.queues = bool(queues)
-            progress |= queue_apply.catch_up(self._connection, self._source, self._targets.default.table, queues)
-            self._look_at = now if progress else now + LOOK_EVERY
-            return max(moved, 0) if progress else moved
-        return moved
+        left = BUSY_PACE - (time.monotonic() - started) if moved >= BUSY_ROWS and not self._stopping() else 0.0
+        progress = self._keep_queues(moved >= 0, left)
+        if left > 0:
+            time.sleep(max(0.0, BUSY_PACE - (time.monotonic() - started)))
+        return max(moved, 0) if progress else moved
 
     def _step(self, staged: Staged, pending: list[Segment]) -> int:
-        started = time.monotonic()
         if self.poison is not None and self._is_still_poison(self.poison, staged):
             return -1
         run = next_run(pending, staged.watermark, staged.whole) or self._next_range(staged)
@@ -111,9 +113,26 @@ class Shuffler:
             logger.debug("moved", extra={"action": "shuffle.moved", "events": moved})
         if self._transfers.drained >= EMPTY_AT:
             self._empty()
-        if moved >= BUSY_ROWS and not self._stopping():
-            time.sleep(max(0.0, BUSY_PACE - (time.monotonic() - started)))
         return moved
+
+    def _keep_queues(self, is_busy: bool, left: float) -> bool:
+        """Add to queues, and retry dead letters; returns whether there was something to do.
+
+        While there is something to move that takes QUEUE_SHARE of the time at most, besides the seconds `left`, in
+        which nothing is to be moved.
+        """
+        began = time.monotonic()
+        if is_busy and began < self._look_at and (left <= 0 or not self._queues):
+            return False
+        progress = retrying.retry(self._connection, self._source, self._targets)
+        self._queues = consumers.look(self._connection)
+        within = max(left, BUSY_QUEUES) if is_busy else IDLE_QUEUES
+        table = self._targets.default.table
+        progress |= queue_apply.catch_up(self._connection, self._source, table, self._queues, within)
+        now = time.monotonic()
+        pause = (now - began - left) * (1 / QUEUE_SHARE - 1)
+        self._look_at = now + max(pause, 0.0 if progress else LOOK_EVERY)
+        return progress
 
     def _next_range(self, staged: Staged) -> Run | None:
         """Rows that were read from a table, once everything before their place is in the log."""

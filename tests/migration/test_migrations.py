@@ -16,6 +16,7 @@ from pipeline.log import table as log
 from pipeline.log import table_setup
 from pipeline.log.table import EventsTable
 from pipeline.postgres import migrations
+from pipeline.staging import segments
 from tests.fixtures.legacy_tables import first_boot
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import COMMAND, ROOT, environment
@@ -129,6 +130,22 @@ def test_the_version_before_is_kept_away_from_consumers_that_do_not_collapse(dat
     migrations.upgrade(database_dsn)
     with psycopg.connect(database_dsn, autocommit=True) as connection:
         connection.execute("select pipeline.create_consumer('history', collapse => false)")
+
+
+def test_segments_from_before_stage_values_uncompressed_but_those_in_use(database_dsn: str):
+    query = """
+        select distinct attrelid::regclass::text, attstorage from pg_attribute
+        where attrelid = any (%s::regclass[]) and attname in ('record', 'changes')
+    """
+    names = ["pipeline.wal_events_00001", "pipeline.wal_events_00002", "wal_events"]
+    with psycopg.connect(database_dsn, autocommit=True) as connection, psycopg.connect(database_dsn) as reader:
+        migrations.downgrade(database_dsn, "0024")
+        for number in (1, 2):
+            connection.execute(segments.create(number))
+        reader.execute("select from pipeline.wal_events_00001")
+        migrations.upgrade(database_dsn)
+        storage = connection.execute(query, [names]).fetchall()
+    assert dict(storage) == dict(zip(names, ("x", "e", "e"), strict=True))
 
 
 def test_a_second_upgrade_changes_nothing(cluster: Cluster, database_dsn: str):

@@ -169,7 +169,9 @@ def json_list(texts: list[str]) -> Response:
 async def _hand_out(database: Pool, client: Client, name: str, wanted: Receive) -> list[str] | None:
     """Items for a client that is still connected; if it disconnected meanwhile, their delivery is rolled back."""
     parameters = {"name": name, "max": wanted.max, "visibility": wanted.visibility}
-    async with database.transaction() as connection, connection.cursor(row_factory=scalar_row) as cursor:
+    # Of a delivery that a crash forgets the item is handed out again, as of any that is not acknowledged.
+    transaction = database.transaction(durable=False)
+    async with transaction as connection, connection.cursor(row_factory=scalar_row) as cursor:
         await cursor.execute(statement("readers", "receive_records"), parameters)
         items = await cursor.fetchall()
         client.require_there()

@@ -22,8 +22,8 @@ _SETTLE = ("every_3_unsure", "every_5_lines", "every_6_settle")
 def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsumer, upto: int) -> int:
     """Add the log from a claimed consumer's `applied_seq` to `upto` as items; returns for how many to wake.
 
-    Call it in a transaction. It waits for no lock: where another transaction holds what may be in front of an item, the
-    item is there, and is looked at again in the next call.
+    Call it in a transaction, whose commit then does not wait for the disk. It waits for no lock: where another
+    transaction holds what may be in front of an item, the item is there, and is looked at again in the next call.
     """
     connection.execute(statement("readers.queue", "set_planner"))
     values = {

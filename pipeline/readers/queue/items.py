@@ -20,8 +20,8 @@ _STEPS = ("apply_1_seen", "apply_2_keyed", "apply_3_items", "apply_4_latest", "a
 def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsumer, upto: int) -> int:
     """Apply the log from a claimed consumer's `applied_seq` to `upto` to its items; returns how many have changed.
 
-    Call it in a transaction. It waits for no lock: changes of items that another transaction holds are deferred, and
-    are part of the next call.
+    Call it in a transaction, whose commit then does not wait for the disk. It waits for no lock: changes of items that
+    another transaction holds are deferred, and are part of the next call.
     """
     connection.execute(statement("readers.queue", "set_planner"))
     values = {

@@ -23,7 +23,8 @@ _NO_CAST = RowCast()
 class Item(NamedTuple):
     """A delivery: the columns of receive_items.sql, in their order. Of legacy events some are null.
 
-    `table_key`: source, epoch and oid of the event's table. `versions`: how many there are of all tables now.
+    `table_key`: source, epoch and oid of the event's table. `newest_version`: the id of the newest that
+    its source has of any table.
     """
 
     ack_id: str
@@ -41,7 +42,7 @@ class Item(NamedTuple):
     committed_at: str
     event_action: str | None
     table_key: str | None
-    versions: int
+    newest_version: int | None
 
 
 class Delivery(NamedTuple):
@@ -56,7 +57,7 @@ class _Found(NamedTuple):
     seq: int
     event_action: str
     table_key: str
-    versions: int
+    newest_version: int
 
 
 class _Version(NamedTuple):
@@ -68,12 +69,12 @@ class _Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Its versions: where each begins, and how its rows are cast. `counted`: of all tables, when they were read."""
+    """Its versions: where each begins, and how its rows are cast. `newest`: that of any table when they were read."""
 
     source_id: UUID
     begins: list[tuple[int, int]]
     casts: list[RowCast]
-    counted: int
+    newest: int | None
 
     def delivery(self, item: Item) -> Delivery:
         if item.commit_lsn is None or item.commit_idx is None:
@@ -94,9 +95,9 @@ class Items:
         if any(item.table_key is None for item in items):
             items = await _completed(connection, items)
         known = [(item, str(item.table_key)) for item in items]
-        for key, counted in {key: item.versions for item, key in known}.items():
-            if key not in self._tables or self._tables[key].counted != counted:
-                self._tables[key] = await _read(connection, key, counted)
+        for key, newest in {key: item.newest_version for item, key in known}.items():
+            if key not in self._tables or self._tables[key].newest != newest:
+                self._tables[key] = await _read(connection, key, newest)
         return [self._tables[key].delivery(item) for item, key in known]
 
 
@@ -111,11 +112,11 @@ async def _completed(connection: AsyncConnection, items: Sequence[Item]) -> list
     return [item._replace(**by_seq[item.seq]) if item.seq in ids else item for item in items]
 
 
-async def _read(connection: AsyncConnection, key: str, counted: int) -> _Table:
+async def _read(connection: AsyncConnection, key: str, newest: int | None) -> _Table:
     source_id, epoch, oid = key.split(" ")
     values = {"source_id": source_id, "epoch": epoch or None, "table_oid": oid}
     found = await _rows(connection, _Version, statement(PACKAGE, "find_versions"), **values)
-    return _Table(UUID(source_id), [(each.from_lsn, each.from_idx) for each in found], _casts(found), counted)
+    return _Table(UUID(source_id), [(each.from_lsn, each.from_idx) for each in found], _casts(found), newest)
 
 
 def _casts(found: Sequence[_Version]) -> list[RowCast]:

@@ -82,8 +82,11 @@ class Service:
         return answers.success()
 
     async def _hand_out(self, client: Client, name: str, wanted: Receive) -> list[str] | None:
-        """Messages for a client that is still there: else, and after any error, their delivery is rolled back."""
-        async with self._database.transaction() as connection:
+        """Messages for a client that is still there: else, and after any error, their delivery is rolled back.
+
+        After a crash of the database that forgets it, they are handed out again.
+        """
+        async with self._database.transaction(durable=False) as connection:
             found = await self._items.receive(connection, name, wanted.most)
             await self._learn_sources(connection, {each.source_id for each in found})
             texts = self._texts(name, found) or None

@@ -1,10 +1,12 @@
 -- Acknowledge deliveries by their ack_ids. An id that is expired or unknown acknowledges nothing.
+-- What was acknowledged stays so after a crash, whatever the session's synchronous_commit is.
 -- `consumer_id + 0` and `is not null`: the index on ack_id is used, whatever the statistics of the queue say.
 -- Items are read in the order of the queue, and found by their keys, whatever its statistics say: they are always out of
 -- date. jit is off since the disabled plans' cost would make Postgres 15 to 17 compile queries, which takes longer.
 create or replace function pipeline.ack(consumer text, ack_ids uuid[]) returns integer
 language plpgsql security definer set search_path = ''
 set jit = off
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashjoin = off
@@ -33,6 +35,9 @@ begin
         then
             perform pipeline.wake_consumer(me.name);
         end if;
+        if settled is not null and current_setting('synchronous_commit') = 'off' then
+            perform pipeline.commit_durably();
+        end if;
         return coalesce(cardinality(settled), 0);
     end if;
     with settled as (
@@ -42,16 +47,23 @@ begin
         returning r.action)
     -- What came after a truncate waits for it.
     select count(*), bool_or(s.action = 'truncate') into gone, emptied from settled s;
-    update public.consumer_records r
-    set state = 'available', ack_id = null, visible_at = null, delivered_group = null, deliveries = 0,
-        queued_seq = r.seq
-    where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id and r.state = 'pending_redelivery';
-    get diagnostics touched = row_count;
+    touched := 0;
+    if gone < cardinality(ack.ack_ids) then
+        update public.consumer_records r
+        set state = 'available', ack_id = null, visible_at = null, delivered_group = null, deliveries = 0,
+            queued_seq = r.seq
+        where r.ack_id is not null and r.ack_id = any (ack.ack_ids) and r.consumer_id + 0 = me.id
+            and r.state = 'pending_redelivery';
+        get diagnostics touched = row_count;
+    end if;
     if touched > 0 or emptied or gone > 0 and (me.group_by is not null or me.max_unacknowledged is not null or exists (
         select from public.consumer_records r
         where r.consumer_id = me.id and r.action = 'truncate' and r.state <> 'dead'))
     then
         perform pipeline.wake_consumer(me.name);
+    end if;
+    if gone + touched > 0 and current_setting('synchronous_commit') = 'off' then
+        perform pipeline.commit_durably();
     end if;
     return gone + touched;
 end $$;

@@ -6,10 +6,10 @@ returns setof public.consumer_records
 language plpgsql set search_path = ''
 as $$
 declare
-    picked public.consumer_records[];
+    picked tid[];
 begin
-    select array_agg(p) into picked from (
-        select r.* from pipeline.receivable r
+    select array_agg(p.row_id) into picked from (
+        select r.row_id from pipeline.receivable r
         where r.consumer_id = hand_out.consumer.id
         order by r.queued_seq
         limit upto
@@ -17,12 +17,10 @@ begin
     -- Checked again on the locked rows: an item that the shuffler changed after the first statement began may have a new
     -- place, behind a truncate or in a group that the first statement could not see.
     return query
-        insert into public.consumer_records as r
-        select i.* from unnest(picked) i
-        on conflict (consumer_id, source_table_oid, record_pk, unkeyed) do update
+        update public.consumer_records r
         set state = 'delivered', ack_id = gen_random_uuid(), visible_at = clock_timestamp() + hand_out.visibility,
             deliveries = r.deliveries + 1, delivered_seq = r.seq, delivered_group = nullif(r.group_id, '')
-        where r.state = 'available'
+        where r.ctid = any (picked) and r.state = 'available'
             and not exists (
                 select from public.consumer_records t
                 where t.consumer_id = r.consumer_id and t.source_table_oid = r.source_table_oid

@@ -7,6 +7,7 @@
 create or replace function pipeline.nack(consumer text, ack_ids uuid[], delay interval default null) returns integer
 language plpgsql security definer set search_path = ''
 set jit = off
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashjoin = off

@@ -5,6 +5,7 @@
 create or replace function pipeline.next_visible(consumer text) returns timestamptz
 language plpgsql stable security definer set search_path = ''
 set jit = off
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashjoin = off

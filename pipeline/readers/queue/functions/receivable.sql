@@ -1,6 +1,6 @@
 -- Items that may be delivered now: each to one receiver, under a new ack_id, for a limited time.
 create or replace view pipeline.receivable as
-select r.* from public.consumer_records r
+select r.*, r.ctid as row_id from public.consumer_records r
 where r.state = 'available' and (r.visible_at is null or r.visible_at <= clock_timestamp())
     -- A truncate waits for earlier items of its table, and later items wait for the truncate.
     and not exists (

@@ -8,6 +8,7 @@ returns table (
     transaction_annotations jsonb, metadata jsonb, committed_at timestamptz, deliveries integer)
 language plpgsql security definer rows 10 set search_path = ''
 set jit = off
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashjoin = off
@@ -17,10 +18,16 @@ set enable_sort = off
 as $$
 #variable_conflict use_column
 declare
-    me pipeline.consumers := pipeline.consumer_of(consumer, 'records');
+    me pipeline.consumers;
     upto integer := receive.max;
     handed public.consumer_records[];
+    first_seq bigint;
+    last_seq bigint;
 begin
+    select * into me from pipeline.consumers c where c.name = receive.consumer;
+    if me.kind is distinct from 'records' then
+        me := pipeline.consumer_of(receive.consumer, 'records');  -- which says what is wrong
+    end if;
     if receive.max is null or receive.max < 1 or receive.max > 1000 then
         raise invalid_parameter_value using message = format('max is %s: give 1 to 1000', coalesce(max::text, 'null'));
     elsif receive.visibility <= interval '0' then
@@ -29,13 +36,22 @@ begin
     if me.state = 'paused' then
         return;
     end if;
-    perform pipeline.require_read_committed(me);
+    if me.group_by is not null or me.max_unacknowledged is not null or not me.collapse then
+        perform pipeline.require_read_committed(me);
+        -- After a crash that forgets this delivery two receivers would have items of one row or group.
+        perform pipeline.commit_durably();
+    end if;
     -- Where each event is an item, only the first of a group is available.
     if me.group_by is not null and me.collapse or me.max_unacknowledged is not null then
         -- Two receivers at once would both find the group free, or both stay below the limit.
         perform pg_advisory_xact_lock(714629015, me.id);
     end if;
-    perform pipeline.release_expired(me);
+    if exists (
+        select from public.consumer_records r
+        where r.consumer_id = me.id and r.visible_at <= clock_timestamp() and r.state in ('delivered', 'pending_redelivery'))
+    then
+        perform pipeline.release_expired(me);
+    end if;
     if me.max_unacknowledged is not null then
         select least(upto, me.max_unacknowledged - count(*)) into upto from (
             select from public.consumer_records r
@@ -47,7 +63,11 @@ begin
         end if;
     end if;
     -- A statement of its own: it may find items that are newer than its beginning, and the next one must see their events.
-    select array_agg(h) into handed from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h;
+    select array_agg(h), min(h.seq), max(h.seq) into handed, first_seq, last_seq
+    from pipeline.hand_out(me, upto, coalesce(receive.visibility, me.visibility)) h;
+    if handed is null then
+        return;
+    end if;
     return query
         select h.ack_id, h.seq, h.commit_lsn, h.commit_idx, e.source_table_schema, e.source_table_name,
             h.record_pk, h.action, coalesce(h.record, e.record),
@@ -57,7 +77,9 @@ begin
         from unnest(handed) h
         cross join lateral (
             -- A legacy table may have one seq several times.
-            (select * from pipeline.events e where e.seq = h.seq and h.event is null
+            -- Between bounds: other partitions are left out before the query begins, and cost nothing.
+            (select * from pipeline.events e
+            where e.seq = h.seq and e.seq between first_seq and last_seq and h.event is null
             order by (e.source_table_oid = h.source_table_oid and e.record_pk = h.record_pk) desc limit 1)
             union all
             select * from jsonb_populate_record(null::pipeline.events, h.event) where h.event is not null

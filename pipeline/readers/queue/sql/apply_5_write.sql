@@ -12,11 +12,12 @@ known as materialized (
         limit 1
     ) there on k.unkeyed = 0
     left join lateral (
+        -- The condition is in here: otherwise what is not there is looked up twice.
         select true as is from public.consumer_records r
-        where r.consumer_id = %(consumer)s and r.source_table_oid = k.source_table_oid and r.record_pk = k.record_pk
-            and r.unkeyed = k.unkeyed
+        where there.is and r.consumer_id = %(consumer)s and r.source_table_oid = k.source_table_oid
+            and r.record_pk = k.record_pk and r.unkeyed = k.unkeyed
         for update skip locked
-    ) ours on there.is
+    ) ours on true
 ), written as (
     insert into public.consumer_records as r (consumer_id, source_table_oid, record_pk, unkeyed, seq, queued_seq,
         commit_lsn, commit_idx, action, record, group_id)

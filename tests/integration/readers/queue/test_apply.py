@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from hashlib import sha256
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -13,7 +14,7 @@ import pytest
 from pipeline.log import table as events_log
 from pipeline.log.table import EventsTable
 from pipeline.readers.queue import consumers
-from pipeline.shuffle import queue_apply, routes
+from pipeline.shuffle import queue_apply, routes, worker
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
 from tests.fixtures.staged import (
@@ -321,7 +322,7 @@ def test_a_drop_waits_for_the_shuffler_and_leaves_nothing(staged: Staged, client
     with psycopg.connect(staged.dsn, autocommit=True) as administrator:
         dropping = threading.Thread(target=administrator.execute, args=["select pipeline.drop_consumer('c')"])
         with staged.connection.transaction():
-            consumers.claim(staged.connection)
+            consumers.claim(staged.connection, *consumers.look(staged.connection))
             dropping.start()
             eventually(lambda: staged.connection.execute(WAITING).fetchone() is not None)
         dropping.join()
@@ -332,7 +333,7 @@ def test_a_drop_waits_for_the_shuffler_and_leaves_nothing(staged: Staged, client
 
 def test_who_is_behind_is_caught_up_in_chunks(staged: Staged, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(queue_apply, "CHUNK_EVENTS", 3)
-    monkeypatch.setattr(queue_apply, "MOST_EVENTS", 4)
+    monkeypatch.setattr(queue_apply, "LEAST_EVENTS", 3)
     staged.moved(*(insert("t", id=number) for number in range(10)))
     late = create(staged.connection)
     staged.commit(*(insert("t", id=number) for number in range(8, 13)))
@@ -343,6 +344,46 @@ def test_who_is_behind_is_caught_up_in_chunks(staged: Staged, monkeypatch: pytes
     assert seen[-1] == (15,)
     assert len(seen) >= 4
     assert sorted(int(item.pk) for item in late.receive()) == [*range(13)]
+
+
+def test_the_log_comes_first_while_there_is_something_to_move(staged: Staged, monkeypatch: pytest.MonkeyPatch):
+    """By a clock that goes on by a millisecond with each step, and by ten while items are made."""
+    create(staged.connection)
+    now, made = [1000.0], []
+
+    def catch_up(*_: object) -> bool:
+        made.append(now[0])
+        now[0] += 0.01
+        return True
+
+    monkeypatch.setattr(queue_apply, "catch_up", catch_up)
+    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: None))
+    shuffler = staged.shuffler()
+    for number in range(100):
+        staged.commit(insert("t", id=number))
+        assert shuffler.step() == 1
+        now[0] += 0.001
+    assert len(made) == 2
+    assert (made[1] - made[0]) * worker.QUEUE_SHARE == pytest.approx(0.01, rel=0.1)
+    shuffler.step()
+    assert len(made) == 3
+
+
+def test_items_wait_for_no_disk_and_the_log_does(staged: Staged):
+    create(staged.connection)
+    staged.connection.execute("""
+        create table commits (made text, setting text);
+        create function note() returns trigger language plpgsql as $$ begin
+            insert into commits values (tg_relid::regclass, current_setting('synchronous_commit')); return null; end $$;
+        create trigger note after update on pipeline.shuffle_progress for each row execute function note();
+        create trigger note after insert on public.consumer_records for each row execute function note();
+    """)
+    try:
+        staged.moved(insert("t", id=1))
+        noted = staged.connection.execute("select made, setting from commits").fetchall()
+    finally:
+        staged.connection.execute("drop function note() cascade; drop table commits")
+    assert noted == [("pipeline.shuffle_progress", "on"), ("consumer_records", "off")]
 
 
 def test_another_events_table_is_what_receivers_see(cluster: Cluster):

@@ -173,6 +173,19 @@ def test_a_long_group_is_told_apart_by_its_digest(staged: Staged):
     assert {len(group) for (group,) in groups} == {7 + 64}
 
 
+@pytest.mark.parametrize("collapse", [True, False], ids=["collapsing", "every change"])
+def test_what_is_given_back_holds_its_place_in_its_group(staged: Staged, collapse: bool):
+    client = create(staged.connection, group_by=["g"], max_deliveries=1, collapse=collapse)
+    staged.moved(*(insert("t", id=number, g=1) for number in range(3)))
+    for _ in range(3):
+        (first,) = client.receive()
+        assert (first.pk, first.deliveries) == ("0", 1)
+        assert client.give_back(first) == 1
+    assert client.ack(first) == 0
+    client.ack(*client.receive())
+    assert [item.pk for item in client.receive()] == ["1"]
+
+
 def test_a_delete_stays_in_the_group_that_its_row_was_in(staged: Staged):
     client = create(staged.connection, group_by=["g"])
     staged.moved(insert("t", id=1, g="a"), insert("t", id=2, g="a"), delete("t", id=1), delete("t", id=7))
@@ -233,6 +246,8 @@ def check_role(staged: Staged, role: str) -> None:
         "select from pipeline.events",
         "select pipeline.nack('c', '{}')",
         "select pipeline.hand_out(null, 1, '1 s')",
+        "select pipeline.give_back('c', '{}')",
+        "select pipeline.visibility_of('c')",
         "select pipeline.drop_consumer('c')",
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -253,6 +268,7 @@ def test_who_listens_is_told_when_there_may_be_something(staged: Staged):
         items = client.receive()
         assert told(lambda: staged.moved(update("t", id=1, g=1)))
         assert told(lambda: client.ack(*items))
+        assert told(lambda: client.give_back(*client.receive()))
         assert told(lambda: client.ack(*client.receive()))
         for call in ("pause_consumer('c')", "resume_consumer('c')", "reset_consumer('c')"):
             assert told(lambda call=call: staged.connection.execute(f"select pipeline.{call}"))  # type: ignore[misc]

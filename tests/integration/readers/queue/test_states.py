@@ -70,6 +70,9 @@ TRANSITIONS = {
     ("delivered", "nack"): (1, "insert", "available", 1, False),
     ("pending", "nack"): (2, "update", "available", 0, False),
     ("dead", "nack"): (1, "insert", "dead", 3, False),
+    ("delivered", "give_back"): (1, "insert", "available", 0, False),
+    ("pending", "give_back"): (2, "update", "available", 0, False),
+    ("dead", "give_back"): (1, "insert", "dead", 3, False),
     ("delivered", "extend"): (1, "insert", "delivered", 1, True),
     ("delivered, expired", "extend"): (1, "insert", "delivered", 1, True),
 }
@@ -103,7 +106,7 @@ def test_an_id_of_another_consumer_settles_nothing(staged: Staged, client: Clien
     other = create(staged.connection, "other")
     staged.moved(insert("t", id=1))
     (item,) = client.receive()
-    assert (other.ack(item), other.nack(item), other.extend(item)) == (0, 0, 0)
+    assert (other.ack(item), other.nack(item), other.extend(item), other.give_back(item)) == (0, 0, 0, 0)
     assert client.ack(item) == 1
 
 

@@ -29,7 +29,7 @@ ITEM = Item(
     committed_at="2024-01-01T00:00:00.000000Z",
     event_action="update",
     table_key=f"{SOURCE} 0 1",
-    versions=1,
+    newest_version=1,
 )
 
 

@@ -18,7 +18,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pipeline.client import POLL_SECONDS, Event, EventLog
+from pipeline.client import Event, EventLog
+from pipeline.client.event_log import POLL_SECONDS
 from pipeline.errors import ConsumerError, CursorExpired, Unavailable
 from pipeline.log import table_setup
 from pipeline.log.table import EventsTable

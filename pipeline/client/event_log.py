@@ -1,20 +1,19 @@
-"""A client for the log: `for event in EventLog(dsn).follow(after=seq)`. Needs no server, only the database."""
+"""`EventLog`, a client for the log: `for event in EventLog(dsn).follow(after=seq)`."""
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
+from pipeline.client import exact_json
 from pipeline.config import patterns
 from pipeline.config.settings import describe
 from pipeline.errors import ConsumerError, CursorExpired, Refused, Unavailable
@@ -233,26 +232,13 @@ def _filter(tables: Sequence[str]) -> Filter:
 
 def _event(*values: Any) -> Event:
     columns = list(values)
-    unparsed: dict[str, str] = {}
-    for place in _JSON:
-        if (text := columns[place]) is not None:
-            try:
-                columns[place] = json.loads(text, parse_float=Decimal, parse_int=_integer)
-            except RecursionError:
-                columns[place], unparsed[_NAMES[place]] = None, text
+    unparsed = exact_json.parse_all(columns, _JSON)
     columns.append(unparsed)
     return Event(*columns)
 
 
-def _integer(text: str) -> int | Decimal:
-    try:
-        return int(text)
-    except ValueError:
-        return Decimal(text)
-
-
 _NAMES = [each.name for each in fields(Event)]
-_JSON = [_NAMES.index(name) for name in ("record", "changes", "exact", "transaction_annotations", "metadata")]
+_JSON = {_NAMES.index(name): name for name in exact_json.COLUMNS}
 _COLUMNS = Shape(
     columns="""e.seq, e.source_database_id, e.source_epoch, e.commit_lsn, e.commit_idx, e.xid, e.source_table_oid,
         e.source_table_schema, e.source_table_name, e.record_pk, e.record::text as record, e.changes::text as changes,

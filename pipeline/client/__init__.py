@@ -1,0 +1,13 @@
+"""For programs with access to the pipeline database; no server takes part.
+
+`EventLog` reads the log, `Queue` and `AsyncQueue` work off a records consumer.
+"""
+
+from __future__ import annotations
+
+from pipeline.client.async_queue import AsyncQueue
+from pipeline.client.event_log import Event, EventLog
+from pipeline.client.held_items import Item
+from pipeline.client.queue import Queue
+
+__all__ = ["AsyncQueue", "Event", "EventLog", "Item", "Queue"]

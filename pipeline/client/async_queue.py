@@ -1,0 +1,103 @@
+"""`AsyncQueue`, as `Queue` for programs on asyncio: `async for item in queue: with item: …`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from types import TracebackType
+
+from pipeline.client.held_items import Item
+from pipeline.client.pump import Pump
+from pipeline.client.queue import held_items
+from pipeline.client.sigterm import Sigterm
+
+
+class AsyncQueue:
+    """As `Queue`, in one event loop, as a task of it. Items are the same, and nothing of them has to be awaited.
+
+    Close it, or use `async with queue:`, or what was taken ahead comes again only when its visibility is over.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        consumer: str,
+        *,
+        ahead: int = 100,
+        visibility: float | None = None,
+        wait: float | None = None,
+        on_sigterm: bool = True,
+    ) -> None:
+        """Connects later. `dsn`: libpq URI or key=value."""
+        self._held = held_items(ahead, visibility)
+        self._news = asyncio.Event()
+        self._pump = Pump(dsn, consumer, self._held, self._news.set)
+        self._wait = wait
+        self._on_sigterm = on_sigterm
+        self._sigterm: Sigterm | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> AsyncQueue:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> AsyncIterator[Item]:
+        return self
+
+    async def __anext__(self) -> Item:
+        held = self._held
+        if self._task is None and not held.stopping:
+            self._sigterm = Sigterm(self._pump.stop) if self._on_sigterm else None
+            self._task = asyncio.create_task(self._pump.run())
+        item = None if held.stopping else held.take()
+        if item is None:
+            item = await self._next()
+        elif held.is_low:
+            self._pump.wake()
+            await asyncio.sleep(0)  # a program that awaits nothing would keep the pump from working
+        if item is None:
+            raise StopAsyncIteration
+        return item
+
+    def stop(self) -> None:
+        """As `Queue.stop`."""
+        self._pump.stop()
+
+    async def close(self) -> None:
+        """As `Queue.close`."""
+        self._held.stopping = True
+        if self._task is not None:
+            self._pump.close()
+            await asyncio.shield(self._task)
+        if self._sigterm is not None:
+            self._sigterm.restore()
+        if self._pump.error is not None:
+            raise self._pump.error
+
+    async def _next(self) -> Item | None:
+        """Wait for one; None: the loop ends."""
+        held, until = self._held, None if self._wait is None else time.monotonic() + self._wait
+        held.waiting = True
+        self._pump.wake()
+        try:
+            while not (held.stopping or self._pump.has_ended):
+                self._news.clear()
+                if (item := held.take()) is not None:
+                    return item
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0 and held.nothing_left:
+                    return None
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left if left is None or left > 0 else None):
+                        await self._news.wait()
+        finally:
+            held.waiting = False
+        if self._pump.error is not None:
+            raise self._pump.error
+        return None

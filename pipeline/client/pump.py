@@ -1,0 +1,257 @@
+"""The side of a queue that talks with the database: takes items ahead, settles what came together, gives back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from pipeline.client import exact_json
+from pipeline.client.held_items import HeldItems, Item, collected
+from pipeline.config.settings import describe
+from pipeline.errors import ConsumerError, Refused, Unavailable, UnknownConsumer, WrongKind
+from pipeline.postgres import connections, session_settings
+from pipeline.postgres.connections import AsyncConnection
+from pipeline.postgres.queries import statement
+from pipeline.readers.queue.consumers import CHANNEL
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 5.0
+"""How often it looks for items although no notification came."""
+LINGER_SECONDS = 0.01
+"""How long it waits for more to settle."""
+_FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
+_SOON = 0.05
+_ITEM = statement("client", "receive_items")
+_JSON = {8: "record", 9: "changes", 10: "exact", 12: "transaction_annotations", 13: "metadata"}
+_TRY_AGAIN = "40"
+"""Of SQLSTATE: a deadlock, or what could not be serialized."""
+_REFUSALS = {"42704": UnknownConsumer, "42809": WrongKind}
+
+
+class Pump:
+    """`run` it in an event loop; `told` is called there when there is something new for the program.
+
+    The program's thread calls `wake`, `settle` and `close`. `error`: what it has ended with. A lost connection is made
+    again, and what was to be settled is settled then: what was received stays ours.
+    """
+
+    def __init__(self, dsn: str, consumer: str, held: HeldItems, told: Callable[[], None]) -> None:
+        self._dsn = dsn
+        self._consumer = consumer
+        self._held = held
+        self._told = told
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._awake = asyncio.Event()
+        self._closing = self._is_dry = False
+        self._look_at: float | None = None
+        self._settling: defaultdict[tuple[str, float | None], list[UUID]] = defaultdict(list)
+        self._delay = 0.0
+        self.error: BaseException | None = None
+        self.has_ended = False
+
+    def wake(self) -> None:
+        """There may be something to do: from any thread."""
+        if (loop := self._loop) is not None:
+            with suppress(RuntimeError):  # closed: `error` says why
+                loop.call_soon_threadsafe(self._awake.set)
+
+    def settle(self, ack_id: UUID, done: bool, delay: float | None) -> None:
+        """Settle a delivery with others. Raises `error`, or ConsumerError once it is closed."""
+        if self.error is not None:
+            raise self.error
+        if self.has_ended:
+            raise ConsumerError(f"the queue of consumer {self._consumer!r} is closed: settle items before")
+        held = self._held
+        if done:
+            held.acks.append(ack_id)
+        else:
+            held.nacks.append((ack_id, delay))
+        held.nothing_left = False
+        if len(held.acks) + len(held.nacks) == 1 or held.is_urgent:
+            self.wake()
+
+    def stop(self) -> None:
+        """The program wants no more items: from any thread or signal handler."""
+        self._held.stopping = True
+        self.wake()
+
+    def close(self) -> None:
+        """Settle what was said, give the rest back, and end: from any thread."""
+        self._closing = True
+        self.stop()
+
+    async def run(self) -> None:
+        """Until it is closed or cancelled, or ends with `error`."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            while not await self._connected():
+                self._awake.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._delay):
+                        await self._awake.wait()
+        except asyncio.CancelledError as error:
+            self.error = error
+            raise
+        except Exception as error:  # which the program gets
+            self.error = error
+        finally:
+            self.has_ended = True
+            self._told()
+
+    async def _connected(self) -> bool:
+        """Over one connection, until all is done; False: it is lost, and another one is to be made."""
+        where = f"the queue of consumer {self._consumer!r} ({describe(self._dsn)})"
+        try:
+            connection = await connections.connect_async(
+                self._dsn, name="pipeline queue", settings=session_settings.READER
+            )
+            async with connection:
+                await self._serve(connection)
+                return True
+        except psycopg.Error as error:
+            if (refused := _REFUSALS.get(error.sqlstate or "")) is not None:
+                raise refused(connections.one_line(error)) from error
+            if not (connections.is_gone(error) or (error.sqlstate or "").startswith(_TRY_AGAIN)):
+                raise Refused(f"{where}: {connections.one_line(error)} (SQLSTATE {error.sqlstate})") from error
+            lost = self._lost(Unavailable(f"{where} is not available: {connections.one_line(error)}"))
+        logger.warning("%s; trying again", lost, extra={"action": "client.lost"})
+        self._delay = min(2 * self._delay, _LONGEST_DELAY)
+        return False
+
+    def _lost(self, error: Unavailable) -> Unavailable:
+        """Raises it where no other connection is to be made: the first one failed, or the queue is being closed."""
+        left = sum(map(len, self._settling.values())) + len(self._held.acks) + len(self._held.nacks)
+        if self._closing and left:
+            raise Unavailable(f"{error}; {left} items that were settled last may be handed out again")
+        if self._closing or not self._delay:
+            raise error
+        return error
+
+    async def _serve(self, connection: AsyncConnection) -> None:
+        # `ack` waits for the disk all the same, and this session does nothing else.
+        await connection.execute("set synchronous_commit = off")
+        connection.add_notify_handler(lambda notify: self._notice(notify.payload))
+        await connection.execute(f"listen {CHANNEL}")
+        if not self._held.visibility:
+            self._held.visibility = await self._ask(connection, "visibility_of")
+        self._delay, self._is_dry = _FIRST_DELAY, False
+        while True:
+            self._awake.clear()
+            if self._held.stopping:
+                self._told()
+            await self._settle(connection)
+            await self._renew(connection)
+            if self._closing and not (self._held.acks or self._held.nacks):
+                return
+            if not await self._receive(connection):
+                await self._idle(connection)
+
+    async def _settle(self, connection: AsyncConnection) -> None:
+        """What was said until now, each kind at once. It is said again over the next connection if this one is lost."""
+        held, kinds = self._held, self._settling
+        kinds["ack_items", None] += collected(held.acks)
+        for ack_id, delay in collected(held.nacks):
+            kinds["nack_items", delay].append(ack_id)
+        kinds["give_back_items", None] += held.late() + (held.give_back() if held.stopping else [])
+        for (kind, delay), ids in list(kinds.items()):
+            if ids:
+                settled = await self._ask(connection, kind, ack_ids=ids, delay=delay)
+                if settled < len(ids) and kind != "give_back_items":
+                    late = {"action": "client.late", "consumer": self._consumer, "items": len(ids) - settled}
+                    logger.warning("items were settled too late, and are handed out again", extra=late)
+            del kinds[kind, delay]
+
+    async def _renew(self, connection: AsyncConnection) -> None:
+        """Make longer what was taken ahead, in time; give it back where the program does not come for it."""
+        due = self._held.renew_in()
+        if due is None or due > 0:
+            return
+        if items := self._held.to_extend():
+            until = time.monotonic() + self._held.visibility
+            await self._ask(connection, "extend_items", ack_ids=[item.ack_id for item in items])
+            self._held.extended(items, until)
+        elif ids := self._held.give_back():
+            self._settling["give_back_items", None] += ids
+            await self._settle(connection)
+
+    async def _receive(self, connection: AsyncConnection) -> bool:
+        """Whether there was something to receive. Where there was nothing, it is looked again once that may be."""
+        room = self._held.room()
+        if not room or self._is_dry:
+            return False
+        self._is_dry, self._look_at, began = True, None, time.monotonic()
+        cursor = await connection.execute(_ITEM, self._values(most=room))
+        items = [self._item(row, began) for row in await cursor.fetchall()]
+        if not items:
+            return False
+        self._is_dry = False
+        self._held.add(items)
+        self._told()
+        return True
+
+    def _item(self, row: tuple[Any, ...], began: float) -> Item:
+        columns = list(row)
+        columns += [exact_json.parse_all(columns, _JSON), began + self._held.visibility, self.settle]
+        return Item(*columns)
+
+    async def _idle(self, connection: AsyncConnection) -> None:
+        """Wait until there may be something to do."""
+        held = self._held
+        if self._is_dry and self._look_at is None:
+            visible = await self._ask(connection, "next_visible")
+            self._look_at = time.monotonic() + min(POLL_SECONDS, POLL_SECONDS if visible is None else visible + _SOON)
+        if not self._is_dry and held.room():
+            return
+        held.nothing_left = self._is_dry
+        if held.acks or held.nacks:
+            held.nothing_left = False
+        elif held.waiting:
+            self._told()
+        now = time.monotonic()
+        times = [
+            due for due in (held.renew_in(), self._look_at and self._look_at - now, POLL_SECONDS) if due is not None
+        ]
+        if not (held.acks or held.nacks):
+            await self._woken(connection, min(times))
+        if (held.acks or held.nacks) and not held.is_urgent:
+            self._awake.clear()
+            await self._woken(connection, LINGER_SECONDS)
+        if self._look_at is not None and time.monotonic() >= self._look_at:
+            self._is_dry, self._look_at = False, None
+        self._held.nothing_left = False
+
+    async def _woken(self, connection: AsyncConnection, seconds: float) -> None:
+        """Until the program or the database says something, or so many seconds have passed."""
+        loop, socket = asyncio.get_running_loop(), connection.fileno()
+        loop.add_reader(socket, self._awake.set)
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._awake.wait()
+        except TimeoutError:
+            return
+        finally:
+            loop.remove_reader(socket)
+        connection.pgconn.consume_input()
+        while (note := connection.pgconn.notifies()) is not None:
+            self._notice(note.extra)
+
+    async def _ask(self, connection: AsyncConnection, name: str, **values: Any) -> Any:
+        cursor = await connection.execute(statement("client", name), self._values(**values))
+        row = await cursor.fetchone()
+        return row[0] if row else None
+
+    def _values(self, **values: Any) -> dict[str, Any]:
+        return {"consumer": self._consumer, "visibility": self._held.visibility, **values}
+
+    def _notice(self, payload: bytes | str) -> None:
+        if payload in (self._consumer, self._consumer.encode()):
+            self._is_dry = False

@@ -1,0 +1,2 @@
+-- Acknowledge items.
+select pipeline.ack(%(consumer)s::text, %(ack_ids)s::uuid[])

@@ -1,0 +1,124 @@
+"""What a receiver waits for, and what its requests look at: not more as the log, its tables and their history grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.config import patterns
+from pipeline.log.table import DEFAULT
+from pipeline.postgres.queries import statement
+from pipeline.readers.queue import items
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.staged import Client, Staged, Table, create, insert, staging_of
+
+IS_DURABLE = "select current_setting('synchronous_commit')"
+MANY_VERSIONS = """
+    insert into pipeline.relations (source_id, epoch, relation_oid, relation_schema, relation_name, table_oid,
+        table_schema, table_name, replica_identity, columns, key_columns, from_lsn)
+    select source_id, epoch, 5000 + n, 'public', 'many' || n, 5000 + n, 'public', 'many' || n, 'd', '[]', '{}', 0
+    from (select source_id, epoch from pipeline.relations limit 1) r, generate_series(1, 3000) n
+"""
+PARTITION = "create table public.far_{0} partition of public.sequin_events for values from ({0}) to ({0} + 10)"
+
+
+@pytest.fixture(scope="module")
+def staging(cluster: Cluster) -> Iterator[Staged]:
+    with staging_of(cluster, Table("t")) as made:
+        yield made
+
+
+@pytest.fixture
+def hasty(staged: Staged) -> Iterator[Client]:
+    """In a transaction of a session whose commits wait for nothing."""
+    with psycopg.connect(staged.dsn) as connection:
+        connection.execute("set synchronous_commit = off")
+        connection.commit()
+        yield Client(connection, "c")
+
+
+def setting(client: Client) -> object:
+    return client.connection.execute(IS_DURABLE).fetchall()[0][0]
+
+
+def test_a_session_that_does_not_wait_for_the_disk_receives_so_but_acknowledges_durably(staged: Staged, hasty: Client):
+    create(staged.connection)
+    staged.moved(*(insert("t", id=number) for number in range(3)))
+    first, second, third = hasty.receive()
+    hasty.nack(first)
+    hasty.extend(second)
+    assert setting(hasty) == "off"
+    hasty.connection.commit()
+    hasty.ack(second)
+    assert setting(hasty) == "on"
+    (written,) = hasty.connection.execute("select pg_current_wal_insert_lsn()").fetchall()[0]
+    hasty.connection.commit()
+    assert staged.connection.execute("select pg_current_wal_flush_lsn() >= %s", [written]).fetchone() == (True,)
+    assert hasty.ack(second) == 0
+    assert setting(hasty) == "off"
+    hasty.connection.execute("set local synchronous_commit = remote_write")
+    hasty.ack(third)
+    assert setting(hasty) == "remote_write"
+
+
+@pytest.mark.parametrize("options", [{"group_by": ["g"]}, {"max_unacknowledged": 5}, {"collapse": False}], ids=str)
+def test_what_is_one_at_a_time_stays_so_after_a_crash(staged: Staged, hasty: Client, options: dict[str, Any]):
+    create(staged.connection, **options)
+    staged.moved(insert("t", id=1, g=1))
+    (item,) = hasty.receive()
+    assert setting(hasty) == "on"
+    hasty.connection.commit()
+    hasty.ack(item)
+    assert setting(hasty) == "on"
+
+
+def test_what_clients_call_is_planned_once_a_session(staged: Staged):
+    planned = staged.connection.execute(
+        "select proname from pg_proc where pronamespace = 'pipeline'::regnamespace"
+        " and 'plan_cache_mode=force_generic_plan' = any (proconfig) order by 1"
+    ).fetchall()
+    assert [name for (name,) in planned] == ["ack", "extend", "give_back", "nack", "next_visible", "receive"]
+
+
+def test_receive_begins_with_the_partitions_of_its_items_alone(staged: Staged):
+    text = files("pipeline.readers.queue").joinpath("functions", "receive.sql").read_text()
+    query = text[text.index("select h.ack_id") : text.rindex(";\nend")]
+    for name, value in {
+        "unnest(handed)": "unnest($1::public.consumer_records[])",
+        "first_seq": "$2::bigint",
+        "last_seq": "$3::bigint",
+    }.items():
+        assert name in query
+        query = query.replace(name, value)
+    with psycopg.connect(staged.dsn) as connection:
+        for at in range(10**9, 10**9 + 50, 10):
+            connection.execute(PARTITION.format(at).encode())
+        connection.execute(f"set local plan_cache_mode = force_generic_plan; prepare given as {query}".encode())
+        plan = [line for (line,) in connection.execute("explain execute given(null, 1, 9)")]
+        connection.rollback()
+    assert any("Subplans Removed" in line for line in plan)
+    assert not any("far_" in line for line in plan)
+
+
+def test_versions_of_tables_are_found_by_index(staged: Staged):
+    create(staged.connection)
+    staged.moved(insert("t", id=1))
+    folding = {"consumer": 1, "after": 0, "upto": 1, "patterns": patterns.likes([]), "actions": [], "group_by": ["g"]}
+    queries: dict[str, dict[str, object]] = {
+        statement("api.wires.sequin", "receive_items"): {"name": "c", "most": 1},
+        statement("api.wires.sequin", "find_tables"): {"seqs": [1]},
+        statement("readers.queue", "find_kept_events"): {"ack_ids": []},
+        items._apply_query(DEFAULT.identifier.as_string(staged.connection)).decode(): folding,
+    }
+    with psycopg.connect(staged.dsn) as connection:
+        connection.execute(MANY_VERSIONS)
+        connection.execute("analyze pipeline.relations")
+        for query, values in queries.items():
+            plan = "\n".join(line for (line,) in connection.execute(f"explain {query}".encode(), values))
+            assert " on relations r" in plan, plan
+            assert "Seq Scan on relations" not in plan, plan
+        connection.rollback()
