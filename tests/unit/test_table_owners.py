@@ -42,7 +42,7 @@ class Owner(NamedTuple):
 
 
 OWNERS = {
-    "pipeline.advisory_locks": Owner("pipeline"),
+    "pipeline.advisory_locks": Owner("pipeline", {"spark": JOB}),
     "pipeline.backfills": Owner(
         "pipeline/capture/snapshot",
         {
@@ -84,6 +84,7 @@ OWNERS = {
             "pipeline/rpc/walstream": "a consumer is made only where there is none",
             "pipeline/api/wires/sequin": "a client names a consumer by an id that is made of its name",
         },
+        {"spark/pyspark_sequin_events": JOB},
     ),
     "pipeline.dead_letters": Owner(
         "pipeline/log",
