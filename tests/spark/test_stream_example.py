@@ -24,8 +24,12 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 @pytest.fixture
 def counting(cluster: Cluster, tmp_path: Path) -> Iterator[Counting]:
-    with cluster.database("events", cluster.template) as dsn, cluster.database("mine") as mine:
-        yield Counting(dsn, mine, tmp_path / "checkpoint")
+    with (
+        cluster.database("events", cluster.template) as dsn,
+        cluster.database("mine") as mine,
+        Counting(dsn, mine, tmp_path / "checkpoint") as made,
+    ):
+        yield made
 
 
 def test_a_batch_that_is_applied_again_counts_once(

@@ -94,7 +94,8 @@ def test_each_event_is_counted_once_though_the_query_is_killed_again_and_again(
     said = tmp_path / "said"
     with ExitStack() as stack:
         dsn = stack.enter_context(cluster.database("events", cluster.template))
-        counting = Counting(dsn, stack.enter_context(cluster.database("mine")), tmp_path / "checkpoint")
+        mine = stack.enter_context(cluster.database("mine"))
+        counting = stack.enter_context(Counting(dsn, mine, tmp_path / "checkpoint"))
         with Writing(counting):
             for number in range(KILLS):
                 before = counting.position()
