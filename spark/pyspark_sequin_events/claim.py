@@ -32,10 +32,12 @@ _TAKE = f"""
     update pipeline.consumers c set reader = $2, reader_session = $3, reader_since = clock_timestamp()
     where c.name = $1 and c.kind = 'cursor' and not {_HELD}
     returning c.position"""
-_LOOK = f"""
-    select c.kind, c.state, c.position, c.reader, c.reader_session, {_HELD}::int as held,
-        (cardinality(c.tables) + cardinality(c.actions)) as filters
+_LOOK = """
+    select c.kind, c.reader,
+        (cardinality(c.tables) + cardinality(c.actions)) as filters,
+        (select r.events_table from pipeline.readers r where r.kind = 'consumer' and r.name = c.name) as events_table
     from pipeline.consumers c where c.name = $1"""
+_STATE = "select state, reader_session from pipeline.consumers where name = $1"
 _RELEASE = """
     update pipeline.consumers set reader = null, reader_session = null, reader_since = null
     where name = $1 and reader_session = $2 returning name"""
@@ -44,9 +46,9 @@ _RELEASE = """
 class Claim:
     """The consumer `name`, claimed for this process until `release`, or until the process ends."""
 
-    def __init__(self, dsn: str, name: str) -> None:
-        """Raises ValueError when there is no such cursor, or another reads it."""
-        self._dsn, self.name = dsn, name
+    def __init__(self, dsn: str, name: str, events_table: str) -> None:
+        """Raises ValueError when there is no such cursor, or another reads it, or it is of another events table."""
+        self.name, self._events_table = name, events_table
         self._session = uuid.uuid4().hex
         self._stopped = threading.Event()
         self._lost: str | None = None
@@ -69,11 +71,11 @@ class Claim:
 
     def paused(self, connection: dbapi.Connection) -> bool:
         """Whether it is paused. Raises ValueError when it is not ours any more."""
-        found = self._found(connection)
-        if self._lost or found["reader_session"] != self._session:
-            reason = self._lost or "it was reset, or taken by another reader"
+        found = catalog.rows(connection, _STATE, (self.name,))
+        if self._lost or not found or found[0]["reader_session"] != self._session:
+            reason = self._lost or "it was reset or deleted, or taken by another reader"
             raise ValueError(f"sequin_events: consumer {self.name} is lost: {reason}; start the query again")
-        return bool(found["state"] == "paused")
+        return bool(found[0]["state"] == "paused")
 
     def advance(self, connection: dbapi.Connection, seq: int) -> None:
         """What is up to this seq needs not be kept for it any longer."""
@@ -95,11 +97,10 @@ class Claim:
         me = f"Spark on {platform.node()}"
         until = time.monotonic() + _LEAVING_SECONDS
         while True:
+            found = self._found(self._connection)
             taken = catalog.rows(self._connection, _TAKE, (self.name, me, self._session))
             if taken:
-                self._found(self._connection)
                 return int(taken[0]["position"])
-            found = self._found(self._connection)
             if time.monotonic() > until:
                 raise ValueError(f"sequin_events: consumer {self.name} is read by {found['reader']}; end that first")
             time.sleep(0.2)
@@ -119,6 +120,11 @@ class Claim:
             raise ValueError(
                 f"sequin_events: consumer {self.name} has filters of its own; take one without, and name tables and "
                 "actions as options of the stream"
+            )
+        if found[0]["events_table"] not in (None, self._events_table):
+            raise ValueError(
+                f"sequin_events: consumer {self.name} is of events table {found[0]['events_table']}, and the query "
+                f"reads {self._events_table}; read without a consumer, or the same table"
             )
         return found[0]
 

@@ -139,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _linked(self) -> _Link:
         if self._link is None:
-            self._link = _Link(self._selection.dsn, self._consumer)
+            self._link = _Link(self._selection.dsn, self._selection.events_table, self._consumer)
         return self._link
 
     def _head(self, connection: dbapi.Connection, after: int) -> int:
@@ -188,12 +188,12 @@ class _Link:
 
     known = False
 
-    def __init__(self, dsn: str, consumer: str | None) -> None:
+    def __init__(self, dsn: str, events_table: str, consumer: str | None) -> None:
         self._opened: AbstractContextManager[dbapi.Connection] = catalog.connect(dsn)
         with plainly():
             self.connection = self._opened.__enter__()
         try:
-            self.claim = None if consumer is None else Claim(dsn, consumer)
+            self.claim = None if consumer is None else Claim(dsn, consumer, events_table)
         except BaseException:
             self._opened.__exit__(None, None, None)
             raise

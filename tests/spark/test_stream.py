@@ -250,7 +250,7 @@ def test_a_paused_consumer_has_nothing_new_and_a_lost_one_ends_the_query(
     log.connection.execute("select pipeline.resume_consumer('spark')")
     assert reader.latestOffset({"seq": 0}, EVERYTHING) == {"seq": 5}
     log.connection.execute("update pipeline.consumers set reader_session = 'another:1'")
-    with pytest.raises(ValueError, match="consumer spark is lost: it was reset, or taken by another reader"):
+    with pytest.raises(ValueError, match="consumer spark is lost: it was reset or deleted, or taken by another reader"):
         reader.latestOffset({"seq": 0}, EVERYTHING)
     with pytest.raises(ValueError, match="is not read by this session"):
         reader.commit({"seq": 5})
@@ -277,6 +277,10 @@ def test_a_consumer_whose_reader_is_alive_is_not_taken_for_frozen(
         ({"consumer": "none"}, "there is no consumer none; create it: `pipeline consumers create none --kind cursor`"),
         ({"consumer": "queue"}, "consumer queue is of kind records; a stream needs a cursor"),
         ({"consumer": "some"}, "consumer some has filters of its own"),
+        (
+            {"consumer": "spark", "eventsTable": "public.other"},
+            "consumer spark is of events table public.sequin_events, and the query reads public.other",
+        ),
         ({"startingSeq": "first"}, "option startingSeq is 'first', expected a seq, earliest or latest"),
         ({"maxRowsPerBatch": 0}, "option maxRowsPerBatch must be at least 1"),
         ({"after": 3}, "option after is for batches; a stream has startingSeq"),
@@ -293,6 +297,7 @@ def test_a_wrong_option_is_named(
     log: Log, readers: Callable[..., StreamReader], options: dict[str, object], reason: str
 ) -> None:
     log.consumer("some", tables=["public.orders"])
+    log.consumer()
     log.connection.execute("select pipeline.create_consumer('queue')")
     with pytest.raises(ValueError, match=r"^sequin_events: ") as caught:
         readers(**options).initialOffset()

@@ -134,7 +134,7 @@ OWNERS = {
             "pipeline/shuffle": "the shuffler moves no further than what is staged without a gap",
         },
     ),
-    "pipeline.readers": Owner("pipeline/log"),
+    "pipeline.readers": Owner("pipeline/log", {"spark": JOB}),
     "pipeline.receivable": Owner("pipeline/readers"),
     "pipeline.relations": Owner(
         "pipeline/capture/schema_history",
