@@ -110,7 +110,6 @@ create index exports_unlisted_idx on pipeline.exports (lake_id, id) where files 
 comment on column pipeline.exports.files is 'As a version before has written them; they become rows of export_files.';
 comment on column pipeline.exports.schemas is 'As a version before has written them.';
 
-create index relations_table_idx on pipeline.relations (table_oid, id);
 create index relations_name_idx on pipeline.relations (table_schema, table_name, id);
 """
 WRITTEN_BACK = """
@@ -132,7 +131,7 @@ left join (
     ) d group by d.export_id
 ) s on s.export_id = o.id
 where o.id = e.id and o.files is null and o.state in ('publishing', 'committed');
-drop index pipeline.relations_name_idx, pipeline.relations_table_idx, pipeline.exports_unlisted_idx,
+drop index pipeline.relations_name_idx, pipeline.exports_unlisted_idx,
     pipeline.export_states_unfinished_idx, pipeline.export_states_superseded_idx, pipeline.export_states_table_idx;
 alter table pipeline.export_states drop column table_id, drop column form_id, drop column superseded_at;
 alter table pipeline.exports drop column last_committed_at;

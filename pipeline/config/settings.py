@@ -37,6 +37,7 @@ from pipeline.config.values import (
     Routes,
     Schedule,
     Slot,
+    SparkSettings,
     TablePatterns,
     Threshold,
     Wires,
@@ -95,6 +96,7 @@ class Config(BaseSettings):
         "24h", description="how long files stay in the lake that newer ones have replaced: 7d, 12h, 30m, 45s"
     )
     spark_master: Master = Field("local[*]", description="where Spark runs: local[N], spark://…, yarn, k8s://…")
+    spark: SparkSettings = Field({}, description="settings of Spark itself, which it gets as they are")
     http_host: str = Field("127.0.0.1", min_length=1, description="address of the HTTP API")
     http_port: int = Field(12312, ge=1, le=65535, description="port of the HTTP API")
     grpc_port: PortOrOff = Field("50051", description="port of the gRPC server, at the same address; or off")

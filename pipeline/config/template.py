@@ -37,6 +37,7 @@ _EXAMPLES = {
     "routes": '[{tables = ["public.audit_*"], events_table = "public.audit_events"}]',
     "catchup_max_slots": "4",
     "http_origins": '["https://app.example.com"]',
+    "spark": '{"spark.executor.memory" = "2g"}',
     "wires": '["pgdeltastream"]',
 }
 """In TOML, where the default does not show how a value is written."""

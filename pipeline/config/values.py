@@ -13,13 +13,12 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
 
-from pipeline.config import cron, durations, routes, sizes, wires
+from pipeline.config import cron, durations, routes, sizes, spark, wires
 from pipeline.config.routes import Route
 
 OFF = "off"
 EXPORT_SCHEDULE = "*/5 * * * *"
 _DSN_FORMS = "a libpq URI (postgresql://user@host/db) or key=value pairs (host=… dbname=…)"
-_MASTERS = r"local(\[[^\]]+\])?|local-cluster\[[^\]]+\]|spark://\S+|yarn|k8s://\S+"
 
 
 def _dsn(value: SecretStr | None) -> SecretStr | None:
@@ -132,12 +131,6 @@ def _schedule(value: str) -> str:
     return value
 
 
-def _master(value: str) -> str:
-    if not re.fullmatch(_MASTERS, value):
-        raise ValueError(f"expected local[*], local[4], spark://host:7077, yarn or k8s://…, not {value!r}")
-    return value
-
-
 def _folder(value: Any) -> Any:
     """A URL is no folder: taken for one, it would be a folder of that name here."""
     if isinstance(value, str) and (scheme := re.match(r"\s*([a-z][a-z0-9+.-]+):/", value, re.IGNORECASE)):
@@ -167,7 +160,8 @@ Amount = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_amount
 PortOrOff = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_port)]
 MaxSlots = Annotated[Annotated[int, Field(ge=1, le=64)] | None, BeforeValidator(_none_when_blank)]
 Schedule = Annotated[str, AfterValidator(_schedule)]
-Master = Annotated[str, AfterValidator(_master)]
+Master = Annotated[str, AfterValidator(spark.master)]
+SparkSettings = Annotated[dict[str, str], NoDecode, BeforeValidator(spark.parse)]
 LakePath = Annotated[Path | None, BeforeValidator(_folder)]
 OptionalPath = Annotated[Path | None, BeforeValidator(_none_when_blank)]
 OptionalId = Annotated[uuid.UUID | None, BeforeValidator(_none_when_blank)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -132,6 +133,7 @@ def _spark(
         # The server's children take no module from their own folder (PYTHONSAFEPATH), and the scripts need theirs.
         "PYTHONPATH": os.pathsep.join([str(scripts()), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "PIPELINE_DATABASE_DSN": connections.conninfo(config.database, application_name="pipeline export"),
+        "PIPELINE_SPARK": json.dumps(config.spark),
     }
     lake = ["--export-dir", str(config.exports), "--events-table", config.events_table]
     script = Script(

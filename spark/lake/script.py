@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from lake import parent
 from lake.cluster import session
 from lake.errors import ExportError
+from pyspark_sequin_events.dsn import VARIABLE, password, without_password
 
 
 def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
@@ -29,18 +30,22 @@ def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
 @contextmanager
 def spark(arguments: argparse.Namespace, name: str) -> Iterator[SparkSession]:
     """A Spark session; its application id is printed."""
-    with session(arguments.master, name) as made:
+    secret = password(os.environ.get(VARIABLE, "")) or os.environ.get("PGPASSWORD")
+    with session(arguments.master, name, password=secret, waits=lambda reason: say("cores", reason=reason)) as made:
         say("spark", application=made.sparkContext.applicationId)
         yield made
 
 
 def run(act: Callable[[str, argparse.Namespace], None], arguments: argparse.Namespace) -> int:
-    """Call `act` with the pipeline database's DSN; returns the exit status. If it fails, the last event says why."""
+    """Call `act` with the pipeline database's DSN; returns the exit status. If it fails, the last event says why.
+
+    The DSN has no password, since tasks are sent with it: `catalog.connect` takes that from this process's environment.
+    """
     parent.end_with()
-    dsn = os.environ.get("PIPELINE_DATABASE_DSN", "")
+    dsn = without_password(os.environ.get(VARIABLE, ""))
     try:
         if not dsn:
-            raise ExportError("PIPELINE_DATABASE_DSN is not set; it names the pipeline database")
+            raise ExportError(f"{VARIABLE} is not set; it names the pipeline database")
         act(dsn, arguments)
     except ExportError as error:
         say("failed", reason=str(error))

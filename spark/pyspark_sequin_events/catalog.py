@@ -9,6 +9,7 @@ from typing import Any
 from adbc_driver_postgresql import dbapi
 
 from pyspark_sequin_events import session_settings
+from pyspark_sequin_events.dsn import complete
 from pyspark_sequin_events.history import Version, table_versions, versions
 from pyspark_sequin_events.query import bounded, qualified
 
@@ -23,8 +24,11 @@ _UNQUOTED = "-c quote_all_identifiers=off"
 
 @contextmanager
 def connect(dsn: str) -> Iterator[dbapi.Connection]:
-    """A connection in autocommit, with our session settings. Raises adbc_driver_manager.Error with libpq's reason."""
-    with closing(_opened(dsn)) as connection:
+    """A connection in autocommit, with our session settings. Raises adbc_driver_manager.Error with libpq's reason.
+
+    A password that the DSN lacks is taken from this process's own PIPELINE_DATABASE_DSN, if that is the same place.
+    """
+    with closing(_opened(complete(dsn))) as connection:
         rows(connection, session_settings.statement())
         yield connection
 
@@ -59,9 +63,24 @@ def execute(connection: dbapi.Connection, statement: str, parameters: tuple[Any,
         cursor.execute(statement, parameters)
 
 
-def head(connection: dbapi.Connection, events_table: str) -> int:
-    """The newest seq; 0 when there is none. Nothing smaller appears later (G4), so it bounds a complete range."""
-    return int(rows(connection, f"select coalesce(max(seq), 0) as seq from {qualified(events_table)}")[0]["seq"])
+def head(connection: dbapi.Connection, events_table: str, after: int = 0) -> int:
+    """The newest seq; `after` when there is none behind it. Nothing smaller appears later (G4): it ends a range.
+
+    With `after`, partitions before it are not looked at.
+    """
+    newer = f" where seq > {int(after)}" if after > 0 else ""
+    query = f"select coalesce(max(seq), {max(0, int(after))}) as seq from {qualified(events_table)}{newer}"
+    return int(rows(connection, query)[0]["seq"])
+
+
+def newest(connection: dbapi.Connection, events_table: str) -> int | None:
+    """The newest seq that a reader can have got, dropped or not; None at a standby, which may be behind."""
+    query = f"""
+        select greatest((select max(seq) from {qualified(events_table)}),
+            (select max(dropped_below) - 1 from pipeline.retention where events_table = $1), 0) as seq
+        where not pg_is_in_recovery()"""
+    found = rows(connection, query, (events_table,))
+    return int(found[0]["seq"]) if found else None
 
 
 def ranges(
@@ -106,6 +125,11 @@ def named(connection: dbapi.Connection, table: str) -> list[tuple[str, str]]:
     return [(row["table_schema"], row["table_name"]) for row in found]
 
 
+def relations(connection: dbapi.Connection, schema: str, name: str) -> list[dict[str, Any]]:
+    """All that the relation history has of a source table, for `history.table_versions`."""
+    return rows(connection, _RELATIONS, (schema, name))
+
+
 def history(connection: dbapi.Connection, schema: str, name: str) -> list[Version]:
     """The schema versions of a source table; empty when the server has never seen it."""
-    return versions(table_versions(rows(connection, _RELATIONS, (schema, name))))
+    return versions(table_versions(relations(connection, schema, name)))

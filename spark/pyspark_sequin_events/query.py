@@ -6,7 +6,7 @@ COPY takes no parameters, so names and numbers are part of the text: identifiers
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark_sequin_events.history import OURS, Position, Span, Version
 from pyspark_sequin_events.types import decimal, element
@@ -70,10 +70,13 @@ def qualified(table: str) -> str:
     return f"{identifier(schema)}.{identifier(name)}"
 
 
-def events_of(events_table: str) -> str:
-    """Every event as it is, the columns of EVENTS; the text ends with its conditions, so ` and seq …` can follow."""
-    columns = [f"{name}::text as {name}" if name in _AS_TEXT else name for name in EVENTS]
-    return f"select {', '.join(columns)} from {qualified(events_table)} where true"
+def events_of(events: str, wanted: Iterable[str] = EVENTS) -> str:
+    """Every event as it is, these columns of EVENTS; the text ends with its conditions, so ` and seq …` can follow.
+
+    `events`: the quoted name of the events table, or a relation with the columns of one.
+    """
+    columns = [f"{name}::text as {name}" if name in _AS_TEXT else name for name in wanted]
+    return f"select {', '.join(columns)} from {events} where true"
 
 
 def table_is(source_id: str, epoch: int, oid: int) -> str:
@@ -83,13 +86,21 @@ def table_is(source_id: str, epoch: int, oid: int) -> str:
 
 
 def changes_of(
-    events_table: str, schema: str, name: str, version: Version, *, careful: bool = False, where: str = ""
+    events_table: str,
+    schema: str,
+    name: str,
+    version: Version,
+    *,
+    careful: bool = False,
+    events: str | None = None,
+    wanted: Sequence[str] | None = None,
+    where: str = "",
 ) -> str:
-    """Rows of the tables of one name in one version, the columns of `version.schema`; `where`: more conditions.
+    """Rows of the tables of one name in one version, the columns of `version.schema`, or `wanted` of them in that order.
 
     The text ends with its conditions, so ` and seq …` can follow. With `careful`, a value that its type cannot hold is
     null, and its text in `exact`; without it the reader must look for such values (`reading._unfit`). Arrays are always
-    read carefully: the driver drops their dimensions silently.
+    read carefully: the driver drops their dimensions silently. `events`: as in `events_of`, instead of the table.
     """
     guarded = {
         column: _unfit(column, spark)
@@ -99,16 +110,17 @@ def changes_of(
     columns = _ours(_previous_key(version), _unchanged(version), _exact(guarded, version.names))
     for column, spark in version.columns.items():
         value = _json(column) if column in version.json else _typed(_text(column), spark, guarded.get(column))
-        columns.append(f"{value} as {identifier(version.names[column])}")
-    spans = " or ".join(_within(span) for span in version.spans)
-    conditions = f"{_is_table(schema, name)}{where} and ({spans})"
-    return f"select {', '.join(columns)} from {qualified(events_table)} where {conditions}"
+        columns[version.names[column]] = f"{value} as {identifier(version.names[column])}"
+    shown = ", ".join(columns.values() if wanted is None else (columns[each] for each in wanted))
+    spans = " or ".join(within_span(span) for span in version.spans)
+    conditions = f"{is_table(schema, name)}{where} and ({spans})"
+    return f"select {shown} from {events or qualified(events_table)} where {conditions}"
 
 
 def messages_of(events_table: str) -> str:
     """Logical messages: OURS, `prefix`, and the content as text or as bytes."""
     columns = [
-        *_ours(),
+        *_ours().values(),
         "source_table_name as prefix",
         "record->>'content' as content",
         "decode(record->>'content_base64', 'base64') as content_bytes",
@@ -118,10 +130,10 @@ def messages_of(events_table: str) -> str:
 
 def untyped_of(events_table: str, schema: str, name: str, versions: Sequence[Version], where: str = "") -> str:
     """As `changes_of`, rows that are in none of these versions: OURS, and the record as JSON text."""
-    known = " or ".join(_within(span) for version in versions for span in version.spans) or "false"
+    known = " or ".join(within_span(span) for version in versions for span in version.spans) or "false"
     return (
-        f"select {', '.join(_ours())}, record::text as record from {qualified(events_table)}"
-        f" where {_is_table(schema, name)}{where} and ({known}) is not true"
+        f"select {', '.join(_ours().values())}, record::text as record from {qualified(events_table)}"
+        f" where {is_table(schema, name)}{where} and ({known}) is not true"
     )
 
 
@@ -135,14 +147,14 @@ def within(query: str, after: int, upto: int) -> str:
     return f"{query} and {bounded(after, upto)}"
 
 
-def in_range(query: str, after: int, upto: int) -> str:
+def in_range(query: str, after: int, upto: int, order: str = "seq") -> str:
     """As `within`, in order of seq."""
-    return f"{within(query, after, upto)} order by seq"
+    return f"{within(query, after, upto)} order by {order}"
 
 
 def _ours(
     previous_key: str = "null::text", unchanged: str = "unchanged_columns", exact: str = "null::text"
-) -> list[str]:
+) -> dict[str, str]:
     columns = {name: name for name in OURS} | {
         "previous_record_pk": previous_key,
         "unchanged_columns": unchanged,
@@ -150,10 +162,11 @@ def _ours(
         "event_metadata": "metadata::text",
         "exact": exact,
     }
-    return [f"{expression} as {name}" for name, expression in columns.items()]
+    return {name: f"{expression} as {name}" for name, expression in columns.items()}
 
 
-def _is_table(schema: str, name: str) -> str:
+def is_table(schema: str, name: str) -> str:
+    """The condition that an event is of this source table."""
     return f"source_table_oid <> 0 and source_table_schema = {literal(schema)} and source_table_name = {literal(name)}"
 
 
@@ -210,7 +223,7 @@ def _previous_key(version: Version) -> str:
     if len(keys) == 1:
         return _previous_of(version, *keys)
     cases = " ".join(
-        f"when {' or '.join(map(_within, spans))} then {_previous_of(version, key)}" for key, spans in keys.items()
+        f"when {' or '.join(map(within_span, spans))} then {_previous_of(version, key)}" for key, spans in keys.items()
     )
     return f"case {cases} end"
 
@@ -255,7 +268,8 @@ def _unchanged(version: Version) -> str:
     return expression
 
 
-def _within(span: Span) -> str:
+def within_span(span: Span) -> str:
+    """The condition that an event is within that part of a source's history."""
     parts = [f"source_database_id = {literal(span.source_id)}", "commit_lsn is not null"]
     for bound, comparison in ((span.since, ">="), (span.until, "<")):
         if bound is not None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_sequin_events import catalog
+from pyspark_sequin_events.database import database, require_kept
 from pyspark_sequin_events.query import in_range
 from pyspark_sequin_events.types import arrow_type
 
@@ -25,7 +26,8 @@ _FIRST_DAY = -2_451_000
 class Read:
     """Reads rows of `query` with after < seq <= upto; `schema` are its columns (name → type, as in Spark's DDL).
 
-    `careful` is the same query without the values that their types cannot hold.
+    `careful` is the same query without the values that their types cannot hold. Where `query` has no seq, or more than
+    one row of each, it must be that too. `order`: the SQL of the order in which rows come, seq first.
     """
 
     dsn: str
@@ -34,6 +36,7 @@ class Read:
     schema: Mapping[str, str]
     after: int
     upto: int
+    order: str = "seq"
 
 
 def arrow_schema(schema: Mapping[str, str]) -> pa.Schema:
@@ -47,18 +50,28 @@ def batches(read: Read) -> Iterator[pa.RecordBatch]:
     A batch with a value that its type cannot hold (a date of infinity) is read again with `careful`.
     """
     target = arrow_schema(read.schema)
-    for batch in _fetched(read.dsn, read.query, read.after, read.upto):
+    for batch in _fetched(read, read.query, read.after, read.upto):
         parts: Iterable[pa.RecordBatch] = [batch]
         if any(_unfit(column, field.type) for column, field in zip(batch.columns, target, strict=True)):
             seqs = pc.min_max(batch.column("seq")).as_py()
-            parts = _fetched(read.dsn, read.careful, seqs["min"] - 1, seqs["max"])
+            parts = _fetched(read, read.careful, seqs["min"] - 1, seqs["max"])
         for part in parts:
             yield _converted(part, target)
 
 
-def _fetched(dsn: str, query: str, after: int, upto: int) -> Iterator[pa.RecordBatch]:
-    with catalog.connect(dsn) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute(in_range(query, after, upto))
+def kept(events_table: str, read: Read) -> Iterator[pa.RecordBatch]:
+    """The same. Raises ValueError when retention has dropped some of the rows before they were read."""
+    yield from batches(read)
+    # Retention records a drop before it deletes the first row: if this holds, the read missed none.
+    if read.upto > read.after:
+        with database(read.dsn) as connection:
+            kept_after = catalog.dropped_below(connection, events_table) - 1
+        require_kept(events_table, read.after, kept_after)
+
+
+def _fetched(read: Read, query: str, after: int, upto: int) -> Iterator[pa.RecordBatch]:
+    with catalog.connect(read.dsn) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(in_range(query, after, upto, read.order))
         yield from cursor.fetch_record_batch()
 
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 import pytest
+from psycopg.conninfo import make_conninfo
 
+from pyspark_sequin_events.dsn import without_password
 from tests.fixtures import spark
+from tests.fixtures.background import BackgroundThread
 from tests.fixtures.postgres import Cluster, free_port
+from tests.fixtures.server import ROOT
 from tests.fixtures.waiting import eventually
 from tests.torture import export_kills
 from tests.torture.export_kills import Exporter
@@ -29,6 +36,7 @@ class Standalone:
     """A running cluster; `workers` are process groups, each with the executors that it has started."""
 
     master: str
+    process: subprocess.Popen[bytes]
     workers: list[subprocess.Popen[bytes]]
     environment: dict[str, str]
 
@@ -63,14 +71,14 @@ def standalone() -> Iterator[Standalone]:
         }
         classes = "org.apache.spark.deploy"
         address = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
-        stack.enter_context(daemon(environment, f"{classes}.master.Master", *address))
+        process = stack.enter_context(daemon(environment, f"{classes}.master.Master", *address))
         eventually(lambda: socket.create_connection(("127.0.0.1", port), 1).close(), errors=(OSError,), timeout=40)
         master = f"spark://127.0.0.1:{port}"
         size = ("--cores", "1", "--memory", "600m", "--host", "127.0.0.1", "--webui-port", "0")
         workers = [
             stack.enter_context(daemon(environment, f"{classes}.worker.Worker", *size, master)) for _ in range(2)
         ]
-        yield Standalone(master, workers, {**environment, "SPARK_EXECUTOR_MEMORY": "500m"})
+        yield Standalone(master, process, workers, {**environment, "SPARK_EXECUTOR_MEMORY": "500m"})
 
 
 @pytest.mark.long
@@ -78,13 +86,182 @@ def standalone() -> Iterator[Standalone]:
 def test_a_worker_that_is_killed_in_the_middle_leaves_the_export_exact(
     cluster: Cluster, standalone: Standalone
 ) -> None:
+    killed_in_the_middle(cluster, standalone, lambda: os.killpg(standalone.workers[0].pid, signal.SIGKILL))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_so_does_an_executor(cluster: Cluster, standalone: Standalone) -> None:
+    killed_in_the_middle(cluster, standalone, lambda: os.kill(executor(standalone), signal.SIGKILL))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_so_does_the_master(cluster: Cluster, standalone: Standalone) -> None:
+    killed_in_the_middle(cluster, standalone, lambda: os.killpg(standalone.process.pid, signal.SIGKILL))
+
+
+def killed_in_the_middle(cluster: Cluster, standalone: Standalone, kill: Callable[[], None]) -> None:
     with export_kills.log_on(cluster) as log:
         log.grow(9_000)
         exporter = Exporter(log, master=standalone.master, environment=standalone.environment)
         eventually(lambda: exporter.done() > 0 or exporter.process.poll() is not None, timeout=90)
-        os.killpg(standalone.workers[0].pid, signal.SIGKILL)
+        kill()
         assert exporter.end() == 0, exporter.said[-1:]
         export_kills.require_exact(log)
+
+
+def executor(standalone: Standalone) -> int:
+    """A JVM that a worker has started."""
+    groups = {worker.pid for worker in standalone.workers}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            pid = int(path.parent.name)
+            if b"CoarseGrainedExecutorBackend" in path.read_bytes() and os.getpgid(pid) in groups:
+                return pid
+    raise AssertionError("no executor runs")
+
+
+def failed(cluster: Cluster, standalone: Standalone, settings: dict[str, str]) -> tuple[str, Exporter]:
+    """The reason of a run with these settings of Spark."""
+    with export_kills.log_on(cluster) as log:
+        log.grow(10)
+        given = {**standalone.environment, "PIPELINE_SPARK": json.dumps(settings)}
+        exporter = Exporter(log, master=standalone.master, environment=given)
+        assert exporter.end() == 1
+        assert log.visible() == []
+    reason = str(exporter.said[-1]["reason"])
+    print(reason)
+    assert "\n" not in reason
+    assert "None.org.apache" not in reason
+    return reason, exporter
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_each_cause_has_its_reason(cluster: Cluster, standalone: Standalone, tmp_path: Path) -> None:
+    reason, exporter = failed(
+        cluster, standalone, {"spark.executor.memory": "64g", "spark.pipeline.waitForCores": "12s"}
+    )
+    assert reason.startswith(
+        f"the export waits for cores: the Spark master {standalone.master} has given it none for 12 s"
+    )
+    assert "spark.cores.max" in reason and "spark.pipeline.waitForCores" in reason
+    assert [event["event"] for event in exporter.said if event["event"] == "cores"] == ["cores"]
+
+    reason, _ = failed(cluster, standalone, {"spark.executor.extraJavaOptions": "-javaagent:/nowhere.jar"})
+    assert reason == (
+        "executors end as soon as they start: Command exited with code 1; see their standard error, in the work folder "
+        "of each worker"
+    )
+
+    reason, _ = failed(cluster, standalone, {"spark.pyspark.python": "/nowhere/python"})
+    assert 'on 127.0.0.1: IOException: Cannot run program "/nowhere/python"' in reason
+    assert "PYSPARK_PYTHON" in reason
+
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    bare = str(tmp_path / "bare/bin/python")
+    reason, _ = failed(cluster, standalone, {"spark.pyspark.python": bare})
+    assert f"on {platform.node()}, with {bare}: ModuleNotFoundError: No module named" in reason
+    assert "install pyarrow and adbc-driver-postgresql" in reason
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_no_password_crosses_the_network(cluster: Cluster, standalone: Standalone) -> None:
+    secret = "4711-not-to-be-seen"
+    try:
+        sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3))
+    except PermissionError:
+        pytest.skip("only root sees what crosses the network: left out")
+    with sniffer, export_kills.log_on(cluster) as log:
+        sniffer.bind(("lo", 0))
+        log.grow(2_000)
+        log.dsn = make_conninfo(log.dsn, password=secret)
+        with Sniffing(sniffer) as sniffing:
+            exporter = Exporter(log, master=standalone.master, environment=standalone.environment)
+            assert exporter.end() == 0, exporter.said[-1:]
+        log.dsn = without_password(log.dsn)
+        export_kills.require_exact(log)
+    assert b"CoarseGrainedExecutorBackend" in sniffing.seen  # it does see what Spark sends
+    assert secret.encode() not in sniffing.seen
+
+
+class Sniffing(BackgroundThread):
+    """Keeps what crosses the loopback interface."""
+
+    def __init__(self, sniffer: socket.socket) -> None:
+        super().__init__()
+        self._sniffer = sniffer
+        self.seen = bytearray()
+
+    def work(self) -> None:
+        self._sniffer.settimeout(0.2)
+        while not self.stopped.is_set():
+            with suppress(TimeoutError):
+                self.seen += self._sniffer.recv(2**17)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_a_run_leaves_nothing_in_the_temporary_folder(cluster: Cluster, tmp_path: Path) -> None:
+    left = tmp_path / "pipeline-spark-999999999-killed"
+    left.mkdir()
+    environment = {**spark.environment(), "TMPDIR": str(tmp_path)}
+    with export_kills.log_on(cluster) as log:
+        log.grow(100)
+        exporter = Exporter(log, environment=environment)
+        assert exporter.end() == 0, exporter.said[-1:]
+    eventually(lambda: list(tmp_path.iterdir()) == [])
+
+
+SHOWN = """
+import json, sys
+from lake.cluster import session
+with session("local[1]", "ours") as spark:
+    conf = dict(spark.sparkContext.getConf().getAll())
+    print(json.dumps({name: conf.get(name) for name in sys.argv[1:]}))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_what_we_prefer_are_defaults(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.log.level WARN\nspark.app.name theirs\nspark.cores.max 9\n")
+    given = {"spark.cores.max": "2", "spark.driver.memory": "600m", "spark.sql.session.timeZone": "Europe/Berlin"}
+    listens = ("spark.driver.host", "spark.driver.bindAddress")
+    names = (*listens, "spark.log.level", "spark.app.name", "spark.ui.enabled", "spark.sql.session.timeZone", *given)
+    done = subprocess.run(
+        [sys.executable, "-c", SHOWN, *names],
+        env={
+            **spark.environment(),
+            "PYTHONPATH": str(ROOT / "spark"),
+            "SPARK_CONF_DIR": str(tmp_path),
+            "SPARK_LOCAL_IP": "",
+            "PIPELINE_SPARK": json.dumps(given),
+        },
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.log.level": "WARN",
+        "spark.app.name": "theirs",
+        "spark.ui.enabled": "false",
+        "spark.cores.max": "2",
+        "spark.driver.memory": "600m",
+        "spark.sql.session.timeZone": "UTC",
+    }
+
+
+def test_yarn_without_its_configuration_is_named(cluster: Cluster) -> None:
+    with export_kills.log_on(cluster) as log:
+        log.grow(10)
+        environment = {name: value for name, value in spark.environment().items() if "_CONF_DIR" not in name}
+        exporter = Exporter(log, master="yarn", environment=environment)
+        assert exporter.end() == 1
+        assert "neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set; set one" in exporter.said[-1]["reason"]
 
 
 def test_a_master_that_does_not_answer_is_named_at_once(cluster: Cluster) -> None:

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, cast
 
 import psycopg
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
+from pyspark.sql.types import DoubleType, StructField, StructType
 
 from pyspark_sequin_events import DefaultSource
 from pyspark_sequin_events.query import EVENTS
@@ -55,6 +71,9 @@ def pipeline(pipelines: Callable[..., AbstractContextManager[Pipeline]]) -> Iter
         made.source.execute(sql.SQL("create table {} ({}, primary key (id, seq))").format(table, columns))
         made.source.execute("create schema shop")
         made.source.execute("create table shop.orders (id int primary key, amount numeric(10,2), at timestamptz)")
+        made.source.execute("create table shop.keys (f float8, b bool, t text, v text, primary key (f, b, t))")
+        made.source.execute("create table shop.flags (b bool primary key, v text)")
+        made.source.execute("alter table shop.flags replica identity full")
         insert = sql.SQL("insert into {} select {} from generate_series(1, 300) as n").format(
             table, sql.SQL(", ").join(sql.SQL("n + {}").format(number) for number in range(len(COLUMNS)))
         )
@@ -64,6 +83,10 @@ def pipeline(pipelines: Callable[..., AbstractContextManager[Pipeline]]) -> Iter
             sql.SQL("delete from {} where id = 8").format(table).as_string(),
             "insert into shop.orders select n, n / 100.0, to_timestamp(n) from generate_series(1, 200) as n",
             "truncate shop.orders",
+            "insert into shop.keys values (1e30, true, 'a,\"b', 'one'), (0.5, false, repeat('é', 1500), 'two')",
+            "update shop.keys set f = -f; update shop.keys set v = 'three'; update shop.keys set t = 'c' where f > -1",
+            "insert into shop.flags values (true, 'one'); update shop.flags set v = 'two'",
+            "update shop.flags set b = false, v = 'three'",
             "select pg_logical_emit_message(true, 'note', 'hello')",
             "select pg_logical_emit_message(true, 'note', '\\xff00'::bytea)",
         )
@@ -131,6 +154,136 @@ def test_names_are_kept_and_ours_are_told_apart(spark: SparkSession, pipeline: P
     assert [first[name] for name in expected] == [1 + number for number in range(len(COLUMNS))]
     changed = exported.filter(exported["action"].to_numpy(zero_copy_only=False) == "update").to_pylist()[0]
     assert (changed["record_pk"], changed["previous_record_pk"]) == ("[7,0]", "[7,8]")
+
+
+def read(pipeline: Pipeline, push: Sequence[Filter] = (), **options: Any) -> tuple[list[dict[str, Any]], list[Filter]]:
+    """Rows as Spark's tasks read them, and the filters that are left to Spark."""
+    source = DefaultSource({"dsn": pipeline.dsn, **options})
+    reader = source.reader(source.schema())
+    left = list(reader.pushFilters(list(push)))
+    return [
+        row
+        for part in reader.partitions()
+        for batch in cast(Iterator[pa.RecordBatch], reader.read(part))
+        for row in batch.to_pylist()
+    ], left
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("table", ["keys", "flags"])
+def test_a_change_of_key_is_a_delete_and_an_insert(pipeline: Pipeline, table: str, typed: bool) -> None:
+    chosen: dict[str, Any] = {"table": f"shop.{table}"} if typed else {"tables": f"shop.{table}"}
+    events = pipeline.events("shop", table, "seq, action, record_pk, record, changes")
+    changed = {}  # seq → the key before: by the value that never changes, as the log had it
+    known: dict[str, str] = {}
+    for event in events:
+        row = event["record"]["f"].__abs__() if table == "keys" else "the one"
+        if known.get(row, event["record_pk"]) != event["record_pk"]:
+            changed[event["seq"]] = known[row]
+        known[row] = event["record_pk"]
+    assert len(changed) == (3 if table == "keys" else 1)
+    found, _ = read(pipeline, splitKeyChanges="true", **chosen)
+    shown = [(row["seq"], row["action"], row["record_pk"]) for row in found]
+    expected = []
+    for event in events:
+        if event["seq"] in changed:
+            expected += [(event["seq"], "delete", changed[event["seq"]]), (event["seq"], "insert", event["record_pk"])]
+        else:
+            expected.append((event["seq"], event["action"], event["record_pk"]))
+    assert shown == expected
+    plain, _ = read(pipeline, **chosen)
+    values = {row["seq"]: row for row in plain}
+    for row in found:
+        if row["seq"] not in changed:
+            assert row == values[row["seq"]]
+        elif typed:
+            assert row["v"] == (values[row["seq"]]["v"] if row["action"] == "insert" else None)
+            assert row["previous_record_pk"] is None
+        else:
+            assert ("v" in json.loads(row["record"])) == (row["action"] == "insert")
+            assert row["changes"] is None
+
+
+def test_filters_see_what_a_split_made(pipeline: Pipeline) -> None:
+    found, _ = read(pipeline, splitKeyChanges="true", table="shop.flags", actions="delete")
+    assert [(row["record_pk"], row["b"]) for row in found] == [("t", True)]
+    found, left = read(pipeline, [EqualTo(("record_pk",), "t")], splitKeyChanges="true", tables="shop.flags")
+    assert ([row["action"] for row in found], left) == (["read", "update", "delete"], [])
+
+
+PUSHED = (
+    (EqualTo(("source_table_name",), "orders"), Not(In(("action",), ("delete", "truncate"))), IsNotNull(("action",))),
+    (GreaterThan(("seq",), 40), LessThanOrEqual(("seq",), 330), StringStartsWith(("record_pk",), "[1")),
+    (In(("action",), ("delete", "truncate")), Not(EqualTo(("record_pk",), "[8,9]")), Not(EqualTo(("seq",), 3))),
+    (EqualTo(("seq",), 17), EqualTo(("source_table_schema",), SCHEMA)),
+    (IsNull(("commit_lsn",)), EqualTo(("source_table_oid",), 1)),
+    (In(("record_pk",), ("[8,9]", "it's \\ %")),),
+    (GreaterThan(("seq",), 40), EqualTo(("seq",), 30)),
+)
+KEPT = (
+    EqualTo(("seq",), None),
+    GreaterThan(("action",), "delete"),
+    EqualTo(("record_pk",), "a\0b"),
+    EqualTo(("xid",), 1),
+    EqualTo(("action", "deeper"), "delete"),
+    Not(EqualNullSafe(("commit_lsn",), 1)),
+    EqualTo(("seq",), 2**63),
+    EqualTo(("seq",), True),
+)
+
+
+def keeps(each: Filter, row: dict[str, Any]) -> bool:
+    """What Spark says of it."""
+    if isinstance(each, Not):
+        return not keeps(each.child, row)
+    value = row[cast(Any, each).attribute[0]]
+    other = getattr(each, "value", None)
+    decided: dict[type[Filter], Callable[[], bool]] = {
+        EqualTo: lambda: value == other,
+        GreaterThan: lambda: value > other,
+        LessThanOrEqual: lambda: value <= other,
+        In: lambda: value in cast(Any, other),
+        StringStartsWith: lambda: value.startswith(other),
+        IsNotNull: lambda: value is not None,
+        IsNull: lambda: value is None,
+    }
+    return decided[type(each)]()
+
+
+def test_what_is_pushed_down_is_decided_as_spark_does(pipeline: Pipeline) -> None:
+    everything, _ = read(pipeline)
+    for each in PUSHED:
+        found, left = read(pipeline, each)
+        assert found == [row for row in everything if all(keeps(one, row) for one in each)], each
+        assert left == []
+        assert bool(found) == (each is not PUSHED[-1]), each
+    found, left = read(pipeline, KEPT)
+    assert (len(found), left) == (len(everything), list(KEPT))
+
+
+def test_spark_pushes_down_where_it_is_told_to(spark: SparkSession, pipeline: Pipeline) -> None:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        narrow = load(spark, pipeline, rows_per_partition=100).where("seq <= 400 and action = 'update' and xid > 0")
+        plan = narrow._jdf.queryExecution().executedPlan().toString()
+        assert narrow.rdd.getNumPartitions() == 4
+        assert [row.record_pk for row in narrow.collect()] == ["[7,0]"]
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    [left] = [line for line in plan.splitlines() if "Filter (" in line]
+    assert "xid" in left and "action" not in left and "seq" not in left
+
+
+def test_columns_by_option_or_by_schema(pipeline: Pipeline) -> None:
+    source = DefaultSource({"dsn": pipeline.dsn, "table": "shop.orders", "columns": "amount, seq"})
+    assert source.schema().simpleString() == "struct<amount:decimal(10,2),seq:bigint>"
+    reader = source.reader(StructType(source.schema().fields[1:]))
+    batches = cast(Iterator[pa.RecordBatch], itertools.chain(*map(reader.read, reader.partitions())))
+    assert [row for batch in batches for row in batch.to_pylist()] == [
+        {"seq": event["seq"]} for event in pipeline.events("shop", "orders")
+    ]
+    with pytest.raises(ValueError, match=r"column amount is decimal\(10,2\), and not double as the given schema says"):
+        source.reader(StructType([StructField("amount", DoubleType())]))
 
 
 def test_nothing_is_held_between_partitions(pipeline: Pipeline) -> None:

@@ -43,7 +43,7 @@ class Owner(NamedTuple):
 
 
 OWNERS = {
-    "pipeline.advisory_locks": Owner("pipeline"),
+    "pipeline.advisory_locks": Owner("pipeline", {"spark": JOB}),
     "pipeline.backfills": Owner(
         "pipeline/capture/snapshot",
         {
@@ -86,6 +86,7 @@ OWNERS = {
             "pipeline/rpc/walstream": "a consumer is made only where there is none",
             "pipeline/api/wires/sequin": "a client names a consumer by an id that is made of its name",
         },
+        {"spark/pyspark_sequin_events": JOB},
     ),
     "pipeline.dead_letters": Owner(
         "pipeline/log",
@@ -140,7 +141,7 @@ OWNERS = {
             "pipeline/shuffle": "the shuffler moves no further than what is staged without a gap",
         },
     ),
-    "pipeline.readers": Owner("pipeline/log"),
+    "pipeline.readers": Owner("pipeline/log", {"spark": JOB}),
     "pipeline.receivable": Owner("pipeline/readers"),
     "pipeline.relations": Owner(
         "pipeline/capture/schema_history",

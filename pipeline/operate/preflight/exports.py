@@ -9,13 +9,14 @@ from pipeline.config.settings import Config
 from pipeline.errors import ExportFailed
 from pipeline.exports import extra, java
 from pipeline.operate.export_status import why_off
+from pipeline.operate.preflight import spark_cluster
 from pipeline.operate.preflight.findings import Finding, Findings
 
 _OTHER_FOLDER = "set another PIPELINE_EXPORT_DIR"
 
 
 def run(config: Config) -> Findings:
-    """Findings `export` and `java`; changes nothing."""
+    """Findings `export` and `java`, of a cluster `spark`; changes nothing."""
     if extra.missing():
         yield Finding("ok", "export", "off: the spark extra is not installed", extra.REMEDY)
         return
@@ -27,6 +28,7 @@ def run(config: Config) -> Findings:
         yield Finding("warning", "java", text, remedy)
     else:
         yield Finding("ok", "java", f"Java {found.version} from {found.origin} ({found.executable}) will run Spark")
+    yield from spark_cluster.run(config)
 
 
 def _folder(config: Config) -> Finding:

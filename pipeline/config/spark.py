@@ -1,0 +1,69 @@
+"""Settings of Spark itself: the section `[spark]` of pipeline.toml, which goes to Spark as it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_EXAMPLE = '{"spark.executor.memory": "2g"}'
+_ADDRESS = r"(\[[^\s\[\],]+\]|[^\s\[\],:/]+):\d{1,5}"
+_MASTERS = rf"local(\[[^\]]+\])?|local-cluster\[[^\]]+\]|spark://{_ADDRESS}(,{_ADDRESS})*|yarn|k8s://\S+"
+_ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.authenticate.enableSaslEncryption")
+
+
+def master(value: str) -> str:
+    """The master, if Spark knows such a one. Raises ValueError otherwise."""
+    if re.fullmatch(_MASTERS, value):
+        return value
+    if value.startswith("spark://"):
+        raise ValueError(f"expected a host and a port, spark://host:7077, or several parted by commas, not {value!r}")
+    raise ValueError(f"expected local[*], local[4], spark://host:7077, yarn or k8s://…, not {value!r}")
+
+
+def is_local(master: str) -> bool:
+    """Whether all of Spark is one process on this machine, or some processes on it."""
+    return master.startswith("local")
+
+
+def standalone_masters(master: str) -> list[tuple[str, int]]:
+    """Host and port of each master of a standalone cluster; none for another kind."""
+    if not master.startswith("spark://"):
+        return []
+    pairs = (each.rpartition(":") for each in master.removeprefix("spark://").split(","))
+    return [(host.strip("[]"), int(port)) for host, _, port in pairs]
+
+
+def encrypts(settings: Mapping[str, str]) -> bool:
+    """Whether what Spark's processes tell each other is encrypted, by these settings."""
+    return any(settings.get(name, "").lower() == "true" for name in _ENCRYPTED)
+
+
+def parse(value: Any) -> dict[str, str]:
+    """Names and values, as the file has them, in tables or with dots in their names, or JSON. Raises ValueError."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.strip() else {}
+        except ValueError:
+            raise ValueError(f"expected JSON such as {_EXAMPLE}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"expected names and values, [spark] in the configuration file or JSON such as {_EXAMPLE}")
+    found = dict(_flat("", value))
+    for name in found:
+        if not name.startswith("spark."):
+            raise ValueError(f"expected names of Spark's settings, which begin with spark., not {name!r}")
+    return found
+
+
+def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """TOML makes tables of dots."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(f"{prefix}{name}.", value)
+        elif isinstance(value, bool):
+            yield f"{prefix}{name}", str(value).lower()
+        elif isinstance(value, str | int | float):
+            yield f"{prefix}{name}", str(value)
+        else:
+            raise ValueError(f"expected a text or a number for {prefix}{name}")

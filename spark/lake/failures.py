@@ -1,0 +1,94 @@
+"""Why Spark failed, in one line: the innermost cause, where it was, and what to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from lake.errors import ExportError
+from lake.task import TASK
+
+_CAUSE = re.compile(r"(?m)^(?:Caused by: |: )?[\w.$]*?(\w+(?:Error|Exception))(?:: (.+))?$")
+_LOST = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
+_OUTER = ("Job aborted", "Traceback", "An exc", "An error occurred while calling")
+_TOLD = re.compile(r"(?m)^(?:\S+ )*ERROR (?:\w+): (.+)$")
+_SAYS_NOTHING = re.compile(
+    r"^(IllegalStateException|NullPointerException|Py4J\w+|SparkException)?:? ?(Cannot call methods on a stopped|$)"
+)
+_REMEDIES = (
+    ("Cannot run program", "install that interpreter on every host, or name one that is there: PYSPARK_PYTHON"),
+    (
+        "No module named",
+        "install pyarrow and adbc-driver-postgresql for that interpreter, or name another: PYSPARK_PYTHON",
+    ),
+    ("PYTHON_VERSION_MISMATCH", "give executors the driver's minor version of Python: PYSPARK_PYTHON"),
+    ("no password supplied", "give executors the password by PGPASSFILE or a service file, or encrypt Spark's RPC"),
+    ("Master removed our application", "see the executors' standard error, in the work folder of each worker"),
+    (
+        "All masters are unresponsive",
+        "give the driver the version of PySpark that the cluster has, see docs/cluster.md",
+    ),
+)
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn what Spark raises into an ExportError: one line with the cause. Its trace goes to standard error."""
+    before = told_so_far()
+    try:
+        yield
+    except (Py4JError, PySparkException, OSError) as error:
+        traceback.print_exception(error)
+        raise ExportError(f"Spark failed: {reason(error, told(before))}") from error
+
+
+def reason(error: BaseException, logged_meanwhile: str = "") -> str:
+    """The innermost cause in nested stack traces, in one line; what Spark has logged, where they say nothing."""
+    text = str(error)
+    found = _of_task(text) or _innermost(text)
+    logged = _TOLD.findall(logged_meanwhile)
+    if logged and (not found or _SAYS_NOTHING.match(found)):
+        found = next((line for line in reversed(logged) if "Error initializing SparkContext" not in line), logged[-1])
+    if not found:
+        found = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    remedy = next((remedy for words, remedy in _REMEDIES if words in found), None)
+    return found.strip() + (f"; {remedy}" if remedy else "")
+
+
+def _of_task(text: str) -> str | None:
+    """What our code said in a task, with host and interpreter."""
+    found = re.findall(rf"(?m)\b{TASK}: (.+)$", text)
+    return str(found[-1]) if found else None
+
+
+def _innermost(text: str) -> str:
+    causes = [(name, said or "") for name, said in _CAUSE.findall(text) if not (said or "").startswith(_OUTER)]
+    telling = [f"{name}: {said}" for name, said in causes if said] or [name for name, _ in causes]
+    known = [cause for cause in telling if any(words in cause for words, _ in _REMEDIES)]
+    found = (known or telling or [""])[-1]
+    hosts = {host for host, executor in _LOST.findall(text) if executor != "driver"}
+    return f"on {', '.join(sorted(hosts))}: {found}" if hosts and found else found
+
+
+def told_so_far() -> int:
+    """Where standard error ends now, for `told`."""
+    with suppress(OSError):
+        return os.fstat(sys.__stderr__.fileno()).st_size if sys.__stderr__ else 0
+    return 0
+
+
+def told(since: int) -> str:
+    """What has come to standard error since, where that is a file, as it is when the server starts a script."""
+    with suppress(OSError, ValueError), Path("/proc/self/fd/2").open("rb") as log:
+        if Path("/proc/self/fd/2").is_file():
+            log.seek(since)
+            return log.read().decode(errors="replace")
+    return ""

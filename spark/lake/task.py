@@ -1,0 +1,34 @@
+"""A task that says where it failed. Imports nothing that an executor may lack."""
+
+from __future__ import annotations
+
+import pickle
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any
+
+TASK = "TaskFailed"
+
+
+class TaskFailed(Exception):
+    """A task failed; the text says on which host, under which interpreter, and why."""
+
+
+class Guarded:
+    """Calls a function that arrives as bytes with an argument that does: what cannot even be imported is named too."""
+
+    def __init__(self, act: bytes, *, named: bool) -> None:
+        """`named`: the text names host and interpreter."""
+        self._act = act
+        self._named = named
+
+    def __call__(self, task: bytes) -> Any:
+        """The result."""
+        try:
+            act: Callable[[Any], Any] = pickle.loads(self._act)  # noqa: S301  from our driver
+            return act(pickle.loads(task))  # noqa: S301
+        except Exception as error:
+            said = " ".join(str(error).split())
+            where = f"on {platform.node()}, with {sys.executable}: " if self._named else ""
+            raise TaskFailed(f"{where}{type(error).__name__}: {said}") from error

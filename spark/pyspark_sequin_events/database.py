@@ -1,0 +1,35 @@
+"""The pipeline database as the data source meets it: what it refuses, and what it no longer has, in one plain line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from adbc_driver_postgresql import dbapi
+
+from pyspark_sequin_events import catalog
+
+
+@contextmanager
+def database(dsn: str) -> Iterator[dbapi.Connection]:
+    """A connection, for as long as the block. Raises ValueError with libpq's reason."""
+    with plainly(), catalog.connect(dsn) as connection:
+        yield connection
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """What the driver raises becomes a ValueError of one line."""
+    try:
+        yield
+    except dbapi.Error as error:
+        raise ValueError(f"sequin_events: the pipeline database refused: {' '.join(str(error).split())}") from error
+
+
+def require_kept(events_table: str, after: int, kept_after: int, remedy: str = "") -> None:
+    """Raises ValueError when retention has dropped events behind `after`, all up to `kept_after`."""
+    if after < kept_after:
+        remedy = remedy or f"read from option after {kept_after} on, or leave it out"
+        raise ValueError(
+            f"sequin_events: seq {after + 1} to {kept_after} of {events_table} were dropped by retention; {remedy}"
+        )

@@ -1,0 +1,105 @@
+"""The options of the data source: their names, and what is wrong with a value. Every refusal is one plain line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+
+from pyspark_sequin_events.dsn import VARIABLE, password, without_password
+
+KNOWN = (
+    "dsn",
+    "eventsTable",
+    "table",
+    "version",
+    "tables",
+    "actions",
+    "keys",
+    "columns",
+    "splitKeyChanges",
+    "after",
+    "upto",
+    "rowsPerPartition",
+    "startingSeq",
+    "maxRowsPerBatch",
+    "consumer",
+)
+"""Every option; case and underscores do not matter, so `rows_per_partition` is one of them."""
+_FROM_SPARK = ("path", "paths", "__paths__")
+
+
+class Options:
+    """The options that were given, by name."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """Raises ValueError for one that there is not, and for a DSN that holds a password."""
+        self._given = {_plain(name): value for name, value in given.items() if name not in _FROM_SPARK}
+        wrong = [name for name in given if name not in _FROM_SPARK and _plain(name) not in map(_plain, KNOWN)]
+        if wrong:
+            raise ValueError(f"sequin_events: there is no option {wrong[0]}; there are {', '.join(KNOWN)}")
+        dsn = self.text("dsn")
+        if dsn and (password(dsn) is not None or without_password(dsn) != dsn):
+            raise ValueError(
+                "sequin_events: option dsn holds a password, which would be in plans and go over the network; leave it "
+                f"out, and let PGPASSFILE, a service file or {VARIABLE} of driver and executors have it"
+            )
+        self.dsn = dsn or without_password(os.environ.get(VARIABLE, ""))
+        if not self.dsn:
+            raise ValueError(f"sequin_events: option dsn is missing, and {VARIABLE} is not set")
+        self.events_table = self.text("eventsTable") or "public.sequin_events"
+        if self.events_table.count(".") != 1:
+            raise ValueError(f"sequin_events: option events_table is {self.events_table!r}, expected schema.table")
+
+    def text(self, name: str) -> str | None:
+        """The value as it was given; None where it was not."""
+        return self._given.get(_plain(name))
+
+    def number(self, name: str, default: int, least: int | None = None) -> int:
+        """A whole number of at least `least`."""
+        text = self.text(name)
+        if text is None:
+            return default
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError(f"sequin_events: option {_shown(name)} is {text!r}, expected a whole number") from None
+        if least is not None and value < least:
+            raise ValueError(f"sequin_events: option {_shown(name)} must be at least {least}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """Whether it is true; false where it was not given."""
+        text = (self.text(name) or "false").lower()
+        if text not in ("true", "false"):
+            raise ValueError(f"sequin_events: option {name} is {text!r}, expected true or false")
+        return text == "true"
+
+    def names(self, name: str, *, only_json: bool = False) -> tuple[str, ...] | None:
+        """Texts: a JSON array, or unless `only_json` parted by commas; None where it was not given."""
+        text = self.text(name)
+        if text is None:
+            return None
+        expected = "a JSON array of texts" if only_json else "names parted by commas, or a JSON array of them"
+        try:
+            found = json.loads(text) if only_json or text.lstrip().startswith("[") else text.split(",")
+        except ValueError:
+            found = None
+        if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+            raise ValueError(f"sequin_events: option {name} is {text!r}, expected {expected}")
+        return tuple(found if only_json else (each.strip() for each in found))
+
+    def refuse(self, *names: str, because: str) -> None:
+        """Raises ValueError if one of these was given."""
+        for name in names:
+            if self.text(name) is not None:
+                raise ValueError(f"sequin_events: option {_shown(name)} {because}")
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _shown(name: str) -> str:
+    """Older options are named with underscores in messages, as the page has them."""
+    return {"rowsPerPartition": "rows_per_partition", "eventsTable": "events_table"}.get(name, name)

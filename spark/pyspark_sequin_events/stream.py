@@ -1,0 +1,221 @@
+"""The stream: `spark.readStream.format("sequin_events")`. Offsets are `{"seq": n}`, each the end of a transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pyarrow as pa
+from adbc_driver_postgresql import dbapi
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from pyspark_sequin_events import catalog
+from pyspark_sequin_events.claim import Claim
+from pyspark_sequin_events.coverage import Uncovered, first_uncovered
+from pyspark_sequin_events.database import plainly, require_kept
+from pyspark_sequin_events.options import Options
+from pyspark_sequin_events.reading import kept
+from pyspark_sequin_events.selection import Selection
+from pyspark_sequin_events.transactions import Ends
+
+MAX_ROWS = 1_000_000
+"""Events that one batch covers by default."""
+_POLL_SECONDS = 0.1
+"""Spark asks every 10 ms while there is nothing new."""
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the log batch by batch; a batch ends at the end of a transaction.
+
+    Options:
+
+    - `startingSeq`, of a query without a checkpoint: the first seq, or `earliest` that is kept, or `latest`: only what
+      is committed from now on. Default: where `consumer` is, else earliest.
+    - `maxRowsPerBatch`: the events of the log that a batch covers, before any filter, unless its first transaction
+      alone has more; default 1000000.
+    - `consumer`: a cursor consumer without filters. Retention keeps what its position is before; that follows the
+      query, one batch behind at most. While it is paused, there is nothing new.
+
+    Raises ValueError where retention has dropped what comes next, where another reads the consumer, and where the table
+    gets columns that the query did not begin with: after a batch that ends before them.
+    """
+
+    def __init__(self, selection: Selection, options: Options, step: int, most_partitions: int) -> None:
+        self._selection = selection
+        self._starting = _starting(options)
+        self._max_rows = options.number("maxRowsPerBatch", MAX_ROWS, least=1)
+        self._consumer = options.text("consumer")
+        self._step, self._most_partitions = step, most_partitions
+        self._link: _Link | None = None
+        self._target: int | None = None
+        self._newest: int | None = None
+        self._looked = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Executors get what reads a partition; connections and the consumer stay on the driver."""
+        return {**self.__dict__, "_link": None}
+
+    def initialOffset(self) -> dict[str, int]:
+        """Where a query without a checkpoint begins: everything behind that seq is read."""
+        link, table = self._linked(), self._selection.events_table
+        with plainly():
+            kept_after = catalog.dropped_below(link.connection, table) - 1
+            head = catalog.head(link.connection, table, kept_after)
+        if self._starting == "latest":
+            return {"seq": head}
+        if isinstance(self._starting, int):
+            after = self._starting - 1
+        elif self._starting is None and link.claim is not None:
+            after = link.claim.position
+        else:
+            after = kept_after
+        require_kept(table, after, kept_after, f"let the query begin at startingSeq {kept_after + 1}, or at earliest")
+        return {"seq": after}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What Spark asks for, unless its trigger wants everything at once."""
+        return ReadMaxRows(self._max_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The query ends with what is in the log now."""
+        with plainly():
+            self._target = catalog.head(self._linked().connection, self._selection.events_table)
+
+    def reportLatestOffset(self) -> dict[str, int] | None:
+        """The newest seq that was seen, for the query's progress."""
+        return None if self._newest is None else {"seq": self._newest}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        """The end of the next batch; `start` when there is nothing new."""
+        after, link, table = int(start["seq"]), self._linked(), self._selection.events_table
+        with plainly():
+            self._require(link.connection, after)
+            self._newest = head = self._head(link.connection, after)
+            if self._target is not None:
+                head = max(after, min(head, self._target))
+            if head == after or link.paused():
+                return start
+            upto = head
+            if isinstance(limit, ReadMaxRows):
+                upto = Ends(link.connection, table, after, head).within(limit.max_rows)
+            found = self._uncovered(link.connection, after, upto)
+            if found is None:
+                return {"seq": upto}
+        if found.end_before is None:
+            raise self._other_columns(found)
+        return {"seq": found.end_before}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """The parts of a batch, each of which one task reads."""
+        after, upto, connection = int(start["seq"]), int(end["seq"]), self._linked().connection
+        with plainly():
+            self._require(connection, after)
+            found = self._uncovered(connection, after, upto)
+            if found is not None:  # a batch that was planned before the query was started again
+                raise self._other_columns(found)
+            parts = catalog.ranges(
+                connection, self._selection.events_table, (after, upto), self._step, self._most_partitions
+            )
+            return [InputPartition(part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a part. Runs on an executor."""
+        yield from kept(self._selection.events_table, self._selection.read(*partition.value))
+
+    def commit(self, end: dict[str, int]) -> None:
+        """The sink has everything up to there."""
+        link = self._linked()
+        if link.claim is not None:
+            link.claim.advance(link.connection, int(end["seq"]))
+
+    def stop(self) -> None:
+        """The query has ended."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def _linked(self) -> _Link:
+        if self._link is None:
+            self._link = _Link(self._selection.dsn, self._selection.events_table, self._consumer)
+        return self._link
+
+    def _head(self, connection: dbapi.Connection, after: int) -> int:
+        """The newest seq; where that is no news, not sooner than after a moment."""
+        head = catalog.head(connection, self._selection.events_table, after)
+        if head == after and self._target is None:
+            time.sleep(max(0.0, min(_POLL_SECONDS, self._looked + _POLL_SECONDS - time.monotonic())))
+            self._looked = time.monotonic()
+        return head
+
+    def _require(self, connection: dbapi.Connection, after: int) -> None:
+        table = self._selection.events_table
+        kept_after = catalog.dropped_below(connection, table) - 1
+        anew = f"begin a new query, with another checkpointLocation and startingSeq {kept_after + 1} or earliest"
+        require_kept(table, after, kept_after, f"{anew}, and compare its sink with the source")
+        newest = None if self._link is None or self._link.known else catalog.newest(connection, table)
+        if newest is not None and after > newest:
+            raise ValueError(
+                f"sequin_events: the query is at seq {after}, but the newest of {table} is {newest}: this is not the "
+                f"log that it has read; correct option dsn, or {anew}"
+            )
+        self._linked().known = True
+
+    def _uncovered(self, connection: dbapi.Connection, after: int, upto: int) -> Uncovered | None:
+        if self._selection.chosen is None:
+            return None
+        return first_uncovered(connection, self._selection.events_table, self._selection.chosen, after, upto)
+
+    def _other_columns(self, found: Uncovered) -> ValueError:
+        chosen = self._selection.chosen
+        assert chosen is not None  # noqa: S101  only a table has columns
+        if found.version == chosen.version.number:
+            return ValueError(
+                f"sequin_events: table {chosen} has more or wider columns at seq {found.seq} than as this query began; "
+                "start it again, with the same checkpointLocation"
+            )
+        return ValueError(
+            f"sequin_events: seq {found.seq} of table {chosen} is of schema version {found.version}, and this query "
+            f"reads version {chosen.version.number}; start it again with option version {found.version}, and the same "
+            "checkpointLocation"
+        )
+
+
+class _Link:
+    """The driver's connection, and the consumer that it reads for. `known`: the log is the one that was read before."""
+
+    known = False
+
+    def __init__(self, dsn: str, events_table: str, consumer: str | None) -> None:
+        self._opened: AbstractContextManager[dbapi.Connection] = catalog.connect(dsn)
+        with plainly():
+            self.connection = self._opened.__enter__()
+        try:
+            self.claim = None if consumer is None else Claim(dsn, consumer, events_table)
+        except BaseException:
+            self._opened.__exit__(None, None, None)
+            raise
+
+    def paused(self) -> bool:
+        """Whether the consumer is."""
+        return self.claim is not None and self.claim.paused(self.connection)
+
+    def close(self) -> None:
+        """Let the consumer go."""
+        try:
+            if self.claim is not None:
+                self.claim.release()
+        finally:
+            self._opened.__exit__(None, None, None)
+
+
+def _starting(options: Options) -> int | str | None:
+    """None: not given."""
+    text = options.text("startingSeq")
+    if text is None or text in ("earliest", "latest"):
+        return text
+    if not text.isdecimal():
+        raise ValueError(f"sequin_events: option startingSeq is {text!r}, expected a seq, earliest or latest")
+    return int(text)

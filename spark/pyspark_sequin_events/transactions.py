@@ -1,0 +1,85 @@
+"""Where transactions of the log end: found by looking at few rows, by the index on seq, however old the log is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adbc_driver_postgresql import dbapi
+
+from pyspark_sequin_events.catalog import rows
+from pyspark_sequin_events.query import bounded, qualified
+
+_PLACE = "seq, source_database_id::text as source, source_epoch, commit_lsn"
+
+
+class Ends:
+    """The ends of transactions in one events table, among events after one seq up to another, which is an end."""
+
+    def __init__(self, connection: dbapi.Connection, events_table: str, after: int, upto: int) -> None:
+        self._connection = connection
+        self._table = qualified(events_table)
+        self._after, self._upto = after, upto
+
+    def within(self, events: int) -> int:
+        """The last end that has no more than so many events before it; the first, where the first transaction has more.
+
+        With no events at all it is `upto`.
+        """
+        last = self._nth(events)
+        if last is None:
+            return self._upto
+        following = self._one(f"{bounded(last['seq'], self._upto)} order by seq limit 1")
+        if following is None:
+            return self._upto
+        if not _same(last, following):
+            return int(last["seq"])
+        return self.before(last["seq"]) or self._end_of(last)
+
+    def before(self, seq: int) -> int | None:
+        """The end before the transaction that the event with this seq is in; None where it is the first."""
+        inside = self._at(seq)
+        low, high = self._after, seq
+        while inside is not None and high - low > 1:
+            found = self._at((low + high) // 2)
+            if found is not None and _same(found, inside):
+                high = int(found["seq"])
+            else:
+                low = (low + high) // 2
+        found = self._at(low)
+        return None if found is None else int(found["seq"])
+
+    def _end_of(self, inside: dict[str, Any]) -> int:
+        low, high = int(inside["seq"]), self._upto + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            found = self._at(middle)
+            if found is not None and _same(found, inside):
+                low = middle
+            else:
+                high = int(found["seq"]) if found else middle
+        found = self._at(low)
+        return self._upto if found is None or low >= self._upto else int(found["seq"])
+
+    def _nth(self, number: int) -> dict[str, Any] | None:
+        """Counts in the index alone."""
+        found = rows(
+            self._connection,
+            f"select seq from {self._table} where {bounded(self._after, self._upto)}"
+            f" order by seq offset {int(number) - 1} limit 1",
+        )
+        return self._at(found[0]["seq"]) if found else None
+
+    def _at(self, seq: int) -> dict[str, Any] | None:
+        """The last event up to this seq."""
+        return self._one(f"{bounded(self._after, seq)} order by seq desc limit 1")
+
+    def _one(self, condition: str) -> dict[str, Any] | None:
+        found = rows(self._connection, f"select {_PLACE} from {self._table} where {condition}")
+        return found[0] if found else None
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two neighbours are of one transaction. Events of a legacy table have no LSN, and each is one."""
+    if one["commit_lsn"] is None:
+        return bool(one["seq"] == other["seq"])
+    return all(one[name] == other[name] for name in ("source", "source_epoch", "commit_lsn"))
