@@ -60,8 +60,8 @@ class Span:
 
     source_id: str
     since: Position | None
-    key: tuple[str, ...]
     until: Position | None = None
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,12 @@ def versions(history: Sequence[TableVersion]) -> list[Version]:
                     found[-1] = _closed(found[-1], table.since)
                 since = None if opens else table.since
                 found.append(
-                    Version(len(found) + 1, table.columns, table.json, table.key, (Span(source_id, since, table.key),)),
+                    Version(
+                        len(found) + 1, table.columns, table.json, table.key, (Span(source_id, since, key=table.key),)
+                    ),
                 )
             elif opens:
-                found[-1] = replace(merged, spans=(*merged.spans, Span(source_id, None, table.key)))
+                found[-1] = replace(merged, spans=(*merged.spans, Span(source_id, None, key=table.key)))
             else:
                 found[-1] = _with_key(merged, table)
             opens = False
@@ -165,7 +167,9 @@ def _with_key(version: Version, table: TableVersion) -> Version:
     last = version.spans[-1]
     if last.key == table.key:
         return version
-    return replace(version, spans=(*_closed(version, table.since).spans, Span(table.source_id, table.since, table.key)))
+    return replace(
+        version, spans=(*_closed(version, table.since).spans, Span(table.source_id, table.since, key=table.key))
+    )
 
 
 def _closed(version: Version, until: Position) -> Version:

@@ -96,7 +96,7 @@ def changes_of(
     wanted: Sequence[str] | None = None,
     where: str = "",
 ) -> str:
-    """Rows of the tables of one name in one version, the columns of `version.schema`, or `wanted` of them in that order.
+    """Rows of the tables of one name in one version, the columns of `version.schema`, or `wanted` in that order.
 
     The text ends with its conditions, so ` and seq …` can follow. With `careful`, a value that its type cannot hold is
     null, and its text in `exact`; without it the reader must look for such values (`reading._unfit`). Arrays are always
