@@ -8,23 +8,30 @@ renamed into place. `committed`: the folder stays, the table has the name that t
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
-from lake import layout, replaced
+from lake import cluster, layout, replaced
 from lake.changes.files import ChangeFiles
 from lake.errors import ExportError
 from lake.identity import Lake
-from lake.states.fold import Folded, fold
+from lake.states.fold import fold
+from lake.states.folded import Folded
 from lake.states.folders import States
 from lake.states.ledger import Root, StateLedger
 from lake.states.plan import BucketFile, Folding, plan
+from lake.states.small.fold import SmallFold, fits
+from lake.states.small.fold import fold as fold_in_task
 from lake.tables.lake_tables import LakeTables
 from lake.tables.source_tables import SourceTable
+
+TABLES_AT_ONCE = 200
+"""Small tables that one Spark job folds: what a run that is ended by its time limit folds in vain, at most."""
 
 
 @dataclass(frozen=True)
@@ -117,13 +124,9 @@ def fold_all(
     """
     failed: list[ExportError] = []
     seq = lake.ledger.exported_upto(lake.id)
-    for each in pending:
-        try:
-            if each.error or spark is None:
-                raise each.error or ExportError("Spark is not there")
-            made = _advance(spark, lake, each)
-        except ExportError as error:
-            failed.append(type(error)(f"the state of {each.dataset}: {error}"))
+    for each, made in _advanced(spark, lake, pending):
+        if isinstance(made, ExportError):
+            failed.append(type(made)(f"the state of {each.dataset}: {made}"))
         else:
             report(made)
     replaced.remove(lake, replaced.KEEP)
@@ -148,19 +151,83 @@ def _show(lake: Lake, table: int, dataset: str, seq: int) -> None:
     StateLedger(lake.ledger, lake.id).shown(table, seq)
 
 
-def _advance(spark: SparkSession, lake: Lake, pending: Pending) -> Published:
-    ledger = StateLedger(lake.ledger, lake.id)
-    table, last = ledger.add_table(pending.root).id, pending.foldings[-1]
-    version = ledger.begin(table, last)
-    staging = _staging(lake, version)
+@dataclass(frozen=True)
+class _Begun:
+    """A version that is being written of a table that the ledger knows by that id."""
+
+    pending: Pending
+    table: int
+    version: int
+
+
+Advanced = tuple[Pending, Published | ExportError]
+
+
+def _advanced(spark: SparkSession | None, lake: Lake, pending: Sequence[Pending]) -> Iterator[Advanced]:
+    """Every table with what has come of it: the small ones first, many in one Spark job, then those that are not."""
+    small: list[Pending] = []
+    large: list[Pending] = []
+    for each in pending:
+        if each.error or spark is None:
+            yield each, each.error or ExportError("Spark is not there")
+        else:
+            (small if fits(each.foldings) else large).append(each)
+    if spark is None:
+        return
+    too_large: list[_Begun] = []
+    for start in range(0, len(small), TABLES_AT_ONCE):
+        begun = [_begin(lake, each) for each in small[start : start + TABLES_AT_ONCE]]
+        for one, folded in zip(begun, _in_one_job(spark, lake, begun), strict=True):
+            if folded is None:
+                too_large.append(one)
+            else:
+                yield one.pending, _finish(lake, one, folded)
+    for one in chain(too_large, (_begin(lake, each) for each in large)):
+        yield one.pending, _finish(lake, one, _by_spark(spark, lake, one))
+
+
+def _in_one_job(spark: SparkSession, lake: Lake, begun: Sequence[_Begun]) -> Sequence[Folded | ExportError | None]:
+    """What tasks have made, one a table; None for what is to be folded by Spark, as all if the job broke."""
+    tasks = [
+        SmallFold(
+            lake.root, base_folder(lake, one.pending.foldings[0]), one.pending.foldings, _staging(lake, one.version)
+        )
+        for one in begun
+    ]
     try:
-        folded = fold(spark, lake.root, base_folder(lake, pending.foldings[0]), pending.foldings, staging)
-        return publish(lake, table, version, last, folded)
+        return cluster.each(spark, fold_in_task, tasks, lambda _: None)
+    except ExportError:
+        return [None] * len(begun)
+
+
+def _by_spark(spark: SparkSession, lake: Lake, one: _Begun) -> Folded | ExportError:
+    foldings = one.pending.foldings
+    try:
+        return fold(spark, lake.root, base_folder(lake, foldings[0]), foldings, _staging(lake, one.version))
+    except ExportError as error:
+        return error
+
+
+def _begin(lake: Lake, pending: Pending) -> _Begun:
+    ledger = StateLedger(lake.ledger, lake.id)
+    table = ledger.add_table(pending.root).id
+    return _Begun(pending, table, ledger.begin(table, pending.foldings[-1]))
+
+
+def _finish(lake: Lake, one: _Begun, folded: Folded | ExportError) -> Published | ExportError:
+    """Publish what comes of a fold, or give the version up."""
+    ledger = StateLedger(lake.ledger, lake.id)
+    try:
+        if isinstance(folded, ExportError):
+            raise folded
+        return publish(lake, one.table, one.version, one.pending.foldings[-1], folded)
     except (ExportError, dbapi.Error) as error:
-        ledger.fail(version, str(error))
+        ledger.fail(one.version, str(error))
+        if isinstance(error, ExportError):
+            return error
         raise
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        shutil.rmtree(_staging(lake, one.version), ignore_errors=True)
 
 
 def _staging(lake: Lake, version: int) -> Path:
