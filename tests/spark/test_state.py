@@ -29,6 +29,7 @@ from lake.states import as_of, current
 from lake.states.folders import version_name
 from lake.states.ledger import StateLedger
 from pipeline.server import schedule
+from tests.spark import both_engines
 from tests.spark.conftest import EVENTS, Pipeline
 from tests.spark.histories import KEYS, History, create
 from tests.spark.plain_replay import EVENT, replay
@@ -44,13 +45,16 @@ def opened(pipeline: Pipeline) -> Iterator[Lake]:
         yield exporter.open_lake(book, Folder(pipeline.folder), EVENTS)
 
 
-def fold(pipeline: Pipeline, spark: SparkSession) -> dict[str, current.Published]:
-    """What `export.py` does after its ranges."""
+def fold(pipeline: Pipeline, spark: SparkSession, compared: int = 0) -> dict[str, current.Published]:
+    """What `export.py` does after its ranges; `compared`: how many tables are folded by both engines first."""
     pipeline.export()
     made: list[current.Published] = []
     with opened(pipeline) as lake:
         current.recover(lake)
-        current.fold_all(spark, lake, current.outdated(lake), made.append)
+        pending = current.outdated(lake)
+        if compared:
+            assert both_engines.assert_equal(spark, lake, pending) == compared
+        current.fold_all(spark, lake, pending, made.append)
     return {published.dataset: published for published in made}
 
 
@@ -138,15 +142,15 @@ def exported(pipelines: Pipelines, spark: SparkSession) -> Iterator[Pipeline]:
             for statement in create(table):
                 pipeline.source.execute(statement.encode())
         pipeline.replicate("insert into public.keyless values (1)", *single.statements(120), *pair.statements(120))
-        fold_and_compare(pipeline, spark)
+        fold_and_compare(pipeline, spark, 2)
         pipeline.replicate("alter table public.single alter n type bigint, add more text")
         pipeline.replicate(*single.statements(120), *pair.statements(60))
         make_anew(pipeline, "pair")
         pair.empty()
         pipeline.replicate(*pair.statements(60))
-        fold_and_compare(pipeline, spark)
+        fold_and_compare(pipeline, spark, 2)
         pipeline.replicate(*single.statements(60))
-        fold_and_compare(pipeline, spark)
+        fold_and_compare(pipeline, spark, 1)
         yield pipeline
 
 
@@ -157,9 +161,9 @@ AS_READ = """
 """
 
 
-def fold_and_compare(pipeline: Pipeline, spark: SparkSession) -> None:
+def fold_and_compare(pipeline: Pipeline, spark: SparkSession, compared: int) -> None:
     pipeline.log.execute(AS_READ)
-    fold(pipeline, spark)
+    fold(pipeline, spark, compared)
     for table in KEYS:
         assert_is_replay(latest(pipeline, table), pipeline, table)
 
@@ -317,7 +321,7 @@ def test_a_dead_letter_neither_blanks_a_row_nor_sets_it_back(pipelines: Pipeline
 
 def check_marks(exported: Pipeline, spark: SparkSession) -> None:
     exported.replicate("insert into public.marked values (1, 'a'), (2, 'b')")
-    fold(exported, spark)
+    fold(exported, spark, 1)
     exported.replicate(
         "update public.marked set v = 'c' where id = 1; insert into public.marked values (3, 'c'), (4, 'c')"
     )
@@ -326,13 +330,13 @@ def check_marks(exported: Pipeline, spark: SparkSession) -> None:
         "update sequin_events set metadata = '{\"parked\": 1}', record = '{}'"
         " where source_table_name = 'marked' and record ->> 'v' = 'c'"
     )
-    fold(exported, spark)
+    fold(exported, spark, 1)
     assert {key: row["v"] for key, row in rows_in(latest(exported, "marked")).items()} == {"1": "a", "2": "b"}
     exported.log.execute(COPY_OF, ['{"retried": 1, "outdated": true}', '{"id": 1, "v": "c"}', "1"])
     for key in ("3", "4"):
         exported.log.execute(COPY_OF, ['{"retried": 2}', json.dumps({"id": int(key), "v": "c"}), key])
     exported.replicate()
-    fold(exported, spark)
+    fold(exported, spark, 1)
     values = {key: row["v"] for key, row in rows_in(latest(exported, "marked")).items()}
     assert values == {"1": "a", "2": "b", "3": "c", "4": "c"}
     marks = exported.changes("public.marked").column("event_metadata").to_pylist()

@@ -16,22 +16,17 @@ from pathlib import Path
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
-from lake import cluster, layout, replaced
+from lake import layout, replaced
 from lake.changes.files import ChangeFiles
 from lake.errors import ExportError
 from lake.identity import Lake
-from lake.states.fold import fold
-from lake.states.folded import Folded
+from lake.states import engines
+from lake.states.folded import Folded, Task
 from lake.states.folders import States
 from lake.states.ledger import Root, StateLedger
 from lake.states.plan import BucketFile, Folding, plan
-from lake.states.small.fold import SmallFold, fits
-from lake.states.small.fold import fold as fold_in_task
 from lake.tables.lake_tables import LakeTables
 from lake.tables.source_tables import SourceTable
-
-TABLES_AT_ONCE = 200
-"""Small tables that one Spark job folds: what a run that is ended by its time limit folds in vain, at most."""
 
 
 @dataclass(frozen=True)
@@ -153,81 +148,62 @@ def _show(lake: Lake, table: int, dataset: str, seq: int) -> None:
 
 @dataclass(frozen=True)
 class _Begun:
-    """A version that is being written of a table that the ledger knows by that id."""
+    """A version that is being written, of a table that the ledger knows by that id."""
 
     pending: Pending
     table: int
     version: int
 
+    task: Task
 
-Advanced = tuple[Pending, Published | ExportError]
 
-
-def _advanced(spark: SparkSession | None, lake: Lake, pending: Sequence[Pending]) -> Iterator[Advanced]:
-    """Every table with what has come of it: the small ones first, many in one Spark job, then those that are not."""
+def _advanced(
+    spark: SparkSession | None, lake: Lake, pending: Sequence[Pending]
+) -> Iterator[tuple[Pending, Published | ExportError]]:
+    """Each table with what has come of it: the small ones first, many in one Spark job, then those that are not."""
     small: list[Pending] = []
     large: list[Pending] = []
     for each in pending:
         if each.error or spark is None:
             yield each, each.error or ExportError("Spark is not there")
         else:
-            (small if fits(each.foldings) else large).append(each)
+            (small if engines.is_small(each.foldings) else large).append(each)
     if spark is None:
         return
     too_large: list[_Begun] = []
-    for start in range(0, len(small), TABLES_AT_ONCE):
-        begun = [_begin(lake, each) for each in small[start : start + TABLES_AT_ONCE]]
-        for one, folded in zip(begun, _in_one_job(spark, lake, begun), strict=True):
-            if folded is None:
+    for start in range(0, len(small), engines.TABLES_AT_ONCE):
+        begun = [_begin(lake, each) for each in small[start : start + engines.TABLES_AT_ONCE]]
+        folded = engines.fold_small(spark, [one.task for one in begun])
+        for one, outcome in zip(begun, folded, strict=True):
+            if outcome is None:
                 too_large.append(one)
             else:
-                yield one.pending, _finish(lake, one, folded)
+                yield one.pending, _finish(lake, one, outcome)
     for one in chain(too_large, (_begin(lake, each) for each in large)):
-        yield one.pending, _finish(lake, one, _by_spark(spark, lake, one))
-
-
-def _in_one_job(spark: SparkSession, lake: Lake, begun: Sequence[_Begun]) -> Sequence[Folded | ExportError | None]:
-    """What tasks have made, one a table; None for what is to be folded by Spark, as all if the job broke."""
-    tasks = [
-        SmallFold(
-            lake.root, base_folder(lake, one.pending.foldings[0]), one.pending.foldings, _staging(lake, one.version)
-        )
-        for one in begun
-    ]
-    try:
-        return cluster.each(spark, fold_in_task, tasks, lambda _: None)
-    except ExportError:
-        return [None] * len(begun)
-
-
-def _by_spark(spark: SparkSession, lake: Lake, one: _Begun) -> Folded | ExportError:
-    foldings = one.pending.foldings
-    try:
-        return fold(spark, lake.root, base_folder(lake, foldings[0]), foldings, _staging(lake, one.version))
-    except ExportError as error:
-        return error
+        yield one.pending, _finish(lake, one, engines.fold_large(spark, one.task))
 
 
 def _begin(lake: Lake, pending: Pending) -> _Begun:
     ledger = StateLedger(lake.ledger, lake.id)
     table = ledger.add_table(pending.root).id
-    return _Begun(pending, table, ledger.begin(table, pending.foldings[-1]))
+    version = ledger.begin(table, pending.foldings[-1])
+    base = base_folder(lake, pending.foldings[0])
+    return _Begun(pending, table, version, Task(lake.root, base, pending.foldings, _staging(lake, version)))
 
 
-def _finish(lake: Lake, one: _Begun, folded: Folded | ExportError) -> Published | ExportError:
-    """Publish what comes of a fold, or give the version up."""
-    ledger = StateLedger(lake.ledger, lake.id)
+def _finish(lake: Lake, one: _Begun, outcome: engines.Outcome) -> Published | ExportError:
+    """Publish what has come of a fold, or give the version up."""
     try:
-        if isinstance(folded, ExportError):
-            raise folded
-        return publish(lake, one.table, one.version, one.pending.foldings[-1], folded)
+        if isinstance(outcome, ExportError):
+            raise outcome
+        return publish(lake, one.table, one.version, one.pending.foldings[-1], outcome)
     except (ExportError, dbapi.Error) as error:
-        ledger.fail(one.version, str(error))
+        StateLedger(lake.ledger, lake.id).fail(one.version, str(error))
         if isinstance(error, ExportError):
             return error
         raise
     finally:
-        shutil.rmtree(_staging(lake, one.version), ignore_errors=True)
+        shutil.rmtree(one.task.folder, ignore_errors=True)
 
 
 def _staging(lake: Lake, version: int) -> Path:

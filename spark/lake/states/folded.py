@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from lake.states import plan
 from lake.states.plan import BucketFile, Column, Folding
 
 
@@ -18,6 +19,17 @@ class WrittenBucket:
     rows: int
     bytes: int
     sha256: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """What an engine folds: the first of `foldings` over its version in `base_folder`; it writes to `folder`."""
+
+    root: Path
+    base_folder: Path
+    foldings: Sequence[Folding]
+    folder: Path
+    rows_per_bucket: int = field(default_factory=lambda: plan.ROWS_PER_BUCKET)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ the same rows, in files that are the same to readers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +14,8 @@ import pyarrow as pa
 
 from lake import layout
 from lake.errors import ExportError
-from lake.states import plan, rekeying
-from lake.states.folded import Base, Folded, folded
+from lake.states import rekeying
+from lake.states.folded import Base, Folded, Task, folded
 from lake.states.plan import BucketFile, Column, Folding, buckets_of, own
 from lake.states.schema_cast import column
 from lake.states.small import files, rows
@@ -34,23 +33,12 @@ MOST_BYTES = 80 * 1024 * 1024
 """What the rows of the changes may take in memory, and those of the base; a task takes four times that at most."""
 
 
-@dataclass(frozen=True)
-class SmallFold:
-    """What a task folds: the parameters of lake.states.fold.fold, and how many rows a bucket is to have."""
-
-    root: Path
-    base_folder: Path
-    foldings: Sequence[Folding]
-    folder: Path
-    rows_per_bucket: int = field(default_factory=lambda: plan.ROWS_PER_BUCKET)
-
-
 def fits(foldings: Sequence[Folding]) -> bool:
     """Whether a task can try: the changes are few, and no value has to take a type that may not hold it."""
     return all(folding.bytes <= MOST_COMPRESSED and _keeps_values(folding) for folding in foldings)
 
 
-def fold(task: SmallFold) -> Folded | ExportError | None:
+def fold(task: Task) -> Folded | ExportError | None:
     """Write the buckets that changed. Runs on executors.
 
     An error is returned, so that it fails this table only. None: the table is more than a task may hold.
@@ -93,7 +81,7 @@ def _before(folding: Folding) -> Sequence[Column]:
     return [*wanted, *(each for each in folding.columns if each.number not in types)]
 
 
-def _fold(task: SmallFold, base: Base | None, folding: Folding, folder: Path) -> Folded:
+def _fold(task: Task, base: Base | None, folding: Folding, folder: Path) -> Folded:
     log = read(task.root, folding, MOST_CHANGES)
     if base is not None and base.seq < log.emptied:
         base = None
