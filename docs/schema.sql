@@ -1240,6 +1240,75 @@ CREATE TABLE pipeline.events_tables (
 
 COMMENT ON TABLE pipeline.events_tables IS 'Every events table that was ever written for a source: its newest seq, and the events that the shuffler added.';
 
+CREATE TABLE pipeline.export_datasets (
+    lake_id uuid NOT NULL,
+    dataset text NOT NULL,
+    part bigint NOT NULL,
+    sealed bigint[] DEFAULT '{}'::bigint[] NOT NULL
+);
+
+COMMENT ON TABLE pipeline.export_datasets IS 'What the head of a lake''s manifest says of each dataset: its newest part, and the parts that are full.';
+
+CREATE TABLE pipeline.export_files (
+    id bigint NOT NULL,
+    export_id bigint NOT NULL,
+    lake_id uuid NOT NULL,
+    dataset text NOT NULL,
+    schema_id bigint NOT NULL,
+    source_id uuid,
+    source_epoch integer,
+    table_oid bigint,
+    path text NOT NULL,
+    staged text,
+    rows bigint NOT NULL,
+    bytes bigint NOT NULL,
+    sha256 text NOT NULL,
+    first_seq bigint NOT NULL,
+    last_seq bigint NOT NULL,
+    first_lsn bigint,
+    first_idx integer,
+    last_lsn bigint,
+    last_idx integer,
+    part bigint
+);
+
+COMMENT ON TABLE pipeline.export_files IS 'Files of changes. They are in the lake when their export is committed.';
+
+COMMENT ON COLUMN pipeline.export_files.table_oid IS 'The table that all its changes are of; null where a version before has written it: of all that had that name.';
+
+COMMENT ON COLUMN pipeline.export_files.staged IS 'Where it was before its export was published.';
+
+COMMENT ON COLUMN pipeline.export_files.first_lsn IS 'The least commit_lsn in it, with the least commit_idx; last_lsn the greatest: which versions of the table it has.';
+
+COMMENT ON COLUMN pipeline.export_files.part IS 'The full part of the manifest that lists it; null: the newest does.';
+
+ALTER TABLE pipeline.export_files ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.export_files_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.export_replaced (
+    id bigint NOT NULL,
+    lake_id uuid NOT NULL,
+    path text NOT NULL,
+    replaced_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+COMMENT ON TABLE pipeline.export_replaced IS 'Files that something newer has replaced: they stay for a while, since somebody may still read them.';
+
+ALTER TABLE pipeline.export_replaced ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.export_replaced_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE pipeline.export_runs (
     id bigint NOT NULL,
     trigger text NOT NULL,
@@ -1256,6 +1325,26 @@ COMMENT ON TABLE pipeline.export_runs IS 'Every run of the export, by schedule o
 
 ALTER TABLE pipeline.export_runs ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.export_runs_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.export_schemas (
+    id bigint NOT NULL,
+    lake_id uuid NOT NULL,
+    dataset text NOT NULL,
+    version integer NOT NULL,
+    columns json NOT NULL,
+    key json NOT NULL
+);
+
+COMMENT ON TABLE pipeline.export_schemas IS 'Columns and key of the files of a dataset and schema version: a newer row has more columns, or wider ones.';
+
+ALTER TABLE pipeline.export_schemas ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.export_schemas_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -1280,13 +1369,45 @@ CREATE TABLE pipeline.export_states (
     reason text,
     started_at timestamp with time zone DEFAULT now() NOT NULL,
     committed_at timestamp with time zone,
+    table_id bigint,
+    form_id integer,
+    superseded_at timestamp with time zone,
     CONSTRAINT export_states_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'committed'::text, 'failed'::text, 'dropped'::text])))
 );
 
 COMMENT ON TABLE pipeline.export_states IS 'Versions of the current state of each table: as of which seq, in which files.';
 
+COMMENT ON COLUMN pipeline.export_states.form_id IS 'The row of pipeline.relations whose columns it has.';
+
+COMMENT ON COLUMN pipeline.export_states.superseded_at IS 'Since when a newer one is there; null: it is the newest.';
+
 ALTER TABLE pipeline.export_states ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.export_states_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.export_tables (
+    id bigint NOT NULL,
+    lake_id uuid NOT NULL,
+    source_id uuid NOT NULL,
+    source_epoch integer NOT NULL,
+    table_oid bigint NOT NULL,
+    dataset text,
+    shows bigint
+);
+
+COMMENT ON TABLE pipeline.export_tables IS 'Tables with a current state, whatever they are called: the oid that each had in the first epoch that knows it.';
+
+COMMENT ON COLUMN pipeline.export_tables.dataset IS 'Under which name it is in `current`; null: under none, since it is called otherwise now, or another is called so.';
+
+COMMENT ON COLUMN pipeline.export_tables.shows IS 'The seq that `latest` is known to be set to; null: it is to be set.';
+
+ALTER TABLE pipeline.export_tables ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.export_tables_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -1309,15 +1430,18 @@ CREATE TABLE pipeline.exports (
     reason text,
     started_at timestamp with time zone DEFAULT now() NOT NULL,
     committed_at timestamp with time zone,
+    last_committed_at timestamp with time zone,
     CONSTRAINT exports_check CHECK ((upto_seq > after_seq)),
     CONSTRAINT exports_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'publishing'::text, 'committed'::text, 'failed'::text])))
 );
 
 COMMENT ON TABLE pipeline.exports IS 'The ledger: ranges of seq, the first excluded. A committed one is in the lake, whole and once.';
 
-COMMENT ON COLUMN pipeline.exports.files IS 'Path in the lake, dataset, schema version, rows, bytes, sha256, first_seq and last_seq of each file.';
+COMMENT ON COLUMN pipeline.exports.files IS 'As a version before has written them; they become rows of export_files.';
 
-COMMENT ON COLUMN pipeline.exports.schemas IS 'Columns and types of the schema versions of these files, by dataset.';
+COMMENT ON COLUMN pipeline.exports.schemas IS 'As a version before has written them.';
+
+COMMENT ON COLUMN pipeline.exports.last_committed_at IS 'The latest commit in the range; -infinity: it has none; null: written by a version before.';
 
 ALTER TABLE pipeline.exports ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.exports_id_seq
@@ -2363,11 +2487,29 @@ ALTER TABLE ONLY pipeline.epochs
 ALTER TABLE ONLY pipeline.events_tables
     ADD CONSTRAINT events_tables_pkey PRIMARY KEY (source_id, name);
 
+ALTER TABLE ONLY pipeline.export_datasets
+    ADD CONSTRAINT export_datasets_pkey PRIMARY KEY (lake_id, dataset);
+
+ALTER TABLE ONLY pipeline.export_files
+    ADD CONSTRAINT export_files_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.export_replaced
+    ADD CONSTRAINT export_replaced_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY pipeline.export_runs
     ADD CONSTRAINT export_runs_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY pipeline.export_schemas
+    ADD CONSTRAINT export_schemas_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY pipeline.export_states
     ADD CONSTRAINT export_states_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.export_tables
+    ADD CONSTRAINT export_tables_lake_id_source_id_source_epoch_table_oid_key UNIQUE (lake_id, source_id, source_epoch, table_oid);
+
+ALTER TABLE ONLY pipeline.export_tables
+    ADD CONSTRAINT export_tables_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY pipeline.exports
     ADD CONSTRAINT exports_pkey PRIMARY KEY (id);
@@ -2470,9 +2612,29 @@ CREATE UNIQUE INDEX captured_tables_open ON pipeline.captured_tables USING btree
 
 CREATE INDEX dead_letters_open_idx ON pipeline.dead_letters USING btree (state, id) WHERE (state = ANY (ARRAY['parked'::text, 'retrying'::text]));
 
+CREATE INDEX export_files_dataset_idx ON pipeline.export_files USING btree (lake_id, dataset, last_seq);
+
+CREATE INDEX export_files_export_idx ON pipeline.export_files USING btree (export_id);
+
+CREATE INDEX export_files_open_idx ON pipeline.export_files USING btree (lake_id, dataset) WHERE (part IS NULL);
+
+CREATE INDEX export_files_table_idx ON pipeline.export_files USING btree (lake_id, table_oid, last_seq);
+
+CREATE INDEX export_replaced_idx ON pipeline.export_replaced USING btree (lake_id, replaced_at);
+
 CREATE INDEX export_runs_running_idx ON pipeline.export_runs USING btree (id) WHERE (state = 'running'::text);
 
+CREATE INDEX export_schemas_newest_idx ON pipeline.export_schemas USING btree (lake_id, dataset, version, id);
+
 CREATE UNIQUE INDEX export_states_once_idx ON pipeline.export_states USING btree (lake_id, dataset, seq) WHERE (state = 'committed'::text);
+
+CREATE INDEX export_states_superseded_idx ON pipeline.export_states USING btree (lake_id, superseded_at) WHERE (superseded_at IS NOT NULL);
+
+CREATE INDEX export_states_table_idx ON pipeline.export_states USING btree (table_id, seq) WHERE (state = 'committed'::text);
+
+CREATE INDEX export_states_unfinished_idx ON pipeline.export_states USING btree (lake_id) WHERE (state = 'writing'::text);
+
+CREATE INDEX export_tables_dataset_idx ON pipeline.export_tables USING btree (lake_id, dataset);
 
 CREATE INDEX exports_newest_idx ON pipeline.exports USING btree (lake_id, upto_seq) WHERE (state = 'committed'::text);
 
@@ -2480,11 +2642,17 @@ CREATE UNIQUE INDEX exports_once_idx ON pipeline.exports USING btree (lake_id, a
 
 CREATE INDEX exports_unfinished_idx ON pipeline.exports USING btree (lake_id, id) WHERE (state = ANY (ARRAY['writing'::text, 'publishing'::text]));
 
+CREATE INDEX exports_unlisted_idx ON pipeline.exports USING btree (lake_id, id) WHERE (files IS NOT NULL);
+
 CREATE UNIQUE INDEX followers_password_idx ON pipeline.followers USING btree (upper(regexp_replace(name, '[^A-Za-z0-9]'::text, '_'::text, 'g'::text)));
 
 COMMENT ON INDEX pipeline.followers_password_idx IS 'No two have one password variable.';
 
 CREATE INDEX relations_history_idx ON pipeline.relations USING btree (source_id, relation_oid, id);
+
+CREATE INDEX relations_name_idx ON pipeline.relations USING btree (table_schema, table_name, id);
+
+CREATE INDEX relations_table_idx ON pipeline.relations USING btree (table_oid, id);
 
 CREATE INDEX routes_newest_idx ON pipeline.routes USING btree (source_id, id);
 
@@ -2542,8 +2710,29 @@ ALTER TABLE ONLY pipeline.epochs
 ALTER TABLE ONLY pipeline.events_tables
     ADD CONSTRAINT events_tables_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
 
+ALTER TABLE ONLY pipeline.export_datasets
+    ADD CONSTRAINT export_datasets_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
+
+ALTER TABLE ONLY pipeline.export_files
+    ADD CONSTRAINT export_files_export_id_fkey FOREIGN KEY (export_id) REFERENCES pipeline.exports(id);
+
+ALTER TABLE ONLY pipeline.export_files
+    ADD CONSTRAINT export_files_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
+
+ALTER TABLE ONLY pipeline.export_files
+    ADD CONSTRAINT export_files_schema_id_fkey FOREIGN KEY (schema_id) REFERENCES pipeline.export_schemas(id);
+
+ALTER TABLE ONLY pipeline.export_replaced
+    ADD CONSTRAINT export_replaced_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
+
+ALTER TABLE ONLY pipeline.export_schemas
+    ADD CONSTRAINT export_schemas_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
+
 ALTER TABLE ONLY pipeline.export_states
     ADD CONSTRAINT export_states_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
+
+ALTER TABLE ONLY pipeline.export_tables
+    ADD CONSTRAINT export_tables_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);
 
 ALTER TABLE ONLY pipeline.exports
     ADD CONSTRAINT exports_lake_id_fkey FOREIGN KEY (lake_id) REFERENCES pipeline.lakes(id);

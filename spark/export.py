@@ -10,7 +10,7 @@ import argparse
 import sys
 from functools import partial
 
-from lake import class_archive, ledger, script
+from lake import class_archive, ledger, replaced, script
 from lake.changes import exporter, plan, retention_check
 from lake.folder import Folder
 from lake.states import current
@@ -32,7 +32,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
     """
     with ledger.opened(dsn) as opened_ledger, catalog.connect(dsn) as connection:
         lake = exporter.open_lake(opened_ledger, Folder(arguments.export_dir), arguments.events_table)
-        current.recover(lake)
+        current.recover(lake, arguments.keep)
         after = retention_check.begins_after(opened_ledger, lake.id, connection, arguments.events_table)
         head = catalog.head(connection, arguments.events_table)
         if after >= head:  # a crash may have left exported changes that are not in the states
@@ -72,6 +72,9 @@ def report_progress(number: int, ranges: int, now: exporter.Progress) -> None:
 def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = script.parser("export.py", __doc__)
     parser.add_argument("--run", type=int, help="id in pipeline.export_runs, when the server starts this")
+    parser.add_argument(
+        "--keep", type=float, default=replaced.KEEP, help="seconds that replaced files stay (default: %(default)g)"
+    )
     parser.add_argument("--range-rows", type=int, default=exporter.RANGE_ROWS, help="seqs exported at once")
     parser.add_argument("--rows-per-file", type=int, default=plan.ROWS_PER_FILE, help="the most rows of a file")
     return parser.parse_args(argv)

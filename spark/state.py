@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from lake import identity, ledger, script
+from lake.changes import moments
 from lake.folder import Folder
 from lake.states import as_of
 
@@ -22,9 +23,10 @@ def main(argv: list[str]) -> int:
 
 def run(dsn: str, arguments: argparse.Namespace) -> None:
     """Write the state; whether it can be written is checked before Spark is started."""
+    asked = moments.parse(arguments.as_of)
     with ledger.opened(dsn) as opened_ledger:
         lake = identity.reading(opened_ledger, Folder(arguments.export_dir))
-        wanted = as_of.wanted(lake, arguments.table, arguments.as_of, arguments.output)
+        wanted = as_of.wanted(lake, arguments.table, moments.seq_at(lake, asked), arguments.output)
         script.say("begins", dataset=wanted.dataset, seq=wanted.seq, output=str(wanted.output))
         with script.spark(arguments, "pipeline export state") as spark:
             published = as_of.as_of(spark, lake, wanted)
@@ -34,7 +36,11 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
 def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = script.parser("state.py", __doc__)
     parser.add_argument("table", help="schema.table at the source")
-    parser.add_argument("--as-of", type=int, required=True, help="the seq: changes up to it, and it, are in the state")
+    parser.add_argument(
+        "--as-of",
+        required=True,
+        help="the seq up to which changes are in it; or a time in ISO 8601 (UTC): those before the first later commit",
+    )
     parser.add_argument("--output", type=Path, help="a new folder (default: states/<table>/<seq> in the lake)")
     return parser.parse_args(argv)
 

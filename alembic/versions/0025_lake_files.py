@@ -56,7 +56,7 @@ comment on column pipeline.export_files.table_oid is
 comment on column pipeline.export_files.first_lsn is
     'The least commit_lsn in it, with the least commit_idx; last_lsn the greatest: which versions of the table it has.';
 comment on column pipeline.export_files.staged is 'Where it was before its export was published.';
-comment on column pipeline.export_files.part is 'The part of the manifest that lists it for good; null: the newest one.';
+comment on column pipeline.export_files.part is 'The full part of the manifest that lists it; null: the newest does.';
 
 create table pipeline.export_datasets (
     lake_id uuid not null references pipeline.lakes (id),
@@ -95,14 +95,17 @@ create index export_replaced_idx on pipeline.export_replaced (lake_id, replaced_
 comment on table pipeline.export_replaced is
     'Files that something newer has replaced: they stay for a while, since somebody may still read them.';
 
-alter table pipeline.export_states add column table_id bigint references pipeline.export_tables (id),
+alter table pipeline.export_states add column table_id bigint,
     add column form_id integer, add column superseded_at timestamptz;
 comment on column pipeline.export_states.form_id is 'The row of pipeline.relations whose columns it has.';
 comment on column pipeline.export_states.superseded_at is 'Since when a newer one is there; null: it is the newest.';
 create index export_states_table_idx on pipeline.export_states (table_id, seq) where state = 'committed';
 create index export_states_superseded_idx on pipeline.export_states (lake_id, superseded_at)
-    where state = 'committed' and superseded_at is not null;
+    where superseded_at is not null;
 create index export_states_unfinished_idx on pipeline.export_states (lake_id) where state = 'writing';
+alter table pipeline.exports add column last_committed_at timestamptz;
+comment on column pipeline.exports.last_committed_at is
+    'The latest commit in the range; -infinity: it has none; null: written by a version before.';
 create index exports_unlisted_idx on pipeline.exports (lake_id, id) where files is not null;
 comment on column pipeline.exports.files is 'As a version before has written them; they become rows of export_files.';
 comment on column pipeline.exports.schemas is 'As a version before has written them.';
@@ -132,6 +135,7 @@ where o.id = e.id and o.files is null and o.state in ('publishing', 'committed')
 drop index pipeline.relations_name_idx, pipeline.relations_table_idx, pipeline.exports_unlisted_idx,
     pipeline.export_states_unfinished_idx, pipeline.export_states_superseded_idx, pipeline.export_states_table_idx;
 alter table pipeline.export_states drop column table_id, drop column form_id, drop column superseded_at;
+alter table pipeline.exports drop column last_committed_at;
 drop table pipeline.export_replaced, pipeline.export_tables, pipeline.export_datasets, pipeline.export_files,
     pipeline.export_schemas;
 comment on column pipeline.exports.files is

@@ -24,6 +24,7 @@ from pipeline.config.values import (
     Dsn,
     Duration,
     EventsTableName,
+    LakePath,
     Master,
     MaxSlots,
     OptionalId,
@@ -87,11 +88,12 @@ class Config(BaseSettings):
     verify_schedule: Schedule = Field(
         cron.OFF, description="when the log is compared with the rows of the source: cron in UTC, or off"
     )
-    export_dir: OptionalPath = Field(
-        None, description="the lake: a local or mounted folder; default <data_dir>/exports"
-    )
+    export_dir: LakePath = Field(None, description="the lake: a local or mounted folder; default <data_dir>/exports")
     export_schedule: Schedule = Field(EXPORT_SCHEDULE, description="when to export: cron of five fields in UTC, or off")
     export_timeout: int = Field(3600, ge=1, description="seconds that one export run may take")
+    export_keep: Duration = Field(
+        "24h", description="how long files stay in the lake that newer ones have replaced: 7d, 12h, 30m, 45s"
+    )
     spark_master: Master = Field("local[*]", description="where Spark runs: local[N], spark://…, yarn, k8s://…")
     http_host: str = Field("127.0.0.1", min_length=1, description="address of the HTTP API")
     http_port: int = Field(12312, ge=1, le=65535, description="port of the HTTP API")
@@ -177,6 +179,11 @@ class Config(BaseSettings):
     def catchup_bytes(self) -> int | None:
         """The lag in bytes above which more slots are opened; None: never."""
         return sizes.parse(self.catchup_threshold)
+
+    @property
+    def export_keep_seconds(self) -> float:
+        """`export_keep` in seconds."""
+        return durations.seconds(self.export_keep)
 
     @property
     def sessions_idle_seconds(self) -> float:

@@ -138,6 +138,13 @@ def _master(value: str) -> str:
     return value
 
 
+def _folder(value: Any) -> Any:
+    """A URL is no folder: taken for one, it would be a folder of that name here."""
+    if isinstance(value, str) and (scheme := re.match(r"\s*([a-z][a-z0-9+.-]+):/", value, re.IGNORECASE)):
+        raise ValueError(f"{scheme[1]}: is not supported: name a local folder, or one that is mounted")
+    return _none_when_blank(value)
+
+
 def _none_when_blank(value: Any) -> Any:
     return None if isinstance(value, str) and not value.strip() else value
 
@@ -161,6 +168,7 @@ PortOrOff = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_por
 MaxSlots = Annotated[Annotated[int, Field(ge=1, le=64)] | None, BeforeValidator(_none_when_blank)]
 Schedule = Annotated[str, AfterValidator(_schedule)]
 Master = Annotated[str, AfterValidator(_master)]
+LakePath = Annotated[Path | None, BeforeValidator(_folder)]
 OptionalPath = Annotated[Path | None, BeforeValidator(_none_when_blank)]
 OptionalId = Annotated[uuid.UUID | None, BeforeValidator(_none_when_blank)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_when_blank)]

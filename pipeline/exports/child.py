@@ -1,4 +1,7 @@
-"""Runs a Spark script as a process: passes on its events, keeps its log, limits its time, ends all that it started."""
+"""Runs a Spark script as a process: passes on its events, keeps its log, limits its time, ends all that it started.
+
+Whatever ends this process ends the script, too: its standard input ends, and with that its process group.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ Event = Mapping[str, Any]
 OnEvent = Callable[[Event], None]
 END_SECONDS = 10.0
 """How long a script and its JVM may take to end after SIGTERM."""
+ENDS_WITH_STDIN = "PIPELINE_ENDS_WITH_STDIN"
+"""Set for a script that is to end with its standard input (`spark/lake/parent.py`)."""
 REST_SECONDS = 3.0
 """How long the JVM may outlive the script that started it."""
 _POLL = 0.1
@@ -58,8 +63,8 @@ def _started(script: Script) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes
     with log:
         process = subprocess.Popen(
             script.command,
-            env=dict(script.environment),
-            stdin=subprocess.DEVNULL,
+            env={**script.environment, ENDS_WITH_STDIN: "1"},
+            stdin=subprocess.PIPE,  # which ends with this process
             stdout=subprocess.PIPE,
             stderr=log,
             start_new_session=True,
@@ -144,7 +149,8 @@ def _last_words(log: Path) -> str:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End the script, and with it the JVM and Spark's workers, which are in its process group."""
-    with suppress(ProcessLookupError):
+    assert process.stdin is not None  # noqa: S101  a pipe
+    with process.stdin, suppress(ProcessLookupError):
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):

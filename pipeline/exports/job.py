@@ -58,7 +58,8 @@ def export(
         try:
             log = _log(config, f"export-{run}")
             ledger.set_log(connection, run, str(log))
-            last = _spark(config, "export.py", ["--run", str(run)], log, on_event, stopped, window.behind or None)
+            arguments = ["--run", str(run), "--keep", str(config.export_keep_seconds)]
+            last = _spark(config, "export.py", arguments, log, on_event, stopped, window.behind or None)
         except BaseException as error:
             reason = str(error) if isinstance(error, PipelineError) else f"interrupted by {type(error).__name__}"
             raise
@@ -104,11 +105,11 @@ def require_lake(config: Config, window: Window) -> None:
 
 
 def state(
-    config: Config, table: str, as_of: int, output: Path | None, on_event: OnEvent, stopped: Callable[[], bool]
+    config: Config, table: str, as_of: str, output: Path | None, on_event: OnEvent, stopped: Callable[[], bool]
 ) -> Event:
-    """A table as it was after a seq; returns the script's last event. Raises ExportFailed."""
+    """A table as it was after a seq, or at a time in ISO 8601; returns the script's last event. Raises ExportFailed."""
     extra.require()
-    arguments = ["--as-of", str(as_of)]
+    arguments = ["--as-of", as_of]
     if output is not None:
         arguments += ["--output", str(output.absolute())]
     return _spark(config, "state.py", [*arguments, table], _log(config, f"state-{os.getpid()}"), on_event, stopped)

@@ -1,7 +1,7 @@
 """Where things are in a lake. Pure: names in, names out.
 
 manifest.json                                  the head: up to which seq, and the newest part of each dataset
-manifest/<schema>.<table>/<number>.json        a part: files of changes, and the parts before it
+manifest/<schema>.<table>/<number>.json        a part: files of changes, and the full parts before it
 changes/<schema>.<table>/date=2026-11-21/      the changes of a table, Parquet
 changes/<schema>.<table>/schema=2/date=…/      its changes after an incompatible change of its columns
 changes/<schema>.<table>/_common_metadata      the columns of all files of that version, in their widest types
@@ -52,7 +52,7 @@ def schema_file(dataset: str, version: int) -> str:
 
 def manifest_part(dataset: str, number: int) -> str:
     """Path of a part of the manifest: which of a dataset's files are committed. A part never changes."""
-    return MANIFEST_PART % (dataset, f"{number:020d}")
+    return MANIFEST_PART % (dataset, number)
 
 
 def export_staging(export_id: int) -> str:

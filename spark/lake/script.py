@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from lake import parent
 from lake.cluster import session
 from lake.errors import ExportError
 
@@ -35,6 +36,7 @@ def spark(arguments: argparse.Namespace, name: str) -> Iterator[SparkSession]:
 
 def run(act: Callable[[str, argparse.Namespace], None], arguments: argparse.Namespace) -> int:
     """Call `act` with the pipeline database's DSN; returns the exit status. If it fails, the last event says why."""
+    parent.end_with()
     dsn = os.environ.get("PIPELINE_DATABASE_DSN", "")
     try:
         if not dsn:

@@ -70,11 +70,8 @@ def diagram(dsn: str) -> str:
     lines = ["```mermaid", "erDiagram"]
     for table in tables:
         if table.key:
-            lines += [
-                f"    {_entity(table.name)} {{",
-                *(f"        {_attribute(column)} PK" for column in table.key),
-                "    }",
-            ]
+            attributes = " ".join(f"{_attribute(column)} PK" for column in table.key)
+            lines.append(f"    {_entity(table.name)} {{ {attributes} }}")
         elif not table.is_view:
             lines.append(f"    {_entity(table.name)}")
     lines += [f'    {_entity(to)} ||--o{{ {_entity(of)} : "{columns}"' for to, of, columns in references]

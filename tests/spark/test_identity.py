@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,11 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from lake import layout
+from lake import identity, layout, ledger
+from lake.changes import moments
 from lake.errors import ExportError
+from lake.folder import Folder
+from pipeline.postgres import migrations
 from pipeline.server import schedule
 from tests.fixtures.reading_tables import ReadingTables
 from tests.spark.conftest import Pipeline
@@ -37,8 +42,9 @@ STEPS: Mapping[str, str] = {
         insert into public.one select n, 'one ' || n from generate_series(1, 9) n;
         insert into public.two select n, 'two ' || n from generate_series(1, 7) n;
         insert into public.anew select n, 'old ' || n from generate_series(1, 9) n;
-        insert into public.pair select 'x"' || n, n + 0.5, '2026-01-01 00:00:00.5+00'::timestamptz + n * interval '1 day',
-            n % 2 = 0, 'pair ' || n from generate_series(1, 9) n""",
+        insert into public.pair select 'x"' || n, n + 0.5,
+            '2026-01-01 00:00:00.5+00'::timestamptz + n * interval '1 day', n % 2 = 0, 'pair ' || n
+        from generate_series(1, 9) n""",
     "a key moved to values that the old one has": """
         alter table public.moved drop constraint moved_pkey, add primary key (b);
         update public.moved set v = 'by b ' || b where b in (4, 5, 12);
@@ -107,6 +113,7 @@ class Altered:
 
     pipeline: Pipeline
     seqs: dict[str, int] = field(default_factory=dict)
+    moments: dict[str, datetime] = field(default_factory=dict)
     wanted: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
     found: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
 
@@ -121,6 +128,7 @@ def altered(pipelines: Callable[..., AbstractContextManager[Pipeline]], spark: S
                 made.seqs[name] = pipeline.replicate(part)
                 schedule.publish_new_tables(pipeline.config)
             made.wanted[name] = at_source(pipeline)
+            [(made.moments[name],)] = pipeline.source.execute("select clock_timestamp()").fetchall()
             fold(pipeline, spark, COMPARED.get(name, 0))
             made.found[name] = {folder.parent.name: in_lake(folder) for folder in latest(pipeline)}
         yield made
@@ -171,6 +179,34 @@ def test_so_it_is_as_of_any_seq(altered: Altered, step: str, spark: SparkSession
         assert in_lake(tmp_path / name) == altered.wanted[step][name], name
 
 
+def test_a_time_is_the_seq_before_the_first_later_commit(altered: Altered) -> None:
+    with ledger.opened(altered.pipeline.dsn) as book:
+        lake = identity.reading(book, Folder(altered.pipeline.folder))
+        for step, after in pairwise(STEPS):
+            assert altered.seqs[step] <= moments.seq_at(lake, altered.moments[step]) <= altered.seqs[after]
+        with pytest.raises(ExportError, match=r"^the lake begins after 2020-01-01 00:00:00\+00:00; name a later time$"):
+            moments.seq_at(lake, datetime(2020, 1, 1, tzinfo=UTC))
+        with pytest.raises(ExportError, match=r"nothing that was committed after 2100-.* or name seq "):
+            moments.seq_at(lake, datetime(2100, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("17", 17),
+        ("2026-11-25T12:00:00Z", datetime(2026, 11, 25, 12, tzinfo=UTC)),
+        ("2026-11-25 12:00", datetime(2026, 11, 25, 12, tzinfo=UTC)),
+    ],
+)
+def test_as_of_takes_a_seq_or_a_time(text: str, parsed: object) -> None:
+    assert moments.parse(text) == parsed
+
+
+def test_as_of_takes_nothing_else() -> None:
+    with pytest.raises(ExportError, match=r"^--as-of noon is neither a seq nor a time; write 1234, or 2026-11-25T12"):
+        moments.parse("noon")
+
+
 def test_what_is_not_known_is_refused_until_the_rows_are_read_again(
     altered: Altered, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -195,3 +231,25 @@ def test_what_is_not_known_is_refused_until_the_rows_are_read_again(
     fold(pipeline, spark)
     assert in_lake(pipeline.folder / "current/public.renewed/latest") == at_source(pipeline)["public.renewed"]
     past_state(pipeline, spark, "public.moved", before, tmp_path / "moved")
+
+
+def test_a_lake_of_the_version_before_is_taken_over(altered: Altered, spark: SparkSession, tmp_path: Path) -> None:
+    """Its ledger does not say of which table a file is: the files do, and all states are made anew."""
+    pipeline = altered.pipeline
+    migrations.downgrade(pipeline.dsn, "0024")
+    [(files, schemas)] = pipeline.log.execute(
+        "select files, schemas from pipeline.exports where state = 'committed' order by id limit 1"
+    ).fetchall()
+    assert {file["dataset"] for file in files} - {"messages"} < schemas.keys()
+    migrations.upgrade(pipeline.dsn)
+    with pytest.raises(ExportError, match="was exported to by a version before this one; run `pipeline export run`"):
+        past_state(pipeline, spark, "public.moved", altered.seqs["rows"], tmp_path / "moved")
+    pipeline.replicate("insert into public.moved values (90, 91, 'last')")
+    fold(pipeline, spark)
+    wanted = at_source(pipeline)
+    found = {folder.parent.name: in_lake(folder) for folder in latest(pipeline)}
+    assert found.keys() == wanted.keys()
+    for name, rows in wanted.items():
+        assert found[name] == rows, name
+    past_state(pipeline, spark, "public.moved", altered.seqs["rows"], tmp_path / "moved")
+    assert in_lake(tmp_path / "moved") == altered.wanted["rows"]["public.moved"]

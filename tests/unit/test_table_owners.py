@@ -30,6 +30,7 @@ SEQS = "what a snapshot does not contain comes after the seqs of before it"
 GAP = "what was read is not missing any more"
 YIELDS = "reading tables waits for the stream"
 GAPS = "a follower asks whether what was changed before an epoch is in the log"
+LAKE = "which changes are of one table, and from where on all of its rows are known, is in the history of its source"
 JOB = "the Spark job is a program of its own that shares no code with the server"
 
 
@@ -49,6 +50,7 @@ OWNERS = {
             "pipeline/log/functions/readers.sql": REGISTRY,
             "pipeline/capture/source": GAP,
             "pipeline/followers/running": GAPS,
+            "spark/lake": LAKE,
         },
     ),
     "pipeline.snapshot_ranges": Owner(
@@ -93,7 +95,7 @@ OWNERS = {
         },
     ),
     "pipeline.epochs": Owner(
-        "pipeline/capture/source", {"pipeline/operate": REPORT, "pipeline/followers/running": GAPS}
+        "pipeline/capture/source", {"pipeline/operate": REPORT, "pipeline/followers/running": GAPS, "spark/lake": LAKE}
     ),
     "pipeline.events_tables": Owner(
         "pipeline/shuffle",
@@ -104,7 +106,12 @@ OWNERS = {
         },
     ),
     "pipeline.export_runs": Owner("pipeline/exports", {"spark": JOB}),
+    "pipeline.export_datasets": Owner("spark/lake"),
+    "pipeline.export_files": Owner("spark/lake", {"pipeline/exports": JOB}),
+    "pipeline.export_replaced": Owner("spark/lake"),
+    "pipeline.export_schemas": Owner("spark/lake", {"pipeline/exports": JOB}),
     "pipeline.export_states": Owner("spark/lake"),
+    "pipeline.export_tables": Owner("spark/lake"),
     "pipeline.exports": Owner("spark/lake", {"pipeline/exports": JOB, "pipeline/log/functions/readers.sql": REGISTRY}),
     "pipeline.follower_tables": Owner("pipeline/followers"),
     "pipeline.followers": Owner(
@@ -200,6 +207,7 @@ OWNERS = {
             "pipeline/followers/running": GAPS,
             "pipeline/operate": REPORT,
             "pipeline/api/wires/sequin": "a message names the database that its change comes from",
+            "spark/lake": LAKE,
         },
     ),
     "pipeline.walstream_sessions": Owner("pipeline/rpc/walstream", {"pipeline/operate": REPORT}),

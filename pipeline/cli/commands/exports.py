@@ -73,11 +73,11 @@ def export_show(
 def export_state(
     context: typer.Context,
     table: Annotated[str, typer.Argument(metavar="TABLE", help="schema.table")],
-    as_of: Annotated[int, typer.Option(min=0, help="The last seq to include.")],
+    as_of: Annotated[str, typer.Option(metavar="SEQ|TIME", help="The last seq to include, or a time in ISO 8601.")],
     directory: Annotated[Path | None, typer.Option("--output", help="A new folder for the files.")] = None,
     as_json: Json = False,
 ) -> int:
-    """A table as it was after a seq, from the lake. --json: one event per line."""
+    """A table as it was after a seq, or at a time, from the lake. --json: one event per line."""
     from pipeline.cli.render import export_progress
     from pipeline.exports import job
 
@@ -87,7 +87,7 @@ def export_state(
             return 0
         with export_progress.shown() as on_event:
             last = job.state(config, table, as_of, directory, on_event, stopped)
-        export_progress.state(table, as_of, last)
+        export_progress.state(table, last)
     return 0
 
 

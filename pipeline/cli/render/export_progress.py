@@ -136,10 +136,10 @@ def outcome(found: Outcome, lake: Path) -> None:
     print(f"run {found.run}: {moved}, everything up to seq {found.exported_upto} is in the lake {lake}")
 
 
-def state(table: str, as_of: int, last: Event) -> None:
+def state(table: str, last: Event) -> None:
     """Print the result of `export state`."""
     rows = formatting.count(int(last.get("rows", 0)), "row")
-    print(f"{table} as of seq {as_of}: {rows} in {last.get('output', '-')}")
+    print(f"{table} as of seq {last.get('seq', '-')}: {rows} in {last.get('output', '-')}")
 
 
 def _plain(console: Console, progress: Progress) -> OnEvent:

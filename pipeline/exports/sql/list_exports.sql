@@ -1,9 +1,10 @@
 -- The newest ranges, or the one with an id, and their results.
 select e.id, e.run_id, e.after_seq, e.upto_seq, e.state, e.rows, e.bytes,
-    coalesce(jsonb_array_length(e.files), 0) as files, l.directory, e.holder, e.reason, e.started_at, e.committed_at,
+    coalesce(jsonb_array_length(e.files), listed.files) as files, l.directory, e.holder, e.reason, e.started_at, e.committed_at,
     extract(epoch from e.committed_at - e.started_at)::float8 as seconds
 from pipeline.exports e
 join pipeline.lakes l on l.id = e.lake_id
+cross join lateral (select count(*) as files from pipeline.export_files f where f.export_id = e.id) listed
 where %(id)s::bigint is null or e.id = %(id)s
 order by e.id desc
 limit %(limit)s

@@ -22,9 +22,9 @@ class ChangeFile:
     """A file of changes in the lake, of one dataset and schema version.
 
     `source_id`, `source_epoch` and `table_oid` say which table's changes it has; None where a version of the server
-    before this has written it, which put all tables of one name into it. `first_lsn` and `first_idx` are the least place
-    of a change in it, `last_lsn` and `last_idx` the greatest of one that was not retried; None where no change has one,
-    or it is not known. `columns`: name → type, as the file has them; `key`: those of the table's key at its end.
+    before this has written it, which put all tables of one name into it. `first_lsn` and `first_idx` are the least
+    place of a change in it, `last_lsn` and `last_idx` the greatest of one that was not retried; None where none has
+    one, or it is not known. `columns`: name → type, as the file has them; `key`: those of the table's key at its end.
     """
 
     path: str
@@ -49,13 +49,15 @@ class ChangeFile:
 
 _FILES = """
     select f.path, f.staged, f.dataset, s.version, f.source_id::text, f.source_epoch, f.table_oid, f.rows, f.bytes,
-        f.sha256, f.first_seq, f.last_seq, f.first_lsn, f.first_idx, f.last_lsn, f.last_idx, s.columns::text as columns, s.key::text as key
+        f.sha256, f.first_seq, f.last_seq, f.first_lsn, f.first_idx, f.last_lsn, f.last_idx, s.columns::text as columns,
+        s.key::text as key
     from pipeline.export_files f join pipeline.export_schemas s on s.id = f.schema_id
 """
 _COMMITTED = "exists (select from pipeline.exports e where e.id = f.export_id and e.state = 'committed')"
 _PUBLISH = """
     with moved as (
-        update pipeline.exports e set state = 'publishing', rows = $4, bytes = $5
+        update pipeline.exports e set state = 'publishing', rows = $4, bytes = $5,
+            last_committed_at = coalesce($6::text::timestamptz, '-infinity')
         where e.id = $1 and e.state = 'writing' returning e.id, e.lake_id
     ),
     given as (
@@ -107,7 +109,7 @@ _TAKE_OVER = """
         select $1::text::uuid, dataset, version, columns::json, key::json from (
             select dataset, version, columns::text, key::text, min(export_id) as since from had group by 1, 2, 3, 4
         ) each order by since returning id, dataset, version, columns::text, key::text
-    )
+    ),
     folded as (
         update pipeline.lakes set folded_upto = null where id = $1::text::uuid
     )
@@ -140,7 +142,11 @@ class ChangeFiles:
         """The export's files belong in the lake now; if this exporter ends, the next one moves them. Raises Fenced."""
         listed = [
             {
-                **{name: value for name, value in asdict(file).items() if name not in ("path", "date")},
+                **{
+                    name: value
+                    for name, value in asdict(file).items()
+                    if name not in ("path", "date", "last_committed_at")
+                },
                 "path": layout.change_file(file.dataset, file.version, file.date, file.first_seq, file.last_seq),
                 "staged": f"{layout.export_staging(export)}/{file.path.rpartition('/')[2]}",
             }
@@ -151,7 +157,8 @@ class ChangeFiles:
             for dataset, versions in schemas.items()
             for version, schema in versions.items()
         ]
-        sums = sum(file.rows for file in written), sum(file.bytes for file in written)
+        latest = max((file.last_committed_at for file in written), default=None)
+        sums = sum(file.rows for file in written), sum(file.bytes for file in written), latest
         if not self._ledger.rows(_PUBLISH, (export, json.dumps(given), json.dumps(listed), *sums)):
             raise Fenced(f"export {export} was taken over by another exporter; this one publishes nothing")
         return self.of_export(export)
@@ -178,7 +185,7 @@ class ChangeFiles:
         return sorted(found, key=lambda file: (file.first_seq, file.path))
 
     def changed(self, after: int, upto: int) -> tuple[set[int], set[str]]:
-        """Tables that have changes after a seq, by oid, and datasets, where it is not known which tables they are of."""
+        """Tables that have changes after a seq, by oid, and datasets of files that do not say of which they are."""
         found = self._ledger.rows(
             "select distinct f.table_oid, case when f.table_oid is null then f.dataset end as dataset"
             " from pipeline.exports e join pipeline.export_files f on f.export_id = e.id"
@@ -191,8 +198,8 @@ class ChangeFiles:
 
     def knows(self, dataset: str) -> bool:
         """Whether changes were exported under that name."""
-        query = f"select 1 from pipeline.export_files f where f.lake_id = $1::text::uuid and f.dataset = $2 and {_COMMITTED}"
-        return bool(self._ledger.rows(query + " limit 1", (self._lake, dataset)))
+        query = "select 1 from pipeline.export_files f where f.lake_id = $1::text::uuid and f.dataset = $2"
+        return bool(self._ledger.rows(f"{query} and {_COMMITTED} limit 1", (self._lake, dataset)))
 
     def last(self, tables: Iterable[int], datasets: Iterable[str], upto: int) -> list[ChangeFile]:
         """The newest files with changes up to that seq, newest first.

@@ -1,7 +1,7 @@
 """The manifest: what is committed, for readers that do not ask the ledger. It follows the ledger.
 
 `manifest.json`, the head, is small. For each dataset it names the newest part, a file that never changes: that lists
-the newest files and the full parts before it. So a run writes what is new, however much the lake holds.
+the newest files and, beside it, the full parts before it. So a run writes what is new, however much the lake holds.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _STORE = """
         on conflict (lake_id, dataset) do update set part = excluded.part
     )
     insert into pipeline.export_replaced (lake_id, path)
-    select $1::text::uuid, format($4, dataset, lpad(part::text, 20, '0')) from replaced
+    select $1::text::uuid, format($4, dataset, part) from replaced
 """
 
 
@@ -125,9 +125,10 @@ class Manifest:
             content = {
                 "dataset": name,
                 "schemas": schemas[name],
-                "before": [layout.manifest_part(name, each) for each in sealed.get(name, ())],
+                "before": [f"{each}.json" for each in sealed.get(name, ())],
                 "files": files[name],
             }
-            path = layout.manifest_part(name, number)
-            self._lake.folder.write(path, json.dumps(content, indent=1, ensure_ascii=False).encode())
+            self._lake.folder.write(
+                layout.manifest_part(name, number), json.dumps(content, ensure_ascii=False).encode()
+            )
         ledger.execute(_STORE, (*asked, number, layout.MANIFEST_PART))

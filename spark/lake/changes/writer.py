@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,7 +44,8 @@ class WrittenFile:
     """A file of a piece: whole, durable, and not where readers look.
 
     `first_lsn` and `first_idx`: the least place of a change in it; `last_lsn` and `last_idx`: the greatest, but of
-    changes that were retried, which are out of order. None where none has one.
+    changes that were retried, which are out of order. None where none has one. `last_committed_at`: the latest of
+    its changes, in ISO 8601.
     """
 
     path: str
@@ -63,6 +64,7 @@ class WrittenFile:
     first_idx: int | None
     last_lsn: int | None
     last_idx: int | None
+    last_committed_at: str
 
 
 def write(piece: Piece) -> list[WrittenFile]:
@@ -93,6 +95,7 @@ class _Day:
         self._first = self._last = 0
         self._first_place: Place | None = None
         self._last_place: Place | None = None
+        self._latest = datetime.min.replace(tzinfo=UTC)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self.writer = pq.ParquetWriter(
             self._path,
@@ -110,6 +113,7 @@ class _Day:
         self._last = seqs[-1].as_py()
         self._rows += batch.num_rows
         self._first_place = min(filter(None, (self._first_place, first_place(batch))), default=None)
+        self._latest = max(self._latest, pc.max(batch.column("committed_at")).as_py())
         self._last_place = max(filter(None, (self._last_place, last_place(batch))), default=None)
         self._waiting.append(batch)
         waiting = sum(part.num_rows for part in self._waiting)
@@ -139,6 +143,7 @@ class _Day:
             first_idx=self._first_place[1] if self._first_place else None,
             last_lsn=self._last_place[0] if self._last_place else None,
             last_idx=self._last_place[1] if self._last_place else None,
+            last_committed_at=self._latest.isoformat(),
         )
 
     def _write_group(self) -> None:

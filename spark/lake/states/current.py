@@ -71,6 +71,7 @@ def recover(lake: Lake, keep: float = replaced.KEEP) -> None:
     for version in ledger.superseded(keep):
         ledger.drop(version.id)
         States(lake.root, version.dataset).remove(version.seq)
+        ledger.forget(version.id)
     replaced.remove(lake, keep)
 
 
@@ -124,7 +125,7 @@ def fold_all(
             failed.append(type(made)(f"the state of {each.dataset}: {made}"))
         else:
             report(made)
-    replaced.remove(lake, replaced.KEEP)
+    replaced.remove_names(lake)
     if failed:
         raise failed[0]
     lake.ledger.folded(lake.id, seq)

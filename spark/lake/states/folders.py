@@ -18,10 +18,9 @@ from pathlib import Path
 
 from lake import layout
 from lake.folder import sync, unfit
+from lake.replaced import LATEST
 from lake.states.folded import Folded, WrittenBucket
 from lake.states.plan import BucketFile
-
-LATEST = "latest"
 
 
 def version_name(seq: int) -> str:

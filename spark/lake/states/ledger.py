@@ -44,8 +44,8 @@ _VERSIONS = """
 """
 _COMMIT = """
     with version as (
-        update pipeline.export_states set state = 'committed', committed_at = now(), buckets = $2, rows = $3, bytes = $4,
-            files = $5::text::jsonb
+        update pipeline.export_states set state = 'committed', committed_at = now(), buckets = $2, rows = $3,
+            bytes = $4, files = $5::text::jsonb
         where id = $1 and state = 'writing' returning id, lake_id, table_id, dataset, seq
     ),
     superseded as (
@@ -139,7 +139,7 @@ class StateLedger:
         return int(found[0]["id"])
 
     def commit(self, version: int, folded: Folded, files: Sequence[BucketFile]) -> None:
-        """Commit a version whose folder is in place: from now on the table has its name, and no other. Raises Fenced."""
+        """Commit a version whose folder is in place: from now on its table alone has that name. Raises Fenced."""
         self._ledger.step(
             "state",
             _COMMIT,
@@ -179,7 +179,7 @@ class StateLedger:
         """Versions that were replaced so long ago, or longer."""
         found = self._ledger.rows(
             "select id, dataset, seq from pipeline.export_states where lake_id = $1::text::uuid"
-            " and state = 'committed' and superseded_at <= now() - make_interval(secs => $2)",
+            " and superseded_at <= now() - make_interval(secs => $2) order by superseded_at",
             (self._lake, seconds),
         )
         return [Superseded(**row) for row in found]
@@ -189,6 +189,10 @@ class StateLedger:
         self._ledger.execute(
             "update pipeline.export_states set state = 'dropped', files = null where id = $1", (version,)
         )
+
+    def forget(self, version: int) -> None:
+        """The folder of a dropped version is gone."""
+        self._ledger.execute("delete from pipeline.export_states where id = $1 and state = 'dropped'", (version,))
 
     def seqs(self, dataset: str) -> list[int]:
         """The seqs of the versions in a dataset's folder that are committed."""

@@ -142,8 +142,8 @@ class History:
 def plan(history: History, files_after: FilesAfter, bases: Iterable[StateVersion], seq: int) -> list[Folding]:
     """The folds, one over the other, whose last makes the state as of `seq`; several where the key has changed.
 
-    They begin with the newest of `bases` that is not newer than `seq`. Empty when the table has no key at `seq`. Raises Unclear where it is not known which columns are the
-    same, unless a backfill came after that.
+    They begin with the newest of `bases` that is not newer than `seq`. Empty when the table has no key at `seq`. Raises
+    Unclear where it is not known which columns are the same, unless a backfill came after that.
     """
     numbered = number(history.table.forms)
     reached = [form for form in numbered if history.place and form.place <= history.place] or numbered[:1]

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
 
 from lake.errors import Unclear
 from lake.states import schema_cast
@@ -37,7 +38,7 @@ def rekeyed(rows: DataFrame, form: Numbered) -> DataFrame:
     """
     key = key_of(form)
     numbers = [form.numbers[name] for name in form.form.key]
-    made = F.arrow_udf(key, "string")
+    made = arrow_udf(key, "string")  # type: ignore[call-overload]  # which knows no functions of columns that vary
     columns = [F.col(schema_cast.column(number)) for number in numbers]
     with_key = rows.withColumn("record_pk", made(F.col("exact"), *columns)).persist()
     if shared := with_key.groupBy("record_pk").count().where("count > 1").take(1):

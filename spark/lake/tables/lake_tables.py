@@ -23,8 +23,8 @@ from lake.tables.source_tables import SourceTable, link, owners
 _RESETS = """
     select b.source_id::text, b.epoch, b.table_oid, (b.since_seqs ->> $2)::bigint as since, b.last_seq
     from pipeline.backfills b
-    where b.state = 'complete' and b.kind <> 'differences' and b.condition is null and b.table_oid = any($1::text::bigint[])
-        and b.since_seqs ? $2 and coalesce(b.events_table, $2) = $2
+    where b.state = 'complete' and b.kind <> 'differences' and b.condition is null
+        and b.table_oid = any($1::text::bigint[]) and b.since_seqs ? $2 and coalesce(b.events_table, $2) = $2
 """
 _NAMES = "select distinct table_schema, table_name from pipeline.relations where table_oid <> 0"
 

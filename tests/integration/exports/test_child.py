@@ -130,6 +130,31 @@ child.run(script, print, lambda: False)"""
     eventually(lambda: not alive(pid))
 
 
+SILENT = """
+import subprocess, sys, time
+from lake import parent
+parent.end_with()
+other = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])
+print(other.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_silent_script_whose_server_was_killed_ends_with_all_it_started(tmp_path: Path) -> None:
+    log, spark = tmp_path / "log", Path(__file__).parents[3] / "spark"
+    code = f"""import pathlib, sys; from pipeline.exports import child
+script = child.Script(
+    [sys.executable, '-c', {SILENT!r}], {{'PYTHONPATH': {str(spark)!r}}}, pathlib.Path({str(log)!r}), 600
+)
+child.run(script, print, lambda: False)"""
+    server = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[3])
+    pid = eventually(lambda: int(log.read_text().split()[0]), errors=(OSError, IndexError))
+    assert alive(pid)
+    server.kill()
+    server.wait()
+    eventually(lambda: not alive(pid))
+
+
 def test_no_thread_is_left(run: Callable[..., Any]) -> None:
     run(STUBBORN)
     eventually(lambda: "export output" not in {thread.name for thread in threading.enumerate()})

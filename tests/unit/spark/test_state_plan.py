@@ -1,80 +1,164 @@
-"""Which files a fold reads, over which version, and when a table was emptied."""
+"""Which files a fold reads, over which version, and what of them under which key."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from lake.states.plan import Life, StateVersion, behind, buckets_for, buckets_of, emptied_at, plan
+from lake.changes.files import ChangeFile
+from lake.errors import Unclear
+from lake.states.plan import Column, History, Reset, StateVersion, buckets_for, buckets_of, plan
+from lake.tables import forms
+from lake.tables.file_names import file_names
+from lake.tables.forms import Form, Place
+from lake.tables.source_tables import SourceTable
 
-DATASET = "public.t"
-
-
-def export(first: int, last: int, columns: dict[str, str], version: int = 1, key: tuple[str, ...] = ("id",)) -> Any:
-    file = {"path": f"{first}.parquet", "dataset": DATASET, "schema": version, "bytes": 10}
-    schema = {"columns": {"seq": "bigint", **columns}, "key": list(key)}
-    return {"files": [{**file, "first_seq": first, "last_seq": last}], "schemas": {DATASET: {str(version): schema}}}
-
-
-def version(seq: int, buckets: int = 1, rows: int = 5, oid: int = 7) -> StateVersion:
-    return StateVersion(seq, DATASET, seq, 1, {"id": "int"}, buckets, rows, [], 0, oid)
+SOURCE, DATASET, OID = "s", "public.t", 7
 
 
-EXPORTS = [export(1, 9, {"id": "int"}), export(10, 19, {"id": "bigint"}), export(20, 29, {"id": "string"}, version=2)]
+def form(number: int, *columns: str, key: Sequence[str] = ("id",), numbered: bool = True) -> Form:
+    """A form from lsn `number` on; a column is `name`, `name:attnum` or `name:attnum:type oid`."""
+    made = []
+    for at, text in enumerate(columns, 1):
+        name, attnum, oid = (*text.split(":"), "", "")[:3]
+        kind = int(oid or 23)
+        known = int(attnum or at) if numbered else None
+        made.append(forms.Column(name, known, {23: "int", 20: "bigint", 25: "string"}[kind], kind, -1, kind, None))
+    place = Place(0, 0, number, 0)
+    return Form(number, SOURCE, place, OID, OID, "public", "t", tuple(made), tuple(key))
+
+
+def file(first: int, last: int, **columns: str) -> ChangeFile:
+    """Changes whose seqs are their LSNs."""
+    everything: Mapping[str, str] = {"seq": "bigint", **columns}
+    return ChangeFile(
+        f"{first}.parquet",
+        None,
+        DATASET,
+        1,
+        SOURCE,
+        0,
+        OID,
+        1,
+        10,
+        "",
+        first,
+        last,
+        first,
+        0,
+        last,
+        0,
+        everything,
+        ["id"],
+    )
+
+
+def version(seq: int, form_id: int, **columns: str) -> StateVersion:
+    return StateVersion(seq, DATASET, seq, form_id, columns, 1, 5, [])
+
+
+def folds(
+    of: Sequence[Form], files: Sequence[ChangeFile], bases: Sequence[StateVersion], seq: int, *resets: Reset
+) -> list[Any]:
+    history = History(SourceTable({(SOURCE, 0): OID}, list(of)), file_names(of), Place(0, 0, seq, 0), resets)
+    return plan(history, lambda after: [each for each in files if each.last_seq > after], bases, seq)
+
+
+PLAIN = [form(1, "id", "v")]
+FILES = [file(1, 9, id="int", v="int"), file(10, 19, id="int", v="int"), file(20, 29, id="int", v="bigint")]
 
 
 def test_a_fold_reads_what_its_base_lacks_and_nothing_younger_than_its_seq() -> None:
-    found = plan(DATASET, EXPORTS, [version(4), version(25)], 15)
-    assert found is not None and found.base is not None
-    assert (found.base.seq, found.schema_version, found.columns) == (4, 1, {"id": "bigint"})
-    assert [source.paths for source in found.sources] == [["1.parquet"], ["10.parquet"]]
+    [found] = folds(PLAIN, FILES, [version(4, 1), version(9, 1), version(25, 1)], 19)
+    assert (found.base.seq, found.after) == (9, 9)
+    assert [source.paths for source in found.sources] == [["10.parquet"]]
 
 
 def test_files_with_the_same_columns_are_read_together() -> None:
-    found = plan(DATASET, [EXPORTS[0], export(30, 39, {"id": "int"})], [], 39)
-    assert found is not None
-    assert [source.paths for source in found.sources] == [["1.parquet", "30.parquet"]]
+    [found] = folds(PLAIN, FILES, [], 29)
+    assert [source.paths for source in found.sources] == [["1.parquet", "10.parquet"], ["20.parquet"]]
 
 
 def test_a_table_without_a_key_has_no_state() -> None:
-    keyless = [export(1, 9, {"id": "int"}, key=())]
-    assert plan(DATASET, keyless, [], 9) is None
-    assert behind(keyless, []) == []
-    assert plan(DATASET, EXPORTS, [], 0) is None
+    keyless = form(1, "id", "v", key=())
+    assert folds([keyless], FILES, [], 29) == []
+    assert folds([*PLAIN, form(20, "id", "v", key=())], FILES, [], 29) == []
+    assert len(folds([*PLAIN, form(20, "id", "v", key=())], FILES, [], 19)) == 1
 
 
-@pytest.mark.parametrize(("seqs", "wanted"), [((), [DATASET]), ((9, 28), [DATASET]), ((29,), [])])
-def test_a_state_is_behind_when_a_change_is_newer(seqs: tuple[int, ...], wanted: list[str]) -> None:
-    assert behind(EXPORTS, [version(seq) for seq in seqs]) == wanted
+def test_a_renamed_column_is_one_column_and_a_dropped_one_is_none() -> None:
+    renamed = [*PLAIN, form(10, "id", "w:2"), form(20, "id", "v:3")]
+    [found] = folds(renamed, FILES, [], 29)
+    assert found.columns == [Column(0, "id", "int"), Column(2, "v", "int")]
+    numbers = {source.paths[0]: [reading.numbers for reading in source.readings] for source in found.sources}
+    assert numbers["1.parquet"] == [{"id": 0, "v": 1}]
+    assert numbers["20.parquet"] == [{"id": 0, "v": 2}]
+
+
+def test_a_file_from_before_and_after_ddl_is_read_in_two_ways() -> None:
+    [found] = folds([*PLAIN, form(5, "id", "v:3")], FILES, [], 9)
+    [source] = found.sources
+    assert [(reading.since, reading.until) for reading in source.readings] == [
+        (None, Place(0, 0, 5, 0)),
+        (Place(0, 0, 5, 0), None),
+    ]
+
+
+def test_another_key_is_another_fold_over_the_one_before() -> None:
+    moved = [*PLAIN, form(10, "id", "v", key=("v",))]
+    first, second = folds(moved, FILES, [], 29)
+    assert [source.paths for source in first.sources] == [["1.parquet"]]
+    assert (first.base, first.rekeyed, second.base) == (None, None, None)
+    assert second.rekeyed.form is moved[1]
+    assert list(second.base_columns) == list(first.columns)
+    [found] = folds(moved, FILES, [version(9, 1, id="int", v="int")], 29)
+    assert (found.base.seq, found.rekeyed.form) == (9, moved[1])
 
 
 @pytest.mark.parametrize(
-    ("lives", "base", "emptied"),
-    [
-        ([Life(0, 7, 30, 0)], None, 0),
-        ([Life(0, 7, 30, 12)], None, 12),
-        ([Life(0, 7, 30, 0), Life(0, 8, 40, 0)], None, 30),
-        ([Life(0, 7, 30, 0), Life(1, 8, 40, 0)], None, 0),
-        ([Life(0, 8, 40, 0)], version(20), 20),
-        ([Life(0, 7, 40, 0)], version(20), 0),
-        ([Life(1, 8, 40, 0)], version(20), 0),
-        ([Life(0, 8, 30, 5), Life(1, 9, 40, 0), Life(1, 10, 50, 45)], version(20), 45),
-    ],
+    ("before", "after", "folds_made"), [("id:1:23", "id:1:20", 1), ("id:1:23", "id:1:25", 2), ("id:1", "other:1", 1)]
 )
-def test_truncate_and_another_oid_in_the_same_epoch_empty_a_table(
-    lives: list[Life], base: StateVersion | None, emptied: int
-) -> None:
-    assert emptied_at(lives, base) == emptied
+def test_a_key_is_another_where_its_text_is(before: str, after: str, folds_made: int) -> None:
+    altered = [form(1, before, "v"), form(10, after, "v", key=(after.split(":")[0],))]
+    assert len(folds(altered, FILES, [], 29)) == folds_made
 
 
-@pytest.mark.parametrize(("rows", "buckets"), [(0, 1), (250_000, 1), (250_001, 2), (600_000, 4), (10_000_000, 64)])
-def test_buckets_are_a_power_of_two(rows: int, buckets: int) -> None:
+def test_changes_of_an_earlier_key_that_come_late_are_refused() -> None:
+    moved = [*PLAIN, form(10, "id", "v", key=("v",))]
+    late = [file(30, 31, id="int", v="int"), *FILES]
+    old = ChangeFile(**{**vars(late[0]), "first_lsn": 3, "last_lsn": None, "last_idx": None})
+    [found] = folds(moved, [old], [version(29, 10, id="int", v="int")], 40)
+    assert found.sources[0].readings[0].until == Place(0, 0, 10, 0)
+    assert "`pipeline backfill start public.t`" in found.sources[0].readings[0].refused
+
+
+UNCLEAR = [*PLAIN, form(10, "id", "w", numbered=False)]
+
+
+def test_columns_that_may_be_others_are_refused_by_name() -> None:
+    with pytest.raises(Unclear, match=r"public\.t .*\(v, w\).*`pipeline backfill start public\.t`"):
+        folds(UNCLEAR, FILES, [], 29)
+    assert len(folds(UNCLEAR, FILES, [], 9)) == 1
+    assert len(folds(UNCLEAR, FILES, [version(19, 10)], 29)) == 1, "a state has come after that"
+
+
+def test_a_backfill_is_a_new_beginning_once_it_is_complete() -> None:
+    [found] = folds(UNCLEAR, FILES, [version(9, 1)], 29, Reset(15, 25))
+    assert (found.base, found.after) == (None, 15)
+    with pytest.raises(Unclear):
+        folds(UNCLEAR, FILES, [version(9, 1)], 24, Reset(15, 25))
+
+
+@pytest.mark.parametrize(("rows", "buckets"), [(0, 1), (250_000, 1), (250_001, 2), (1_000_001, 8)])
+def test_buckets_are_made_for_the_rows(rows: int, buckets: int) -> None:
     assert buckets_for(rows) == buckets
 
 
 @pytest.mark.parametrize(
-    ("rows", "live", "buckets"), [(5, 9, 2), (2_000_000, 9, 2), (2_000_001, 9, 16), (5, 3_000_000, 16)]
+    ("before", "live", "buckets"),
+    [(None, 300_000, 2), ((5, 1), 1_000_000, 1), ((5, 1), 1_000_001, 8), ((5, 16), 0, 16)],
 )
-def test_a_table_that_has_grown_four_times_gets_more_buckets(rows: int, live: int, buckets: int) -> None:
-    assert buckets_of(version(20, buckets=2, rows=rows), live) == buckets
+def test_buckets_stay_until_the_table_has_grown(before: tuple[int, int] | None, live: int, buckets: int) -> None:
+    assert buckets_of(before, live) == buckets

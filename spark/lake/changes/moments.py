@@ -1,0 +1,70 @@
+"""Which seq a moment is: the log as it was before the first transaction that committed after that.
+
+Commit times grow with seq almost, but not quite: a server stamps a commit a moment before it has its place.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from lake.errors import ExportError
+from lake.identity import Lake
+
+_RANGE = """
+    select e.id, e.upto_seq from pipeline.exports e
+    where e.lake_id = $1::text::uuid and e.state = 'committed'
+        and (e.last_committed_at is null or e.last_committed_at > $2::text::timestamptz)
+    order by e.after_seq
+"""
+_FILES = "select path, first_seq from pipeline.export_files where export_id = $1 order by first_seq"
+
+
+def parse(text: str) -> int | datetime:
+    """A seq, or a time in ISO 8601, of UTC where it names no offset. Raises ExportError for anything else."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ExportError(
+            f"--as-of {text} is neither a seq nor a time; write 1234, or 2026-11-25T12:00:00+01:00"
+        ) from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def seq_at(lake: Lake, as_of: int | datetime) -> int:
+    """The last seq of the log as it was at a moment; a seq is itself.
+
+    Raises ExportError when nothing was committed by then, and when what is in the lake may not reach that moment.
+    """
+    if isinstance(as_of, int):
+        return as_of
+    for row in lake.ledger.rows(_RANGE, (str(lake.id), as_of.isoformat())):
+        if (found := _first_after(lake, row["id"], as_of)) is not None:
+            return _not_before_all(found - 1, as_of)
+    raise ExportError(
+        f"the lake holds nothing that was committed after {as_of.isoformat(sep=' ')}, so it may lack what was committed"
+        f" until then; export more, or name seq {lake.ledger.exported_upto(lake.id)}, the last that it holds"
+    )
+
+
+def _not_before_all(seq: int, as_of: datetime) -> int:
+    if seq < 1:
+        raise ExportError(f"the lake begins after {as_of.isoformat(sep=' ')}; name a later time")
+    return seq
+
+
+def _first_after(lake: Lake, export: int, as_of: datetime) -> int | None:
+    """The first seq of a range that was committed after the moment; None where all of it was by then."""
+    found: int | None = None
+    for file in lake.ledger.rows(_FILES, (export,)):
+        if found is not None and file["first_seq"] >= found:
+            continue
+        changes = ds.dataset(lake.root / file["path"]).to_table(["seq"], filter=ds.field("committed_at") > as_of)
+        if changes.num_rows:
+            first = pc.min(changes.column("seq")).as_py()
+            found = first if found is None else min(found, first)
+    return found
