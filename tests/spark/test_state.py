@@ -25,7 +25,8 @@ from lake.changes import exporter
 from lake.errors import ExportError
 from lake.folder import Folder
 from lake.identity import Lake
-from lake.states import as_of, current
+from lake.states import as_of, current, engines
+from lake.states.folded import Task
 from lake.states.folders import version_name
 from lake.states.ledger import StateLedger
 from pipeline.server import schedule
@@ -208,6 +209,38 @@ def test_a_bucket_whose_keys_did_not_change_keeps_its_file(exported: Pipeline, s
     assert len(after.items() - before.items()) == 1
     assert len(before.items() - after.items()) <= 1
     assert_is_replay(folder, exported, "single")
+
+
+def test_a_table_that_is_too_large_for_a_task_is_folded_by_spark(
+    exported: Pipeline, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lake.states.folded.MOST_BYTES", 1)
+    exported.replicate("insert into public.single (id, n) values (1000001, 1)")
+    folded: list[Task] = []
+    fold_large = engines.fold_large
+
+    def noted(spark: SparkSession, task: Task) -> engines.Outcome:
+        folded.append(task)
+        return fold_large(spark, task)
+
+    monkeypatch.setattr(engines, "fold_large", noted)
+    assert fold(exported, spark)["public.single"].rewritten == 1
+    assert len(folded) == 1
+    assert_is_replay(latest(exported, "single"), exported, "single")
+
+
+def test_a_table_that_cannot_be_folded_keeps_no_other_back(exported: Pipeline, spark: SparkSession) -> None:
+    exported.replicate(*(f"update public.{table} set n = 0" for table in KEYS))
+    exported.replicate("insert into public.single (id, n) values (1000002, 1)")
+    exported.export()
+    lost = max((exported.folder / "changes/public.pair").rglob("date=*/*.parquet"), key=lambda file: file.name)
+    lost.rename(lost.with_suffix(".away"))
+    with pytest.raises(ExportError, match=r"^the state of public\.pair: FileNotFoundError: .*\.parquet"):
+        fold(exported, spark)
+    assert_is_replay(latest(exported, "single"), exported, "single")
+    lost.with_suffix(".away").rename(lost)
+    fold(exported, spark)
+    assert_is_replay(latest(exported, "pair"), exported, "pair")
 
 
 def test_a_fold_that_a_crash_left_out_is_caught_up(exported: Pipeline, spark: SparkSession) -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 from lake.states import plan
 from lake.states.plan import BucketFile, Column, Folding
 
+MOST_BYTES = 80 * 1024 * 1024
+"""Of rows in the memory of one task, which takes four times that at most."""
+
 
 @dataclass(frozen=True)
 class WrittenBucket:
@@ -23,13 +26,17 @@ class WrittenBucket:
 
 @dataclass(frozen=True)
 class Task:
-    """What an engine folds: the first of `foldings` over its version in `base_folder`; it writes to `folder`."""
+    """What an engine folds: the first of `foldings` over its version in `base_folder`; it writes to `folder`.
+
+    `most_bytes`: what the rows of the changes may take in memory, and those of the base, for a table that is small.
+    """
 
     root: Path
     base_folder: Path
     foldings: Sequence[Folding]
     folder: Path
     rows_per_bucket: int = field(default_factory=lambda: plan.ROWS_PER_BUCKET)
+    most_bytes: int = field(default_factory=lambda: MOST_BYTES)
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,7 @@ from pyspark_sequin_events.types import wider
 MOST_COMPRESSED = 32 * 1024 * 1024
 """Bytes of change files beyond which a table is not small."""
 MOST_CHANGES = 500_000
-MOST_BYTES = 80 * 1024 * 1024
-"""What the rows of the changes may take in memory, and those of the base; a task takes four times that at most."""
+"""More changes of one table take too much memory, however short their rows are."""
 
 
 def fits(foldings: Sequence[Folding]) -> bool:
@@ -94,8 +93,8 @@ def _fold(task: Task, base: Base | None, folding: Folding, folder: Path) -> Fold
         touched = {files.bucket(key, buckets) for key in found.last}
         kept = [file for file in base.files if file.bucket not in touched]
     changed = [file for file in base.files if file not in kept] if base else []
-    before = _rows_before(base, changed, folding) if base and changed else rows.none(folding.columns)
-    made = new_rows(log, found, before, folding.columns, MOST_BYTES)
+    before = _rows_before(task, base, changed, folding) if base and changed else rows.none(folding.columns)
+    made = new_rows(log, found, before, folding.columns, task.most_bytes)
     written = files.write(made, folding.columns, buckets, folder)
     if not written and not kept:
         written = [files.empty(folding.columns, folder)]
@@ -120,9 +119,9 @@ def _omitted(log: Log) -> Iterator[tuple[int, frozenset[int]]]:
                 yield change, found
 
 
-def _rows_before(base: Base, changed: Sequence[BucketFile], folding: Folding) -> Rows:
+def _rows_before(task: Task, base: Base, changed: Sequence[BucketFile], folding: Folding) -> Rows:
     """The rows of the base, known by the key that they have from now on."""
-    before = rows.of_base(base, changed, _before(folding), MOST_BYTES)
+    before = rows.of_base(base, changed, _before(folding), task.most_bytes)
     if folding.rekeyed is None:
         return before
     return rows.retyped(_rekeyed(before, folding.rekeyed), folding.columns)
