@@ -10,7 +10,7 @@ import argparse
 import sys
 from functools import partial
 
-from lake import ledger, replaced, script
+from lake import class_archive, ledger, replaced, script
 from lake.changes import exporter, plan, retention_check
 from lake.folder import Folder
 from lake.states import current
@@ -61,6 +61,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
                 script.say("committed", range=number, ranges=len(todo), upto_seq=bounds[1], files=len(files), rows=rows)
             current.fold_all(spark, lake, current.outdated(lake), lambda made: script.say("state", **vars(made)))
         script.say("done", exported_upto=max(after, head), rows=rows)
+    class_archive.leave_behind()
 
 
 def report_progress(number: int, ranges: int, now: exporter.Progress) -> None:

@@ -16,7 +16,7 @@ import psycopg
 
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportFailed, ExportStopped, PipelineError
-from pipeline.exports import child, extra, java, ledger
+from pipeline.exports import child, extra, java, jvm, ledger
 from pipeline.exports.child import Event, OnEvent, Script
 from pipeline.exports.ledger import Trigger
 from pipeline.exports.window import Window
@@ -60,7 +60,7 @@ def export(
             log = _log(config, f"export-{run}")
             ledger.set_log(connection, run, str(log))
             arguments = ["--run", str(run), "--keep", str(config.export_keep_seconds)]
-            last = _spark(config, "export.py", arguments, log, on_event, stopped)
+            last = _spark(config, "export.py", arguments, log, on_event, stopped, window.behind or None)
         except BaseException as error:
             reason = str(error) if isinstance(error, PipelineError) else f"interrupted by {type(error).__name__}"
             raise
@@ -124,11 +124,20 @@ def scripts() -> Path:
 
 
 def _spark(
-    config: Config, name: str, arguments: Sequence[str], log: Path, on_event: OnEvent, stopped: Callable[[], bool]
+    config: Config,
+    name: str,
+    arguments: Sequence[str],
+    log: Path,
+    on_event: OnEvent,
+    stopped: Callable[[], bool],
+    events: int | None = None,
 ) -> Event:
+    """Run a script; `events`: how many it reads, None: not known."""
+    found = java.find(os.environ)
     environment: dict[str, str | None] = {
         **{key: value for key, value in os.environ.items() if not key.startswith("PIPELINE_")},
-        **java.find(os.environ).environment(config.data_dir),
+        **found.environment(config.data_dir),
+        **jvm.options(found, config.spark_master, events, config.data_dir, os.environ),
         **_local(config.spark_master),
         # The server's children take no module from their own folder (PYTHONSAFEPATH), and the scripts need theirs.
         "PYTHONPATH": os.pathsep.join([str(scripts()), *filter(None, [os.environ.get("PYTHONPATH")])]),

@@ -19,7 +19,7 @@ from lake import ledger
 from lake.changes import exporter
 from lake.folder import Folder
 from lake.states import current
-from lake.states.fold import Folded
+from lake.states.folded import Folded
 from lake.states.ledger import StateLedger
 from lake.states.plan import plan
 from lake.states.writer import seal

@@ -95,6 +95,14 @@ STEPS: Mapping[str, str] = {
         insert into public.one values (1, 'another')""",
     "and that table written": "update public.put_aside set v = 'is back' where id = 2",
 }
+COMPARED = {
+    "a key moved to values that the old one has": 1,
+    "names of columns swapped": 1,
+    "a column dropped, and another added": 1,
+    "keys of several columns and types": 1,
+    "and back, by one transaction that writes before and after": 1,
+}
+"""How many tables are folded by both engines after that step."""
 HIDDEN = {"a name given away, while its table is not written": {"public.put_aside"}}
 """Tables that the log does not know to have that name yet."""
 
@@ -121,7 +129,7 @@ def altered(pipelines: Callable[..., AbstractContextManager[Pipeline]], spark: S
                 schedule.publish_new_tables(pipeline.config)
             made.wanted[name] = at_source(pipeline)
             [(made.moments[name],)] = pipeline.source.execute("select clock_timestamp()").fetchall()
-            fold(pipeline, spark)
+            fold(pipeline, spark, COMPARED.get(name, 0))
             made.found[name] = {folder.parent.name: in_lake(folder) for folder in latest(pipeline)}
         yield made
 

@@ -25,10 +25,12 @@ from lake.changes import exporter
 from lake.errors import ExportError
 from lake.folder import Folder
 from lake.identity import Lake
-from lake.states import as_of, current
+from lake.states import as_of, current, engines
+from lake.states.folded import Task
 from lake.states.folders import version_name
 from lake.states.ledger import StateLedger
 from pipeline.server import schedule
+from tests.spark import both_engines
 from tests.spark.conftest import EVENTS, Pipeline
 from tests.spark.histories import KEYS, History, create
 from tests.spark.plain_replay import EVENT, replay
@@ -44,13 +46,16 @@ def opened(pipeline: Pipeline) -> Iterator[Lake]:
         yield exporter.open_lake(book, Folder(pipeline.folder), EVENTS)
 
 
-def fold(pipeline: Pipeline, spark: SparkSession) -> dict[str, current.Published]:
-    """What `export.py` does after its ranges."""
+def fold(pipeline: Pipeline, spark: SparkSession, compared: int = 0) -> dict[str, current.Published]:
+    """What `export.py` does after its ranges; `compared`: how many tables are folded by both engines first."""
     pipeline.export()
     made: list[current.Published] = []
     with opened(pipeline) as lake:
         current.recover(lake)
-        current.fold_all(spark, lake, current.outdated(lake), made.append)
+        pending = current.outdated(lake)
+        if compared:
+            assert both_engines.assert_equal(spark, lake, pending) == compared
+        current.fold_all(spark, lake, pending, made.append)
     return {published.dataset: published for published in made}
 
 
@@ -138,15 +143,15 @@ def exported(pipelines: Pipelines, spark: SparkSession) -> Iterator[Pipeline]:
             for statement in create(table):
                 pipeline.source.execute(statement.encode())
         pipeline.replicate("insert into public.keyless values (1)", *single.statements(120), *pair.statements(120))
-        fold_and_compare(pipeline, spark)
+        fold_and_compare(pipeline, spark, 2)
         pipeline.replicate("alter table public.single alter n type bigint, add more text")
         pipeline.replicate(*single.statements(120), *pair.statements(60))
         make_anew(pipeline, "pair")
         pair.empty()
         pipeline.replicate(*pair.statements(60))
-        fold_and_compare(pipeline, spark)
+        fold_and_compare(pipeline, spark, 2)
         pipeline.replicate(*single.statements(60))
-        fold_and_compare(pipeline, spark)
+        fold_and_compare(pipeline, spark, 1)
         yield pipeline
 
 
@@ -157,9 +162,9 @@ AS_READ = """
 """
 
 
-def fold_and_compare(pipeline: Pipeline, spark: SparkSession) -> None:
+def fold_and_compare(pipeline: Pipeline, spark: SparkSession, compared: int) -> None:
     pipeline.log.execute(AS_READ)
-    fold(pipeline, spark)
+    fold(pipeline, spark, compared)
     for table in KEYS:
         assert_is_replay(latest(pipeline, table), pipeline, table)
 
@@ -204,6 +209,38 @@ def test_a_bucket_whose_keys_did_not_change_keeps_its_file(exported: Pipeline, s
     assert len(after.items() - before.items()) == 1
     assert len(before.items() - after.items()) <= 1
     assert_is_replay(folder, exported, "single")
+
+
+def test_a_table_that_is_too_large_for_a_task_is_folded_by_spark(
+    exported: Pipeline, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lake.states.folded.MOST_BYTES", 1)
+    exported.replicate("insert into public.single (id, n) values (1000001, 1)")
+    folded: list[Task] = []
+    fold_large = engines.fold_large
+
+    def noted(spark: SparkSession, task: Task) -> engines.Outcome:
+        folded.append(task)
+        return fold_large(spark, task)
+
+    monkeypatch.setattr(engines, "fold_large", noted)
+    assert fold(exported, spark)["public.single"].rewritten == 1
+    assert len(folded) == 1
+    assert_is_replay(latest(exported, "single"), exported, "single")
+
+
+def test_a_table_that_cannot_be_folded_keeps_no_other_back(exported: Pipeline, spark: SparkSession) -> None:
+    exported.replicate(*(f"update public.{table} set n = 0" for table in KEYS))
+    exported.replicate("insert into public.single (id, n) values (1000002, 1)")
+    exported.export()
+    lost = max((exported.folder / "changes/public.pair").rglob("date=*/*.parquet"), key=lambda file: file.name)
+    lost.rename(lost.with_suffix(".away"))
+    with pytest.raises(ExportError, match=r"^the state of public\.pair: FileNotFoundError: .*\.parquet"):
+        fold(exported, spark)
+    assert_is_replay(latest(exported, "single"), exported, "single")
+    lost.with_suffix(".away").rename(lost)
+    fold(exported, spark)
+    assert_is_replay(latest(exported, "pair"), exported, "pair")
 
 
 def test_a_fold_that_a_crash_left_out_is_caught_up(exported: Pipeline, spark: SparkSession) -> None:
@@ -317,7 +354,7 @@ def test_a_dead_letter_neither_blanks_a_row_nor_sets_it_back(pipelines: Pipeline
 
 def check_marks(exported: Pipeline, spark: SparkSession) -> None:
     exported.replicate("insert into public.marked values (1, 'a'), (2, 'b')")
-    fold(exported, spark)
+    fold(exported, spark, 1)
     exported.replicate(
         "update public.marked set v = 'c' where id = 1; insert into public.marked values (3, 'c'), (4, 'c')"
     )
@@ -326,13 +363,13 @@ def check_marks(exported: Pipeline, spark: SparkSession) -> None:
         "update sequin_events set metadata = '{\"parked\": 1}', record = '{}'"
         " where source_table_name = 'marked' and record ->> 'v' = 'c'"
     )
-    fold(exported, spark)
+    fold(exported, spark, 1)
     assert {key: row["v"] for key, row in rows_in(latest(exported, "marked")).items()} == {"1": "a", "2": "b"}
     exported.log.execute(COPY_OF, ['{"retried": 1, "outdated": true}', '{"id": 1, "v": "c"}', "1"])
     for key in ("3", "4"):
         exported.log.execute(COPY_OF, ['{"retried": 2}', json.dumps({"id": int(key), "v": "c"}), key])
     exported.replicate()
-    fold(exported, spark)
+    fold(exported, spark, 1)
     values = {key: row["v"] for key, row in rows_in(latest(exported, "marked")).items()}
     assert values == {"1": "a", "2": "b", "3": "c", "4": "c"}
     marks = exported.changes("public.marked").column("event_metadata").to_pylist()

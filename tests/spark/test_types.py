@@ -19,6 +19,7 @@ from pyspark_sequin_events.types import arrow_type, element
 from tests.fixtures.postgres import Cluster
 from tests.spark import fidelity
 from tests.spark.conftest import Pipeline
+from tests.spark.test_state import fold
 
 pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM, each log made once
 
@@ -184,3 +185,11 @@ def plain(value: Any, spark: str) -> Any:
     if spark.startswith("decimal"):
         return Decimal(value).as_tuple()
     return value.hex() if isinstance(value, bytes) else value
+
+
+@pytest.mark.parametrize("kinds", [18], indirect=True)
+def test_both_engines_fold_every_type(kinds: Kinds, spark: SparkSession) -> None:
+    """Of rows that are as they were, and of rows that change."""
+    fold(kinds.pipeline, spark)
+    kinds.pipeline.replicate("update public.kinds set id = id + 100 where id > 1", "update public.wide set date = null")
+    fold(kinds.pipeline, spark, compared=2)

@@ -16,7 +16,8 @@ from lake.errors import ExportError, TargetUnfit
 from lake.folder import unfit
 from lake.identity import Lake
 from lake.states.current import Published, base_folder, published
-from lake.states.fold import fold
+from lake.states.engines import fold_one
+from lake.states.folded import Task
 from lake.states.folders import hand_over
 from lake.states.ledger import StateLedger
 from lake.states.plan import Folding, StateVersion, plan
@@ -93,7 +94,7 @@ def _versions(lake: Lake, wanted: Wanted) -> list[StateVersion]:
 def _written(spark: SparkSession, lake: Lake, foldings: Sequence[Folding], output: Path) -> Published:
     base = base_folder(lake, foldings[0])
     with _staging(output) as staging:
-        folded = fold(spark, lake.root, base, foldings, staging)
+        folded = fold_one(spark, Task(lake.root, base, foldings, staging))
         files = hand_over(output, foldings[-1].seq, folded, base)
     return published(foldings[-1], folded, files)
 

@@ -8,8 +8,9 @@ renamed into place. `committed`: the folder stays, the table has the name that t
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from adbc_driver_postgresql import dbapi
@@ -19,7 +20,8 @@ from lake import layout, replaced
 from lake.changes.files import ChangeFiles
 from lake.errors import ExportError
 from lake.identity import Lake
-from lake.states.fold import Folded, fold
+from lake.states import engines
+from lake.states.folded import Folded, Task
 from lake.states.folders import States
 from lake.states.ledger import Root, StateLedger
 from lake.states.plan import BucketFile, Folding, plan
@@ -118,13 +120,9 @@ def fold_all(
     """
     failed: list[ExportError] = []
     seq = lake.ledger.exported_upto(lake.id)
-    for each in pending:
-        try:
-            if each.error or spark is None:
-                raise each.error or ExportError("Spark is not there")
-            made = _advance(spark, lake, each)
-        except ExportError as error:
-            failed.append(type(error)(f"the state of {each.dataset}: {error}"))
+    for each, made in _advanced(spark, lake, pending):
+        if isinstance(made, ExportError):
+            failed.append(type(made)(f"the state of {each.dataset}: {made}"))
         else:
             report(made)
     replaced.remove_names(lake)
@@ -149,19 +147,64 @@ def _show(lake: Lake, table: int, dataset: str, seq: int) -> None:
     StateLedger(lake.ledger, lake.id).shown(table, seq)
 
 
-def _advance(spark: SparkSession, lake: Lake, pending: Pending) -> Published:
+@dataclass(frozen=True)
+class _Begun:
+    """A version that is being written, of a table that the ledger knows by that id."""
+
+    pending: Pending
+    table: int
+    version: int
+
+    task: Task
+
+
+def _advanced(
+    spark: SparkSession | None, lake: Lake, pending: Sequence[Pending]
+) -> Iterator[tuple[Pending, Published | ExportError]]:
+    """Each table with what has come of it: the small ones first, many in one Spark job, then those that are not."""
+    small: list[Pending] = []
+    large: list[Pending] = []
+    for each in pending:
+        if each.error or spark is None:
+            yield each, each.error or ExportError("Spark is not there")
+        else:
+            (small if engines.is_small(each.foldings) else large).append(each)
+    if spark is None:
+        return
+    too_large: list[_Begun] = []
+    for start in range(0, len(small), engines.TABLES_AT_ONCE):
+        begun = [_begin(lake, each) for each in small[start : start + engines.TABLES_AT_ONCE]]
+        folded = engines.fold_small(spark, [one.task for one in begun])
+        for one, outcome in zip(begun, folded, strict=True):
+            if outcome is None:
+                too_large.append(one)
+            else:
+                yield one.pending, _finish(lake, one, outcome)
+    for one in chain(too_large, (_begin(lake, each) for each in large)):
+        yield one.pending, _finish(lake, one, engines.fold_large(spark, one.task))
+
+
+def _begin(lake: Lake, pending: Pending) -> _Begun:
     ledger = StateLedger(lake.ledger, lake.id)
-    table, last = ledger.add_table(pending.root).id, pending.foldings[-1]
-    version = ledger.begin(table, last)
-    staging = _staging(lake, version)
+    table = ledger.add_table(pending.root).id
+    version = ledger.begin(table, pending.foldings[-1])
+    base = base_folder(lake, pending.foldings[0])
+    return _Begun(pending, table, version, Task(lake.root, base, pending.foldings, _staging(lake, version)))
+
+
+def _finish(lake: Lake, one: _Begun, outcome: engines.Outcome) -> Published | ExportError:
+    """Publish what has come of a fold, or give the version up."""
     try:
-        folded = fold(spark, lake.root, base_folder(lake, pending.foldings[0]), pending.foldings, staging)
-        return publish(lake, table, version, last, folded)
+        if isinstance(outcome, ExportError):
+            raise outcome
+        return publish(lake, one.table, one.version, one.pending.foldings[-1], outcome)
     except (ExportError, dbapi.Error) as error:
-        ledger.fail(version, str(error))
+        StateLedger(lake.ledger, lake.id).fail(one.version, str(error))
+        if isinstance(error, ExportError):
+            return error
         raise
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        shutil.rmtree(one.task.folder, ignore_errors=True)
 
 
 def _staging(lake: Lake, version: int) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
@@ -15,58 +14,25 @@ from pyspark.sql import functions as F
 
 from lake.cluster import plain_errors
 from lake.states import rekeying, schema_cast, unchanged
+from lake.states.folded import Base, Folded, folded
 from lake.states.plan import STATE, BucketFile, Column, Folding, buckets_of
-from lake.states.writer import MOST_TASKS, WrittenBucket, bucket, empty, write
+from lake.states.writer import MOST_TASKS, bucket, empty, write
 
 BYTES_PER_TASK = 16 * 1024 * 1024
 """How many compressed bytes of change files one task of a shuffle takes."""
 
 
-@dataclass(frozen=True)
-class Folded:
-    """The result of a fold: new files, and files of the base that stay unchanged."""
-
-    written: Sequence[WrittenBucket]
-    kept: Sequence[BucketFile]
-    buckets: int
-
-
-@dataclass(frozen=True)
-class _Base:
-    """What changes are folded over: a version, or what the fold before has made."""
-
-    folder: Path
-    files: Sequence[BucketFile]
-    columns: Sequence[Column]
-    seq: int
-    buckets: int
-
-    @property
-    def rows(self) -> int:
-        return sum(file.rows for file in self.files)
-
-
 def fold(spark: SparkSession, root: Path, base_folder: Path, foldings: Sequence[Folding], folder: Path) -> Folded:
     """Write the buckets that changed to `folder`. Raises ExportError; the files in `folder` are then useless."""
-    first = foldings[0]
-    base = (
-        _Base(base_folder, first.base.files, first.base_columns, first.base.seq, first.base.buckets)
-        if first.base
-        else None
-    )
-    for number, folding in enumerate(foldings):
-        into = folder / f"fold-{number}"
+
+    def one(base: Base | None, folding: Folding, into: Path) -> Folded:
         with plain_errors(), _settings(spark, folding.bytes):
-            folded = _fold(spark, root, base, folding, into)
-        files = [
-            BucketFile(str(Path(written.path).relative_to(into)), written.bucket, written.rows, written.bytes, "")
-            for written in folded.written
-        ]
-        base = _Base(into, files, folding.columns, folding.after, folded.buckets)
-    return folded
+            return _fold(spark, root, base, folding, into)
+
+    return folded(one, base_folder, foldings, folder)
 
 
-def _fold(spark: SparkSession, root: Path, base: _Base | None, folding: Folding, folder: Path) -> Folded:
+def _fold(spark: SparkSession, root: Path, base: Base | None, folding: Folding, folder: Path) -> Folded:
     log = schema_cast.changes(spark, root, folding)
     emptied, omitted = _omissions(log)
     if base is not None and base.seq < emptied:
@@ -89,7 +55,7 @@ def _fold(spark: SparkSession, root: Path, base: _Base | None, folding: Folding,
     return Folded(written, kept, buckets)
 
 
-def _before(spark: SparkSession, base: _Base, files: Sequence[BucketFile], folding: Folding) -> DataFrame:
+def _before(spark: SparkSession, base: Base, files: Sequence[BucketFile], folding: Folding) -> DataFrame:
     """The rows of the base, known by the key that they have from now on."""
     if folding.rekeyed is None:
         return schema_cast.rows(spark, base.folder, files, base.columns, folding.columns)

@@ -19,9 +19,8 @@ from pathlib import Path
 from lake import layout
 from lake.folder import sync, unfit
 from lake.replaced import LATEST
-from lake.states.fold import Folded
+from lake.states.folded import Folded, WrittenBucket
 from lake.states.plan import BucketFile
-from lake.states.writer import WrittenBucket
 
 
 def version_name(seq: int) -> str:

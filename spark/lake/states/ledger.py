@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lake.ledger import Ledger
-from lake.states.fold import Folded
+from lake.states.folded import Folded
 from lake.states.plan import BucketFile, Folding, StateVersion
 
 Root = tuple[str, int, int]

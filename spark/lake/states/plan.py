@@ -303,21 +303,21 @@ def _remedy(form: Numbered) -> str:
     return f"read its rows again: `pipeline backfill start {form.form.schema}.{form.form.name}`"
 
 
-def buckets_for(rows: int) -> int:
-    """The number of buckets for so many rows, a power of two."""
-    wanted = ceil(rows / ROWS_PER_BUCKET)
+def buckets_for(rows: int, each: int | None = None) -> int:
+    """The number of buckets for so many rows, a power of two; `each`: rows of a bucket."""
+    wanted = ceil(rows / (each or ROWS_PER_BUCKET))
     return 1 << max(0, wanted - 1).bit_length()
 
 
-def buckets_of(before: tuple[int, int] | None, live: int) -> int:
+def buckets_of(before: tuple[int, int] | None, live: int, each: int | None = None) -> int:
     """The next version's number of buckets: as before, unless the table has grown.
 
-    `before`: rows and buckets of the version before. `live`: rows of it that changed.
+    `before`: rows and buckets of the version before. `live`: rows of it that changed. `each`: rows of a bucket.
     """
     if before is None:
-        return buckets_for(live)
+        return buckets_for(live, each)
     rows = max(before[0], live)
-    return buckets_for(rows) if rows > GROWN * ROWS_PER_BUCKET * before[1] else before[1]
+    return buckets_for(rows, each) if rows > GROWN * (each or ROWS_PER_BUCKET) * before[1] else before[1]
 
 
 def own(columns: Mapping[str, str]) -> dict[str, str]:

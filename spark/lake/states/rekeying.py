@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
@@ -41,8 +42,16 @@ def rekeyed(rows: DataFrame, form: Numbered) -> DataFrame:
     columns = [F.col(schema_cast.column(number)) for number in numbers]
     with_key = rows.withColumn("record_pk", made(F.col("exact"), *columns)).persist()
     if shared := with_key.groupBy("record_pk").count().where("count > 1").take(1):
-        raise Unclear(f"{_table(form)} has rows that share the key {shared[0][0]}; {_remedy(form)}")
+        raise Unclear(_are_shared(form, shared[0][0]))
     return with_key
+
+
+def require_distinct(keys: pa.Array, form: Numbered) -> None:
+    """Raises Unclear where two rows share a key."""
+    counts = pc.value_counts(keys)
+    shared = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+    if len(shared):
+        raise Unclear(_are_shared(form, shared[0].as_py()))
 
 
 def key_of(form: Numbered) -> Callable[..., pa.Array]:
@@ -105,6 +114,10 @@ def _local(value: datetime) -> str:
 
 def _zoned(value: datetime) -> str:
     return _local(value) + "+00"
+
+
+def _are_shared(form: Numbered, key: str) -> str:
+    return f"{_table(form)} has rows that share the key {key}; {_remedy(form)}"
 
 
 def _table(form: Numbered) -> str:

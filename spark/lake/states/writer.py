@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,22 +14,12 @@ from pyspark.sql import functions as F
 from lake.cluster import each
 from lake.folder import sha256, sync
 from lake.states import schema_cast
+from lake.states.folded import WrittenBucket
 from lake.states.plan import STATE
 from lake.states.plan import Column as TableColumn
 from pyspark_sequin_events.reading import arrow_schema
 
 MOST_TASKS = 2000
-
-
-@dataclass(frozen=True)
-class WrittenBucket:
-    """A file that is whole and durable, in a folder that no reader looks into."""
-
-    bucket: int
-    path: str
-    rows: int
-    bytes: int
-    sha256: str
 
 
 def write(

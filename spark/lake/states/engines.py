@@ -1,0 +1,50 @@
+"""Which engine folds a table: small ones a task each, on Arrow, all in one Spark job; the others by DataFrames."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from lake import cluster
+from lake.errors import ExportError
+from lake.states.fold import fold as fold_by_frames
+from lake.states.folded import Folded, Task
+from lake.states.plan import Folding
+from lake.states.small import fold as small
+
+TABLES_AT_ONCE = 200
+"""Small tables that one Spark job folds: what a run that is ended by its time limit folds in vain, at most."""
+Outcome = Folded | ExportError
+
+
+def is_small(foldings: Sequence[Folding]) -> bool:
+    """Whether a table is folded beside others, if it turns out to be as small as its files."""
+    return small.fits(foldings)
+
+
+def fold_small(spark: SparkSession, tasks: Sequence[Task]) -> Sequence[Outcome | None]:
+    """What has come of each, folded in one job; None: it is too large for that."""
+    try:
+        return cluster.each(spark, small.fold, tasks, lambda _: None)
+    except ExportError as error:  # which table broke the job is not known
+        print(f"small tables are folded one by one, since their job ended: {error}", file=sys.stderr, flush=True)
+        return [None] * len(tasks)
+
+
+def fold_large(spark: SparkSession, task: Task) -> Outcome:
+    """What has come of it."""
+    try:
+        return fold_by_frames(spark, task.root, task.base_folder, task.foldings, task.folder)
+    except ExportError as error:
+        return error
+
+
+def fold_one(spark: SparkSession, task: Task) -> Folded:
+    """Fold it by the engine that is right for it. Raises ExportError."""
+    outcome = fold_small(spark, [task])[0] if is_small(task.foldings) else None
+    outcome = outcome or fold_large(spark, task)
+    if isinstance(outcome, ExportError):
+        raise outcome
+    return outcome

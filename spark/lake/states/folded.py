@@ -1,0 +1,87 @@
+"""What a fold makes, and the folds of a table one over the other, whichever engine does them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lake.states import plan
+from lake.states.plan import BucketFile, Column, Folding
+
+MOST_BYTES = 80 * 1024 * 1024
+"""Of rows in the memory of one task, which takes four times that at most."""
+
+
+@dataclass(frozen=True)
+class WrittenBucket:
+    """A file that is whole and durable, in a folder that no reader looks into."""
+
+    bucket: int
+    path: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """What an engine folds: the first of `foldings` over its version in `base_folder`; it writes to `folder`.
+
+    `most_bytes`: what the rows of the changes may take in memory, and those of the base, for a table that is small.
+    """
+
+    root: Path
+    base_folder: Path
+    foldings: Sequence[Folding]
+    folder: Path
+    rows_per_bucket: int = field(default_factory=lambda: plan.ROWS_PER_BUCKET)
+    most_bytes: int = field(default_factory=lambda: MOST_BYTES)
+
+
+@dataclass(frozen=True)
+class Folded:
+    """The result of a fold: new files, and files of the base that stay unchanged."""
+
+    written: Sequence[WrittenBucket]
+    kept: Sequence[BucketFile]
+    buckets: int
+
+
+@dataclass(frozen=True)
+class Base:
+    """What changes are folded over: a version, or what the fold before has made."""
+
+    folder: Path
+    files: Sequence[BucketFile]
+    columns: Sequence[Column]
+    seq: int
+    buckets: int
+
+    @property
+    def rows(self) -> int:
+        """Of all its files."""
+        return sum(file.rows for file in self.files)
+
+
+One = Callable[[Base | None, Folding, Path], Folded]
+"""A fold over a base, which writes to a folder."""
+
+
+def folded(one: One, base_folder: Path, foldings: Sequence[Folding], folder: Path) -> Folded:
+    """The last of the folds, each over what the one before has made; the first over its version in `base_folder`."""
+    first = foldings[0]
+    base = (
+        Base(base_folder, first.base.files, first.base_columns, first.base.seq, first.base.buckets)
+        if first.base
+        else None
+    )
+    for number, folding in enumerate(foldings):
+        into = folder / f"fold-{number}"
+        made = one(base, folding, into)
+        files = [
+            BucketFile(str(Path(written.path).relative_to(into)), written.bucket, written.rows, written.bytes, "")
+            for written in made.written
+        ]
+        base = Base(into, files, folding.columns, folding.after, made.buckets)
+    return made

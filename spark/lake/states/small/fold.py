@@ -1,0 +1,141 @@
+"""The fold of a small table inside one task, on Arrow alone: what lake.states.fold does with DataFrames.
+
+Changes are gone through in order of seq; of their values only those are read that the new rows have. Both engines make
+the same rows, in files that are the same to readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from lake import layout
+from lake.errors import ExportError
+from lake.states import rekeying
+from lake.states.folded import Base, Folded, Task, folded
+from lake.states.plan import BucketFile, Column, Folding, buckets_of, own
+from lake.states.schema_cast import column
+from lake.states.small import files, rows
+from lake.states.small.log import Log, TooLarge, read
+from lake.states.small.new_rows import new_rows
+from lake.states.small.rows import Rows
+from lake.states.small.steps import GONE, Steps, steps
+from lake.tables.columns import Numbered
+from pyspark_sequin_events.types import wider
+
+MOST_COMPRESSED = 32 * 1024 * 1024
+"""Bytes of change files beyond which a table is not small."""
+MOST_CHANGES = 500_000
+"""More changes of one table take too much memory, however short their rows are."""
+
+
+def fits(foldings: Sequence[Folding]) -> bool:
+    """Whether a task can try: the changes are few, and no value has to take a type that may not hold it."""
+    return all(folding.bytes <= MOST_COMPRESSED and _keeps_values(folding) for folding in foldings)
+
+
+def fold(task: Task) -> Folded | ExportError | None:
+    """Write the buckets that changed. Runs on executors.
+
+    An error is returned, so that it fails this table only. None: the table is more than a task may hold.
+    """
+    try:
+        return folded(partial(_fold, task), task.base_folder, task.foldings, task.folder)
+    except TooLarge:
+        return None
+    except ExportError as error:
+        return error
+    except (OSError, ValueError, pa.ArrowException) as error:
+        return ExportError(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+
+
+def _keeps_values(folding: Folding) -> bool:
+    had: list[tuple[Mapping[int, str], Sequence[Column]]] = []
+    for source in folding.sources:
+        if source.schema_version == layout.UNTYPED:
+            return False
+        types = own(source.columns)
+        for reading in source.readings:
+            numbers = {number: types[name] for name, number in reading.numbers.items() if name in types}
+            had.append((numbers, folding.columns))
+    had.append(({each.number: each.type for each in folding.base_columns}, _before(folding)))
+    had.append(({each.number: each.type for each in _before(folding)}, folding.columns))
+    return all(
+        each.number not in types or wider(types[each.number], each.type) == each.type
+        for types, columns in had
+        for each in columns
+    )
+
+
+def _before(folding: Folding) -> Sequence[Column]:
+    """The columns as which rows of the base are read: those of the key in the types that it was made of."""
+    if folding.rekeyed is None:
+        return folding.columns
+    form = folding.rekeyed
+    types = {form.numbers[each.name]: each.type for each in form.form.columns}
+    wanted = [Column(number, column(number), kind) for number, kind in types.items()]
+    return [*wanted, *(each for each in folding.columns if each.number not in types)]
+
+
+def _fold(task: Task, base: Base | None, folding: Folding, folder: Path) -> Folded:
+    log = read(task.root, folding, MOST_CHANGES)
+    if base is not None and base.seq < log.emptied:
+        base = None
+    found = _steps(log)
+    live = sum(1 for change in found.last.values() if change != GONE)
+    buckets = buckets_of((base.rows, base.buckets) if base else None, live, task.rows_per_bucket)
+    is_anew = base is None or folding.rekeyed is not None or base.columns != folding.columns
+    kept: list[BucketFile] = []
+    if base is not None and not is_anew and buckets == base.buckets:
+        touched = {files.bucket(key, buckets) for key in found.last}
+        kept = [file for file in base.files if file.bucket not in touched]
+    changed = [file for file in base.files if file not in kept] if base else []
+    before = _rows_before(task, base, changed, folding) if base and changed else rows.none(folding.columns)
+    made = new_rows(log, found, before, folding.columns, task.most_bytes)
+    written = files.write(made, folding.columns, buckets, folder)
+    if not written and not kept:
+        written = [files.empty(folding.columns, folder)]
+    return Folded(written, kept, buckets)
+
+
+def _steps(log: Log) -> Steps:
+    omitted = dict(_omitted(log))
+    columns = (log.changes.column(name).to_pylist() for name in ("record_pk", "action", "previous_record_pk"))
+    return steps(zip(*columns, strict=True), omitted)
+
+
+def _omitted(log: Log) -> Iterator[tuple[int, frozenset[int]]]:
+    names = log.changes.column("unchanged_columns")
+    if names.null_count == len(names):
+        return
+    parts, actions = log.changes.column("part"), log.changes.column("action")
+    for change, left_out in enumerate(names.to_pylist()):
+        if left_out and actions[change].as_py() == "update":
+            numbers = log.parts[parts[change].as_py()].reading.numbers
+            if found := frozenset(numbers[name] for name in left_out if name in numbers):
+                yield change, found
+
+
+def _rows_before(task: Task, base: Base, changed: Sequence[BucketFile], folding: Folding) -> Rows:
+    """The rows of the base, known by the key that they have from now on."""
+    before = rows.of_base(base, changed, _before(folding), task.most_bytes)
+    if folding.rekeyed is None:
+        return before
+    return rows.retyped(_rekeyed(before, folding.rekeyed), folding.columns)
+
+
+def _rekeyed(before: Rows, form: Numbered) -> Rows:
+    """As rekeying.rekeyed."""
+    table = before.table
+    exact = [
+        [(column(number), text) for number, text in before.texts.get(place, {}).items()]
+        for place in range(table.num_rows)
+    ]
+    key = rekeying.key_of(form)
+    columns = [table.column(column(form.numbers[name])) for name in form.form.key]
+    made = key(pa.array(exact, pa.map_(pa.string(), pa.string())), *columns)
+    rekeying.require_distinct(made, form)
+    return Rows(table.set_column(table.schema.get_field_index("record_pk"), "record_pk", made), before.texts)

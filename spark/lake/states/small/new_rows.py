@@ -1,0 +1,63 @@
+"""The rows that a fold makes of its changes and of the rows before: which value of which row is which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.states.plan import Column
+from lake.states.schema_cast import column
+from lake.states.small.log import Log
+from lake.states.small.rows import Rows, joined, of_changes
+from lake.states.small.steps import GONE, Held, Steps
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Row n is the row at `places[n]` of `held`, but for the columns in `instead[n]`: their values are at those places.
+
+    None in place of a place: the value was never seen.
+    """
+
+    held: Rows
+    places: Sequence[int]
+    instead: Mapping[int, Mapping[int, int | None]]
+
+
+def new_rows(log: Log, steps: Steps, before: Rows, columns: Sequence[Column], most: int) -> NewRows:
+    """The live rows of the changes, then those of `before` that no change names. Raises TooLarge."""
+    live = [change for change in steps.last.values() if change != GONE]
+    wanted = {each.number for each in columns}
+    holders = {
+        change: {number: steps.holder(change, number) for number in sorted(left_out & wanted, key=column)}
+        for change in live
+        if (left_out := steps.omitted.get(change))
+    }
+    suppliers = {at for found in holders.values() for at in found.values() if isinstance(at, int) and at != GONE}
+    changed, places = of_changes(log, sorted(suppliers.union(live)), columns, most)
+    first = changed.table.num_rows
+    kept = _places_of_keys(holders, before, first)
+
+    def place(held: Held) -> int | None:
+        if isinstance(held, int):
+            return places.get(held)
+        return kept.get(held) if held is not None else None
+
+    instead = {
+        number: {name: place(at) for name, at in holders[change].items()}
+        for number, change in enumerate(live)
+        if change in holders
+    }
+    named = pc.is_in(before.table.column("record_pk"), value_set=pa.array(list(steps.last), pa.string()))
+    stay = pc.add(pc.indices_nonzero(pc.invert(named)).cast(pa.int64()), first).to_pylist()
+    return NewRows(joined([changed, before], columns), [*(places[change] for change in live), *stay], instead)
+
+
+def _places_of_keys(holders: Mapping[int, Mapping[int, Held]], before: Rows, first: int) -> dict[str, int]:
+    """Where the rows before are which values are taken from, by their keys."""
+    keys = list({at for found in holders.values() for at in found.values() if isinstance(at, str)})
+    found = pc.index_in(pa.array(keys, pa.string()), value_set=before.table.column("record_pk"))
+    return {key: first + place for key, place in zip(keys, found.to_pylist(), strict=True) if place is not None}

@@ -1,0 +1,128 @@
+"""Rows in memory under the names of the fold, and the files that they are read from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lake.states.folded import Base
+from lake.states.plan import STATE, BucketFile, Column, own
+from lake.states.schema_cast import column
+from lake.states.small.log import Log, TooLarge, columns_in
+from pyspark_sequin_events.types import arrow_type
+
+Texts = dict[int, dict[int, str]]
+"""`exact` by the place of a row, in it by the number of a column."""
+_OURS = ("record_pk", "seq", "committed_at")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """`table`: record_pk, seq, committed_at, then c0, c1, … by the numbers of the columns; `texts`: `exact`."""
+
+    table: pa.Table
+    texts: Texts
+
+
+def none(wanted: Sequence[Column]) -> Rows:
+    """No rows, with these columns."""
+    ours = [(name, arrow_type(STATE[name])) for name in _OURS]
+    return Rows(
+        pa.schema([*ours, *((column(each.number), arrow_type(each.type)) for each in wanted)]).empty_table(), {}
+    )
+
+
+def joined(parts: Iterable[Rows], wanted: Sequence[Column], most: int = 1 << 62) -> Rows:
+    """All the rows, one part after the other. Raises TooLarge when they take more than `most` bytes."""
+    tables, texts = [none(wanted).table], {}
+    rows = size = 0
+    for part in parts:
+        texts.update({rows + place: entries for place, entries in part.texts.items()})
+        tables.append(part.table)
+        rows += part.table.num_rows
+        size += part.table.nbytes
+        if size > most:
+            raise TooLarge
+    return Rows(pa.concat_tables(tables), texts)
+
+
+def of_changes(log: Log, wanted: Sequence[int], columns: Sequence[Column], most: int) -> tuple[Rows, dict[int, int]]:
+    """The rows that these changes wrote, and the place of each of them. Raises TooLarge."""
+    held = log.changes.select(["part", "row"]).take(pa.array(wanted, pa.int64()))
+    held = held.append_column("change", pa.array(wanted, pa.int64())).sort_by(
+        [("part", "ascending"), ("row", "ascending")]
+    )
+    places = {change: place for place, change in enumerate(held.column("change").to_pylist())}
+    parts = zip(held.column("part").to_pylist(), held.column("row").to_pylist(), strict=True)
+    by_part = ((log.parts[part], [row for _, row in group]) for part, group in groupby(parts, key=lambda pair: pair[0]))
+
+    def read() -> Iterable[Rows]:
+        for part, rows in by_part:
+            with pq.ParquetFile(part.path) as file:
+                had = own(part.source.columns)
+                names = {name: had[name] for name in part.reading.numbers if name in had}
+                found = columns_in(file, part.group, {**STATE, **names})
+            yield _unified(found.take(pa.array(rows, pa.int64())), part.reading.numbers, columns)
+
+    return joined(read(), columns, most), places
+
+
+def of_base(base: Base, files: Sequence[BucketFile], columns: Sequence[Column], most: int) -> Rows:
+    """The rows in files of a base. Raises TooLarge."""
+    numbers = {each.name: each.number for each in base.columns}
+    kept = {each.number for each in columns}
+    names = {each.name: each.type for each in base.columns if each.number in kept}
+    paths = [base.folder / file.name for file in files]
+    if sum(_bytes(path) for path in paths) > most:
+        raise TooLarge
+
+    def read() -> Iterable[Rows]:
+        for path in paths:
+            with pq.ParquetFile(path) as file:
+                for group in range(file.num_row_groups):
+                    yield _unified(columns_in(file, group, {**STATE, **names}), numbers, columns)
+
+    return joined(read(), columns, most)
+
+
+def retyped(rows: Rows, columns: Sequence[Column]) -> Rows:
+    """The rows with other columns."""
+    numbers = {name: int(name[1:]) for name in rows.table.column_names if name not in _OURS}
+    kept = {each.number for each in columns}
+    table = rows.table.append_column("exact", pa.nulls(rows.table.num_rows, pa.string()))
+    texts = {place: {n: text for n, text in held.items() if n in kept} for place, held in rows.texts.items()}
+    return Rows(_unified(table, numbers, columns).table, texts)
+
+
+def _bytes(path: Path) -> int:
+    """What a file takes in memory, or less: its values may be stored once each."""
+    groups = pq.read_metadata(path)
+    return sum(groups.row_group(number).total_byte_size for number in range(groups.num_row_groups))
+
+
+def _unified(table: pa.Table, numbers: Mapping[str, int], wanted: Sequence[Column]) -> Rows:
+    """Rows of files as rows of the fold; every type is that of `wanted`, or one that it holds all values of."""
+    names = {number: name for name, number in numbers.items()}
+    columns = {name: table.column(name) for name in _OURS}
+    for each in wanted:
+        name, kind = names.get(each.number), arrow_type(each.type)
+        is_there = name is not None and name in table.column_names
+        columns[column(each.number)] = (
+            table.column(name).cast(kind) if is_there else pa.chunked_array([pa.nulls(table.num_rows, kind)])
+        )
+    kept = {each.number for each in wanted}
+    known = {name: number for name, number in numbers.items() if number in kept}
+    return Rows(pa.table(columns), _texts(table.column("exact"), known))
+
+
+def _texts(exact: pa.ChunkedArray, numbers: Mapping[str, int]) -> Texts:
+    if exact.null_count == len(exact):
+        return {}
+    parsed = ((place, json.loads(text)) for place, text in enumerate(exact.to_pylist()) if text is not None)
+    return {place: {numbers[name]: text for name, text in found.items() if name in numbers} for place, found in parsed}

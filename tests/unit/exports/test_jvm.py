@@ -1,0 +1,42 @@
+"""Which options the JVM of a run gets: by how much it reads, and never beside options of the user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.exports import jvm
+from pipeline.exports.java import Java
+
+JAVA = Java("PATH", Path("/usr/bin/java"), "17.0.9")
+
+
+def test_a_small_run_starts_soon_and_leaves_an_archive_for_the_next(tmp_path: Path) -> None:
+    first = jvm.options(JAVA, "local[*]", 1, tmp_path, {})
+    archive = Path(first["LAKE_CLASS_ARCHIVE"])
+    assert archive.parent == tmp_path / "java"
+    assert f'"-XX:ArchiveClassesAtExit={archive.with_suffix(".part")}"' in first["SPARK_SUBMIT_OPTS"]
+    assert jvm.SOON in first["SPARK_SUBMIT_OPTS"] and first["SPARK_LAUNCHER_OPTS"] == jvm.SOON
+    archive.parent.mkdir()
+    archive.touch()
+    second = jvm.options(JAVA, "local[*]", jvm.FEW_EVENTS, tmp_path, {})
+    assert f'"-XX:SharedArchiveFile={archive}"' in second["SPARK_SUBMIT_OPTS"]
+    assert "LAKE_CLASS_ARCHIVE" not in second
+    another = jvm.options(Java("PATH", JAVA.executable, "21"), "local", 1, tmp_path, {})
+    assert another["LAKE_CLASS_ARCHIVE"] != str(archive)
+
+
+@pytest.mark.parametrize(
+    ("master", "events", "environment"),
+    [
+        ("local[*]", jvm.FEW_EVENTS + 1, {}),
+        ("local[*]", None, {}),
+        ("spark://host:7077", 1, {}),
+        *(("local[2]", 1, {name: "-XX:+UseParallelGC"}) for name in jvm.THEIRS),
+    ],
+)
+def test_other_runs_start_as_java_does(
+    master: str, events: int | None, environment: dict[str, str], tmp_path: Path
+) -> None:
+    assert jvm.options(JAVA, master, events, tmp_path, environment) == {}
