@@ -1,4 +1,4 @@
-"""What costs more than it must: staged values are compressed twice, and versions of a table are sought among all."""
+"""What costs more than it must: values are compressed twice, and versions of a table are looked for among all."""
 
 from __future__ import annotations
 

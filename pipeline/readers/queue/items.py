@@ -15,6 +15,11 @@ from pipeline.readers.queue.consumers import RecordsConsumer
 
 _STEPS = ("apply_1_seen", "apply_2_keyed", "apply_3_items", "apply_4_latest", "apply_5_write")
 """Parts of one `with`, in its order; the last one ends with the select."""
+_KNOWN_GROUP = {
+    False: "null::text",
+    True: "(array_agg(i.group_id) filter (where i.group_id is not null) over w)[1]",
+}
+"""In step 4, the newest group that is known of an item."""
 
 
 def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsumer, upto: int) -> int:
@@ -32,7 +37,8 @@ def apply(connection: Connection, events: sql.Identifier, consumer: RecordsConsu
         "actions": consumer.actions,
         "group_by": consumer.group_by,
     }
-    row = connection.execute(_apply_query(events.as_string(connection)), values, prepare=True).fetchone()
+    query = _apply_query(events.as_string(connection), bool(consumer.group_by))
+    row = connection.execute(query, values, prepare=True).fetchone()
     assert row is not None  # noqa: S101  aggregates
     changed, tables, seqs = row
     if tables:
@@ -49,19 +55,20 @@ def chunk_end(connection: Connection, events: sql.Identifier, after: int, limit:
 
 
 @cache
-def _apply_query(events: str) -> bytes:
+def _apply_query(events: str, grouped: bool) -> bytes:
     """The steps as one statement. Composed once: it is long, and runs for every consumer at every transfer.
 
     One statement, because each step reads the result of the one before, and the one that writes must take the locks.
     """
-    return compose(events, _STEPS)
+    return compose(events, _STEPS, grouped=grouped)
 
 
-def compose(events: str, steps: Iterable[LiteralString]) -> bytes:
+def compose(events: str, steps: Iterable[LiteralString], *, grouped: bool = False) -> bytes:
     """One statement of these steps, which are parts of a `with`; `events`: the quoted name of the events table."""
     text = ",\n".join(statement("readers.queue", step) for step in steps)
     return f"with {text}".format(
         events=events,
+        known_group=_KNOWN_GROUP[grouped],
         group_of_record=_group_of_record("e.record"),
         old_key=key_of_record("was.record", "k.key_columns", "k.columns"),
         old_group=_group_of_record("was.record"),

@@ -3,7 +3,7 @@ emptied as materialized (
     select i.source_table_oid, max(i.seq) as seq from items i where i.empties group by i.source_table_oid
 ), latest as (
     select distinct on (i.source_table_oid, i.record_pk, i.unkeyed) i.*, min(i.queued_seq) over w as first_seq,
-        (array_agg(i.group_id) filter (where i.group_id is not null) over w)[1] as known_group
+        {known_group} as known_group
     from items i
     window w as (partition by i.source_table_oid, i.record_pk, i.unkeyed order by i.seq desc
         rows between unbounded preceding and unbounded following)

@@ -112,7 +112,7 @@ def test_versions_of_tables_are_found_by_index(staged: Staged):
         statement("api.wires.sequin", "receive_items"): {"name": "c", "most": 1},
         statement("api.wires.sequin", "find_tables"): {"seqs": [1]},
         statement("readers.queue", "find_kept_events"): {"ack_ids": []},
-        items._apply_query(DEFAULT.identifier.as_string(staged.connection)).decode(): folding,
+        items._apply_query(DEFAULT.identifier.as_string(staged.connection), True).decode(): folding,
     }
     with psycopg.connect(staged.dsn) as connection:
         connection.execute(MANY_VERSIONS)
