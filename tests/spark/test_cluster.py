@@ -111,6 +111,22 @@ def killed_in_the_middle(cluster: Cluster, standalone: Standalone, kill: Callabl
         export_kills.require_exact(log)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_run_whose_executors_are_all_gone_ends_with_that(cluster: Cluster, standalone: Standalone) -> None:
+    with export_kills.log_on(cluster) as log:
+        log.grow(9_000)
+        given = {**standalone.environment, "PIPELINE_SPARK": '{"spark.pipeline.waitForCores": "8s"}'}
+        exporter = Exporter(log, master=standalone.master, environment=given)
+        eventually(lambda: exporter.done() > 0 or exporter.process.poll() is not None, timeout=90)
+        for worker in standalone.workers:
+            os.killpg(worker.pid, signal.SIGKILL)
+        assert exporter.end() == 1
+        reason = exporter.said[-1]["reason"]
+        assert reason.startswith(("the export waits for cores", "executors end")), reason
+        export_kills.require_nothing_wrong(log, "without executors")
+
+
 def executor(standalone: Standalone) -> int:
     """A JVM that a worker has started."""
     groups = {worker.pid for worker in standalone.workers}
