@@ -95,26 +95,29 @@ def _made(
     given = settings.given()
     if master:
         given["spark.master"] = master
-    conf = SparkConf(loadDefaults=False)
     if python := given.get("spark.pyspark.python"):  # which PySpark looks for in the environment alone
         os.environ["PYSPARK_PYTHON"] = python
-    for setting, value in given.items():
-        if not settings.SECRET.search(setting):  # the JVM's arguments can be seen by everybody
-            conf.set(setting, value)
     with _writing_to(folder):
-        SparkContext._ensure_initialized(conf=conf)
+        SparkContext._ensure_initialized(conf=_arguments(given))
     _tell_of_executors()
-    known = SparkConf()  # with what spark-submit and spark-defaults.conf say
-    wanted = {"spark.app.name": name, **settings.DEFAULTS, **defaults}
+    known = dict(SparkConf().getAll())  # with what spark-submit and spark-defaults.conf say
+    preferred = {"spark.app.name": name, **settings.DEFAULTS, **defaults}
+    wanted = {setting: value for setting, value in preferred.items() if setting not in known} | given
+    if password and settings.encrypts({**known, **given}):
+        wanted["spark.executorEnv.PGPASSWORD"] = password  # Spark redacts it by its name
     builder = SparkSession.builder
-    for setting, value in wanted.items():
-        if setting not in given and not known.contains(setting):
-            builder = builder.config(setting, value)
-    for setting, value in {**given, **settings.ORDERS}.items():
+    for setting, value in {**wanted, **settings.ORDERS}.items():
         builder = builder.config(setting, value)
-    if password and settings.encrypts({**dict(known.getAll()), **given}):
-        builder = builder.config("spark.executorEnv.PGPASSWORD", password)  # Spark redacts it by its name
     return builder.getOrCreate()
+
+
+def _arguments(given: Mapping[str, str]) -> SparkConf:
+    """Those that the JVM is started with, for everybody to see."""
+    conf = SparkConf(loadDefaults=False)
+    for setting, value in given.items():
+        if not settings.SECRET.search(setting):
+            conf.set(setting, value)
+    return conf
 
 
 @contextmanager
