@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import socket
 import sys
@@ -30,6 +31,7 @@ Result = TypeVar("Result")
 _POLL = 0.5
 _WAITS_SECONDS = 10.0
 """So long without an executor is worth telling."""
+_JVM_OPTIONS = "SPARK_SUBMIT_OPTS"
 _CLIENT = "org.apache.spark.deploy.client.StandaloneAppClient$ClientEndpoint"
 _ENDED = re.compile(r"Executor updated: \S+ is now (?:EXITED|FAILED)(?: \((.+)\))?")
 _MOST_ENDED = 6
@@ -90,25 +92,46 @@ def session(
 def _made(
     master: str | None, name: str, folder: Path, defaults: Mapping[str, str], password: str | None
 ) -> SparkSession:
-    conf = SparkConf(loadDefaults=False)
     given = settings.given()
+    if master:
+        given["spark.master"] = master
     if python := given.get("spark.pyspark.python"):  # which PySpark looks for in the environment alone
         os.environ["PYSPARK_PYTHON"] = python
-    for setting, value in settings.before_start(given, master, folder).items():
-        conf.set(setting, value)
-    SparkContext._ensure_initialized(conf=conf)
+    with _writing_to(folder):
+        SparkContext._ensure_initialized(conf=_arguments(given))
     _tell_of_executors()
-    known = SparkConf()  # with what spark-submit and spark-defaults.conf say
-    wanted = {"spark.app.name": name, **settings.DEFAULTS, **defaults}
+    known = dict(SparkConf().getAll())  # with what spark-submit and spark-defaults.conf say
+    preferred = {"spark.app.name": name, **settings.DEFAULTS, **defaults}
+    wanted = {setting: value for setting, value in preferred.items() if setting not in known} | given
+    if password and settings.encrypts({**known, **given}):
+        wanted["spark.executorEnv.PGPASSWORD"] = password  # Spark redacts it by its name
     builder = SparkSession.builder
-    for setting, value in wanted.items():
-        if setting not in given and not known.contains(setting):
-            builder = builder.config(setting, value)
-    for setting, value in {**settings.before_start(given, master, folder), **settings.ORDERS}.items():
+    for setting, value in {**wanted, **settings.ORDERS}.items():
         builder = builder.config(setting, value)
-    if password and settings.encrypts({**dict(known.getAll()), **given}):
-        builder = builder.config("spark.executorEnv.PGPASSWORD", password)  # Spark redacts it by its name
     return builder.getOrCreate()
+
+
+def _arguments(given: Mapping[str, str]) -> SparkConf:
+    """Those that the JVM is started with, for everybody to see."""
+    conf = SparkConf(loadDefaults=False)
+    for setting, value in given.items():
+        if not settings.SECRET.search(setting):
+            conf.set(setting, value)
+    return conf
+
+
+@contextmanager
+def _writing_to(folder: Path) -> Iterator[None]:
+    """A JVM that is started meanwhile has all that it writes for a while there."""
+    before = os.environ.get(_JVM_OPTIONS)
+    os.environ[_JVM_OPTIONS] = f"{before or ''} -Djava.io.tmpdir={shlex.quote(str(folder))}".strip()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_JVM_OPTIONS]
+        else:
+            os.environ[_JVM_OPTIONS] = before
 
 
 def _tell_of_executors() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from lake.errors import ExportError
 
@@ -27,6 +27,8 @@ LOOPBACK: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.b
 WAIT = "spark.pipeline.waitForCores"
 """Our own among Spark's settings: seconds for which no executor may be there."""
 WAIT_SECONDS = 300
+SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
+"""Settings whose values Spark hides, by its own default."""
 _ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.authenticate.enableSaslEncryption")
 
 
@@ -40,15 +42,6 @@ def given() -> dict[str, str]:
     if not isinstance(found, dict):
         raise ExportError(f"{VARIABLE} is no JSON object; give names and values of Spark's settings, or unset it")
     return {str(name): str(value) for name, value in found.items()}
-
-
-def before_start(given: Mapping[str, str], master: str | None, folder: Path) -> dict[str, str]:
-    """What the JVM is started with: what was given, and `folder` for all that it writes beside results."""
-    options = f"{given.get('spark.driver.extraJavaOptions', '')} -Djava.io.tmpdir={folder}".strip()
-    settings = {"spark.local.dir": str(folder), **given, "spark.driver.extraJavaOptions": options}
-    if master:
-        settings["spark.master"] = master
-    return settings
 
 
 def encrypts(settings: Mapping[str, str]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
@@ -78,8 +79,12 @@ class SequinEvents(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a stream: Spark calls it on the driver for as long as the query runs."""
-        from pyspark_sequin_events.stream import StreamReader
-
+        try:
+            from pyspark_sequin_events.stream import StreamReader
+        except ImportError as error:
+            raise ValueError(
+                f"sequin_events: a stream needs PySpark 4.2 or newer, not {pyspark.__version__}; upgrade it"
+            ) from error
         self._options.refuse("after", "upto", because="is for batches; a stream has startingSeq")
         step = self._options.number("rowsPerPartition", ROWS_PER_PARTITION, least=1)
         return StreamReader(self._selection.as_given(schema), self._options, step, MOST_PARTITIONS)

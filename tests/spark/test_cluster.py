@@ -111,6 +111,22 @@ def killed_in_the_middle(cluster: Cluster, standalone: Standalone, kill: Callabl
         export_kills.require_exact(log)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_run_whose_executors_are_all_gone_ends_with_that(cluster: Cluster, standalone: Standalone) -> None:
+    with export_kills.log_on(cluster) as log:
+        log.grow(9_000)
+        given = {**standalone.environment, "PIPELINE_SPARK": '{"spark.pipeline.waitForCores": "8s"}'}
+        exporter = Exporter(log, master=standalone.master, environment=given)
+        eventually(lambda: exporter.done() > 0 or exporter.process.poll() is not None, timeout=90)
+        for worker in standalone.workers:
+            os.killpg(worker.pid, signal.SIGKILL)
+        assert exporter.end() == 1
+        reason = exporter.said[-1]["reason"]
+        assert reason.startswith(("the export waits for cores", "executors end")), reason
+        export_kills.require_nothing_wrong(log, "without executors")
+
+
 def executor(standalone: Standalone) -> int:
     """A JVM that a worker has started."""
     groups = {worker.pid for worker in standalone.workers}
@@ -211,14 +227,20 @@ def test_a_run_leaves_nothing_in_the_temporary_folder(cluster: Cluster, tmp_path
     with export_kills.log_on(cluster) as log:
         log.grow(100)
         exporter = Exporter(log, environment=environment)
+        exporter.begun.wait(60)
+        [folder] = tmp_path.iterdir()
+        eventually(lambda: any(entry.name.startswith("blockmgr-") for entry in folder.iterdir()))
         assert exporter.end() == 0, exporter.said[-1:]
     eventually(lambda: list(tmp_path.iterdir()) == [])
 
 
 SHOWN = """
 import json, sys
+import pathlib
 from lake.cluster import session
 with session("local[1]", "ours") as spark:
+    pid = str(spark.sparkContext._jvm.ProcessHandle.current().pid())
+    assert b"not-to-be-seen" not in pathlib.Path("/proc", pid, "cmdline").read_bytes()
     conf = dict(spark.sparkContext.getConf().getAll())
     print(json.dumps({name: conf.get(name) for name in sys.argv[1:]}))
 """
@@ -228,7 +250,12 @@ with session("local[1]", "ours") as spark:
 @pytest.mark.timeout(120)
 def test_what_we_prefer_are_defaults(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text("spark.log.level WARN\nspark.app.name theirs\nspark.cores.max 9\n")
-    given = {"spark.cores.max": "2", "spark.driver.memory": "600m", "spark.sql.session.timeZone": "Europe/Berlin"}
+    given = {
+        "spark.cores.max": "2",
+        "spark.my.secret": "not-to-be-seen",
+        "spark.driver.memory": "600m",
+        "spark.sql.session.timeZone": "Europe/Berlin",
+    }
     listens = ("spark.driver.host", "spark.driver.bindAddress")
     names = (*listens, "spark.log.level", "spark.app.name", "spark.ui.enabled", "spark.sql.session.timeZone", *given)
     done = subprocess.run(
@@ -250,6 +277,7 @@ def test_what_we_prefer_are_defaults(tmp_path: Path) -> None:
         "spark.app.name": "theirs",
         "spark.ui.enabled": "false",
         "spark.cores.max": "2",
+        "spark.my.secret": "not-to-be-seen",
         "spark.driver.memory": "600m",
         "spark.sql.session.timeZone": "UTC",
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -303,6 +304,12 @@ def test_a_wrong_option_is_named(
         readers(**options).initialOffset()
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_an_older_spark_is_told_so(readers: Callable[..., StreamReader], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark_sequin_events.stream", None)  # as where it has no limits of reads
+    with pytest.raises(ValueError, match=r"^sequin_events: a stream needs PySpark 4\.2 or newer, not \S+; upgrade it$"):
+        readers()
 
 
 def test_rows_and_columns_are_chosen_in_the_database(log: Log, readers: Callable[..., StreamReader]) -> None:

@@ -87,7 +87,7 @@ def moved(counting: Counting, before: int, process: subprocess.Popen[bytes]) -> 
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 def test_each_event_is_counted_once_though_the_query_is_killed_again_and_again(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -101,10 +101,10 @@ def test_each_event_is_counted_once_though_the_query_is_killed_again_and_again(
                 before = counting.position()
                 process = follow(stack, counting)
                 if number % 4:  # a quarter dies whenever, perhaps before its first batch
-                    eventually(partial(moved, counting, before, process), timeout=90)
+                    eventually(partial(moved, counting, before, process), timeout=300)
                     assert process.poll() is None, said.read_text()[-3000:]
                 time.sleep(random.uniform(0, 3 if number % 4 else 12))
                 kill(VICTIMS[number % 3], process)
-        assert follow(stack, counting, "once").wait(120) == 0, said.read_text()[-3000:]
+        assert follow(stack, counting, "once").wait(300) == 0, said.read_text()[-3000:]
         assert counting.counts() == counting.written
         assert min(counting.written.values()) > KILLS
