@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
-LIMIT = 60.0
+LIMIT = 120.0
 """Seconds that a JVM may take to write it; without it the next one starts more slowly, and that is all."""
 
 

@@ -26,9 +26,9 @@ from lake.states.small.steps import GONE, Steps, steps
 from lake.tables.columns import Numbered
 from pyspark_sequin_events.types import wider
 
-MOST_COMPRESSED = 32 * 1024 * 1024
+MOST_COMPRESSED = 24 * 1024 * 1024
 """Bytes of change files beyond which a table is not small."""
-MOST_CHANGES = 500_000
+MOST_CHANGES = 400_000
 """More changes of one table take too much memory, however short their rows are."""
 
 
