@@ -194,13 +194,10 @@ def tables_of(tables: FollowedTables, source: uuid.UUID) -> dict[str, sql.Compos
 
 
 def _copies(tables: FollowedTables) -> dict[str, sql.Composable]:
-    """A truncate of a partition has the partition's oid."""
-    found = [
-        (oid, table.wanted.copied)
-        for table in tables
-        if table.wanted.copied is not None
-        for oid in (table.oid, *table.partitions)
-    ]
+    """A truncate of a partition has the partition's oid, which may have been that of a table of its own before."""
+    copies = {table.oid: table.wanted.copied for table in tables}
+    of_partitions = {oid: copies[table.oid] for table in tables for oid in table.partitions if oid not in copies}
+    found = [(oid, copy) for oid, copy in {**copies, **of_partitions}.items() if copy is not None]
     names = ("(c.oid is not null)", "c.epoch", "c.lsn", "c.snapshot", "c.next_xid")
     return {
         "copied_oids": sql.Literal([oid for oid, _ in found]),

@@ -158,12 +158,17 @@ AS_OF_POSITION = Formed()
 
 
 def _is_of(version: TableVersion, form: CopiedForm) -> bool:
-    """Whether the columns are the same; and the key, which partitions may have of their own."""
-    key = {each[0] for each in form if each[-1] is True} if all(len(each) == COLUMN_PARTS for each in form) else None
-    if key is not None and version.relation_oid == version.table_oid and key != set(version.key_columns):
-        return False
-    columns = sorted([each["name"], each["type_oid"], each["type_modifier"]] for each in version.columns)
-    return columns == sorted(each[:3] for each in form)
+    """Whether the columns are the same, by their numbers where both have them, and the key.
+
+    Partitions have numbers, and perhaps a key, of their own.
+    """
+    parts = 3
+    if version.relation_oid == version.table_oid and all(len(each) == COLUMN_PARTS for each in form):
+        if {each[0] for each in form if each[-1]} != set(version.key_columns):
+            return False
+        parts = 4 if version.numbered else 3
+    kept = ("name", "type_oid", "type_modifier", "attnum")[:parts]
+    return sorted([each[part] for part in kept] for each in version.columns) == sorted(each[:parts] for each in form)
 
 
 def newest(log: Connection, source: uuid.UUID) -> int:
@@ -178,7 +183,7 @@ def newest_of(source: uuid.UUID) -> sql.Composable:
 
 def read(log: Connection, formed: Mapping[int, Formed], position: Position) -> dict[int, History]:
     """Tables by oid, as they are at the position, or have been formed to be; one without any event yet is not there."""
-    found = _versions(log, position.source, formed)
+    found = all_versions(log, position.source, formed)
     return {oid: _history(oid, versions, position, formed[oid]) for oid, versions in found.items()}
 
 
@@ -186,7 +191,7 @@ def next_change(
     log: Connection, position: Position, oid: int, formed: Formed
 ) -> tuple[TableVersion, TableVersion] | None:
     """The form that a table has at the position, or was given, and the one that it has next; None without another."""
-    versions = _versions(log, position.source, [oid]).get(oid)
+    versions = all_versions(log, position.source, [oid]).get(oid)
     if not versions:
         return None
     at = _reached(versions, position, formed.within(versions)[0])
@@ -195,7 +200,7 @@ def next_change(
 
 def is_known(log: Connection, position: Position, oid: int, formed: Formed) -> bool:
     """Whether the history has the form that a table was copied with."""
-    return formed.within(_versions(log, position.source, [oid]).get(oid, []))[1]
+    return formed.within(all_versions(log, position.source, [oid]).get(oid, []))[1]
 
 
 def at(log: Connection, source: uuid.UUID, table: TableName, place: Place) -> TableVersion | None:
@@ -203,7 +208,7 @@ def at(log: Connection, source: uuid.UUID, table: TableName, place: Place) -> Ta
 
     Of one that was not in the log by then, that of the table which was called so; None where there was none either.
     """
-    versions = _versions(log, source, [table.table_oid]).get(table.table_oid, [])
+    versions = all_versions(log, source, [table.table_oid]).get(table.table_oid, [])
     if reached := [version for version in versions if version.place <= place]:
         return reached[-1]
     values = {"source": source, "schema": table.table_schema, "name": table.table_name, **vars(place)}
@@ -212,11 +217,11 @@ def at(log: Connection, source: uuid.UUID, table: TableName, place: Place) -> Ta
 
 def newest_places(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dict[int, Place]:
     """From where on each has the form that is the newest; one without any event yet is not there."""
-    return {oid: versions[-1].place for oid, versions in _versions(log, source, oids).items()}
+    return {oid: versions[-1].place for oid, versions in all_versions(log, source, oids).items()}
 
 
-def _versions(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dict[int, list[TableVersion]]:
-    """By the table's oid, in the order of the changes that they hold for."""
+def all_versions(log: Connection, source: uuid.UUID, oids: Iterable[int]) -> dict[int, list[TableVersion]]:
+    """By the table's oid, in the order of the changes that they hold for; one without any event yet is not there."""
     found: dict[int, list[TableVersion]] = {}
     values = {"source": source, "oids": list(oids)}
     for version in queries.rows(log, TableVersion, statement(_ROOM, "table_versions"), values):

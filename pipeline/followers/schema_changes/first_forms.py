@@ -19,6 +19,7 @@ from pipeline.followers.applying.position import Position
 from pipeline.followers.applying.table_versions import Place
 from pipeline.followers.copying import copies, missing_tables
 from pipeline.followers.copying.source_forms import SourceForm
+from pipeline.followers.copying.source_tables import NotYet
 from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.schema_changes import fitting, reached_versions, source_tables, table_names
 from pipeline.followers.schema_changes.alterations import run
@@ -51,20 +52,33 @@ class FirstForms:
         `published`: the columns that are to be copied. Raises SchemaStopped where the follower does not let us, or is
         not to follow.
         """
-        here, names = self._here(follower), dict[int, Name]()
-        called = {oid: (each.table_schema, each.table_name) for oid, each in self._called(follower).items()}
-        table = TableName(table.table_oid, *called[table.table_oid])
-        needed = fitting.find(self._log, follower, source, self._found, table, _formed(here), published)
+        needed, names, called = self._needed(source, follower, table, published)
         if (form := needed.form) is None:  # dropped at the source
             return table
-        if form.called != called[form.oid]:
-            at_source = partial(source_tables.read, self._config)
-            names = table_names.moves(form.oid, form.called, called, at_source)
         if needed.is_needed or names:
-            with self._session() as session:
+            with self._session() as session, session.transaction():
                 session.execute("set search_path = ''")
+                copies.hold(session, self._here(session), {form.oid, *names})
+                copies.take(session, self._here(session), form.oid)
+                # Somebody else may have done it by now, and done twice an exchange of names is none.
+                needed, now, called = self._needed(source, session, table, published)
+                if (form := needed.form) is None or now != names:
+                    raise NotYet("it was renamed just now")
                 self._alter(session, needed, form, names, called)
         return TableName(form.oid, *form.called)
+
+    def _needed(
+        self, source: Connection, follower: Connection, table: TableName, published: Collection[str]
+    ) -> tuple[Fitting, Mapping[int, Name], Mapping[int, Name]]:
+        """What a table needs, which tables get other names, and what all of them are called."""
+        names: Mapping[int, Name] = {}
+        called = {oid: (each.table_schema, each.table_name) for oid, each in self._called(follower).items()}
+        oid, formed = table.table_oid, _formed(self._here(follower))
+        here = TableName(oid, *called[oid])
+        needed = fitting.find(self._log, follower, source, self._found, here, formed, published)
+        if needed.form is not None and needed.form.called != called[oid]:
+            names = table_names.moves(oid, needed.form.called, called, partial(source_tables.read, self._config))
+        return needed, names, called
 
     def is_called(self, follower: Connection, table: TableName) -> bool:
         """Whether it still has that name there: another one may have taken it for itself."""
@@ -79,15 +93,12 @@ class FirstForms:
         called: Mapping[int, Name],
     ) -> None:
         here = self._here(session)
-        with session.transaction():
-            copies.hold(session, here, {form.oid, *names})
-            copies.take(session, here, form.oid)
-            if names or needed.moves_columns:
-                # Keys and indexes are kept as statements, for the tables as they were made.
-                missing_tables.finish(session, here)
-            self._rename(session, here, form, names, called)
-            needed.at(session, TableName(form.oid, *form.called)).alter(lambda: None)
-            copies.store_form(session, here, form)
+        if names or needed.moves_columns:
+            # Keys and indexes are kept as statements, for the tables as they were made.
+            missing_tables.finish(session, here)
+        self._rename(session, here, form, names, called)
+        needed.at(session, TableName(form.oid, *form.called)).alter(lambda: None)
+        copies.store_form(session, here, form)
 
     def _rename(
         self,

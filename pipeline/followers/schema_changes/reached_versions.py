@@ -5,12 +5,14 @@ A row is written in the transaction that changes the table, so the two cannot pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from psycopg.rows import dict_row
 
 from pipeline.followers.applying import table_versions
 from pipeline.followers.applying.position import Position
-from pipeline.followers.applying.table_versions import Place
+from pipeline.followers.applying.table_versions import Place, TableVersion
 from pipeline.followers.registry import TableName
 from pipeline.postgres import queries
 from pipeline.postgres.connections import Connection
@@ -43,12 +45,31 @@ def find(follower: Connection, of: Position) -> dict[int, StoredForm]:
 
 
 def begin(log: Connection, follower: Connection, of: Position, tables: Iterable[TableName]) -> None:
-    """Tables have the form that is the newest by now."""
-    listed = list(tables)
-    newest = table_versions.newest_places(log, of.source, [table.table_oid for table in listed])
-    for table in listed:
-        if table.table_oid in newest:
-            store(follower, of, table.table_oid, (table.table_schema, table.table_name), newest[table.table_oid])
+    """Tables have the newest form that fits them: what came since the follower was added they do not have yet."""
+    listed = {table.table_oid: table for table in tables}
+    for oid, versions in table_versions.all_versions(log, of.source, listed).items():
+        name = listed[oid].table_schema, listed[oid].table_name
+        values = {"schema": name[0], "name": name[1]}
+        with follower.cursor(row_factory=dict_row) as cursor:
+            there = cursor.execute(statement("followers.applying", "describe_table"), values).fetchone()
+        columns = {column["name"]: column["type_name"] for column in there["columns"]} if there else {}
+        fit = [each for each in versions if (each.table_schema, each.table_name) == name and _fits(each, columns)]
+        same = [each for each in fit if _types(follower, each).items() <= columns.items()]
+        store(follower, of, oid, name, (same or fit or versions)[-1].place)
+
+
+def _fits(version: TableVersion, columns: Mapping[str, str]) -> bool:
+    return all(column["name"] in columns for column in version.columns)
+
+
+def _types(follower: Connection, version: TableVersion) -> dict[str, str | None]:
+    """What the follower calls the types of its columns."""
+    values = {
+        "names": [column["type_name"] for column in version.columns],
+        "modifiers": [column["type_modifier"] for column in version.columns],
+    }
+    found = follower.execute(statement(_ROOM, "type_names"), values).fetchall()
+    return {column["name"]: name for column, (name,) in zip(version.columns, found, strict=True)}
 
 
 def store(follower: Connection, of: Position, oid: int, name: tuple[str, str], place: Place) -> None:

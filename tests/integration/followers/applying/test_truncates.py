@@ -10,9 +10,11 @@ import psycopg
 import pytest
 
 from pipeline.errors import Locked, NotFollowable
+from pipeline.followers.applying.followed_tables import Wanted
+from pipeline.followers.applying.table_versions import Formed
 from pipeline.followers.running import partition_bounds
 from pipeline.server.schedule import publish_new_tables
-from tests.fixtures.following import drain, follower
+from tests.fixtures.following import drain, follower, oid
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.stage import Stage, databases
 
@@ -33,10 +35,19 @@ def made(stage: Stage, *statements: str) -> None:
 
 
 def applied(stage: Stage, cluster: Cluster, table: str, *there: str) -> list[int]:
-    """The ids that a follower has in the end, in which these statements were run."""
+    """The ids that a follower has in the end, in which these were run. It may lack partitions."""
+    bound_of, number = partial(partition_bounds.ask, stage.config), oid(stage, table)
     with follower(stage, cluster, *there) as found:
-        drain(found.applier([table], bound_of=partial(partition_bounds.ask, stage.config)))
-        return [each for (each,) in found.rows(f"select id from {table} order by id")]
+        applier = found.applier([table], bound_of=bound_of)
+        while True:
+            try:
+                drain(applier)
+            except NotFollowable as error:
+                assert error.why == "changed"
+                formed = Formed(applier.tables[number].changes_at)
+                applier = found.applier({number: Wanted("public", table, formed=formed)}, bound_of=bound_of)
+            else:
+                return [each for (each,) in found.rows(f"select id from {table} order by id")]
 
 
 PLAIN = "create table {} (id int primary key)"
