@@ -254,6 +254,8 @@ def _key_text(version: Version, column: str, of: str, *, quoted: bool) -> str:
     """A column's text as in a key: jsonb writes a float without an exponent, the key has one."""
     name = literal(column)
     plain = f"({of}->{name})::text" if quoted else f"{of}->>{name}"
+    if version.columns.get(column) == "boolean" and not quoted:
+        return f"left({plain}, 1)"  # t or f
     if version.columns.get(column) not in ("float", "double"):
         return plain
     cast = _CASTS[version.columns[column]]

@@ -33,6 +33,7 @@ TABLES = """
     create table public.one (id int primary key, v text);
     create table public.two (id int primary key, v text);
     create table public.anew (id int primary key, v text);
+    create table public.flag (id boolean primary key, v text);
     create table public.pair (x text, y numeric(8,2), z timestamptz, w boolean, v text, primary key (x, y))
 """
 STEPS: Mapping[str, str] = {
@@ -42,6 +43,7 @@ STEPS: Mapping[str, str] = {
         insert into public.one select n, 'one ' || n from generate_series(1, 9) n;
         insert into public.two select n, 'two ' || n from generate_series(1, 7) n;
         insert into public.anew select n, 'old ' || n from generate_series(1, 9) n;
+        insert into public.flag values (true, 'flag');
         insert into public.pair select 'x"' || n, n + 0.5,
             '2026-01-01 00:00:00.5+00'::timestamptz + n * interval '1 day', n % 2 = 0, 'pair ' || n
         from generate_series(1, 9) n""",
@@ -56,6 +58,7 @@ STEPS: Mapping[str, str] = {
         alter table public.renamed rename to called;
         update public.called set third = 'written' where id = 1""",
     "a schema": """
+        update public.flag set id = false;
         create schema other; alter table public.called set schema other;
         delete from other.called where id = 2""",
     "names of columns swapped": """
