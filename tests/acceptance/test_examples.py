@@ -258,7 +258,7 @@ def test_the_queue_in_psql_keeps_the_changes_of_rows_without_a_key(
 
 def test_every_example_is_run_here_or_by_the_browsers() -> None:
     programs = {path.name for path in (ROOT / "docs" / "examples").iterdir() if path.name != "README.md"}
-    # async_users is run by tests/acceptance/followers/test_async_users.py
-    programs -= {"async_users"}
+    # These are run by tests/acceptance/followers/test_async_users.py and tests/spark/test_stream_example.py.
+    programs -= {"async_users", "spark_counts.py", "auto_cdc"}
     assert programs == {"queue.sql", "follow.py", "receive.sh", "stream.mjs", "stream.html", "follow_grpc.py"}
     assert all(f"[{name}]({name})" in README for name in programs)
