@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from hashlib import sha256
@@ -35,7 +34,9 @@ def options(
     archive = data_dir.absolute() / "java" / f"classes-{_key(java)}.jsa"
     if archive.is_file():
         return _variables(f'"-XX:SharedArchiveFile={archive}"')
-    if not os.access(data_dir, os.W_OK):
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:  # the run goes on without
         return _variables()
     part = archive.with_suffix(".part")
     return {**_variables(f'"-XX:ArchiveClassesAtExit={part}"'), "LAKE_CLASS_ARCHIVE": str(archive)}

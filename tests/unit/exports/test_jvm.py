@@ -18,7 +18,6 @@ def test_a_small_run_starts_soon_and_leaves_an_archive_for_the_next(tmp_path: Pa
     assert archive.parent == tmp_path / "java"
     assert f'"-XX:ArchiveClassesAtExit={archive.with_suffix(".part")}"' in first["SPARK_SUBMIT_OPTS"]
     assert jvm.SOON in first["SPARK_SUBMIT_OPTS"] and first["SPARK_LAUNCHER_OPTS"] == jvm.SOON
-    archive.parent.mkdir()
     archive.touch()
     second = jvm.options(JAVA, "local[*]", jvm.FEW_EVENTS, tmp_path, {})
     assert f'"-XX:SharedArchiveFile={archive}"' in second["SPARK_SUBMIT_OPTS"]
