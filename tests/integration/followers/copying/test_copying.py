@@ -117,7 +117,7 @@ def test_tables_are_copied_beside_one_that_takes_long(stage: Stage, cluster: Clu
         holder.execute("lock table beside_first in access exclusive mode")
         with made.running():
             eventually(lambda: len(made.copies()) == 1)
-            reason = eventually(lambda: made.table("beside_last").reason)
+            reason = eventually(lambda: made.table("beside_last").reason or "")
             assert "beside_last of the follower has rows" in str(reason)
             assert made.found.state == "copying"
             holder.rollback()
