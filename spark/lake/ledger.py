@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -143,6 +143,11 @@ class Ledger:
     def execute(self, statement: str, parameters: tuple[Any, ...] = ()) -> None:
         """Execute a statement that returns no rows."""
         catalog.execute(self._connection, statement, parameters)
+
+
+def bigints(numbers: Iterable[int]) -> str:
+    """Numbers as a parameter of the type bigint[], which the driver knows no way to send."""
+    return "{" + ",".join(map(str, sorted(numbers))) + "}"
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 from lake import layout
 from lake.changes.writer import WrittenFile
 from lake.errors import Fenced
-from lake.ledger import Ledger
+from lake.ledger import Ledger, bigints
 
 Schemas = Mapping[str, Mapping[int, Mapping[str, Any]]]
 """By dataset and schema version: `columns` (name → type, in order) and `key` (the names of its columns)."""
@@ -175,7 +175,7 @@ class ChangeFiles:
         condition = f"f.lake_id = $1::text::uuid and f.last_seq > $3 and f.first_seq <= $4 and {_COMMITTED}"
         found = self._read(
             f"where {condition} and f.table_oid = any($2::text::bigint[])",
-            (self._lake, _array(tables), after, upto),
+            (self._lake, bigints(tables), after, upto),
         )
         found += self._read(
             f"where {condition} and f.table_oid is null and f.dataset = any(array(select"
@@ -213,7 +213,7 @@ class ChangeFiles:
             "  select f.id from pipeline.export_files f where f.lake_id = $1::text::uuid and f.table_oid = t.oid"
             f"  and f.first_seq <= $3 and f.last_lsn is not null and {_COMMITTED} order by f.last_seq desc limit 1"
             " ) l)",
-            (self._lake, _array(tables), upto),
+            (self._lake, bigints(tables), upto),
         )
         found += self._read(
             f"where f.lake_id = $1::text::uuid and f.first_seq <= $3 and f.table_oid is null and {_COMMITTED}"
@@ -239,7 +239,3 @@ class ChangeFiles:
             ChangeFile(**{**row, "columns": json.loads(row["columns"]), "key": json.loads(row["key"])})
             for row in self._ledger.rows(_FILES + condition, parameters)
         ]
-
-
-def _array(numbers: Iterable[int]) -> str:
-    return "{" + ",".join(map(str, sorted(numbers))) + "}"

@@ -257,7 +257,7 @@ def _readings(history: History, file: ChangeFile, era: _Era, *, refuses: bool) -
     since = era.since
     if refuses and since is not None and (low is None or low < since):
         why = f"{file.dataset} has changes from before its key or columns changed, written to the log after that"
-        yield Reading(None, since, {}, has_key=True, refused=f"{why}; {_remedy(era.forms[0])}")
+        yield Reading(None, since, {}, has_key=True, refused=f"{why}; {era.forms[0].remedy}")
     names = history.file_names.get((file.dataset, file.version), {})
     kept: list[Reading] = []
     for form, begin, end in era.bounds:
@@ -292,15 +292,10 @@ def _places(table: SourceTable, file: ChangeFile) -> tuple[Place | None, Place |
 
 
 def _unclear(form: Numbered) -> Unclear:
-    table = f"{form.form.schema}.{form.form.name}"
     return Unclear(
-        f"which columns of {table} are the same as before is not known ({', '.join(form.unclear)}): their table was"
-        f" altered while the server did not see how; {_remedy(form)}"
+        f"which columns of {form.table} are the same as before is not known ({', '.join(form.unclear)}): their table"
+        f" was altered while the server did not see how; {form.remedy}"
     )
-
-
-def _remedy(form: Numbered) -> str:
-    return f"read its rows again: `pipeline backfill start {form.form.schema}.{form.form.name}`"
 
 
 def buckets_for(rows: int, each: int | None = None) -> int:

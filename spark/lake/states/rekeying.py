@@ -61,7 +61,7 @@ def key_of(form: Numbered) -> Callable[..., pa.Array]:
     names = [schema_cast.column(form.numbers[column.name]) for column in key]
     texts = [_text(column, form) for column in key]
     is_json = [column.type_oid in _NUMBERS | {BOOL} or column.is_json for column in key]
-    unknown = f"{_table(form)} has rows whose new key ({', '.join(form.form.key)}) is not known; {_remedy(form)}"
+    unknown = f"{form.table} has rows whose new key ({', '.join(form.form.key)}) is not known; {form.remedy}"
 
     def made(exact: pa.Array, *columns: pa.Array) -> pa.Array:
         return pa.array(list(_keys(exact, columns)), pa.string())
@@ -99,7 +99,7 @@ def _text(column: Column, form: Numbered) -> Text:
     if column.type in ("timestamp", "timestamp_ntz"):
         return _zoned if column.type == "timestamp" else _local
     raise Unclear(
-        f"a key of type {column.type} cannot be made of values ({column.name} of {_table(form)}); {_remedy(form)}"
+        f"a key of type {column.type} cannot be made of values ({column.name} of {form.table}); {form.remedy}"
     )
 
 
@@ -117,12 +117,4 @@ def _zoned(value: datetime) -> str:
 
 
 def _are_shared(form: Numbered, key: str) -> str:
-    return f"{_table(form)} has rows that share the key {key}; {_remedy(form)}"
-
-
-def _table(form: Numbered) -> str:
-    return f"{form.form.schema}.{form.form.name}"
-
-
-def _remedy(form: Numbered) -> str:
-    return f"read its rows again: `pipeline backfill start {_table(form)}`"
+    return f"{form.table} has rows that share the key {key}; {form.remedy}"

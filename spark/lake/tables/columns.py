@@ -31,6 +31,16 @@ class Numbered:
         return self.form.place
 
     @property
+    def table(self) -> str:
+        """`schema.table`, as it is called in this form."""
+        return f"{self.form.schema}.{self.form.name}"
+
+    @property
+    def remedy(self) -> str:
+        """What makes its rows known again, whatever the log does not tell."""
+        return f"read its rows again: `pipeline backfill start {self.table}`"
+
+    @property
     def identity(self) -> tuple[tuple[int, object], ...]:
         """What `record_pk` is made of: while this stays, a row keeps its record_pk as long as its values stay."""
         types = {column.name: _text_of(column.type_oid, column.type_modifier) for column in self.form.columns}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lake import layout
-from lake.ledger import Ledger
+from lake.ledger import Ledger, bigints
 from pyspark_sequin_events.history import JSON_OIDS, Version
 from pyspark_sequin_events.types import spark_type
 
@@ -99,7 +99,7 @@ def read(ledger: Ledger, oids: Iterable[int], names: Iterable[tuple[str, str]]) 
     asked_oids, asked_names = set(oids), set(names)
     sources = _sources(ledger)
     while True:
-        parameters = "{" + ",".join(map(str, sorted(asked_oids))) + "}", json.dumps(sorted(asked_names))
+        parameters = bigints(asked_oids), json.dumps(sorted(asked_names))
         rows = ledger.rows(_FORMS, parameters)
         all_oids = asked_oids | {row["table_oid"] for row in rows}
         all_names = asked_names | {(row["table_schema"], row["table_name"]) for row in rows}

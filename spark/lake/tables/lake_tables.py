@@ -14,6 +14,7 @@ from lake import layout
 from lake.changes.files import ChangeFile, ChangeFiles
 from lake.changes.writer import last_place
 from lake.identity import Lake
+from lake.ledger import bigints
 from lake.states.plan import History, Reset
 from lake.tables import forms
 from lake.tables.file_names import file_names
@@ -109,8 +110,8 @@ class LakeTables:
         return Place(source, epoch, *place) if place else None
 
     def _read_resets(self) -> Sequence[tuple[tuple[str, int, int], Reset]]:
-        oids = sorted({oid for table in self._asked for oid in table.oids.values()})
-        rows = self._lake.ledger.rows(_RESETS, ("{" + ",".join(map(str, oids)) + "}", self._lake.events_table))
+        oids = {oid for table in self._asked for oid in table.oids.values()}
+        rows = self._lake.ledger.rows(_RESETS, (bigints(oids), self._lake.events_table))
         return [(_table(row), Reset(row["since"], row["last_seq"] or row["since"])) for row in rows]
 
 
