@@ -59,12 +59,8 @@ def _before(spark: SparkSession, base: Base, files: Sequence[BucketFile], foldin
     """The rows of the base, known by the key that they have from now on."""
     if folding.rekeyed is None:
         return schema_cast.rows(spark, base.folder, files, base.columns, folding.columns)
-    form = folding.rekeyed
-    types = {form.numbers[column.name]: column.type for column in form.form.columns}
-    wanted = [Column(number, schema_cast.column(number), kind) for number, kind in types.items()]
-    wanted += [column for column in folding.columns if column.number not in types]
-    rows = schema_cast.rows(spark, base.folder, files, base.columns, wanted)
-    return schema_cast.retyped(rekeying.rekeyed(rows, form), wanted, folding.columns)
+    rows = schema_cast.rows(spark, base.folder, files, base.columns, folding.columns_before)
+    return schema_cast.retyped(rekeying.rekeyed(rows, folding.rekeyed), folding.columns_before, folding.columns)
 
 
 def _omissions(log: DataFrame) -> tuple[int, list[str]]:

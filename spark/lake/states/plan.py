@@ -112,6 +112,15 @@ class Folding:
         """Name → type of the table's columns, as they come out."""
         return {column.name: column.type for column in self.columns}
 
+    @property
+    def columns_before(self) -> Sequence[Column]:
+        """The columns as which rows of the base are read: those of a new key in the types that it is made of."""
+        if self.rekeyed is None:
+            return self.columns
+        of_key = columns_of(self.rekeyed)
+        numbers = {column.number for column in of_key}
+        return [*of_key, *(column for column in self.columns if column.number not in numbers)]
+
 
 @dataclass(frozen=True)
 class Reset:

@@ -61,23 +61,13 @@ def _keeps_values(folding: Folding) -> bool:
         for reading in source.readings:
             numbers = {number: types[name] for name, number in reading.numbers.items() if name in types}
             had.append((numbers, folding.columns))
-    had.append(({each.number: each.type for each in folding.base_columns}, _before(folding)))
-    had.append(({each.number: each.type for each in _before(folding)}, folding.columns))
+    had.append(({each.number: each.type for each in folding.base_columns}, folding.columns_before))
+    had.append(({each.number: each.type for each in folding.columns_before}, folding.columns))
     return all(
         each.number not in types or wider(types[each.number], each.type) == each.type
         for types, columns in had
         for each in columns
     )
-
-
-def _before(folding: Folding) -> Sequence[Column]:
-    """The columns as which rows of the base are read: those of the key in the types that it was made of."""
-    if folding.rekeyed is None:
-        return folding.columns
-    form = folding.rekeyed
-    types = {form.numbers[each.name]: each.type for each in form.form.columns}
-    wanted = [Column(number, column(number), kind) for number, kind in types.items()]
-    return [*wanted, *(each for each in folding.columns if each.number not in types)]
 
 
 def _fold(task: Task, base: Base | None, folding: Folding, folder: Path) -> Folded:
@@ -121,7 +111,7 @@ def _omitted(log: Log) -> Iterator[tuple[int, frozenset[int]]]:
 
 def _rows_before(task: Task, base: Base, changed: Sequence[BucketFile], folding: Folding) -> Rows:
     """The rows of the base, known by the key that they have from now on."""
-    before = rows.of_base(base, changed, _before(folding), task.most_bytes)
+    before = rows.of_base(base, changed, folding.columns_before, task.most_bytes)
     if folding.rekeyed is None:
         return before
     return rows.retyped(_rekeyed(before, folding.rekeyed), folding.columns)
