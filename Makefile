@@ -7,9 +7,9 @@ PYTHON ?= python3
 MINUTES ?= 30
 PG ?= 18
 SEED ?=
-# How many of them `make test` runs side by side: one more than there are processors, since tests also wait. 0 for one
+# How many of them `make test` runs side by side: two more than there are processors, since tests also wait. 0 for one
 # after the other, with --pdb for instance.
-JOBS ?= $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(2 + (os.cpu_count() or 1))')
 # What `make test-one` runs: a file, a folder, a file::test, or a word that is in the names of tests.
 T ?=
 # More arguments for a target's program: make test ARGS="-k encoding -x"

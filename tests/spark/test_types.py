@@ -187,6 +187,7 @@ def plain(value: Any, spark: str) -> Any:
     return value.hex() if isinstance(value, bytes) else value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kinds", [18], indirect=True)
 def test_both_engines_fold_every_type(kinds: Kinds, spark: SparkSession) -> None:
     """Of rows that are as they were, and of rows that change."""

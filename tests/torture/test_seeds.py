@@ -21,7 +21,7 @@ SEEDS = (75, 29, 31)
 FAULTS = 4
 _INSTALLED = [major for major in MAJORS if bin_dir(major)]
 _PLACES = sorted((_INSTALLED[n % len(_INSTALLED)], seed) for n, seed in enumerate(SEEDS))
-LONG = (29,)
+LONG = (29, 31)
 """What is special about them has tests of its own."""
 PLACES = [
     pytest.param(major, seed, marks=[pytest.mark.xdist_group(f"rig {major}"), *[pytest.mark.long] * (seed in LONG)])

@@ -29,6 +29,7 @@ def count(there: psycopg.Connection, query: str) -> int:
     return int(str(there.execute(query.encode()).fetchall()[0][0]))
 
 
+@pytest.mark.long
 def test_what_is_compared_after_a_gap_arrives(following: Following) -> None:
     following.add()
     following.source.execute(BEFORE.encode())

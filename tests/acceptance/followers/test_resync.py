@@ -12,6 +12,7 @@ from tests.fixtures.served_follower import Following
 from tests.fixtures.waiting import eventually
 
 
+@pytest.mark.long
 def test_a_table_is_copied_anew_though_everything_dies(following: Following) -> None:
     """In each phase: it waits for a lock at the source; for one at the follower, with all rows read."""
     source, there = following.source, following.there

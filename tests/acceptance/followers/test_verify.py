@@ -120,6 +120,7 @@ def differences(found: dict[str, Any], name: str) -> dict[str, tuple[str, list[s
     return {", ".join(each["key"]): (each["kind"], each["columns"]) for each in table["differences"]}
 
 
+@pytest.mark.long
 def test_planted_differences_are_found_and_nothing_else_while_others_write(written: Following) -> None:
     found = written.command("verify", "reports")
     assert (found["ok"], found["differing"], found["unsettled"]) == (True, 0, 0)

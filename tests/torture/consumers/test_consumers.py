@@ -30,6 +30,7 @@ def test_consumers_are_given_what_they_were_promised(stage: tuple[Cluster, Stage
     assert outcome.counts["acknowledged"] > 0
 
 
+@pytest.mark.long
 def test_a_broken_promise_is_noticed(stage: tuple[Cluster, Staged]):
     """A delete that wins over a later insert, as in the system that this one follows."""
     seen: Counter[str] = Counter()

@@ -202,6 +202,7 @@ def is_held_up(made: Copying) -> bool:
     return made.look.execute(query).rowcount > 0
 
 
+@pytest.mark.long
 def test_writers_go_on_while_tables_are_copied_anew(stage: Stage, cluster: Cluster):
     with ExitStack() as stack:
         writers = stack.enter_context(writing(stage, range(4)))
