@@ -67,7 +67,8 @@ def begin(log: Connection, follower: Connection, found: Follower) -> None:
         with follower.transaction():
             if position.begin(follower, begins) and found.copy == "log":
                 # Its tables have the form that they have by now, whatever they were when the log began.
-                reached_versions.begin(log, follower, begins, found.table_states)
+                made = found.schema_mode == "create"
+                reached_versions.begin(log, follower, begins, found.table_states, made=made)
     rewritten.begin(log, follower, found, begins)
 
 
