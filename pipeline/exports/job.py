@@ -60,6 +60,7 @@ def export(
             log = _log(config, f"export-{run}")
             ledger.set_log(connection, run, str(log))
             arguments = ["--run", str(run), "--keep", str(config.export_keep_seconds)]
+            arguments += ["--connections", str(config.export_connections)]
             last = _spark(config, "export.py", arguments, log, on_event, stopped, window.behind or None)
         except BaseException as error:
             reason = str(error) if isinstance(error, PipelineError) else f"interrupted by {type(error).__name__}"
