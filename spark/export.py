@@ -32,7 +32,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
     """
     with ledger.opened(dsn) as opened_ledger, catalog.connect(dsn) as connection:
         lake = exporter.open_lake(opened_ledger, Folder(arguments.export_dir), arguments.events_table)
-        current.recover(lake, arguments.keep)
+        current.recover(lake, arguments.keep, arguments.checkpoints)
         after = retention_check.begins_after(opened_ledger, lake.id, connection, arguments.events_table)
         head = catalog.head(connection, arguments.events_table)
         if after >= head:  # a crash may have left exported changes that are not in the states
@@ -76,6 +76,12 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--run", type=int, help="id in pipeline.export_runs, when the server starts this")
     parser.add_argument(
         "--keep", type=float, default=replaced.KEEP, help="seconds that replaced files stay (default: %(default)g)"
+    )
+    parser.add_argument(
+        "--checkpoints",
+        type=float,
+        default=replaced.CHECKPOINTS,
+        help="seconds that the last current state of each day stays (default: %(default)g)",
     )
     parser.add_argument(
         "--connections", type=int, default=exporter.CONNECTIONS, help="tasks that read the log at a time, at most"

@@ -95,6 +95,9 @@ class Config(BaseSettings):
     export_keep: Duration = Field(
         "24h", description="how long files stay in the lake that newer ones have replaced: 7d, 12h, 30m, 45s"
     )
+    export_checkpoints: Duration = Field(
+        "7d", description="how long each day's last current state stays, for states as of earlier: 7d, 12h, 30m, 45s"
+    )
     export_connections: int = Field(
         8, ge=1, le=1000, description="the most tasks of an export that read the log at a time, a connection each"
     )

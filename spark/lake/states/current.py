@@ -59,10 +59,11 @@ def published(folding: Folding, folded: Folded, files: Sequence[BucketFile]) -> 
     return Published(folding.dataset, folding.seq, rows, folded.buckets, len(folded.written))
 
 
-def recover(lake: Lake, keep: float = replaced.KEEP) -> None:
+def recover(lake: Lake, keep: float = replaced.KEEP, checkpoints: float = replaced.CHECKPOINTS) -> None:
     """Finish or remove what an earlier exporter left. The lake's lock must be held, and no state being written.
 
-    Versions that were superseded `keep` seconds ago, or longer, are removed.
+    Versions that were superseded `keep` seconds ago, or longer, are removed, but for the last of each day of the last
+    `checkpoints` seconds: a state as of an earlier seq begins with one of them.
     """
     ledger = StateLedger(lake.ledger, lake.id)
     for dataset in ledger.unfinished():
@@ -70,7 +71,7 @@ def recover(lake: Lake, keep: float = replaced.KEEP) -> None:
     ledger.fail_unfinished()
     for table in ledger.to_be_shown():
         _show(lake, table.id, str(table.dataset), ledger.versions(table.id)[-1].seq)
-    for version in ledger.superseded(keep):
+    for version in ledger.superseded(keep, checkpoints):
         ledger.drop(version.id)
         States(lake.root, version.dataset).remove(version.seq)
         ledger.forget(version.id)
