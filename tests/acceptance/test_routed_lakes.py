@@ -23,7 +23,7 @@ from tests.fixtures.small_log import add_inserts, small_log
 def test_every_events_table_is_exported(database_dsn: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     given = {"database_dsn": database_dsn, "spark_master": "local[2]"}
     config = load(data_dir=tmp_path / ".pipeline", database_dsn=database_dsn, spark_master="local[2]")
-    inner = config.exports / "public.audit%20events"
+    inner = config.exports / "public.audit%2Fevents"
     with small_log(database_dsn, 100) as log:
         route(log)
         with caplog.at_level(logging.INFO):

@@ -42,7 +42,7 @@ def test_each_has_a_lake_of_its_own_in_that_of_the_default_one(
 ) -> None:
     config = load(database_dsn=database_dsn, data_dir=tmp_path)
     inner = lakes.folder(config, str(AUDIT))
-    assert inner == tmp_path / "exports/public.audit%20events"
+    assert inner == tmp_path / "exports/public.audit%2Fevents"
     with small_log(database_dsn, 0) as log:
         route(log)
         assert export(spark, database_dsn, inner, str(AUDIT)) == ["public.audits"]

@@ -192,7 +192,7 @@ def test_so_they_do_for_what_routes_send_to_other_tables(log: AgingLog, database
     log.connection.execute(f"update public.\"{AUDIT.name}\" set inserted_at = now() - interval '{2 * KEEP} seconds'")
     config = load(database_dsn=database_dsn, retention="1m", export_schedule="0 0 1 1 *", export_dir=LAKE)
     holders = retention._holders(config, log.connection, AUDIT)
-    assert [(each.name, each.position) for each in holders] == [(f"{LAKE}/public.audit%20events", 0)]
+    assert [(each.name, each.position) for each in holders] == [(f"{LAKE}/public.audit%2Fevents", 0)]
     assert log.drop(config).rows == 0
     log.connection.execute(
         "insert into pipeline.lakes (id, directory, events_table) values (gen_random_uuid(), %s, %s)",
