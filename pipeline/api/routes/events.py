@@ -30,6 +30,11 @@ MAX_BYTES = 8_000_000
 _SEARCH_SECONDS = 2.0
 _FIRST_ROWS = 10
 
+NamedTable = Annotated[
+    str | None,
+    Query(max_length=200, pattern=NO_ZERO_BYTE, description="one that routes send changes to, as in the settings"),
+]
+
 router = APIRouter(
     prefix="/v1/events", tags=["events"], responses=documented(422), dependencies=[Depends(refuse_unknown)]
 )
@@ -70,10 +75,7 @@ async def read(
         str | None,
         Query(max_length=4000, pattern=TABLES, description="`schema.table`, comma separated, `*` matches anything"),
     ] = None,
-    events_table: Annotated[
-        str | None,
-        Query(max_length=200, pattern=NO_ZERO_BYTE, description="one that routes send changes to, as in the settings"),
-    ] = None,
+    events_table: NamedTable = None,
     consumer: Annotated[
         str | None, Query(pattern=NAME, description="a cursor: from its position, with its tables and actions")
     ] = None,
