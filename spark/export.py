@@ -10,7 +10,7 @@ import argparse
 import sys
 from functools import partial
 
-from lake import class_archive, ledger, replaced, script
+from lake import class_archive, ledger, replaced, script, shared_folder
 from lake.changes import exporter, plan, retention_check
 from lake.folder import Folder
 from lake.states import current
@@ -32,7 +32,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
     """
     with ledger.opened(dsn) as opened_ledger, catalog.connect(dsn) as connection:
         lake = exporter.open_lake(opened_ledger, Folder(arguments.export_dir), arguments.events_table)
-        current.recover(lake, arguments.keep)
+        current.recover(lake, arguments.keep, arguments.checkpoints)
         after = retention_check.begins_after(opened_ledger, lake.id, connection, arguments.events_table)
         head = catalog.head(connection, arguments.events_table)
         if after >= head:  # a crash may have left exported changes that are not in the states
@@ -46,6 +46,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
         script.say("begins", after_seq=after, upto_seq=head, ranges=len(todo))
         rows = 0
         with script.spark(arguments, "pipeline export") as spark:
+            shared_folder.require(spark, arguments.export_dir)
             for number, bounds in enumerate(todo, 1):
                 files = exporter.export(
                     spark,
@@ -55,6 +56,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
                     bounds,
                     run=arguments.run,
                     rows_per_file=arguments.rows_per_file,
+                    connections=arguments.connections,
                     report=partial(report_progress, number, len(todo)),
                 )
                 rows += sum(file.rows for file in files)
@@ -74,6 +76,15 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--run", type=int, help="id in pipeline.export_runs, when the server starts this")
     parser.add_argument(
         "--keep", type=float, default=replaced.KEEP, help="seconds that replaced files stay (default: %(default)g)"
+    )
+    parser.add_argument(
+        "--checkpoints",
+        type=float,
+        default=replaced.CHECKPOINTS,
+        help="seconds that the last current state of each day stays (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--connections", type=int, default=exporter.CONNECTIONS, help="tasks that read the log at a time, at most"
     )
     parser.add_argument("--range-rows", type=int, default=exporter.RANGE_ROWS, help="seqs exported at once")
     parser.add_argument("--rows-per-file", type=int, default=plan.ROWS_PER_FILE, help="the most rows of a file")

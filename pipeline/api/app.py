@@ -44,7 +44,7 @@ def create(config: Config, server: str) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.config = config
-    app.state.events_table = config.events_table
+    app.state.events_tables = config.events_tables
     app.state.database = Pool(config.database, "pipeline api")
     app.state.wakeups = Wakeups(config.database, config.events_table)
     app.state.wires = known.served(config)

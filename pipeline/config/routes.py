@@ -115,6 +115,12 @@ def never_used(routes: Sequence[Route]) -> list[tuple[int, int]]:
     return found
 
 
+def dividing(routes: Sequence[Route]) -> list[int]:
+    """Numbers, from 1, of routes that take some of a table's changes and leave it others."""
+    changes = {"insert", "update", "delete", "truncate", "read"}
+    return [number for number, route in enumerate(routes, 1) if changes > changes.intersection(route.actions) > set()]
+
+
 def explain(loc: Sequence[int | str], kind: str, message: str) -> str:
     """A validation error within `routes` as one line: which route, which key, what is wrong."""
     where = "PIPELINE_ROUTES: "

@@ -95,6 +95,12 @@ class Config(BaseSettings):
     export_keep: Duration = Field(
         "24h", description="how long files stay in the lake that newer ones have replaced: 7d, 12h, 30m, 45s"
     )
+    export_checkpoints: Duration = Field(
+        "7d", description="how long each day's last current state stays, for states as of earlier: 7d, 12h, 30m, 45s"
+    )
+    export_connections: int = Field(
+        8, ge=1, le=1000, description="the most tasks of an export that read the log at a time, a connection each"
+    )
     spark_master: Master = Field("local[*]", description="where Spark runs: local[N], spark://…, yarn, k8s://…")
     spark: SparkSettings = Field({}, description="settings of Spark itself, which it gets as they are")
     http_host: str = Field("127.0.0.1", min_length=1, description="address of the HTTP API")

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -92,7 +93,7 @@ def _follow(
         if line and line != before:  # a repeated line is progress that made none
             before = line
             with suppress(OSError):  # if the disk is full, the script itself reports it
-                log.write(line)
+                log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} ".encode() + line)
             if event := _event(line):
                 last = event
                 on_event(event)

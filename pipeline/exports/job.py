@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psycopg
 
+from pipeline.config import durations
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportFailed, ExportStopped, PipelineError
 from pipeline.exports import child, extra, java, jvm, ledger
@@ -60,6 +61,8 @@ def export(
             log = _log(config, f"export-{run}")
             ledger.set_log(connection, run, str(log))
             arguments = ["--run", str(run), "--keep", str(config.export_keep_seconds)]
+            arguments += ["--checkpoints", str(durations.seconds(config.export_checkpoints))]
+            arguments += ["--connections", str(config.export_connections)]
             last = _spark(config, "export.py", arguments, log, on_event, stopped, window.behind or None)
         except BaseException as error:
             reason = str(error) if isinstance(error, PipelineError) else f"interrupted by {type(error).__name__}"

@@ -11,6 +11,7 @@ import psycopg
 
 from pipeline.config.settings import Config
 from pipeline.errors import ConfigError, RetentionBusy
+from pipeline.exports import lakes
 from pipeline.log import tables
 from pipeline.log.partitions import Partition
 from pipeline.log.readers import LAKE, LaggingReader, Readers
@@ -209,8 +210,8 @@ def _holders(config: Config, connection: Connection, table: EventsTable) -> list
     """Every reader with a position in the table, the lowest first; also the lake that the first export will make."""
     readers = Readers(connection, table)
     found = [Holder(each.kind, each.name, each.needs_after, each.remedy) for each in readers.needing()]
-    lake = str(config.exports)
-    exported = str(table) == config.events_table and export_status.why_off(config) is None
+    lake = str(lakes.folder(config, str(table)))
+    exported = export_status.why_off(config) is None
     if exported and (LAKE, lake) not in readers.known():
         upto = policy.dropped(connection, table).below - 1
         found.append(

@@ -17,7 +17,7 @@ from pipeline.capture.sessions import bounds
 from pipeline.config import cron
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportStopped, PipelineError, RetentionBusy
-from pipeline.exports import job
+from pipeline.exports import lakes
 from pipeline.log import indexes, table_shape
 from pipeline.log.table import EventsTable
 from pipeline.operate import export_status
@@ -142,15 +142,18 @@ def _cancelled(connection: Connection, stopped: Callable[[], bool]) -> Iterator[
 def export(config: Config, stopped: Callable[[], bool]) -> None:
     """Export what is new in the log to the lake, in a separate process; starts none when nothing is new."""
     try:
-        found = job.export(config, "schedule", lambda _event: None, stopped)
+        made = lakes.export(config, "schedule", lambda _event: None, stopped)
     except ExportBusy as error:
         logger.info("%s", error, extra={"action": "export.busy"})
     except ExportStopped as error:
         logger.info("%s", error, extra={"action": "export.stopped"})
     else:
-        if found.rows:
-            values = {"rows": found.rows, "seq": found.exported_upto, "seconds": round(found.seconds, 1)}
-            logger.info("exported", extra={"action": "export.done", "run": found.run, **values})
+        for each in made:
+            found = each.outcome
+            if found.rows:
+                values = {"rows": found.rows, "seq": found.exported_upto, "seconds": round(found.seconds, 1)}
+                of = {"run": found.run, "events_table": each.events_table}
+                logger.info("exported", extra={"action": "export.done", **of, **values})
 
 
 def retention(config: Config, stopped: Callable[[], bool]) -> None:

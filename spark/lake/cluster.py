@@ -10,7 +10,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,8 +19,9 @@ from pyspark import SparkConf, SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 
 from lake import settings
+from lake.cores import Starved, await_executor, is_local, most_cores
 from lake.errors import ExportError
-from lake.failures import plain_errors, told, told_so_far
+from lake.failures import plain_errors
 from lake.task import Guarded
 
 __all__ = ["each", "our_modules", "plain_errors", "require_answer", "session"]
@@ -29,13 +29,8 @@ __all__ = ["each", "our_modules", "plain_errors", "require_answer", "session"]
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 _POLL = 0.5
-_WAITS_SECONDS = 10.0
-"""So long without an executor is worth telling."""
 _JVM_OPTIONS = "SPARK_SUBMIT_OPTS"
 _CLIENT = "org.apache.spark.deploy.client.StandaloneAppClient$ClientEndpoint"
-_ENDED = re.compile(r"Executor updated: \S+ is now (?:EXITED|FAILED)(?: \((.+)\))?")
-_MOST_ENDED = 6
-"""So many executors that end before one has begun to work will not get better."""
 _PREFIX = "pipeline-spark-"
 
 
@@ -83,7 +78,7 @@ def session(
         try:
             spark.sparkContext.addPyFile(our_modules(folder))
             if not local:
-                _await_executor(spark, waits)
+                await_executor(spark, waits)
             yield spark
         finally:
             spark.stop()
@@ -101,7 +96,7 @@ def _made(
         SparkContext._ensure_initialized(conf=_arguments(given))
     _tell_of_executors()
     known = dict(SparkConf().getAll())  # with what spark-submit and spark-defaults.conf say
-    preferred = {"spark.app.name": name, **settings.DEFAULTS, **defaults}
+    preferred = {"spark.app.name": name, **settings.DEFAULTS, **settings.permissions(), **defaults}
     wanted = {setting: value for setting, value in preferred.items() if setting not in known} | given
     if password and settings.encrypts({**known, **given}):
         wanted["spark.executorEnv.PGPASSWORD"] = password  # Spark redacts it by its name
@@ -135,7 +130,7 @@ def _writing_to(folder: Path) -> Iterator[None]:
 
 
 def _tell_of_executors() -> None:
-    """Let Spark log what becomes of executors, whatever else it may: `_Starved` looks for it."""
+    """Let Spark log what becomes of executors, whatever else it may: `Starved` looks for it."""
     log4j = SparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     log4j.core.config.Configurator.setLevel(_CLIENT, log4j.Level.INFO)
 
@@ -147,20 +142,25 @@ def each(
     done: Callable[[int], None],
     *,
     description: str = "export",
+    at_once: int | None = None,
 ) -> list[Result]:
     """The results of `act` for each task. Tasks run in parallel; those of a lost executor run again.
 
     `done` is called now and then with the number of tasks that have ended. `description` is what Spark's UI shows.
+    `at_once`: the most that run at a time, whatever the cluster has; those that wait should be the smaller ones.
     Raises ExportError with the reason of a task that failed, and where there has been no executor for too long.
     """
+    groups = len(tasks)
+    if at_once is not None and at_once < min(groups, most_cores(spark)):
+        groups = at_once
     context = spark.sparkContext
     ended = threading.Event()
     group = f"pipeline-{id(tasks)}"
-    starved = _Starved(spark)
+    starved = Starved(spark)
 
     def watch() -> None:
         while not ended.wait(_POLL):
-            done(_ended_tasks(spark, group))
+            done(_ended_tasks(spark, group) * len(tasks) // max(1, groups))
             if starved.for_too_long():
                 context.cancelJobGroup(group)
                 return
@@ -169,10 +169,11 @@ def each(
     watcher.start()
     try:
         context.setJobGroup(group, description)
-        guarded = Guarded(_packed(act), named=not _is_local(spark))
-        packed = [_packed(task) for task in tasks]
+        guarded = Guarded(_packed(act), named=not is_local(spark))
+        packed = [[_packed(task) for task in tasks[number::groups]] for number in range(groups)]
         with plain_errors():
-            return context.parallelize(packed, len(packed)).map(guarded).collect()
+            made = context.parallelize(packed, groups).map(guarded).collect()
+        return [made[number % groups][number // groups] for number in range(len(tasks))]
     except ExportError:
         if starved.reason:
             raise ExportError(starved.reason) from None
@@ -182,80 +183,8 @@ def each(
         watcher.join()
 
 
-class _Starved:
-    """Whether a cluster has given no executor for longer than it may; `reason`: that it has not."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._local = _is_local(spark)
-        self.limit = float(spark.sparkContext.getConf().get(settings.WAIT, str(settings.WAIT_SECONDS)).rstrip("s"))
-        self._since: float | None = None
-        self._told = told_so_far()
-        self.reason: str | None = None
-
-    def seconds(self) -> float:
-        """How long there has been none."""
-        if self._local or _executors(self._spark) > 0:
-            self._since = None
-            return 0.0
-        self._since = self._since or time.monotonic()
-        return time.monotonic() - self._since
-
-    def for_too_long(self) -> bool:
-        """Looks now."""
-        seconds = self.seconds()
-        if seconds <= 0.0:
-            return False
-        ended = _ENDED.findall(told(self._told))
-        if len(ended) >= _MOST_ENDED or (ended and seconds > self.limit):
-            self.reason = (
-                f"executors end as soon as they start: {ended[-1] or 'no reason given'}; see their standard error, in "
-                "the work folder of each worker"
-            )
-            return True
-        if seconds <= self.limit:
-            return False
-        self.reason = f"{self.waiting()} for {self.limit:g} s; {_REMEDY}"
-        return True
-
-    def waiting(self) -> str:
-        """What is waited for, for whoever looks on."""
-        return f"the export waits for cores: the Spark master {self._spark.sparkContext.master} has given it none"
-
-
-_REMEDY = (
-    "end what holds them, ask for less by spark.cores.max and spark.executor.memory in [spark], see the executors' "
-    f"standard error on the workers, or wait for longer by {settings.WAIT}"
-)
-
-
-def _await_executor(spark: SparkSession, waits: Callable[[str], None]) -> None:
-    """Until the cluster has given one. Raises ExportError."""
-    starved = _Starved(spark)
-    told = False
-    while starved.seconds() > 0.0:
-        with plain_errors():
-            if spark.sparkContext._jsc.sc().isStopped():
-                raise OSError
-        if starved.for_too_long():
-            raise ExportError(str(starved.reason))
-        if not told and starved.seconds() > min(_WAITS_SECONDS, starved.limit):
-            waits(starved.waiting())
-            told = True
-        time.sleep(_POLL)
-
-
 def _packed(value: object) -> bytes:
     return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]
-
-
-def _is_local(spark: SparkSession) -> bool:
-    return (spark.sparkContext.master or "").startswith("local")
-
-
-def _executors(spark: SparkSession) -> int:
-    """How many there are, the driver not counted."""
-    return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
 
 def _ended_tasks(spark: SparkSession, group: str) -> int:

@@ -66,12 +66,11 @@ class Folder:
             probe.unlink()
 
     def require_empty(self) -> None:
-        """A folder that becomes a lake must not hold anything. Raises TargetUnfit."""
+        """A folder that becomes a lake must not hold anything but lakes. Raises TargetUnfit."""
         with unfit(self.path):
-            exists = self.path.exists()
-            found = (
-                sorted(entry.name for entry in self.path.iterdir() if entry.name != layout.STAGING) if exists else []
-            )
+            held = list(self.path.iterdir()) if self.path.exists() else []
+            ours = [entry for entry in held if entry.name == layout.STAGING or (entry / layout.MANIFEST).is_file()]
+            found = sorted(entry.name for entry in held if entry not in ours)
         if found:
             raise TargetUnfit(f"{self.path} holds {found[0]}, which is not ours; name an empty PIPELINE_EXPORT_DIR")
 

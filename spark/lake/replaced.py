@@ -13,6 +13,8 @@ LATEST = "latest"
 """The link that a table's current state is found by."""
 KEEP = 86_400.0
 """Seconds that replaced files stay, unless the user says otherwise."""
+CHECKPOINTS = 7 * 86_400.0
+"""Seconds that the last current state of each day stays, likewise."""
 _DUE = """
     select id, path from pipeline.export_replaced
     where lake_id = $1::text::uuid and replaced_at <= now() - make_interval(secs => $2) order by replaced_at, id

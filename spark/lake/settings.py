@@ -21,6 +21,7 @@ DEFAULTS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.cores.max": "4",
+    "spark.scheduler.mode": "FAIR",
 }
 LOOPBACK: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """Defaults of a master that is this process alone."""
@@ -42,6 +43,13 @@ def given() -> dict[str, str]:
     if not isinstance(found, dict):
         raise ExportError(f"{VARIABLE} is no JSON object; give names and values of Spark's settings, or unset it")
     return {str(name): str(value) for name, value in found.items()}
+
+
+def permissions() -> dict[str, str]:
+    """Files that Spark itself writes are for whom this process's umask leaves them, not for their owner alone."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return {"spark.hadoop.fs.permissions.umask-mode": f"{mask:03o}"}
 
 
 def encrypts(settings: Mapping[str, str]) -> bool:

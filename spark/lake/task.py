@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 TASK = "TaskFailed"
@@ -16,18 +16,21 @@ class TaskFailed(Exception):
 
 
 class Guarded:
-    """Calls a function that arrives as bytes with an argument that does: what cannot even be imported is named too."""
+    """Calls a function that arrives as bytes with arguments that do, one after the other.
+
+    What cannot even be imported is named too.
+    """
 
     def __init__(self, act: bytes, *, named: bool) -> None:
         """`named`: the text names host and interpreter."""
         self._act = act
         self._named = named
 
-    def __call__(self, task: bytes) -> Any:
-        """The result."""
+    def __call__(self, tasks: Sequence[bytes]) -> list[Any]:
+        """The result of each."""
         try:
             act: Callable[[Any], Any] = pickle.loads(self._act)  # noqa: S301  from our driver
-            return act(pickle.loads(task))  # noqa: S301
+            return [act(pickle.loads(task)) for task in tasks]  # noqa: S301
         except Exception as error:
             said = " ".join(str(error).split())
             where = f"on {platform.node()}, with {sys.executable}: " if self._named else ""

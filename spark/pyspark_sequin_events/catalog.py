@@ -11,7 +11,7 @@ from adbc_driver_postgresql import dbapi
 from pyspark_sequin_events import session_settings
 from pyspark_sequin_events.dsn import complete
 from pyspark_sequin_events.history import Version, table_versions, versions
-from pyspark_sequin_events.query import bounded, qualified
+from pyspark_sequin_events.query import bounded, qualified, within
 
 _RELATIONS = """
     select id, source_id::text, epoch, from_lsn, from_idx, columns::text, to_json(key_columns)::text as key_columns
@@ -86,16 +86,47 @@ def newest(connection: dbapi.Connection, events_table: str) -> int | None:
 def ranges(
     connection: dbapi.Connection, events_table: str, bounds: tuple[int, int], step: int, most: int
 ) -> Iterator[tuple[int, int]]:
-    """Divide a range into parts of `step` seqs; if that makes more than `most` parts, into parts of `step` events.
+    """Divide a range into parts of `step` seqs; if that might make more than `most` parts, into parts of `step` events.
 
-    In a legacy table a seq may be a time in microseconds: most parts of `step` seqs would be empty.
+    In a legacy table a seq may be a time in microseconds: each part of `step` seqs would have few events.
     """
     after, upto = bounds
-    by_seq = upto - after <= most * step
+    if upto - after <= most * step:
+        yield from _by_seq(connection, events_table, bounds, step)
+        return
     while after < upto:
-        end = min(after + step, upto) if by_seq else _nth(connection, events_table, (after, upto), step)
+        end = _nth(connection, events_table, (after, upto), step)
         yield after, end
         after = end
+
+
+def _by_seq(
+    connection: dbapi.Connection, events_table: str, bounds: tuple[int, int], step: int
+) -> list[tuple[int, int]]:
+    """Each part ends `step` seqs behind its first event: what has no events, however wide, makes no part."""
+    after, upto = map(int, bounds)
+    if after >= upto:
+        return []
+
+    def end(behind: str) -> str:
+        first = f"select seq from {qualified(events_table)} where seq > {behind} and seq <= {upto} order by seq limit 1"
+        return f"least(coalesce(({first}), {upto}) - 1 + {int(step)}, {upto})::bigint"
+
+    query = f"""
+        with recursive part(after, upto) as (
+            select {after}::bigint, {end(str(after))}
+            union all
+            select part.upto, {end("part.upto")} from part where part.upto < {upto}
+        )
+        select after, upto from part order by after"""
+    return [(row["after"], row["upto"]) for row in rows(connection, query)]
+
+
+def cuts(connection: dbapi.Connection, query: str, bounds: tuple[int, int], number: int) -> list[int]:
+    """Seqs that divide the rows of `query` in these bounds into parts of so many rows, but for the last."""
+    numbered = f"select seq, row_number() over (order by seq) as place from ({within(query, *bounds)}) as held"
+    found = rows(connection, f"select seq from ({numbered}) as numbered where place % {int(number)} = 0 order by seq")
+    return [int(row["seq"]) for row in found]
 
 
 def _nth(connection: dbapi.Connection, events_table: str, bounds: tuple[int, int], number: int) -> int:

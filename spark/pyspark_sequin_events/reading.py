@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -47,16 +47,25 @@ def arrow_schema(schema: Mapping[str, str]) -> pa.Schema:
 def batches(read: Read) -> Iterator[pa.RecordBatch]:
     """The rows in order of seq, in batches of about 16 MB. One statement, whose snapshot ends with it.
 
-    A batch with a value that its type cannot hold (a date of infinity) is read again with `careful`.
+    A batch with a value that its type cannot hold (a date of infinity) is read again with `careful`, on a connection of
+    its own, which is the only one: what follows is a statement of its own then.
     """
-    target = arrow_schema(read.schema)
-    for batch in _fetched(read, read.query, read.after, read.upto):
-        parts: Iterable[pa.RecordBatch] = [batch]
-        if any(_unfit(column, field.type) for column, field in zip(batch.columns, target, strict=True)):
-            seqs = pc.min_max(batch.column("seq")).as_py()
-            parts = _fetched(read, read.careful, seqs["min"] - 1, seqs["max"])
-        for part in parts:
+    target, after = arrow_schema(read.schema), read.after
+    while after < read.upto:
+        unfit = None
+        with closing(_fetched(read, read.query, after, read.upto)) as fetched:
+            for batch in fetched:
+                if any(_unfit(column, field.type) for column, field in zip(batch.columns, target, strict=True)):
+                    unfit = after, pc.max(batch.column("seq")).as_py()
+                    break
+                yield _converted(batch, target)
+                if "seq" in target.names:
+                    after = batch.column("seq")[-1].as_py()
+        if unfit is None:
+            return
+        for part in _fetched(read, read.careful, *unfit):
             yield _converted(part, target)
+        after = unfit[1]
 
 
 def kept(events_table: str, read: Read) -> Iterator[pa.RecordBatch]:
@@ -69,7 +78,7 @@ def kept(events_table: str, read: Read) -> Iterator[pa.RecordBatch]:
         require_kept(events_table, read.after, kept_after)
 
 
-def _fetched(read: Read, query: str, after: int, upto: int) -> Iterator[pa.RecordBatch]:
+def _fetched(read: Read, query: str, after: int, upto: int) -> Generator[pa.RecordBatch, None, None]:
     with catalog.connect(read.dsn) as connection, closing(connection.cursor()) as cursor:
         cursor.execute(in_range(query, after, upto, read.order))
         yield from cursor.fetch_record_batch()

@@ -9,13 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 
-import pyspark
 import pytest
 from psycopg.conninfo import make_conninfo
 
@@ -24,61 +22,16 @@ from tests.fixtures import spark
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.postgres import Cluster, free_port
 from tests.fixtures.server import ROOT
+from tests.fixtures.standalone import Standalone, running
 from tests.fixtures.waiting import eventually
 from tests.torture import export_kills
 from tests.torture.export_kills import Exporter
 
-SPARK_HOME = Path(pyspark.__file__).parent
-
-
-@dataclass(frozen=True)
-class Standalone:
-    """A running cluster; `workers` are process groups, each with the executors that it has started."""
-
-    master: str
-    process: subprocess.Popen[bytes]
-    workers: list[subprocess.Popen[bytes]]
-    environment: dict[str, str]
-
-
-@contextmanager
-def daemon(environment: dict[str, str], *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
-        [str(SPARK_HOME / "bin/spark-class"), *arguments],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
 
 @pytest.fixture
 def standalone() -> Iterator[Standalone]:
-    port = free_port()
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="wal-spark-"))
-        environment = {
-            **spark.environment(),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_WORKER_DIR": folder,
-        }
-        classes = "org.apache.spark.deploy"
-        address = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
-        process = stack.enter_context(daemon(environment, f"{classes}.master.Master", *address))
-        eventually(lambda: socket.create_connection(("127.0.0.1", port), 1).close(), errors=(OSError,), timeout=40)
-        master = f"spark://127.0.0.1:{port}"
-        size = ("--cores", "1", "--memory", "600m", "--host", "127.0.0.1", "--webui-port", "0")
-        workers = [
-            stack.enter_context(daemon(environment, f"{classes}.worker.Worker", *size, master)) for _ in range(2)
-        ]
-        yield Standalone(master, process, workers, {**environment, "SPARK_EXECUTOR_MEMORY": "500m"})
+    with running() as made:
+        yield made
 
 
 @pytest.mark.long
@@ -92,7 +45,7 @@ def test_a_worker_that_is_killed_in_the_middle_leaves_the_export_exact(
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_so_does_an_executor(cluster: Cluster, standalone: Standalone) -> None:
-    killed_in_the_middle(cluster, standalone, lambda: os.kill(executor(standalone), signal.SIGKILL))
+    killed_in_the_middle(cluster, standalone, lambda: os.kill(standalone.executors()[0], signal.SIGKILL))
 
 
 @pytest.mark.long
@@ -127,15 +80,38 @@ def test_a_run_whose_executors_are_all_gone_ends_with_that(cluster: Cluster, sta
         export_kills.require_nothing_wrong(log, "without executors")
 
 
-def executor(standalone: Standalone) -> int:
-    """A JVM that a worker has started."""
-    groups = {worker.pid for worker in standalone.workers}
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_run_whose_server_is_killed_ends_with_its_application(
+    cluster: Cluster, standalone: Standalone, tmp_path: Path
+) -> None:
+    with export_kills.log_on(cluster) as log:
+        log.grow(30_000)
+        command = [sys.executable, str(ROOT / "spark/export.py"), "--export-dir", str(log.lake)]
+        command += ["--master", standalone.master, "--rows-per-file", "300"]
+        given = {**standalone.environment, "PIPELINE_DATABASE_DSN": log.dsn}
+        code = f"""import pathlib; from pipeline.exports import child
+child.run(child.Script({command!r}, {given!r}, pathlib.Path({str(tmp_path / "log")!r}), 600), print, lambda: False)"""
+        server = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.DEVNULL)
+        drivers = eventually(lambda: running_with(str(log.lake)), timeout=90)
+        eventually(standalone.executors, timeout=90)
+        server.kill()
+        server.wait()
+        killed = time.monotonic()
+        eventually(lambda: not standalone.executors() and not running_with(str(log.lake)), timeout=60)
+        assert drivers and time.monotonic() - killed < 5
+        export_kills.require_equal(log)
+
+
+def running_with(argument: str) -> list[int]:
+    """Processes with an argument that has this in it; the server's own code has it, too."""
+    found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            pid = int(path.parent.name)
-            if b"CoarseGrainedExecutorBackend" in path.read_bytes() and os.getpgid(pid) in groups:
-                return pid
-    raise AssertionError("no executor runs")
+            words = path.read_bytes().split(b"\0")
+            if argument.encode() in words:
+                found.append(int(path.parent.name))
+    return found
 
 
 def failed(cluster: Cluster, standalone: Standalone, settings: dict[str, str]) -> tuple[str, Exporter]:

@@ -149,19 +149,23 @@ class Exporter:
         *,
         master: str = "local[2]",
         environment: Mapping[str, str] | None = None,
+        python: str = sys.executable,
+        **process: Any,
     ) -> None:
+        """`process`: as whom it runs, as `subprocess.Popen` has it."""
         victim = [str(ROOT / "tests/torture/export_victim.py"), point] if point else [str(ROOT / "spark/export.py")]
         self.begun = threading.Event()
         self.said: list[dict[str, Any]] = []
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
         self.process = subprocess.Popen(
-            [sys.executable, *victim, "--export-dir", str(log.lake), "--master", master, "--rows-per-file", "300"],
+            [python, *victim, "--export-dir", str(log.lake), "--master", master, "--rows-per-file", "300"],
             env={**(environment or spark.environment()), "PIPELINE_DATABASE_DSN": log.dsn},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
             start_new_session=True,
+            **process,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

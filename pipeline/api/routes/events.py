@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -13,20 +14,26 @@ from pipeline.api.database import TheDatabase, TheWakeups
 from pipeline.api.long_poll import MAX_SECONDS, Client, until_found
 from pipeline.api.models import MAX_SEQ, Events
 from pipeline.api.parameters import refuse_unknown
-from pipeline.api.patterns import NAME, TABLES
+from pipeline.api.patterns import NAME, NO_ZERO_BYTE, TABLES
 from pipeline.api.problems import documented
-from pipeline.log.page import EVERYTHING, Filter, KeptFrom, NewestSeq, PageRequest, beyond, is_expired
+from pipeline.log.page import EVERYTHING, Filter, KeptFrom, NewestSeq, PageRequest, Pages, beyond, is_expired
 from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import AsyncConnection
 from pipeline.postgres.pool import Pool, rows
 from pipeline.postgres.queries import statement
 from pipeline.readers.cursor import shapes
+from pipeline.readers.cursor.frames import Entry
 
 NDJSON = "application/x-ndjson"
 MAX_BYTES = 8_000_000
 """A page ends after so many characters; a single event may be larger."""
 _SEARCH_SECONDS = 2.0
 _FIRST_ROWS = 10
+
+NamedTable = Annotated[
+    str | None,
+    Query(max_length=200, pattern=NO_ZERO_BYTE, description="one that routes send changes to, as in the settings"),
+]
 
 router = APIRouter(
     prefix="/v1/events", tags=["events"], responses=documented(422), dependencies=[Depends(refuse_unknown)]
@@ -44,6 +51,7 @@ class _Reading:
     consumer: str | None
     events: list[str] = field(default_factory=list)
     unfinished: bool = False
+    pages: Pages[Entry] = shapes.JSON
 
 
 @router.get(
@@ -67,6 +75,7 @@ async def read(
         str | None,
         Query(max_length=4000, pattern=TABLES, description="`schema.table`, comma separated, `*` matches anything"),
     ] = None,
+    events_table: NamedTable = None,
     consumer: Annotated[
         str | None, Query(pattern=NAME, description="a cursor: from its position, with its tables and actions")
     ] = None,
@@ -77,8 +86,11 @@ async def read(
     then no event up to there matched. Reading moves no cursor; `advance` does.
     """
     wanted = Filter(within=tuple(part.strip() for part in tables.split(","))) if tables else EVERYTHING
-    reading = _Reading(request.app.state.events_table, limit, after, wanted, consumer)
-    with wakeups.for_events(*([consumer] if consumer else [])) as subscription:
+    table = _table(request.app.state.events_tables, events_table, consumer)
+    reading = _Reading(table, limit, after, wanted, consumer)
+    if events_table is not None:
+        reading.pages = shapes.json_of(EventsTable.parse(table).identifier)
+    with wakeups.for_events(*([consumer] if consumer else []), table=table) as subscription:
 
         async def look(_client: Client) -> list[str] | None:
             return await _look(database, reading)
@@ -88,6 +100,17 @@ async def read(
 
         await until_found(request, subscription, wait, look, due)
     return _answer(request, reading)
+
+
+def _table(known: Sequence[str], asked: str | None, consumer: str | None) -> str:
+    """The events table to read: the default one unless another was asked for."""
+    if asked is None or asked == known[0]:
+        return known[0]
+    if consumer is not None:
+        raise HTTPException(422, "a consumer reads the default events table; leave out events_table, or consumer")
+    if asked not in known:
+        raise HTTPException(404, f"there is no events table {asked!r} in the settings; there are: {', '.join(known)}")
+    return asked
 
 
 async def _look(database: Pool, reading: _Reading) -> list[str] | None:
@@ -124,7 +147,7 @@ async def _read_on(connection: AsyncConnection, reading: _Reading) -> bool:
     size, rows, full = 0, _FIRST_ROWS, True
     while full and (left := reading.limit - len(reading.events)) > 0 and size < MAX_BYTES:
         wanted = PageRequest(after, min(rows, left), MAX_BYTES - size, reading.wanted)
-        page = await shapes.JSON.read_async(connection, wanted)
+        page = await reading.pages.read_async(connection, wanted)
         reading.events += [entry.event for entry in page.entries]
         after, size, rows, full = page.upto, size + page.size, page.next_rows, page.full
     kept_from = await KeptFrom(EventsTable.parse(reading.table)).read_async(connection)

@@ -27,17 +27,18 @@ NoWait = Annotated[bool, typer.Option("--no-wait", help="Fail while another expo
 def export_run(context: typer.Context, as_json: Json = False, no_wait: NoWait = False) -> int:
     """Export what is new, after an export that is already running; shows the progress. --json: one event per line."""
     from pipeline.cli.render import export_progress
-    from pipeline.exports import job
+    from pipeline.exports import lakes
 
     with resolved(load(context, "export")) as config, _stoppable() as stopped:
         if as_json:
-            found = job.export(config, "command", _print_event, stopped, wait=not no_wait)
-            if found.run is None:
-                _print_event({"event": "done", "exported_upto": found.exported_upto, "rows": 0})
+            made = lakes.export(config, "command", _print_event, stopped, wait=not no_wait)
+            if all(each.outcome.run is None for each in made):
+                _print_event({"event": "done", "exported_upto": made[0].outcome.exported_upto, "rows": 0})
             return 0
         with export_progress.shown() as on_event:
-            found = job.export(config, "command", on_event, stopped, wait=not no_wait)
-        export_progress.outcome(found, config.exports)
+            made = lakes.export(config, "command", on_event, stopped, wait=not no_wait)
+        for each in made:
+            export_progress.outcome(each.outcome, each.lake)
     return 0
 
 
@@ -75,13 +76,17 @@ def export_state(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="schema.table")],
     as_of: Annotated[str, typer.Option(metavar="SEQ|TIME", help="The last seq to include, or a time in ISO 8601.")],
     directory: Annotated[Path | None, typer.Option("--output", help="A new folder for the files.")] = None,
+    events_table: Annotated[
+        str | None, typer.Option(help="The events table whose changes count, if not the default one.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """A table as it was after a seq, or at a time, from the lake. --json: one event per line."""
     from pipeline.cli.render import export_progress
-    from pipeline.exports import job
+    from pipeline.exports import job, lakes
 
-    with resolved(load(context, "export")) as config, _stoppable() as stopped:
+    with resolved(load(context, "export")) as found, _stoppable() as stopped:
+        config = lakes.named(found, events_table)
         if as_json:
             job.state(config, table, as_of, directory, _print_event, stopped)
             return 0

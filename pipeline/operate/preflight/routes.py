@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipeline.capture.source import sources
-from pipeline.config.routes import never_used
+from pipeline.config.routes import dividing, never_used
 from pipeline.config.settings import Config
 from pipeline.log.table import EventsTable
+from pipeline.operate import export_status
 from pipeline.operate.preflight import legacy_log
 from pipeline.operate.preflight.findings import Finding, Findings, first_names, guarded
 from pipeline.postgres.connections import Connection
@@ -20,6 +21,10 @@ def run(config: Config, connection: Connection) -> Findings:
     for later, earlier in never_used(config.routes):
         text = f"route {later} never gets a change: route {earlier} comes first and takes all of them"
         yield Finding("warning", "routes", text, f"put route {later} first, or remove it")
+    if export_status.why_off(config) is None:
+        for number in dividing(config.routes):
+            text = f"route {number} takes some actions only: no `current` in the lake has all changes of its tables"
+            yield Finding("warning", "routes", text, "leave out its actions, or read `changes` of both events tables")
     wrong = [found for name in config.events_tables[1:] for found in _table(connection, EventsTable.parse(name))]
     yield from wrong
     if config.routes and not wrong:

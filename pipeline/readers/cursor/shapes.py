@@ -65,6 +65,11 @@ JSON = Pages(DEFAULT_LOG, _JSON)
 """The default events table as JSON."""
 
 
+def json_of(events: sql.Identifier) -> Pages[Entry]:
+    """An events table as JSON."""
+    return Pages(events, _JSON)
+
+
 def columns_of(events: sql.Identifier) -> Pages[Columns]:
     """An events table by its columns."""
     return Pages(events, _COLUMNS)

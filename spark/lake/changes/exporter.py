@@ -15,11 +15,12 @@ from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
 from lake import layout
-from lake.changes import plan, retention_check
+from lake.changes import division, plan, retention_check
 from lake.changes.files import ChangeFile, ChangeFiles, Schemas
 from lake.changes.manifest import Manifest
 from lake.changes.writer import WrittenFile, write
 from lake.cluster import each
+from lake.cores import cores
 from lake.errors import ExportError, Inexact
 from lake.folder import Folder, schema_content
 from lake.identity import Lake, identify
@@ -27,6 +28,9 @@ from lake.ledger import Ledger
 
 RANGE_ROWS = 4_000_000
 """Seqs that are exported at once: the most work that a crash loses, and what the driver plans at a time."""
+
+CONNECTIONS = 8
+"""Tasks that read the log at a time, at most."""
 
 
 @dataclass(frozen=True)
@@ -66,18 +70,29 @@ def export(
     *,
     run: int | None,
     rows_per_file: int,
+    connections: int = CONNECTIONS,
     report: Callable[[Progress], None],
 ) -> list[WrittenFile]:
-    """Export one range; returns its files. Raises ExportError, after which the range is not in the lake."""
+    """Export one range; returns its files. Raises ExportError, after which the range is not in the lake.
+
+    `connections`: how many tasks read at a time, at most; each has one connection to the pipeline database.
+    """
     number = lake.ledger.begin(lake.id, *bounds, run)
     try:
         parts = plan.parts(connection, dsn, lake.events_table, *bounds)
         folder = lake.root / layout.export_staging(number)
-        pieces = [piece for part in parts for piece in part.pieces(str(folder), rows_per_file)]
+        tasks = min(cores(spark), connections)
+        pieces = division.pieces(connection, parts, str(folder), rows_per_file=rows_per_file, tasks=tasks)
         rows = sum(part.rows for part in parts)
         average = rows / max(1, len(pieces))
         report(Progress(*bounds, rows, 0))
-        results = each(spark, write, pieces, lambda done: report(Progress(*bounds, rows, round(done * average))))
+        results = each(
+            spark,
+            write,
+            pieces,
+            lambda done: report(Progress(*bounds, rows, round(done * average))),
+            at_once=connections,
+        )
         files = [file for result in results for file in result]
         _require_all(parts, files)
         retention_check.require(connection, lake.events_table, bounds[0])

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
-from math import ceil
 from typing import Any
 
 from adbc_driver_postgresql import dbapi
 
 from lake import layout
-from lake.changes.writer import Piece
 from pyspark_sequin_events import catalog
 from pyspark_sequin_events.history import OURS, Version
 from pyspark_sequin_events.query import bounded, changes_of, messages_of, qualified, table_is, untyped_of, within
@@ -38,13 +36,6 @@ class Part:
     key: tuple[str, ...]
     read: Read
     rows: int
-
-    def pieces(self, folder: str, rows_per_file: int) -> Iterator[Piece]:
-        """The part in ranges of seq, each of about so many rows."""
-        wide = ceil((self.read.upto - self.read.after) / max(1, ceil(self.rows / rows_per_file)))
-        for after in range(self.read.after, self.read.upto, wide):
-            read = replace(self.read, after=after, upto=min(after + wide, self.read.upto))
-            yield Piece(read, self.dataset, self.version, self.source_id, self.source_epoch, self.table_oid, folder)
 
 
 def parts(connection: dbapi.Connection, dsn: str, events_table: str, after: int, upto: int) -> list[Part]:

@@ -8,9 +8,10 @@ renamed into place. `committed`: the folder stays, the table has the name that t
 from __future__ import annotations
 
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from pathlib import Path
 
 from adbc_driver_postgresql import dbapi
@@ -25,6 +26,7 @@ from lake.states.folded import Folded, Task
 from lake.states.folders import States
 from lake.states.ledger import Root, StateLedger
 from lake.states.plan import BucketFile, Folding, plan
+from lake.states.side_by_side import Begun, Job, side_by_side
 from lake.tables.lake_tables import LakeTables
 from lake.tables.source_tables import SourceTable
 
@@ -57,10 +59,11 @@ def published(folding: Folding, folded: Folded, files: Sequence[BucketFile]) -> 
     return Published(folding.dataset, folding.seq, rows, folded.buckets, len(folded.written))
 
 
-def recover(lake: Lake, keep: float = replaced.KEEP) -> None:
+def recover(lake: Lake, keep: float = replaced.KEEP, checkpoints: float = replaced.CHECKPOINTS) -> None:
     """Finish or remove what an earlier exporter left. The lake's lock must be held, and no state being written.
 
-    Versions that were superseded `keep` seconds ago, or longer, are removed.
+    Versions that were superseded `keep` seconds ago, or longer, are removed, but for the last of each day of the last
+    `checkpoints` seconds: a state as of an earlier seq begins with one of them.
     """
     ledger = StateLedger(lake.ledger, lake.id)
     for dataset in ledger.unfinished():
@@ -68,7 +71,7 @@ def recover(lake: Lake, keep: float = replaced.KEEP) -> None:
     ledger.fail_unfinished()
     for table in ledger.to_be_shown():
         _show(lake, table.id, str(table.dataset), ledger.versions(table.id)[-1].seq)
-    for version in ledger.superseded(keep):
+    for version in ledger.superseded(keep, checkpoints):
         ledger.drop(version.id)
         States(lake.root, version.dataset).remove(version.seq)
         ledger.forget(version.id)
@@ -158,10 +161,14 @@ class _Begun:
     task: Task
 
 
+_Folded = list[tuple[_Begun, engines.Outcome | None]]
+"""None: it is too large for the engine that tried."""
+
+
 def _advanced(
     spark: SparkSession | None, lake: Lake, pending: Sequence[Pending]
 ) -> Iterator[tuple[Pending, Published | ExportError]]:
-    """Each table with what has come of it: the small ones first, many in one Spark job, then those that are not."""
+    """Each table with what has come of it, as it ends: small ones many in one Spark job, the others beside them."""
     small: list[Pending] = []
     large: list[Pending] = []
     for each in pending:
@@ -171,17 +178,34 @@ def _advanced(
             (small if engines.is_small(each.foldings) else large).append(each)
     if spark is None:
         return
-    too_large: list[_Begun] = []
-    for start in range(0, len(small), engines.TABLES_AT_ONCE):
-        begun = [_begin(lake, each) for each in small[start : start + engines.TABLES_AT_ONCE]]
-        folded = engines.fold_small(spark, [one.task for one in begun])
-        for one, outcome in zip(begun, folded, strict=True):
+    at_once = engines.TABLES_AT_ONCE
+    waiting: deque[Begun[_Folded]] = deque(
+        partial(_begin_small, lake, small[start : start + at_once]) for start in range(0, len(small), at_once)
+    )
+    waiting.extend(partial(_begin_large, lake, each) for each in large)
+    for folded in side_by_side(spark, waiting):
+        for one, outcome in folded:
             if outcome is None:
-                too_large.append(one)
+                waiting.append(partial(_large, one))
             else:
                 yield one.pending, _finish(lake, one, outcome)
-    for one in chain(too_large, (_begin(lake, each) for each in large)):
-        yield one.pending, _finish(lake, one, engines.fold_large(spark, one.task))
+
+
+def _begin_small(lake: Lake, pending: Sequence[Pending]) -> Job[_Folded]:
+    begun = [_begin(lake, each) for each in pending]
+
+    def fold(spark: SparkSession) -> _Folded:
+        return list(zip(begun, engines.fold_small(spark, [one.task for one in begun]), strict=True))
+
+    return fold
+
+
+def _begin_large(lake: Lake, pending: Pending) -> Job[_Folded]:
+    return _large(_begin(lake, pending))
+
+
+def _large(one: _Begun) -> Job[_Folded]:
+    return lambda spark: [(one, engines.fold_large(spark, one.task))]
 
 
 def _begin(lake: Lake, pending: Pending) -> _Begun:

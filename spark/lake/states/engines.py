@@ -14,8 +14,8 @@ from lake.states.folded import Folded, Task
 from lake.states.plan import Folding
 from lake.states.small import fold as small
 
-TABLES_AT_ONCE = 200
-"""Small tables that one Spark job folds: what a run that is ended by its time limit folds in vain, at most."""
+TABLES_AT_ONCE = 100
+"""Small tables that one Spark job folds: while others are folded, these are published."""
 Outcome = Folded | ExportError
 
 
@@ -26,8 +26,10 @@ def is_small(foldings: Sequence[Folding]) -> bool:
 
 def fold_small(spark: SparkSession, tasks: Sequence[Task]) -> Sequence[Outcome | None]:
     """What has come of each, folded in one job; None: it is too large for that."""
+    # One such job after the other, so that the first can be published while the next are folded.
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", "small")
     try:
-        return cluster.each(spark, small.fold, tasks, lambda _: None)
+        return cluster.each(spark, small.fold, tasks, lambda _: None, description="fold")
     except ExportError as error:  # which table broke the job is not known
         print(f"small tables are folded one by one, since their job ended: {error}", file=sys.stderr, flush=True)
         return [None] * len(tasks)
@@ -35,6 +37,7 @@ def fold_small(spark: SparkSession, tasks: Sequence[Task]) -> Sequence[Outcome |
 
 def fold_large(spark: SparkSession, task: Task) -> Outcome:
     """What has come of it."""
+    spark.sparkContext.setLocalProperty("spark.job.description", f"fold {task.foldings[-1].dataset}")
     try:
         return fold_by_frames(spark, task.root, task.base_folder, task.foldings, task.folder)
     except ExportError as error:

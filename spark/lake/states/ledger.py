@@ -67,6 +67,17 @@ _COMMIT = """
     )
     select id from version
 """
+_SUPERSEDED = """
+    select s.id, s.dataset, s.seq from pipeline.export_states s
+    where s.lake_id = $1::text::uuid and s.superseded_at <= now() - make_interval(secs => $2) and (
+        s.state = 'dropped' or s.table_id is null or s.superseded_at <= now() - make_interval(secs => $3) or exists (
+            select from pipeline.export_states n
+            where n.table_id = s.table_id and n.seq > s.seq and n.state = 'committed'
+                and (n.committed_at at time zone 'UTC')::date = (s.committed_at at time zone 'UTC')::date
+        )
+    )
+    order by s.superseded_at
+"""
 
 
 class StateLedger:
@@ -175,13 +186,12 @@ class StateLedger:
             (self._lake,),
         )
 
-    def superseded(self, seconds: float) -> list[Superseded]:
-        """Versions that were replaced so long ago, or longer."""
-        found = self._ledger.rows(
-            "select id, dataset, seq from pipeline.export_states where lake_id = $1::text::uuid"
-            " and superseded_at <= now() - make_interval(secs => $2) order by superseded_at",
-            (self._lake, seconds),
-        )
+    def superseded(self, seconds: float, checkpoints: float = 0.0) -> list[Superseded]:
+        """Versions that were replaced so long ago, or longer.
+
+        Those of the last `checkpoints` seconds are left out that are the last of a table on their day (UTC).
+        """
+        found = self._ledger.rows(_SUPERSEDED, (self._lake, seconds, checkpoints))
         return [Superseded(**row) for row in found]
 
     def drop(self, version: int) -> None:

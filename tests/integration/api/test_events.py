@@ -17,6 +17,7 @@ from pipeline.api.routes.events import MAX_BYTES
 from pipeline.log.page import EVERYTHING, Filter, PageRequest, values
 from pipeline.readers.cursor import shapes
 from tests.fixtures.api import Api
+from tests.fixtures.routed_log import AUDIT, route
 from tests.fixtures.small_log import add_inserts, add_table, small_log
 from tests.fixtures.waiting import eventually
 
@@ -158,7 +159,7 @@ def test_after_events_that_were_dropped_reading_goes_on(reading: Api, log: psyco
 @pytest.mark.parametrize(
     ("method", "path", "use"),
     [
-        ("get", "/v1/events", "use after, limit, wait, tables, consumer"),
+        ("get", "/v1/events", "use after, limit, wait, tables, events_table, consumer"),
         ("get", "/v1/consumers/c/dead-letters", "use after, limit"),
         ("get", "/v1/consumers", "this path takes none"),
         ("post", "/v1/consumers", "this path takes none"),
@@ -249,3 +250,32 @@ def nodes(plan: dict[str, Any], *, ctes: bool = True) -> Iterator[dict[str, Any]
     for child in plan.get("Plans", []):
         if ctes or child["Parent Relationship"] != "InitPlan":  # those stand below the topmost node
             yield from nodes(child, ctes=ctes)
+
+
+def test_another_events_table_is_read_by_its_name(api: Callable[..., Api], log: psycopg.Connection) -> None:
+    route(log)
+    routes = [{"tables": ["public.audits"], "events_table": str(AUDIT)}]
+    reading = api(routes=routes)
+    first = reading.get("/v1/events", events_table=str(AUDIT), limit=20).json()
+    assert (seqs(first), first["last_seq"]) == ([*range(1, 21)], 20)
+    assert {event["source_table_name"] for event in first["data"]} == {"audits"}
+    assert seqs(reading.get("/v1/events", events_table=str(AUDIT), after=25).json()) == [26, 27, 28, 29, 30]
+    assert "beyond the newest event, which is 30" in reading.get("/v1/events", events_table=str(AUDIT), after=33).text
+    assert seqs(reading.get("/v1/events", events_table="public.sequin_events", after=33).json()) == [34, 35]
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(reading.get, "/v1/events", events_table=str(AUDIT), after=30, wait=30)
+        eventually(lambda: waiting.running())
+        route(log, first=31, last=31)
+        log.execute("select pg_notify('sequin_events', %s)", [json.dumps({"table": str(AUDIT), "seq": 31})])
+        assert seqs(waiting.result(60).json()) == [31]
+    unknown = reading.get("/v1/events", events_table="public.nothing")
+    assert (unknown.status_code, unknown.json()["title"]) == (
+        404,
+        f"there is no events table 'public.nothing' in the settings; there are: public.sequin_events, {AUDIT}",
+    )
+    reading.post("/v1/consumers", name="c", kind="cursor")
+    both = reading.get("/v1/events", events_table=str(AUDIT), consumer="c")
+    assert (both.status_code, both.json()["title"]) == (
+        422,
+        "a consumer reads the default events table; leave out events_table, or consumer",
+    )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,9 @@ print("from Spark", file=sys.stderr)"""
     log = (tmp_path / "log").read_text()
     for line in ("WARN: not for you", '{"event": "done", "rows": 3}', "from Spark"):
         assert line in log
+    written = [datetime.fromisoformat(line.split()[0]) for line in log.splitlines() if line != "from Spark"]
+    assert len(written) == 5
+    assert all(abs(datetime.now(UTC) - at) < timedelta(minutes=5) for at in written)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +128,7 @@ def test_a_script_whose_server_was_killed_ends_with_its_next_word(tmp_path: Path
 script = child.Script([sys.executable, '-c', {talker!r}], {{}}, pathlib.Path({str(log)!r}), 600)
 child.run(script, print, lambda: False)"""
     server = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[3])
-    pid = eventually(lambda: int(log.read_text().split()[0]), errors=(OSError, IndexError))
+    pid = eventually(lambda: int(log.read_text().split()[1]), errors=(OSError, IndexError))
     server.kill()
     server.wait()
     eventually(lambda: not alive(pid))
@@ -148,7 +152,7 @@ script = child.Script(
 )
 child.run(script, print, lambda: False)"""
     server = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[3])
-    pid = eventually(lambda: int(log.read_text().split()[0]), errors=(OSError, IndexError))
+    pid = eventually(lambda: int(log.read_text().split()[1]), errors=(OSError, IndexError))
     assert alive(pid)
     server.kill()
     server.wait()

@@ -18,6 +18,7 @@ from pipeline.log.retention import drop_partition, policy
 from pipeline.log.table import EventsTable
 from pipeline.operate import retention
 from tests.fixtures.aging_log import KEEP, PARTITION, AgingLog, aging_log
+from tests.fixtures.routed_log import AUDIT, route
 from tests.fixtures.server import run_at_terminal, run_command
 
 OLD, YOUNG = 1.1 * KEEP, KEEP / 2
@@ -183,6 +184,27 @@ def test_scheduled_exports_hold_back_before_the_first_one(log: AgingLog, databas
     assert log.drop().partitions == 2
     log.add(PARTITION, OLD)
     assert log.retention_status(config).held_by[0].position == 200, "a new lake begins with what there is"
+
+
+def test_so_they_do_for_what_routes_send_to_other_tables(log: AgingLog, database_dsn: str):
+    log.add(10)
+    route(log.connection)
+    log.connection.execute(f"update public.\"{AUDIT.name}\" set inserted_at = now() - interval '{2 * KEEP} seconds'")
+    config = load(database_dsn=database_dsn, retention="1m", export_schedule="0 0 1 1 *", export_dir=LAKE)
+    holders = retention._holders(config, log.connection, AUDIT)
+    assert [(each.name, each.position) for each in holders] == [(f"{LAKE}/public.audit%2Fevents", 0)]
+    assert log.drop(config).rows == 0
+    log.connection.execute(
+        "insert into pipeline.lakes (id, directory, events_table) values (gen_random_uuid(), %s, %s)",
+        [holders[0].name, str(AUDIT)],
+    )
+    log.connection.execute(
+        "insert into pipeline.exports (lake_id, after_seq, upto_seq, state, holder, committed_at)"
+        " select id, 0, 20, 'committed', 'test', now() from pipeline.lakes"
+    )
+    assert log.drop(config).rows == 20
+    [kept] = log.connection.execute(f'select min(seq), count(*) from public."{AUDIT.name}"').fetchall()
+    assert kept == (21, 10)
 
 
 def test_who_comes_while_a_drop_begins_is_not_robbed(log: AgingLog, monkeypatch: pytest.MonkeyPatch):

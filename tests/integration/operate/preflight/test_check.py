@@ -408,6 +408,25 @@ def test_routes_that_cannot_be_or_never_are(
     assert all(finding.remedy for finding in told)
 
 
+@pytest.mark.parametrize(
+    ("actions", "schedule", "warned"),
+    [
+        (["delete"], "*/5 * * * *", ["route 1 takes some actions only"]),
+        (["delete"], "off", []),
+        (["insert", "update", "delete", "truncate", "read"], "*/5 * * * *", []),
+        (["message"], "*/5 * * * *", []),
+        ([], "*/5 * * * *", []),
+    ],
+)
+def test_a_route_that_divides_tables_between_lakes(
+    database_dsn: str, actions: list[str], schedule: str, warned: list[str]
+) -> None:
+    routes = json.dumps([{"tables": ["public.a"], "actions": actions, "events_table": "public.a_events"}])
+    found = check.run(load(database_dsn=database_dsn, routes=routes, export_schedule=schedule))
+    told = [finding for finding in found if finding.name == "routes" and finding.level == "warning"]
+    assert [finding.text.partition(":")[0] for finding in told] == warned
+
+
 def test_a_route_to_a_table_of_another_owner(database_dsn: str) -> None:
     role = unique("other")
     with connections.connect(database_dsn, "pipeline database") as connection:

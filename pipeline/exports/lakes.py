@@ -1,0 +1,84 @@
+"""The lakes of these settings: that of the default events table, and in it a folder for each other one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.config.settings import Config
+from pipeline.errors import ExportBusy, ExportFailed, ExportStopped
+from pipeline.exports import job
+from pipeline.exports.child import OnEvent
+from pipeline.exports.job import Outcome
+from pipeline.exports.ledger import Trigger
+from pipeline.log import tables
+from pipeline.postgres import connections
+from pipeline.postgres.connections import Connection
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What has come of the export of one events table to its lake."""
+
+    events_table: str
+    lake: Path
+    outcome: Outcome
+
+
+def folder(config: Config, events_table: str) -> Path:
+    """Where the lake of an events table is."""
+    if events_table == config.events_table:
+        return config.exports
+    return config.exports / re.sub(r"[^\w.\-]", _escaped, events_table)
+
+
+def of(config: Config, events_table: str) -> Config:
+    """The settings by which that events table is the one that is exported."""
+    return config.model_copy(update={"export_dir": folder(config, events_table), "events_table": events_table})
+
+
+def named(config: Config, events_table: str | None) -> Config:
+    """The same; None: the default one. Raises ExportFailed for a table that was never written to."""
+    if events_table is None or events_table == config.events_table:
+        return config
+    with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
+        known = _names(config, connection)
+    if events_table not in known:
+        raise ExportFailed(f"there is no events table {events_table}; name one of {', '.join(known)}")
+    return of(config, events_table)
+
+
+def export(
+    config: Config, trigger: Trigger, on_event: OnEvent, stopped: Callable[[], bool], *, wait: bool = False
+) -> Sequence[Exported]:
+    """Export every events table that there is, the default one first: a run for each that has something new.
+
+    Raises as `job.export`; where another than the default one fails, or one is being exported already, the rest is
+    exported before that.
+    """
+    with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
+        names = _names(config, connection)
+    made: list[Exported] = []
+    failed: ExportFailed | None = None
+    for name in names:
+        one = of(config, name)
+        try:
+            made.append(Exported(name, one.exports, job.export(one, trigger, on_event, stopped, wait=wait)))
+        except ExportFailed as error:
+            if isinstance(error, ExportStopped) or (name == config.events_table and not isinstance(error, ExportBusy)):
+                raise  # what is wrong with the folder is wrong with all in it
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    return made
+
+
+def _names(config: Config, connection: Connection) -> list[str]:
+    """The default table first; others as soon as something was written to them, as long as they exist."""
+    return list(dict.fromkeys([config.events_table, *(str(table) for table in tables.with_known(connection, []))]))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode())

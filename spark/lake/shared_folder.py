@@ -1,0 +1,79 @@
+"""Whether executors write to the lake's folder so that the driver can publish what they write: tried before a run."""
+
+from __future__ import annotations
+
+import os
+import platform
+import pwd
+import shutil
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from lake import layout
+from lake.cluster import each
+from lake.cores import cores, is_local
+from lake.errors import TargetUnfit
+
+_FILE = "file"
+_REMEDY = "let both users be in the folder's group, give the folder mode 2775 and both of them umask 002"
+_ANOTHER = "mount the same folder on all hosts, or name another PIPELINE_EXPORT_DIR"
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What came of it on a host: `error`: why it cannot be written to."""
+
+    path: str
+    who: str
+    error: str | None
+
+
+def require(spark: SparkSession, folder: Path) -> None:
+    """Raises TargetUnfit, which names host and user, where it would fail later. Does nothing with a local master."""
+    if is_local(spark):
+        return
+    staging = folder.absolute() / layout.STAGING
+    here = staging / f"probe-{uuid.uuid4().hex}"
+    tried = each(spark, _try, [str(here / str(number)) for number in range(cores(spark))], lambda _: None)
+    try:
+        for one in tried:
+            _take_over(one, folder)
+    finally:
+        shutil.rmtree(here, ignore_errors=True)
+
+
+def _try(path: str) -> _Tried:
+    """Make a folder with a file in it, as a task does. Runs on executors."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+        (Path(path) / _FILE).write_bytes(b"0")
+        error = None
+    except OSError as found:
+        error = found.strerror or str(found)
+    return _Tried(path, f"{platform.node()} as user {_user()}", error)
+
+
+def _take_over(tried: _Tried, folder: Path) -> None:
+    if tried.error:
+        raise TargetUnfit(f"{folder}: executors on {tried.who} cannot write there: {tried.error}; {_REMEDY}")
+    path = Path(tried.path)
+    try:
+        os.replace(path / _FILE, path.parent / f"{path.name}-moved")
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        raise TargetUnfit(f"{folder}: executors on {tried.who} have another folder of that path; {_ANOTHER}") from None
+    except OSError as error:
+        raise TargetUnfit(
+            f"{folder}: what executors on {tried.who} write there cannot be moved by user {_user()} on "
+            f"{platform.node()}: {error.strerror}; {_REMEDY}"
+        ) from error
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
