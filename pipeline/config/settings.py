@@ -21,9 +21,11 @@ from pipeline.config.values import (
     EXPORT_SCHEDULE,
     Accepted,
     Amount,
+    CatalogUri,
     Dsn,
     Duration,
     EventsTableName,
+    Formats,
     LakePath,
     Master,
     MaxSlots,
@@ -95,6 +97,11 @@ class Config(BaseSettings):
     export_keep: Duration = Field(
         "24h", description="how long files stay in the lake that newer ones have replaced: 7d, 12h, 30m, 45s"
     )
+    export_formats: Formats = Field(
+        ("parquet",), description="what the lake can be read as: parquet, or parquet,iceberg"
+    )
+    export_iceberg_catalog: str = Field("lake", pattern=r"^\w+$", description="name of the catalog of Iceberg tables")
+    export_iceberg_uri: CatalogUri = Field("", description="a REST catalog for them; empty: the pipeline database")
     spark_master: Master = Field("local[*]", description="where Spark runs: local[N], spark://…, yarn, k8s://…")
     spark: SparkSettings = Field({}, description="settings of Spark itself, which it gets as they are")
     http_host: str = Field("127.0.0.1", min_length=1, description="address of the HTTP API")

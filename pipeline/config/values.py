@@ -17,6 +17,8 @@ from pipeline.config import cron, durations, routes, sizes, spark, wires
 from pipeline.config.routes import Route
 
 OFF = "off"
+FORMATS = ("parquet", "iceberg")
+"""What a lake can be read as."""
 EXPORT_SCHEDULE = "*/5 * * * *"
 _DSN_FORMS = "a libpq URI (postgresql://user@host/db) or key=value pairs (host=… dbname=…)"
 
@@ -76,6 +78,21 @@ def _qualified(value: tuple[str, ...]) -> tuple[str, ...]:
     for pattern in value:
         if not re.fullmatch(r"[^.]+\.[^.]+", pattern):
             raise ValueError(f"expected `schema.table`, where * matches anything, not {pattern!r}")
+    return value
+
+
+def _formats(value: tuple[str, ...]) -> tuple[str, ...]:
+    for name in value:
+        if name not in FORMATS:
+            raise ValueError(f"unknown format {name!r}; there are: {', '.join(FORMATS)}")
+    if FORMATS[0] not in value:
+        raise ValueError(f"expected {FORMATS[0]} among them: the files of the others are those")
+    return tuple(dict.fromkeys(value))
+
+
+def _catalog_uri(value: str) -> str:
+    if value and not re.fullmatch(r"https?://\S+", value):
+        raise ValueError("expected the http:// or https:// address of a REST catalog, or nothing")
     return value
 
 
@@ -172,4 +189,8 @@ Origins = Annotated[
 Wires = Annotated[
     tuple[str, ...], NoDecode, BeforeValidator(_listed("the names of wires")), AfterValidator(wires.names)
 ]
+Formats = Annotated[
+    tuple[str, ...], NoDecode, BeforeValidator(_listed("the names of formats")), AfterValidator(_formats)
+]
+CatalogUri = Annotated[str, AfterValidator(_catalog_uri)]
 Accepted = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed("the name of a finding"))]

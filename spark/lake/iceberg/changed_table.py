@@ -13,7 +13,9 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSchemaUpdate, RemoveSnapshotsUpdate, SetCurrentSchemaUpdate
 
+from lake.errors import ExportError
 from lake.iceberg import schema
+from lake.iceberg.failures import FAILURES, told
 from lake.iceberg.names import Identifier
 from lake.iceberg.replacing import Replacing
 from lake.iceberg.schema import Fields
@@ -74,16 +76,33 @@ class Changed:
 
 
 class Catalog(Protocol):
-    """Where tables are found and changed."""
+    """Where tables are found and changed.
 
+    `written`: metadata files that are still to be written. `moved`: where metadata will be by the ledger's commit.
+    """
+
+    @property
+    def has_renames(self) -> bool: ...
+    @property
+    def written(self) -> Mapping[str, bytes]: ...
+    @property
+    def moved(self) -> Mapping[Identifier, str | None]: ...
     def load(self, identifier: Identifier, called: Identifier) -> Table: ...
     def create(
         self, identifier: Identifier, schema: Schema, location: str, properties: Mapping[str, str]
     ) -> Transaction: ...
+    def drop(self, identifier: Identifier) -> None: ...
 
 
 def make(catalog: Catalog, change: Change, stamp: Stamp) -> Changed:
-    """Change one table, in one commit to the catalog."""
+    """Change one table, in one commit to the catalog. Raises ExportError, which names it."""
+    try:
+        return _make(catalog, change, stamp)
+    except FAILURES as error:
+        raise ExportError(f"the Iceberg table {'.'.join(change.identifier)}: {told(error)}") from error
+
+
+def _make(catalog: Catalog, change: Change, stamp: Stamp) -> Changed:
     if change.was is None:
         given = schema.fields(change.columns or {}).schema
         transaction = catalog.create(change.identifier, given, change.location, _PROPERTIES)
@@ -112,7 +131,7 @@ def _altered(transaction: Transaction, change: Change) -> Fields:
     if not schema.is_same(fields.schema, before.schema):
         number = 1 + max(known.schema_id for known in metadata.schemas)
         added = Schema(*fields.schema.fields, schema_id=number)
-        transaction._apply((AddSchemaUpdate(schema_=added), SetCurrentSchemaUpdate(schema_id=-1)))
+        transaction._apply((AddSchemaUpdate(schema=added), SetCurrentSchemaUpdate.model_validate({"schema-id": -1})))
     return fields
 
 
@@ -139,7 +158,8 @@ def _expire(transaction: Transaction, io: FileIO, kept: int, *, everything: bool
     gone = snapshots[:first]
     unused: list[str] = []
     if gone:
-        transaction._apply((RemoveSnapshotsUpdate(snapshot_ids=[snapshot.snapshot_id for snapshot in gone]),))
+        removed = {"snapshot-ids": [snapshot.snapshot_id for snapshot in gone]}
+        transaction._apply((RemoveSnapshotsUpdate.model_validate(removed),))
         used = _manifests(snapshots[first], io)
         unused = [snapshot.manifest_list for snapshot in gone]
         unused += sorted({path for snapshot in gone for path in _manifests(snapshot, io)} - used)

@@ -31,7 +31,7 @@ _TABLES = """
     from pipeline.export_iceberg_tables i
     join pipeline.export_iceberg l using (lake_id)
     left join pipeline.iceberg_tables p
-        on p.catalog_name = l.catalog and p.table_namespace = i.namespace and p.table_name = i.name
+        on l.uri = '' and p.catalog_name = l.catalog and p.table_namespace = i.namespace and p.table_name = i.name
     where i.lake_id = $1::text::uuid
 """
 _FILES = """
@@ -275,7 +275,9 @@ class IcebergLedger:
 
     def removed(self) -> None:
         """Those files are gone."""
-        self._ledger.execute("delete from pipeline.export_iceberg_written where lake_id = $1::text::uuid", (self._lake,))
+        self._ledger.execute(
+            "delete from pipeline.export_iceberg_written where lake_id = $1::text::uuid", (self._lake,)
+        )
 
     def commit(self, head: Head, kept: Head, rows: Sequence[Row], unused: Sequence[str]) -> None:
         """Set all tables, and the lake's own row, in one statement. Raises Fenced when any was set by somebody else."""

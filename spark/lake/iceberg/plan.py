@@ -43,7 +43,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Planner:
-    """`base`: the lake's location; `had`: a property that an Iceberg table has had so far."""
+    """`base`: the lake's location; `had`: a property that an Iceberg table has had so far.
+
+    Without `has_renames` a table that is called otherwise by now becomes a new one.
+    """
 
     lake: Lake
     book: IcebergLedger
@@ -51,6 +54,7 @@ class Planner:
     head: Head
     number: int
     had: Property
+    has_renames: bool = True
 
     def plan(self, behind: Collection[Root], kept: Head) -> Plan:
         """`behind`: tables whose state lacks changes, so that they cannot be as of the same seq. `kept`: the oldest
@@ -59,9 +63,15 @@ class Planner:
         states = list(self._states({table.table_id: table for table in known if table.table_id is not None}, behind))
         shown = {planned.table_id for planned, _ in states}
         hidden = self.book.hidden() | {table for table in self._behind(behind) if table not in shown}
-        gone = [table.identifier for table in known if table.table_id in hidden]
         planned = [*self._changes(known), *(planned for planned, _ in states)]
-        taken = {each.change.identifier for each in planned} | {each.change.was for each in planned} | {*gone}
+        taken = {each.change.identifier for each in planned}
+        left = {
+            table.identifier
+            for table in known
+            if table.table_id in hidden or (not self.has_renames and table.table_id in shown)
+        }
+        gone = sorted(left - taken)
+        taken |= {each.change.was for each in planned if each.change.was} | {*gone}
         planned += [
             _expiring(table)
             for table in known
@@ -100,6 +110,7 @@ class Planner:
                 continue
             identifier = names.of_current(row["dataset"])
             was = known[row["table_id"]].identifier if row["table_id"] in known else None
+            was = was if self.has_renames or was == identifier else None
             form = int(self.had(was, FORM) or 0) if was else 0
             folder = f"{self.base}/{layout.current(row['folder'])}/{version_name(row['seq'])}"
             change = Change(

@@ -23,11 +23,18 @@ from lake.iceberg.staged_io import StagedIO
 class Pointers:
     """`locations`: where the metadata of each table is. `moved`: where it is to be; None where the table is to go."""
 
+    has_renames = True
+
     def __init__(self, locations: Mapping[Identifier, str]) -> None:
         self._locations = locations
         self.io = StagedIO()
         self.moved: dict[Identifier, str | None] = {}
         self._read: dict[Identifier, TableMetadata] = {}
+
+    @property
+    def written(self) -> Mapping[str, bytes]:
+        """The metadata files of the commit."""
+        return self.io.written
 
     def load(self, identifier: Identifier, called: Identifier) -> Table:
         """A table as it was before this commit, which is to be called so after it."""
@@ -75,4 +82,4 @@ class _Collected(NoopCatalog):
         location = places.new_table_metadata_file_location(number)
         ToOutputFile.table_metadata(metadata, self._pointers.io.new_output(location))
         self._pointers.moved[table.name()] = location
-        return CommitTableResponse(metadata=metadata, metadata_location=location)
+        return CommitTableResponse.model_validate({"metadata": metadata, "metadata-location": location})

@@ -8,16 +8,17 @@ before that, readers see what they saw, and the next run removes the files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from lake.errors import TargetUnfit
-from lake.folder import unfit
-from lake.iceberg import changed_table, names
-from lake.iceberg.changed_table import Changed, Stamp
+from lake.iceberg import changed_table, names, rest
+from lake.iceberg.changed_table import Catalog, Changed, Stamp
 from lake.iceberg.ledger import Head, IcebergLedger, IcebergTable, Row, Settings
 from lake.iceberg.names import Identifier
 from lake.iceberg.plan import Plan, Planned, Planner, Root
 from lake.iceberg.pointers import Pointers
+from lake.iceberg.withdrawn import sweep, withdraw
 from lake.identity import Lake
 
 
@@ -32,31 +33,30 @@ def publish(lake: Lake, settings: Settings, keep: float, behind: Iterable[Root] 
     if found and (found["catalog"], found["uri"], found["location"]) != (settings.catalog, settings.uri, base):
         withdraw(lake)
     head = book.begin(settings, base)
-    _sweep(lake, book)
+    sweep(lake, book)
     upto, number = lake.ledger.exported_upto(lake.id), head.number + 1
     kept = book.kept(keep) or Head(number, upto)
     known = book.tables()
-    pointers = Pointers({table.identifier: table.location for table in known if table.location})
-    planner = Planner(lake, book, base, head, number, lambda table, name: _property(pointers, table, name))
+    catalog = _catalog(settings, known)
+    planner = Planner(
+        lake, book, base, head, number, lambda table, name: _property(catalog, table, name), catalog.has_renames
+    )
     plan = planner.plan(set(behind), kept)
     if not plan.planned and not plan.gone and upto == head.upto_seq:
         return None
     stamp = Stamp(number, head.upto_seq, upto, kept.number)
-    made = {each.change.identifier: changed_table.make(pointers, each.change, stamp) for each in plan.planned}
+    made = {each.change.identifier: changed_table.make(catalog, each.change, stamp) for each in plan.planned}
     for identifier in plan.gone:
-        pointers.drop(identifier)
-    _write(lake, book, base, pointers.io.written)
-    rows = _rows(known, plan, pointers, made, number)
-    book.commit(Head(number, upto), kept, rows, _unused(base, known, plan, made))
+        catalog.drop(identifier)
+    _write(lake, book, base, catalog.written)
+    book.commit(Head(number, upto), kept, _rows(known, plan, catalog, made, number), _unused(base, known, plan, made))
     return upto
 
 
-def withdraw(lake: Lake) -> None:
-    """The lake has no Iceberg tables any more. The lake's lock must be held."""
-    book = IcebergLedger(lake)
-    if book.found():
-        book.forget()
-        _sweep(lake, book)
+def _catalog(settings: Settings, known: Sequence[IcebergTable]) -> Catalog:
+    if settings.uri:
+        return rest.opened(settings.catalog, settings.uri)
+    return Pointers({table.identifier: table.location for table in known if table.location})
 
 
 def _base(lake: Lake) -> str:
@@ -66,18 +66,9 @@ def _base(lake: Lake) -> str:
     return f"file://{path}"
 
 
-def _property(pointers: Pointers, table: Identifier, name: str) -> str | None:
-    found = pointers.load(table, table).properties.get(name)
+def _property(catalog: Catalog, table: Identifier, name: str) -> str | None:
+    found = catalog.load(table, table).properties.get(name)
     return None if found is None else str(found)
-
-
-def _sweep(lake: Lake, book: IcebergLedger) -> None:
-    """Remove the files of a commit that never came."""
-    if left := book.left_over():
-        for path in left:
-            with unfit(lake.root / path):
-                (lake.root / path).unlink(missing_ok=True)
-        book.removed()
 
 
 def _write(lake: Lake, book: IcebergLedger, base: str, written: Mapping[str, bytes]) -> None:
@@ -92,13 +83,13 @@ def _path(base: str, location: str) -> str:
 
 
 def _rows(
-    known: Sequence[IcebergTable], plan: Plan, pointers: Pointers, made: Mapping[Identifier, Changed], number: int
+    known: Sequence[IcebergTable], plan: Plan, catalog: Catalog, made: Mapping[Identifier, Changed], number: int
 ) -> list[Row]:
     had = {table.identifier: table for table in known}
-    rows = {identifier: _row(identifier, None, had, pointers) for identifier in pointers.moved}
+    rows = {identifier: _row(identifier, None, had, catalog) for identifier in (*plan.gone, *catalog.moved)}
     for each in plan.planned:
         identifier = each.change.identifier
-        rows[identifier] = _row(identifier, each, had, pointers, made[identifier].oldest, number)
+        rows[identifier] = _row(identifier, each, had, catalog, made[identifier].oldest, number)
     return list(rows.values())
 
 
@@ -106,27 +97,34 @@ def _row(
     identifier: Identifier,
     planned: Planned | None,
     had: Mapping[Identifier, IcebergTable],
-    pointers: Pointers,
+    catalog: Catalog,
     oldest: int = 0,
     number: int = 0,
 ) -> Row:
     before = had.get(identifier)
-    place = names.namespace(identifier), identifier[-1]
-    moves = before.location if before else None, pointers.moved.get(identifier), identifier in pointers.moved
+    pointer = Row(
+        names.namespace(identifier),
+        identifier[-1],
+        had=before.location if before else None,
+        location=catalog.moved.get(identifier),
+        is_moved=identifier in catalog.moved,
+    )
     if planned is None:
-        return Row(*place, *moves)
+        return pointer
     is_only_expiry = planned.change.columns is None
-    newest = before.newest if is_only_expiry and before else number
-    whose = planned.dataset, planned.version, planned.table_id, planned.state_id
-    return Row(*place, *moves, *whose, oldest, newest)
+    return replace(
+        pointer,
+        dataset=planned.dataset,
+        version=planned.version,
+        table_id=planned.table_id,
+        state_id=planned.state_id,
+        oldest=oldest,
+        newest=before.newest if is_only_expiry and before else number,
+    )
 
 
-def _unused(
-    base: str, known: Sequence[IcebergTable], plan: Plan, made: Mapping[Identifier, Changed]
-) -> list[str]:
+def _unused(base: str, known: Sequence[IcebergTable], plan: Plan, made: Mapping[Identifier, Changed]) -> list[str]:
     """Files that no table makes use of after the commit, and folders of tables that are gone, as paths in the lake."""
     gone = [names.folder(table.location) for table in known if table.identifier in plan.gone and table.location]
     locations = chain(gone, chain.from_iterable(changed.unused for changed in made.values()))
-    return [_path(base, location) for location in locations]
-
-
+    return [_path(base, location) for location in locations if location.startswith(f"{base}/{names.FOLDER}/")]

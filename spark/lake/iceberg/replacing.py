@@ -6,7 +6,6 @@ PyIceberg's own overwrite keeps the lists of what it deleted for ever: a table t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
@@ -33,15 +32,12 @@ class Replacing(_SnapshotProducer["Replacing"]):
 
     def _deleted_entries(self) -> list[ManifestEntry]:
         return [
-            cast(
-                ManifestEntry,
-                ManifestEntry.from_args(
-                    status=ManifestEntryStatus.DELETED,
-                    snapshot_id=self._snapshot_id,
-                    sequence_number=entry.sequence_number,
-                    file_sequence_number=entry.file_sequence_number,
-                    data_file=entry.data_file,
-                ),
+            ManifestEntry.from_args(
+                status=ManifestEntryStatus.DELETED,
+                snapshot_id=self._snapshot_id,
+                sequence_number=entry.sequence_number,
+                file_sequence_number=entry.file_sequence_number,
+                data_file=entry.data_file,
             )
             for entry in self._before()
         ]

@@ -107,7 +107,7 @@ def known(schema: Schema, mapping: str) -> Fields:
     for each in json.loads(mapping):
         inner = each.get("fields")
         named = Named(each["field-id"], inner[0]["field-id"] if inner else None)
-        names |= {name: named for name in each["names"]}
+        names |= dict.fromkeys(each["names"], named)
     return Fields(schema, names)
 
 

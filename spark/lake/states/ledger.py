@@ -67,6 +67,17 @@ _COMMIT = """
     )
     select id from version
 """
+_SUPERSEDED = """
+    select id, dataset, seq from pipeline.export_states s
+    where lake_id = $1::text::uuid and superseded_at <= now() - make_interval(secs => $2)
+        and (table_id is null or not exists (
+            select from pipeline.export_iceberg i where i.lake_id = s.lake_id and not exists (
+                select from pipeline.export_states n where n.table_id = s.table_id and n.state = 'committed'
+                    and n.seq > s.seq and n.seq <= i.kept_seq
+            )
+        ))
+    order by superseded_at
+"""
 
 
 class StateLedger:
@@ -176,12 +187,8 @@ class StateLedger:
         )
 
     def superseded(self, seconds: float) -> list[Superseded]:
-        """Versions that were replaced so long ago, or longer."""
-        found = self._ledger.rows(
-            "select id, dataset, seq from pipeline.export_states where lake_id = $1::text::uuid"
-            " and superseded_at <= now() - make_interval(secs => $2) order by superseded_at",
-            (self._lake, seconds),
-        )
+        """Versions that were replaced so long ago, or longer, and that no commit of Iceberg tables that is kept has."""
+        found = self._ledger.rows(_SUPERSEDED, (self._lake, seconds))
         return [Superseded(**row) for row in found]
 
     def drop(self, version: int) -> None:
