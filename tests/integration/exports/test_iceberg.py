@@ -29,17 +29,6 @@ def metadata(lake: IcebergLake) -> set[str]:
     return {path for path in all_files(lake.root) if path.startswith("iceberg/")}
 
 
-def used(lake: IcebergLake) -> set[str]:
-    """The metadata files that the tables of the catalog are made of."""
-    base = f"file://{lake.root}/"
-    found = []
-    for table in lake.tables().values():
-        found.append(table.metadata_location)
-        for snapshot in table.metadata.snapshots:
-            found += [snapshot.manifest_list, *(each.manifest_path for each in snapshot.manifests(table.io))]
-    return {location.removeprefix(base) for location in found}
-
-
 def test_changes_and_states_are_tables(lake: IcebergLake) -> None:
     lake.change("shop.orders", ORDERS, {"id": 1, "state": "new"}, {"id": 2, "state": "new"})
     lake.state("shop.orders", ORDERS, {"id": 1, "state": "new"}, {"id": 2, "state": "new"})
@@ -135,7 +124,7 @@ def test_what_nobody_may_read_any_more_goes(lake: IcebergLake) -> None:
     assert {len(table.metadata.snapshots) for table in lake.tables().values()} == {1, 2}
     assert len(lake.tables()["current.shop.quiet"].metadata.snapshots) == 1
     replaced.remove(lake.ledger.lake, 0)
-    assert metadata(lake) == used(lake)
+    assert metadata(lake) == lake.metadata_in_use()
     assert len(lake.read("changes.shop.orders")) == 6
 
 
@@ -212,7 +201,7 @@ def test_a_commit_is_whole_or_not_at_all(lake: IcebergLake, monkeypatch: pytest.
         for dataset in ("shop.a", "shop.b"):
             assert [row["id"] for row in lake.read(f"changes.{dataset}")] == list(range(1, number + 1))
         replaced.remove(lake.ledger.lake, 0)
-        assert metadata(lake) == used(lake), "nothing is left of what was interrupted"
+        assert metadata(lake) == lake.metadata_in_use(), "nothing is left of what was interrupted"
 
 
 def test_tables_that_somebody_else_has_written_to_are_not_overwritten(
