@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,7 +137,7 @@ class Planner:
         return {row["id"] for row in rows if (row["source_id"], row["source_epoch"], row["table_oid"]) in behind}
 
     def _location(self, identifier: Identifier) -> str:
-        return f"{self.base}/{names.location(identifier, str(self.number))}"
+        return f"{self.base}/{names.location(identifier, f'{self.number}-{uuid.uuid4().hex[:8]}')}"
 
 
 def _expiring(table: IcebergTable) -> Planned:

@@ -149,10 +149,12 @@ def test_turned_off_and_on_again(lake: IcebergLake) -> None:
     lake.publish()
     withdraw(lake.ledger.lake)
     assert lake.tables() == {}
-    replaced.remove(lake.ledger.lake, 0)
-    assert metadata(lake) == set()
+    before = metadata(lake)
     lake.change("shop.orders", ORDERS, {"id": 2, "state": "new"})
     lake.publish()
+    assert before < metadata(lake), "who has opened a table may still read it"
+    replaced.remove(lake.ledger.lake, 0)
+    assert metadata(lake) == lake.metadata_in_use()
     assert [row["id"] for row in lake.read("changes.shop.orders")] == [1, 2]
 
 
