@@ -55,7 +55,7 @@ test-one: $(VENV)/.dev ## One test, or some: T=tests/unit/wal/test_lsn.py, or T=
 	@test -n "$(T)" || { echo "Say which: make test-one T=tests/unit/wal/test_lsn.py" >&2; exit 2; }
 	@$(BIN)/python -m pytest $(if $(findstring /,$(T)),$(T),-k "$(T)") $(ARGS)
 
-test: $(VENV)/.dev .browser $(VENV)/spark-classes.jsa ## All tests but the long ones
+test: $(VENV)/.dev .browser $(VENV)/spark-classes.jsa $(VENV)/.duckdb-iceberg ## All tests but the long ones
 	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadgroup $(ARGS)
 
 long: $(VENV)/.dev ## The tests that wait or repeat
@@ -111,6 +111,13 @@ bench-%: $(VENV)/.bench
 # What lets a dozen JVMs of the tests start in half the time. An empty file: they start as they always did.
 $(VENV)/spark-classes.jsa: | $(VENV)/.dev
 	@$(BIN)/python -m tests.fixtures.class_archive $@ 2>/dev/null || touch $@
+
+# The DuckDB that has an extension for Iceberg in a package, away from the one of constraints.txt. Without it its test is
+# left out.
+$(VENV)/.duckdb-iceberg: | $(VENV)/.dev
+	@$(BIN)/python -m venv $(VENV)/duckdb-iceberg && $(VENV)/duckdb-iceberg/bin/python -m pip install --quiet \
+	  --disable-pip-version-check duckdb==1.5.5 duckdb-extension-avro==1.5.5 duckdb-extension-iceberg==1.5.5 || true
+	@touch $@
 
 # One stamp per set of packages. What the wider set installs serves the narrower too, so it touches both.
 INPUTS := pyproject.toml constraints.txt

@@ -1369,6 +1369,61 @@ ALTER TABLE pipeline.export_files ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTI
     CACHE 1
 );
 
+CREATE TABLE pipeline.export_iceberg (
+    lake_id uuid NOT NULL,
+    catalog text NOT NULL,
+    uri text NOT NULL,
+    location text NOT NULL,
+    number bigint DEFAULT 0 NOT NULL,
+    upto_seq bigint DEFAULT 0 NOT NULL,
+    kept_seq bigint DEFAULT 0 NOT NULL,
+    committed_at timestamp with time zone
+);
+
+COMMENT ON TABLE pipeline.export_iceberg IS 'Lakes with Iceberg tables: up to which seq all of them are; set in the transaction that sets their metadata.';
+
+COMMENT ON COLUMN pipeline.export_iceberg.uri IS 'A catalog elsewhere; empty: in pipeline.iceberg_tables.';
+
+COMMENT ON COLUMN pipeline.export_iceberg.location IS 'Where the lake was: the metadata has whole paths.';
+
+COMMENT ON COLUMN pipeline.export_iceberg.number IS 'Of the last commit.';
+
+COMMENT ON COLUMN pipeline.export_iceberg.kept_seq IS 'The oldest commit that readers may still read goes up to here.';
+
+CREATE TABLE pipeline.export_iceberg_commits (
+    lake_id uuid NOT NULL,
+    number bigint NOT NULL,
+    upto_seq bigint NOT NULL,
+    committed_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+COMMENT ON TABLE pipeline.export_iceberg_commits IS 'Commits of all Iceberg tables that readers may still read.';
+
+CREATE TABLE pipeline.export_iceberg_tables (
+    lake_id uuid NOT NULL,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    dataset text NOT NULL,
+    version integer,
+    table_id bigint,
+    state_id bigint,
+    oldest bigint NOT NULL,
+    newest bigint NOT NULL
+);
+
+COMMENT ON TABLE pipeline.export_iceberg_tables IS 'Iceberg tables: changes of a dataset and schema version, or the current state of a table.';
+
+COMMENT ON COLUMN pipeline.export_iceberg_tables.state_id IS 'The version of the state whose files it has.';
+
+COMMENT ON COLUMN pipeline.export_iceberg_tables.oldest IS 'The number of the oldest commit that it has a snapshot of.';
+
+CREATE TABLE pipeline.export_iceberg_written (
+    lake_id uuid NOT NULL,
+    path text NOT NULL
+);
+
+COMMENT ON TABLE pipeline.export_iceberg_written IS 'Metadata files of a commit that is being made: if it never is, the next run removes them.';
+
 CREATE TABLE pipeline.export_replaced (
     id bigint NOT NULL,
     lake_id uuid NOT NULL,
@@ -1607,6 +1662,26 @@ ALTER TABLE pipeline.followers ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY 
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE pipeline.iceberg_namespace_properties (
+    catalog_name character varying(255) NOT NULL,
+    namespace character varying(255) NOT NULL,
+    property_key character varying(255) NOT NULL,
+    property_value character varying(1000) NOT NULL
+);
+
+COMMENT ON TABLE pipeline.iceberg_namespace_properties IS 'The namespaces of those catalogs.';
+
+CREATE TABLE pipeline.iceberg_tables (
+    catalog_name character varying(255) NOT NULL,
+    table_namespace character varying(255) NOT NULL,
+    table_name character varying(255) NOT NULL,
+    metadata_location character varying(1000),
+    previous_metadata_location character varying(1000),
+    iceberg_type character varying(5)
+);
+
+COMMENT ON TABLE pipeline.iceberg_tables IS 'The catalog as PyIceberg and Spark read it: where the metadata of each Iceberg table is.';
 
 CREATE TABLE pipeline.identity (
     only_one boolean DEFAULT true NOT NULL,
@@ -2574,6 +2649,18 @@ ALTER TABLE ONLY pipeline.export_datasets
 ALTER TABLE ONLY pipeline.export_files
     ADD CONSTRAINT export_files_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY pipeline.export_iceberg_commits
+    ADD CONSTRAINT export_iceberg_commits_pkey PRIMARY KEY (lake_id, number);
+
+ALTER TABLE ONLY pipeline.export_iceberg
+    ADD CONSTRAINT export_iceberg_pkey PRIMARY KEY (lake_id);
+
+ALTER TABLE ONLY pipeline.export_iceberg_tables
+    ADD CONSTRAINT export_iceberg_tables_pkey PRIMARY KEY (lake_id, namespace, name);
+
+ALTER TABLE ONLY pipeline.export_iceberg_written
+    ADD CONSTRAINT export_iceberg_written_pkey PRIMARY KEY (lake_id, path);
+
 ALTER TABLE ONLY pipeline.export_replaced
     ADD CONSTRAINT export_replaced_pkey PRIMARY KEY (id);
 
@@ -2603,6 +2690,12 @@ ALTER TABLE ONLY pipeline.followers
 
 ALTER TABLE ONLY pipeline.followers
     ADD CONSTRAINT followers_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.iceberg_namespace_properties
+    ADD CONSTRAINT iceberg_namespace_properties_pkey PRIMARY KEY (catalog_name, namespace, property_key);
+
+ALTER TABLE ONLY pipeline.iceberg_tables
+    ADD CONSTRAINT iceberg_tables_pkey PRIMARY KEY (catalog_name, table_namespace, table_name);
 
 ALTER TABLE ONLY pipeline.identity
     ADD CONSTRAINT identity_pkey PRIMARY KEY (only_one);

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from functools import partial
+
+from adbc_driver_postgresql import dbapi
+from pyspark.sql import SparkSession
 
 from lake import class_archive, ledger, replaced, script, shared_folder
 from lake.changes import exporter, plan, retention_check
+from lake.errors import ExportError
 from lake.folder import Folder
+from lake.iceberg import withdrawn
+from lake.iceberg.ledger import Settings
+from lake.identity import Lake
 from lake.states import current
+from lake.states.ledger import Root
 from pyspark_sequin_events import catalog
 
 MOST_RANGES = 1000
@@ -26,7 +35,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(dsn: str, arguments: argparse.Namespace) -> None:
-    """Export up to the newest event at the start, then bring the states up to it.
+    """Export up to the newest event at the start, then bring the states up to it, then the Iceberg tables.
 
     If there is nothing new, Spark is not started.
     """
@@ -35,35 +44,67 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
         current.recover(lake, arguments.keep, arguments.checkpoints)
         after = retention_check.begins_after(opened_ledger, lake.id, connection, arguments.events_table)
         head = catalog.head(connection, arguments.events_table)
-        if after >= head:  # a crash may have left exported changes that are not in the states
-            pending = current.outdated(lake)
-            if all(each.error for each in pending):
-                current.fold_all(None, lake, pending, lambda _: None)
-                script.say("done", exported_upto=after, rows=0)
-                return
-        bounds = after, head
-        todo = list(catalog.ranges(connection, arguments.events_table, bounds, arguments.range_rows, MOST_RANGES))
-        script.say("begins", after_seq=after, upto_seq=head, ranges=len(todo))
         rows = 0
-        with script.spark(arguments, "pipeline export") as spark:
-            shared_folder.require(spark, arguments.export_dir)
-            for number, bounds in enumerate(todo, 1):
-                files = exporter.export(
-                    spark,
-                    lake,
-                    connection,
-                    dsn,
-                    bounds,
-                    run=arguments.run,
-                    rows_per_file=arguments.rows_per_file,
-                    connections=arguments.connections,
-                    report=partial(report_progress, number, len(todo)),
-                )
-                rows += sum(file.rows for file in files)
-                script.say("committed", range=number, ranges=len(todo), upto_seq=bounds[1], files=len(files), rows=rows)
-            current.fold_all(spark, lake, current.outdated(lake), lambda made: script.say("state", **vars(made)))
+        needs_spark = after < head or not all(pending.error for pending in current.outdated(lake))
+        if needs_spark:
+            rows = _export(dsn, arguments, lake, connection, (after, head))
+        else:
+            _fold(None, lake, arguments)
         script.say("done", exported_upto=max(after, head), rows=rows)
-    class_archive.leave_behind()
+    if needs_spark:
+        class_archive.leave_behind()
+
+
+def _export(
+    dsn: str, arguments: argparse.Namespace, lake: Lake, connection: dbapi.Connection, bounds_of_all: tuple[int, int]
+) -> int:
+    """What is new, on Spark; returns how many rows there were. A crash may have left states to be folded."""
+    after, head = bounds_of_all
+    todo = list(catalog.ranges(connection, arguments.events_table, bounds_of_all, arguments.range_rows, MOST_RANGES))
+    script.say("begins", after_seq=after, upto_seq=head, ranges=len(todo))
+    rows = 0
+    with script.spark(arguments, "pipeline export") as spark:
+        shared_folder.require(spark, arguments.export_dir)
+        for number, bounds in enumerate(todo, 1):
+            files = exporter.export(
+                spark,
+                lake,
+                connection,
+                dsn,
+                bounds,
+                run=arguments.run,
+                rows_per_file=arguments.rows_per_file,
+                connections=arguments.connections,
+                report=partial(report_progress, number, len(todo)),
+            )
+            rows += sum(file.rows for file in files)
+            script.say("committed", range=number, ranges=len(todo), upto_seq=bounds[1], files=len(files), rows=rows)
+        _fold(spark, lake, arguments)
+    return rows
+
+
+def _fold(spark: SparkSession | None, lake: Lake, arguments: argparse.Namespace) -> None:
+    """Bring the states, then the Iceberg tables, up to what is exported."""
+    try:
+        current.fold_all(spark, lake, current.outdated(lake), lambda made: script.say("state", **vars(made)))
+    except ExportError:
+        behind = current.outdated(lake)
+        if all(pending.error for pending in behind):  # else they are to be as of one seq at the next run
+            _publish(lake, arguments, [pending.root for pending in behind])
+        raise
+    _publish(lake, arguments, ())
+
+
+def _publish(lake: Lake, arguments: argparse.Namespace, behind: Sequence[Root]) -> None:
+    if "iceberg" not in arguments.formats.split(","):
+        withdrawn.withdraw(lake)
+        return
+    from lake.iceberg import publish  # PyIceberg is an extra
+
+    settings = Settings(arguments.iceberg_catalog, arguments.iceberg_uri)
+    upto = publish.publish(lake, settings, arguments.keep, behind)
+    if upto is not None:
+        script.say("iceberg", upto_seq=upto)
 
 
 def report_progress(number: int, ranges: int, now: exporter.Progress) -> None:
@@ -86,6 +127,9 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--connections", type=int, default=exporter.CONNECTIONS, help="tasks that read the log at a time, at most"
     )
+    parser.add_argument("--formats", default="parquet", help="what it can be read as: parquet, or parquet,iceberg")
+    parser.add_argument("--iceberg-catalog", default="lake", help="name of the Iceberg catalog (default: %(default)s)")
+    parser.add_argument("--iceberg-uri", default="", help="a REST catalog; default: in the pipeline database")
     parser.add_argument("--range-rows", type=int, default=exporter.RANGE_ROWS, help="seqs exported at once")
     parser.add_argument("--rows-per-file", type=int, default=plan.ROWS_PER_FILE, help="the most rows of a file")
     return parser.parse_args(argv)

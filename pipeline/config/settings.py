@@ -17,15 +17,13 @@ from pipeline.config import cron, durations, follower_passwords, secret_files, s
 from pipeline.config import file as config_file
 from pipeline.config import routes as routing
 from pipeline.config import wires as wire_names
+from pipeline.config.export_settings import ExportSettings
 from pipeline.config.values import (
-    EXPORT_SCHEDULE,
     Accepted,
     Amount,
     Dsn,
     Duration,
     EventsTableName,
-    LakePath,
-    Master,
     MaxSlots,
     OptionalId,
     OptionalPath,
@@ -37,7 +35,6 @@ from pipeline.config.values import (
     Routes,
     Schedule,
     Slot,
-    SparkSettings,
     TablePatterns,
     Threshold,
     Wires,
@@ -47,7 +44,7 @@ from pipeline.errors import ConfigError
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
-class Config(BaseSettings):
+class Config(ExportSettings):
     """One field per setting; the environment variable is the field's name in upper case after `PIPELINE_`.
 
     DSNs are secrets: `repr` and every message leave their value out.
@@ -89,20 +86,6 @@ class Config(BaseSettings):
     verify_schedule: Schedule = Field(
         cron.OFF, description="when the log is compared with the rows of the source: cron in UTC, or off"
     )
-    export_dir: LakePath = Field(None, description="the lake: a local or mounted folder; default <data_dir>/exports")
-    export_schedule: Schedule = Field(EXPORT_SCHEDULE, description="when to export: cron of five fields in UTC, or off")
-    export_timeout: int = Field(3600, ge=1, description="seconds that one export run may take")
-    export_keep: Duration = Field(
-        "24h", description="how long files stay in the lake that newer ones have replaced: 7d, 12h, 30m, 45s"
-    )
-    export_checkpoints: Duration = Field(
-        "7d", description="how long each day's last current state stays, for states as of earlier: 7d, 12h, 30m, 45s"
-    )
-    export_connections: int = Field(
-        8, ge=1, le=1000, description="the most tasks of an export that read the log at a time, a connection each"
-    )
-    spark_master: Master = Field("local[*]", description="where Spark runs: local[N], spark://…, yarn, k8s://…")
-    spark: SparkSettings = Field({}, description="settings of Spark itself, which it gets as they are")
     http_host: str = Field("127.0.0.1", min_length=1, description="address of the HTTP API")
     http_port: int = Field(12312, ge=1, le=65535, description="port of the HTTP API")
     grpc_port: PortOrOff = Field("50051", description="port of the gRPC server, at the same address; or off")
@@ -187,11 +170,6 @@ class Config(BaseSettings):
     def catchup_bytes(self) -> int | None:
         """The lag in bytes above which more slots are opened; None: never."""
         return sizes.parse(self.catchup_threshold)
-
-    @property
-    def export_keep_seconds(self) -> float:
-        """`export_keep` in seconds."""
-        return durations.seconds(self.export_keep)
 
     @property
     def sessions_idle_seconds(self) -> float:

@@ -17,6 +17,8 @@ from pipeline.config import cron, durations, routes, sizes, spark, wires
 from pipeline.config.routes import Route
 
 OFF = "off"
+FORMATS = ("parquet", "iceberg")
+"""What a lake can be read as."""
 EXPORT_SCHEDULE = "*/5 * * * *"
 _DSN_FORMS = "a libpq URI (postgresql://user@host/db) or key=value pairs (host=… dbname=…)"
 
@@ -79,6 +81,21 @@ def _qualified(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _formats(value: tuple[str, ...]) -> tuple[str, ...]:
+    for name in value:
+        if name not in FORMATS:
+            raise ValueError(f"unknown format {name!r}; there are: {', '.join(FORMATS)}")
+    if FORMATS[0] not in value:
+        raise ValueError(f"expected {FORMATS[0]} among them: the files of the others are those")
+    return tuple(dict.fromkeys(value))
+
+
+def _catalog_uri(value: str) -> str:
+    if value and not re.fullmatch(r"https?://\S+", value):
+        raise ValueError("expected the http:// or https:// address of a REST catalog, or nothing")
+    return value
+
+
 def _origins(value: tuple[str, ...]) -> tuple[str, ...]:
     for origin in value:
         if not re.fullmatch(r"https?://[^\s/?#@*,]+", origin, re.IGNORECASE):
@@ -97,6 +114,9 @@ def _threshold(value: str) -> str:
     return value
 
 
+_LONGEST_SESSION = 900.0
+
+
 def _port(value: str) -> str:
     value = value.strip().lower()
     if value != OFF and not (value.isdecimal() and 1 <= int(value) <= 65535):
@@ -113,6 +133,13 @@ def _retention(value: str) -> str:
 def _duration(value: str) -> str:
     value = value.strip().lower()
     durations.seconds(value)
+    return value
+
+
+def _short(value: str) -> str:
+    value = value.strip().lower()
+    if value != "0" and durations.seconds(value) > _LONGEST_SESSION:
+        raise ValueError(f"expected 0, or at most 15m, not {value!r}")
     return value
 
 
@@ -156,6 +183,7 @@ Routes = Annotated[tuple[Route, ...], NoDecode, BeforeValidator(routes.parse)]
 Retention = Annotated[str, AfterValidator(_retention)]
 Threshold = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_threshold)]
 Duration = Annotated[str, AfterValidator(_duration)]
+KeepSession = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_short)]
 Amount = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_amount)]
 PortOrOff = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_port)]
 MaxSlots = Annotated[Annotated[int, Field(ge=1, le=64)] | None, BeforeValidator(_none_when_blank)]
@@ -172,4 +200,8 @@ Origins = Annotated[
 Wires = Annotated[
     tuple[str, ...], NoDecode, BeforeValidator(_listed("the names of wires")), AfterValidator(wires.names)
 ]
+Formats = Annotated[
+    tuple[str, ...], NoDecode, BeforeValidator(_listed("the names of formats")), AfterValidator(_formats)
+]
+CatalogUri = Annotated[str, AfterValidator(_catalog_uri)]
 Accepted = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed("the name of a finding"))]

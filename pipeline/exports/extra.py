@@ -1,13 +1,17 @@
-"""The `spark` extra: the packages that only exports need. Searched for, never imported here."""
+"""The extras `spark` and `iceberg`: the packages that only exports need. Searched for, never imported here."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from importlib.util import find_spec
 
 from pipeline.errors import ExportFailed
 
 PACKAGES = ("pyspark", "pyarrow", "adbc_driver_postgresql")
 REMEDY = "in a checkout: pip install '.[spark]'"
+ICEBERG = "iceberg"
+ICEBERG_PACKAGES = ("pyiceberg",)
+ICEBERG_REMEDY = "in a checkout: pip install '.[iceberg]', or leave iceberg out of PIPELINE_EXPORT_FORMATS"
 
 
 def missing() -> list[str]:
@@ -15,7 +19,15 @@ def missing() -> list[str]:
     return [name for name in PACKAGES if find_spec(name) is None]
 
 
-def require() -> None:
-    """Raises ExportFailed when something is missing."""
+def lacks(formats: Collection[str]) -> str | None:
+    """What is not installed of that which only these formats need; None when all is. The remedy is ICEBERG_REMEDY."""
+    found = [name for name in ICEBERG_PACKAGES if find_spec(name) is None] if ICEBERG in formats else []
+    return f"the iceberg extra is not installed ({', '.join(found)} missing)" if found else None
+
+
+def require(formats: Collection[str] = ()) -> None:
+    """Raises ExportFailed when something is missing for exports in these formats."""
     if found := missing():
         raise ExportFailed(f"the spark extra is not installed ({', '.join(found)} missing); {REMEDY}")
+    if lacking := lacks(formats):
+        raise ExportFailed(f"{lacking}; {ICEBERG_REMEDY}")

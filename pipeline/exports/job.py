@@ -48,7 +48,7 @@ def export(
     `wait` for it, and `on_event` gets how far it is. Raises ExportFailed with the reason, which is then in the run's
     row too; ExportStopped.
     """
-    extra.require()
+    extra.require(config.export_formats)
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
         window = _in_turn(config, connection, on_event, stopped, wait)
         require_lake(config, window)
@@ -60,7 +60,7 @@ def export(
         try:
             log = _log(config, f"export-{run}")
             ledger.set_log(connection, run, str(log))
-            arguments = ["--run", str(run), "--keep", str(config.export_keep_seconds)]
+            arguments = ["--run", str(run), "--keep", str(config.export_keep_seconds), *_formats(config)]
             arguments += ["--checkpoints", str(durations.seconds(config.export_checkpoints))]
             arguments += ["--connections", str(config.export_connections)]
             last = _spark(config, "export.py", arguments, log, on_event, stopped, window.behind or None)
@@ -155,6 +155,12 @@ def _spark(
         seconds=config.export_timeout,
     )
     return child.run(script, on_event, stopped)
+
+
+def _formats(config: Config) -> list[str]:
+    """The arguments that say what the lake is to be read as."""
+    found = ["--formats", ",".join(config.export_formats), "--iceberg-catalog", config.export_iceberg_catalog]
+    return [*found, "--iceberg-uri", config.export_iceberg_uri]
 
 
 def _local(master: str) -> dict[str, str | None]:

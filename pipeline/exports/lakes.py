@@ -36,7 +36,12 @@ def folder(config: Config, events_table: str) -> Path:
 
 def of(config: Config, events_table: str) -> Config:
     """The settings by which that events table is the one that is exported."""
-    return config.model_copy(update={"export_dir": folder(config, events_table), "events_table": events_table})
+    given: dict[str, object] = {"export_dir": folder(config, events_table), "events_table": events_table}
+    if events_table != config.events_table:
+        # A catalog has the tables of one lake, and a REST catalog knows no other by another name.
+        given["export_iceberg_catalog"] = re.sub(r"\W", "_", f"{config.export_iceberg_catalog}_{events_table}")
+        given["export_formats"] = ("parquet",) if config.export_iceberg_uri else config.export_formats
+    return config.model_copy(update=given)
 
 
 def named(config: Config, events_table: str | None) -> Config:

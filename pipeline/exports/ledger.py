@@ -82,8 +82,9 @@ def window(connection: Connection, config: Config) -> Window:
     migrations.require_head(connection)
     table = EventsTable.parse(config.events_table)
     query = sql.SQL(statement("exports", "export_window")).format(events=table.identifier)
+    parameters = {"directory": str(config.exports), "iceberg": "iceberg" in config.export_formats}
     try:
-        return queries.one(connection, Window, query, {"directory": str(config.exports)}) or Window()
+        return queries.one(connection, Window, query, parameters) or Window()
     except psycopg.errors.UndefinedTable as error:
         raise ExportFailed(
             f"the events table {table} does not exist; restore it, or correct PIPELINE_EVENTS_TABLE"

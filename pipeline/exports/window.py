@@ -13,13 +13,15 @@ class Window:
     """Seqs that are not exported yet: `exported_upto` < seq <= `head`.
 
     `known`: whether the folder is a lake already. `states_behind`: changes are exported that a table's current state
-    lacks. `holder`: which process exports to the lake now.
+    lacks. `iceberg_behind`: Iceberg tables are wanted, and lack changes that are exported. `holder`: which process
+    exports to the lake now.
     """
 
     head: int = 0
     exported_upto: int = 0
     known: bool = False
     states_behind: bool = False
+    iceberg_behind: bool = False
     holder: str | None = None
 
     @property
@@ -30,7 +32,7 @@ class Window:
     @property
     def anything_new(self) -> bool:
         """Whether a run would export anything."""
-        return self.behind > 0 or self.states_behind
+        return self.behind > 0 or self.states_behind or self.iceberg_behind
 
 
 def next_run(schedule: str, now: datetime) -> datetime | None:

@@ -68,6 +68,7 @@ def _window(config: Config, connection: Connection) -> tuple[Window, str | None]
     found = Window()
     try:
         found = ledger.window(connection, config)
+        extra.require(config.export_formats)
         job.require_lake(config, found)
     except ExportFailed as error:
         return found, str(error)

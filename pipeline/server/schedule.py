@@ -17,7 +17,7 @@ from pipeline.capture.sessions import bounds
 from pipeline.config import cron
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportStopped, PipelineError, RetentionBusy
-from pipeline.exports import lakes
+from pipeline.exports import extra, lakes
 from pipeline.log import indexes, table_shape
 from pipeline.log.table import EventsTable
 from pipeline.operate import export_status
@@ -79,6 +79,8 @@ def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
     if off := export_status.why_off(config):
         logger.info("exports are off: %s", off, extra={"action": "export.off"})
     else:
+        if lacking := extra.lacks(config.export_formats):
+            logger.warning("exports will fail: %s; %s", lacking, extra.ICEBERG_REMEDY, extra={"action": "export.lacks"})
         scheduler.add_job(export, cron.parse(config.export_schedule), [config, stopped], id="export")
     if config.verify_schedule != cron.OFF:
         scheduler.add_job(verify, cron.parse(config.verify_schedule), [config, stopped], id="verify")

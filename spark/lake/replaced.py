@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -41,6 +42,8 @@ def _remove(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> None:
         path = PurePosixPath(row["path"])
         is_taken = path.name == LATEST and lake.ledger.rows(_TAKEN, (str(lake.id), path.parent.name))
         with unfit(lake.root / path):
-            if not is_taken:
+            if (lake.root / path).is_dir() and path.name != LATEST:
+                shutil.rmtree(lake.root / path)
+            elif not is_taken:
                 (lake.root / path).unlink(missing_ok=True)
         lake.ledger.execute("delete from pipeline.export_replaced where id = $1", (row["id"],))

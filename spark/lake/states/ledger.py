@@ -69,13 +69,20 @@ _COMMIT = """
 """
 _SUPERSEDED = """
     select s.id, s.dataset, s.seq from pipeline.export_states s
-    where s.lake_id = $1::text::uuid and s.superseded_at <= now() - make_interval(secs => $2) and (
-        s.state = 'dropped' or s.table_id is null or s.superseded_at <= now() - make_interval(secs => $3) or exists (
-            select from pipeline.export_states n
-            where n.table_id = s.table_id and n.seq > s.seq and n.state = 'committed'
-                and (n.committed_at at time zone 'UTC')::date = (s.committed_at at time zone 'UTC')::date
+    where s.lake_id = $1::text::uuid and s.superseded_at <= now() - make_interval(secs => $2)
+        and (
+            s.state = 'dropped' or s.table_id is null or s.superseded_at <= now() - make_interval(secs => $3) or exists (
+                select from pipeline.export_states n
+                where n.table_id = s.table_id and n.seq > s.seq and n.state = 'committed'
+                    and (n.committed_at at time zone 'UTC')::date = (s.committed_at at time zone 'UTC')::date
+            )
         )
-    )
+        and (s.table_id is null or not exists (
+            select from pipeline.export_iceberg i where i.lake_id = s.lake_id and not exists (
+                select from pipeline.export_states n where n.table_id = s.table_id and n.state = 'committed'
+                    and n.seq > s.seq and n.seq <= i.kept_seq
+            )
+        ))
     order by s.superseded_at
 """
 
@@ -187,7 +194,7 @@ class StateLedger:
         )
 
     def superseded(self, seconds: float, checkpoints: float = 0.0) -> list[Superseded]:
-        """Versions that were replaced so long ago, or longer.
+        """Versions that were replaced so long ago, or longer, and that no commit of Iceberg tables that is kept has.
 
         Those of the last `checkpoints` seconds are left out that are the last of a table on their day (UTC).
         """

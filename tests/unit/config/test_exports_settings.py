@@ -20,6 +20,12 @@ def test_defaults(tmp_path: Path) -> None:
     config = load(data_dir=tmp_path)
     assert config.exports == tmp_path / "exports"
     assert (config.export_schedule, config.export_timeout, config.spark_master) == ("*/5 * * * *", 3600, "local[*]")
+    assert (config.export_formats, config.export_iceberg_catalog, config.export_iceberg_uri) == (
+        ("parquet",),
+        "lake",
+        "",
+    )
+    assert load(export_formats="parquet, iceberg").export_formats == ("parquet", "iceberg")
 
 
 @pytest.mark.parametrize("given", ["", " "])
@@ -58,6 +64,14 @@ def test_a_wrong_section(text: str, said: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "said"),
     [
+        ("export_formats", "iceberg", "PIPELINE_EXPORT_FORMATS: expected parquet among them"),
+        (
+            "export_formats",
+            "parquet, orc",
+            "PIPELINE_EXPORT_FORMATS: unknown format 'orc'; there are: parquet, iceberg",
+        ),
+        ("export_iceberg_uri", "s3://x", "PIPELINE_EXPORT_ICEBERG_URI: expected the http:// or https:// address"),
+        ("export_iceberg_catalog", "a b", "PIPELINE_EXPORT_ICEBERG_CATALOG: "),
         ("export_schedule", "every day", "PIPELINE_EXPORT_SCHEDULE: expected minute, hour, .* or off, not 'every day'"),
         ("export_schedule", "", "PIPELINE_EXPORT_SCHEDULE: expected minute"),
         ("export_schedule", "99 * * * *", "not '99 .*higher than the maximum value"),

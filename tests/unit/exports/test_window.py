@@ -20,6 +20,7 @@ NOW = datetime(2026, 11, 21, 12, 3, tzinfo=UTC)
         (Window(head=10), 10, True),
         (Window(head=4, exported_upto=10, known=True), 0, False),
         (Window(head=10, exported_upto=10, known=True, states_behind=True), 0, True),
+        (Window(head=10, exported_upto=10, known=True, iceberg_behind=True), 0, True),
     ],
 )
 def test_what_is_new(window: Window, behind: int, new: bool) -> None:

@@ -95,6 +95,21 @@ def test_without_the_extra(no_extra: None) -> None:
     assert finding.remedy == "in a checkout: pip install '.[spark]'"
 
 
+def test_without_the_extra_for_iceberg(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(extra, "find_spec", lambda name: None if name == "pyiceberg" else object())
+    missing = "the iceberg extra is not installed (pyiceberg missing)"
+    extra.require()
+    with pytest.raises(ExportFailed, match=rf"{re.escape(missing)}; in a checkout: pip install '\.\[iceberg\]'"):
+        extra.require(("parquet", "iceberg"))
+    assert not [finding for finding in check_exports.run(load()) if finding.name == "iceberg"]
+    wanted = load(export_formats="parquet,iceberg")
+    [finding] = [finding for finding in check_exports.run(wanted) if finding.name == "iceberg"]
+    assert (finding.level, finding.text) == ("warning", f"exports will fail: {missing}")
+    assert finding.remedy and "PIPELINE_EXPORT_FORMATS" in finding.remedy
+    schedule.planned(wanted, lambda: False)
+    assert [record.getMessage() for record in caplog.records] == [f"exports will fail: {missing}; {finding.remedy}"]
+
+
 def jobs(**settings: Any) -> set[str]:
     return {job.id for job in schedule.planned(load(**settings), lambda: False).get_jobs()}
 

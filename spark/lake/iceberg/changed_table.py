@@ -1,0 +1,175 @@
+"""What a commit does with one Iceberg table: columns, files, snapshots that go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import AddSchemaUpdate, RemoveSnapshotsUpdate, SetCurrentSchemaUpdate
+
+from lake.errors import ExportError
+from lake.iceberg import schema
+from lake.iceberg.failures import FAILURES, told
+from lake.iceberg.names import Identifier
+from lake.iceberg.replacing import Replacing
+from lake.iceberg.schema import Fields
+
+NAME_MAPPING = "schema.name-mapping.default"
+COMMIT = "pipeline.commit"
+AFTER_SEQ = "pipeline.after-seq"
+UPTO_SEQ = "pipeline.upto-seq"
+STATE = "pipeline.state"
+"""The version of the state that a table of `current` has."""
+FORM = "pipeline.form"
+"""Whose columns it has."""
+_PROPERTIES: Mapping[str, str] = {
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.previous-versions-max": "1",
+    "write.metadata.metrics.default": "counts",
+    "write.metadata.metrics.column.seq": "full",
+    "write.metadata.metrics.column.committed_at": "full",
+    "write.metadata.metrics.column.commit_lsn": "full",
+}
+"""Only these bounds: others may be values that Python has not, such as dates of the year 10000."""
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Of a commit: its number, and up to which seq the tables are; what they had before; the oldest that is kept."""
+
+    number: int
+    after_seq: int
+    upto_seq: int
+    kept: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """What becomes of a table, which `was` called so; None: it is new. `columns`: name → type, None: as they are.
+
+    `same`: which of its columns each is of those that were there before; None: that of its name. `added`: locations of
+    files. With `is_whole` they replace all that were there.
+    """
+
+    identifier: Identifier
+    was: Identifier | None
+    location: str
+    columns: Mapping[str, str] | None = None
+    same: Mapping[str, str] | None = None
+    added: Sequence[str] = ()
+    is_whole: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """`oldest`: of which commit its oldest snapshot is. `unused`: files of which its metadata makes no use any more."""
+
+    oldest: int
+    unused: Sequence[str]
+
+
+class Catalog(Protocol):
+    """Where tables are found and changed.
+
+    `written`: metadata files that are still to be written. `moved`: where metadata will be by the ledger's commit.
+    """
+
+    @property
+    def has_renames(self) -> bool: ...
+    @property
+    def written(self) -> Mapping[str, bytes]: ...
+    @property
+    def moved(self) -> Mapping[Identifier, str | None]: ...
+    def load(self, identifier: Identifier, called: Identifier) -> Table: ...
+    def create(
+        self, identifier: Identifier, schema: Schema, location: str, properties: Mapping[str, str]
+    ) -> Transaction: ...
+    def drop(self, identifier: Identifier) -> None: ...
+
+
+def make(catalog: Catalog, change: Change, stamp: Stamp) -> Changed:
+    """Change one table, in one commit to the catalog. Raises ExportError, which names it."""
+    try:
+        return _make(catalog, change, stamp)
+    except FAILURES as error:
+        raise ExportError(f"the Iceberg table {'.'.join(change.identifier)}: {told(error)}") from error
+
+
+def _make(catalog: Catalog, change: Change, stamp: Stamp) -> Changed:
+    if change.was is None:
+        given = schema.fields(change.columns or {}).schema
+        transaction = catalog.create(change.identifier, given, change.location, _PROPERTIES)
+        fields = schema.of(transaction.table_metadata.schema())
+        before: list[str] = []
+    else:
+        table = catalog.load(change.was, change.identifier)
+        before = [table.metadata_location]
+        transaction = Transaction(table)
+        fields = _altered(transaction, change)
+    io = transaction._table.io
+    transaction.set_properties({NAME_MAPPING: fields.name_mapping, **change.properties})
+    if change.added or change.is_whole:
+        _add_snapshot(transaction, io, change, stamp)
+    oldest, unused = _expire(transaction, io, stamp.kept, everything=fields.breaks)
+    transaction.commit_transaction()
+    return Changed(oldest, [*before, *unused])
+
+
+def _altered(transaction: Transaction, change: Change) -> Fields:
+    metadata = transaction.table_metadata
+    before = schema.known(metadata.schema(), metadata.properties[NAME_MAPPING])
+    if change.columns is None:
+        return before
+    fields = schema.fields(change.columns, before, change.same, metadata.last_column_id)
+    if not schema.is_same(fields.schema, before.schema):
+        number = 1 + max(known.schema_id for known in metadata.schemas)
+        added = Schema(*fields.schema.fields, schema_id=number)
+        transaction._apply((AddSchemaUpdate(schema=added), SetCurrentSchemaUpdate.model_validate({"schema-id": -1})))
+    return fields
+
+
+def _add_snapshot(transaction: Transaction, io: FileIO, change: Change, stamp: Stamp) -> None:
+    summary = {
+        COMMIT: str(stamp.number),
+        AFTER_SEQ: str(stamp.after_seq),
+        UPTO_SEQ: str(stamp.upto_seq),
+    }
+    begun = transaction.update_snapshot(snapshot_properties=summary)
+    with Replacing.all_files(transaction, io, summary) if change.is_whole else begun.merge_append() as snapshot:
+        for location in change.added:
+            snapshot.append_data_file(parquet_file_to_data_file(io, transaction.table_metadata, location))
+
+
+def _expire(transaction: Transaction, io: FileIO, kept: int, *, everything: bool) -> tuple[int, list[str]]:
+    """Take out snapshots that were replaced by commits up to `kept`, or all but the newest."""
+    snapshots = sorted(transaction.table_metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    if not snapshots:
+        return 0, []
+    first = len(snapshots) - 1
+    while not everything and first and _number(snapshots[first]) > kept:
+        first -= 1
+    gone = snapshots[:first]
+    unused: list[str] = []
+    if gone:
+        removed = {"snapshot-ids": [snapshot.snapshot_id for snapshot in gone]}
+        transaction._apply((RemoveSnapshotsUpdate.model_validate(removed),))
+        used = _manifests(snapshots[first], io)
+        unused = [snapshot.manifest_list for snapshot in gone]
+        unused += sorted({path for snapshot in gone for path in _manifests(snapshot, io)} - used)
+    return _number(snapshots[first]), unused
+
+
+def _manifests(snapshot: Snapshot, io: FileIO) -> set[str]:
+    return {manifest.manifest_path for manifest in snapshot.manifests(io)}
+
+
+def _number(snapshot: Snapshot) -> int:
+    """Of which commit it is; 0: of none of ours."""
+    return int(snapshot.summary.additional_properties.get(COMMIT, 0)) if snapshot.summary else 0

@@ -1,0 +1,145 @@
+"""What a commit changes: tables with new files, current states with a newer version, tables that go."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lake import layout
+from lake.iceberg import names
+from lake.iceberg.changed_table import FORM, STATE, UPTO_SEQ, Change
+from lake.iceberg.continuity import same_columns
+from lake.iceberg.ledger import Head, IcebergLedger, IcebergTable
+from lake.iceberg.names import Identifier
+from lake.identity import Lake
+from lake.states.folders import version_name
+from lake.states.plan import STATE as STATE_COLUMNS
+
+Root = tuple[str, int, int]
+Property = Callable[[Identifier, str], str | None]
+"""A property that an Iceberg table has; None where it has none of that name."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A change, and whose: of `version` of a dataset, or of `table_id`, whose state's version is `state_id`."""
+
+    change: Change
+    dataset: str
+    version: int | None = None
+    table_id: int | None = None
+    state_id: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a commit does; `gone`: tables that are to go."""
+
+    planned: Sequence[Planned] = ()
+    gone: Sequence[Identifier] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Planner:
+    """`base`: the lake's location; `had`: a property that an Iceberg table has had so far.
+
+    Without `has_renames` a table that is called otherwise by now becomes a new one.
+    """
+
+    lake: Lake
+    book: IcebergLedger
+    base: str
+    head: Head
+    number: int
+    had: Property
+    has_renames: bool = True
+
+    def plan(self, behind: Collection[Root], kept: Head) -> Plan:
+        """`behind`: tables whose state lacks changes, so that they cannot be as of the same seq. `kept`: the oldest
+        commit that readers may still read."""
+        known = self.book.tables()
+        states = list(self._states({table.table_id: table for table in known if table.table_id is not None}, behind))
+        shown = {planned.table_id for planned, _ in states}
+        hidden = self.book.hidden() | {table for table in self._behind(behind) if table not in shown}
+        planned = [*self._changes(known), *(planned for planned, _ in states)]
+        taken = {each.change.identifier for each in planned}
+        left = {
+            table.identifier
+            for table in known
+            if table.table_id in hidden or (not self.has_renames and table.table_id in shown)
+        }
+        gone = sorted(left - taken)
+        taken |= {each.change.was for each in planned if each.change.was} | {*gone}
+        planned += [
+            _expiring(table)
+            for table in known
+            if table.oldest < table.newest <= kept.number and table.identifier not in taken
+        ]
+        return Plan(planned, gone)
+
+    def _changes(self, known: Sequence[IcebergTable]) -> Iterator[Planned]:
+        there = {(table.dataset, table.version): table.identifier for table in known if table.version is not None}
+        files: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        for file in self.book.files(self.head.upto_seq):
+            files.setdefault((file["dataset"], file["version"]), []).append(file)
+        columns = self.book.columns({dataset for dataset, _ in files}) if files else {}
+        upto = self.lake.ledger.exported_upto(self.lake.id)
+        for (dataset, version), new in files.items():
+            identifier = names.of_changes(dataset, version)
+            was = there.get((dataset, version))
+            after = int(self.had(was, UPTO_SEQ) or 0) if was else 0
+            added = [f"{self.base}/{file['path']}" for file in new if file["upto_seq"] > after and file["rows"]]
+            change = Change(
+                identifier,
+                was,
+                self._location(identifier),
+                columns[dataset, version],
+                added=added,
+                properties={UPTO_SEQ: str(upto)},
+            )
+            yield Planned(change, dataset, version=version)
+
+    def _states(
+        self, known: Mapping[int | None, IcebergTable], behind: Collection[Root]
+    ) -> Iterator[tuple[Planned, Root]]:
+        for row in self.book.states():
+            root = row["source_id"], row["source_epoch"], row["table_oid"]
+            if root in behind:
+                continue
+            identifier = names.of_current(row["dataset"])
+            was = known[row["table_id"]].identifier if row["table_id"] in known else None
+            was = was if self.has_renames or was == identifier else None
+            form = int(self.had(was, FORM) or 0) if was else 0
+            folder = f"{self.base}/{layout.current(row['folder'])}/{version_name(row['seq'])}"
+            change = Change(
+                identifier,
+                was,
+                self._location(identifier),
+                {**STATE_COLUMNS, **json.loads(row["columns"])},
+                same=same_columns(self.lake, root, form, row["form_id"]) if form else None,
+                added=[f"{folder}/{file['name']}" for file in json.loads(row["files"]) if file["rows"]],
+                is_whole=True,
+                properties={STATE: str(row["state_id"]), FORM: str(row["form_id"])},
+            )
+            yield Planned(change, row["dataset"], table_id=row["table_id"], state_id=row["state_id"]), root
+
+    def _behind(self, behind: Collection[Root]) -> set[int]:
+        if not behind:
+            return set()
+        rows = self.lake.ledger.rows(
+            "select id, source_id::text, source_epoch, table_oid from pipeline.export_tables"
+            " where lake_id = $1::text::uuid",
+            (str(self.lake.id),),
+        )
+        return {row["id"] for row in rows if (row["source_id"], row["source_epoch"], row["table_oid"]) in behind}
+
+    def _location(self, identifier: Identifier) -> str:
+        return f"{self.base}/{names.location(identifier, f'{self.number}-{uuid.uuid4().hex[:8]}')}"
+
+
+def _expiring(table: IcebergTable) -> Planned:
+    change = Change(table.identifier, table.identifier, "")
+    return Planned(change, table.dataset, table.version, table.table_id, table.state_id)

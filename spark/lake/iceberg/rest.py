@@ -1,0 +1,66 @@
+"""A REST catalog somewhere else: it takes one commit for each table, so readers may see some of them before others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import accumulate
+from typing import cast
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError
+from pyiceberg.schema import Schema
+from pyiceberg.table import CreateTableTransaction as Creation
+from pyiceberg.table import Table
+
+from lake.errors import ExportError
+from lake.iceberg.failures import FAILURES, told
+from lake.iceberg.names import Identifier
+
+
+def opened(name: str, uri: str) -> Rest:
+    """The catalog. Raises ExportError."""
+    try:
+        return Rest(name, uri)
+    except FAILURES as error:
+        raise ExportError(f"the Iceberg catalog at {uri}: {told(error)}") from error
+
+
+class Rest:
+    """Credentials and the rest come from PyIceberg's own settings of that catalog: `PYICEBERG_CATALOG__<NAME>__…`."""
+
+    has_renames = False
+    """Names may be exchanged between tables, which a catalog of this kind cannot do at once."""
+
+    def __init__(self, name: str, uri: str) -> None:
+        self._catalog: Catalog = load_catalog(name, type="rest", uri=uri)
+        self._made: set[Identifier] = set()
+        self.written: Mapping[str, bytes] = {}
+        self.moved: Mapping[Identifier, str | None] = {}
+
+    def load(self, identifier: Identifier, called: Identifier) -> Table:
+        """A table as it is in the catalog."""
+        return self._catalog.load_table(identifier)
+
+    def create(self, identifier: Identifier, schema: Schema, location: str, properties: Mapping[str, str]) -> Creation:
+        """Begin a new table; one that has its name by now is dropped."""
+        for namespace in accumulate(
+            identifier[:-1], lambda outer, inner: (*outer, inner), initial=cast(Identifier, ())
+        ):
+            if namespace:
+                self._make(namespace)
+        self.drop(identifier)
+        return self._catalog.create_table_transaction(identifier, schema, location, properties=dict(properties))
+
+    def drop(self, identifier: Identifier) -> None:
+        """The table is to go, if it is there."""
+        try:
+            self._catalog.drop_table(identifier)
+        except NoSuchTableError:
+            return
+
+    def _make(self, namespace: Identifier) -> None:
+        if namespace not in self._made:
+            with suppress(NamespaceAlreadyExistsError):
+                self._catalog.create_namespace(namespace)
+            self._made.add(namespace)
