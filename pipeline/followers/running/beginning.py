@@ -67,8 +67,7 @@ def begin(log: Connection, follower: Connection, found: Follower) -> None:
         with follower.transaction():
             if position.begin(follower, begins) and found.copy == "log":
                 # Its tables have the form that they have by now, whatever they were when the log began.
-                made = found.schema_mode == "create"
-                reached_versions.begin(log, follower, begins, found.table_states, made=made)
+                reached_versions.begin(log, follower, begins, found.table_states)
     rewritten.begin(log, follower, found, begins)
 
 

@@ -18,7 +18,6 @@ from pipeline.followers.registry import Follower, TableName
 from pipeline.followers.schema_changes import (
     difference,
     enums,
-    first_versions,
     new_tables,
     partitions,
     reached_versions,
@@ -63,20 +62,8 @@ class SchemaChanges:
         """
         here = self._here()
         new = new_tables.take_up(self._config, self._log, self._state, self._follower, self._found, here, self._called)
-        if rewritten.copy_anew(self._log, self._follower, self._found, here, self._called) or new or self._anew(here):
+        if rewritten.copy_anew(self._log, self._follower, self._found, here, self._called) or new:
             raise TablesChanged(f"other tables of follower {here.follower} follow the log now")
-
-    def _anew(self, here: Position) -> bool:
-        """Whether tables are copied anew which DDL had changed before their first event."""
-        if self._found.copy != "log" or self._found.ddl != "follow":
-            return False
-        known = {*reached_versions.find(self._follower, here), *copies.find(self._follower, here)}
-        tables = [TableName(oid, each.schema, each.name) for oid, each in self._wanted.items() if oid not in known]
-        made = self._found.schema_mode == "create"
-        lacking = first_versions.unlike(self._log, self._follower, here, tables, made=made)
-        if lacking:
-            copies.want(self._follower, here, lacking)
-        return bool(lacking)
 
     def explain(self, error: Refused) -> bool:
         """Whether what the follower has refused is explained by a change of schema, which it has now."""

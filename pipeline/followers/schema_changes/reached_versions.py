@@ -44,11 +44,8 @@ def find(follower: Connection, of: Position) -> dict[int, StoredForm]:
     return {each.table_oid: each for each in found}
 
 
-def begin(log: Connection, follower: Connection, of: Position, tables: Iterable[TableName], *, made: bool) -> None:
-    """Tables have the newest form that fits them: what came since the follower was added they do not have yet.
-
-    `made`: with the types of the source, so that others are those of another form. One that no form fits has none.
-    """
+def begin(log: Connection, follower: Connection, of: Position, tables: Iterable[TableName]) -> None:
+    """Tables have the newest form that fits them: what came since the follower was added they do not have yet."""
     listed = {table.table_oid: table for table in tables}
     for oid, versions in table_versions.all_versions(log, of.source, listed).items():
         name = listed[oid].table_schema, listed[oid].table_name
@@ -56,19 +53,17 @@ def begin(log: Connection, follower: Connection, of: Position, tables: Iterable[
         with follower.cursor(row_factory=dict_row) as cursor:
             there = cursor.execute(statement("followers.applying", "describe_table"), values).fetchone()
         columns = {column["name"]: column["type_name"] for column in there["columns"]} if there else {}
-        named = [each for each in versions if (each.table_schema, each.table_name) == name]
-        fit = [each for each in named if _fits(each, columns)]
-        same = [each for each in fit if types(follower, each).items() <= columns.items()]
-        if like := same or ([] if made else fit) or ([] if named else versions):
-            store(follower, of, oid, name, like[-1].place)
+        fit = [each for each in versions if (each.table_schema, each.table_name) == name and _fits(each, columns)]
+        same = [each for each in fit if _types(follower, each).items() <= columns.items()]
+        store(follower, of, oid, name, (same or fit or versions)[-1].place)
 
 
 def _fits(version: TableVersion, columns: Mapping[str, str]) -> bool:
     return all(column["name"] in columns for column in version.columns)
 
 
-def types(follower: Connection, version: TableVersion) -> dict[str, str | None]:
-    """What the follower calls the types of a version's columns, by their names."""
+def _types(follower: Connection, version: TableVersion) -> dict[str, str | None]:
+    """What the follower calls the types of its columns."""
     values = {
         "names": [column["type_name"] for column in version.columns],
         "modifiers": [column["type_modifier"] for column in version.columns],

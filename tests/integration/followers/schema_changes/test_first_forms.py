@@ -180,18 +180,3 @@ def test_one_that_begins_from_the_log_has_the_form_of_when_it_was_added(stage: S
         changed.stage.arrive()
         with changed.made.running():
             changed.become_equal()
-
-
-def test_one_that_begins_from_the_log_has_the_form_of_the_first_event(stage: Stage, cluster: Cluster):
-    """A table without an event when the follower was added: the history does not know the form that it had then."""
-    table = unique("t")
-    create = CREATE.replace("$t", table)
-    stage.run(create)
-    publish_new_tables(stage.config)
-    stage.arrive()
-    with copying(stage, cluster, create, tables=[table], patterns=(f"public.{table}*",), copy="log") as made:
-        changed = Changed(stage, made, table)
-        changed.run("alter table $t add c int", "insert into $t values (1, 'a1', 'b1', 'n1', 7)")
-        stage.arrive()
-        with made.running():
-            changed.become_equal_in_time()
