@@ -182,7 +182,8 @@ def _followed(follower: Connection, name: str, of: Mapping[int, Wanted], history
     try:
         columns = _columns(name, wanted, history, there)
     except FollowerError:
-        if history.known:
+        lacks = {column.name for column in history.columns} - {column["name"] for column in there["columns"]}
+        if history.known and (history.begun or not lacks):
             raise
         # What comes first, or after the copy, has another form: one that the log has not yet, or again one of before.
         changes_at, unknown = wanted.formed.place or history.later[0][0], True

@@ -106,8 +106,8 @@ class History:
     """A table in the form that it has at a position, or that its follower has been given for later.
 
     `changes_at`: from where on it has another one, which its follower has to be given first; None: it has not yet.
-    `known`: False where the follower's may be of a form that the history does not have: it was copied in one, or it
-    has had no event yet.
+    `known`: False where it was copied in a form that the history does not have. `begun`: False where it has had no
+    event by then, so that the history does not have the form that it had.
     `partitions`: names that partitions had, by oid. `later`: places from which on versions hold that come after the
     position and the form that was given, with the oid of the table or of its partition.
     """
@@ -117,6 +117,7 @@ class History:
     full: bool
     changes_at: Place | None
     known: bool
+    begun: bool
     partitions: dict[int, tuple[str, str]]
     later: tuple[tuple[Place, int], ...]
 
@@ -258,7 +259,8 @@ def _history(oid: int, versions: Sequence[TableVersion], position: Position, for
         tuple(_column(now, column, versions[first:at]) for column in now.columns),
         now.replica_identity == FULL,
         changed,
-        known and _is_begun(versions, position, place),
+        known,
+        _is_begun(versions, position, place),
         {
             each.relation_oid: (each.relation_schema, each.relation_name)
             for each in versions
