@@ -182,10 +182,11 @@ def _followed(follower: Connection, name: str, of: Mapping[int, Wanted], history
     try:
         columns = _columns(name, wanted, history, there)
     except FollowerError:
-        if history.known:
+        lacks = {column.name for column in history.columns} - {column["name"] for column in there["columns"]}
+        if history.known and (history.begun or not lacks):
             raise
-        # What comes after the copy has another form: one that the log has not yet, or again one of before.
-        changes_at, unknown = wanted.formed.place, True
+        # What comes first, or after the copy, has another form: one that the log has not yet, or again one of before.
+        changes_at, unknown = wanted.formed.place or history.later[0][0], True
     partitions = _names(follower, wanted) if history.partitions else set[tuple[str, str]]()
     if (divided := next_partition(follower, of, history, there)) is not None:
         changes_at = divided.place if changes_at is None else min(changes_at, divided.place)

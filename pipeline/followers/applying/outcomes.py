@@ -15,7 +15,7 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from pipeline.errors import NotFollowable
-from pipeline.followers.applying import relay_rendering, rendering
+from pipeline.followers.applying import known_rows, relay_rendering, rendering
 from pipeline.followers.applying.followed_tables import FollowedTable
 from pipeline.log.table import EventsTable
 from pipeline.postgres import copy_data
@@ -89,6 +89,7 @@ class Outcomes:
             "lenient": _NO_KEY if keyless else rendering.lenient(table),
             "left_pk": rendering.left_pk(table),
             "names": rendering.names(table.columns),
+            **known_rows.parts(table),
         }
 
     def new_rows(self, table: FollowedTable, after: int, upto: int) -> Generator[bytes, None, None]:

@@ -64,7 +64,7 @@ class TableVersion:
         return self.relation_oid == self.table_oid and all(column["attnum"] is not None for column in self.columns)
 
     def is_like(self, other: TableVersion) -> bool:
-        """Whether a table of one of them is one of the other as well: by its name, its columns, and its key."""
+        """Whether a table of one is one of the other as well: by name, columns, key, and what is told of old rows."""
         numbered = self.is_numbered_like(other)
         return self._form(numbered=numbered) == other._form(numbered=numbered)
 
@@ -78,7 +78,7 @@ class TableVersion:
             for column in self.columns
         }
         key = {column["name"] for column in self.columns if column["name"] in self.key_columns}
-        return (self.table_schema, self.table_name), columns, key, not key and self.replica_identity == FULL
+        return (self.table_schema, self.table_name), columns, key, self.replica_identity == FULL
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,8 @@ class History:
     """A table in the form that it has at a position, or that its follower has been given for later.
 
     `changes_at`: from where on it has another one, which its follower has to be given first; None: it has not yet.
-    `known`: False where it was copied in a form that the history does not have.
+    `known`: False where it was copied in a form that the history does not have. `begun`: False where it has had no
+    event by then, so that the history does not have the form that it had.
     `partitions`: names that partitions had, by oid. `later`: places from which on versions hold that come after the
     position and the form that was given, with the oid of the table or of its partition.
     """
@@ -116,6 +117,7 @@ class History:
     full: bool
     changes_at: Place | None
     known: bool
+    begun: bool
     partitions: dict[int, tuple[str, str]]
     later: tuple[tuple[Place, int], ...]
 
@@ -199,8 +201,10 @@ def next_change(
 
 
 def is_known(log: Connection, position: Position, oid: int, formed: Formed) -> bool:
-    """Whether the history has the form that a table was copied with."""
-    return formed.within(all_versions(log, position.source, [oid]).get(oid, []))[1]
+    """Whether the history has the form that a table has, or was copied with."""
+    versions = all_versions(log, position.source, [oid]).get(oid, [])
+    place, known = formed.within(versions)
+    return known and _is_begun(versions, position, place)
 
 
 def at(log: Connection, source: uuid.UUID, table: TableName, place: Place) -> TableVersion | None:
@@ -235,6 +239,11 @@ def _reached(versions: Sequence[TableVersion], position: Position, formed: Place
     return max(0, sum(version.place <= reached for version in versions) - 1)
 
 
+def _is_begun(versions: Sequence[TableVersion], position: Position, formed: Place | None) -> bool:
+    """Whether the first of them is reached: what the table was before that, no event says."""
+    return bool(versions) and versions[0].place <= _upto(position, formed)
+
+
 def _upto(position: Position, formed: Place | None) -> Place:
     return max(Place(position.source_epoch, position.commit_lsn or 0, _LAST), formed or BEGINNING)
 
@@ -251,6 +260,7 @@ def _history(oid: int, versions: Sequence[TableVersion], position: Position, for
         now.replica_identity == FULL,
         changed,
         known,
+        _is_begun(versions, position, place),
         {
             each.relation_oid: (each.relation_schema, each.relation_name)
             for each in versions

@@ -45,7 +45,10 @@ def find(follower: Connection, of: Position) -> dict[int, StoredForm]:
 
 
 def begin(log: Connection, follower: Connection, of: Position, tables: Iterable[TableName]) -> None:
-    """Tables have the newest form that fits them: what came since the follower was added they do not have yet."""
+    """Tables have the newest form that fits them: what came since the follower was added they do not have yet.
+
+    Of one that had no event before that, none may fit.
+    """
     listed = {table.table_oid: table for table in tables}
     for oid, versions in table_versions.all_versions(log, of.source, listed).items():
         name = listed[oid].table_schema, listed[oid].table_name
@@ -55,7 +58,8 @@ def begin(log: Connection, follower: Connection, of: Position, tables: Iterable[
         columns = {column["name"]: column["type_name"] for column in there["columns"]} if there else {}
         fit = [each for each in versions if (each.table_schema, each.table_name) == name and _fits(each, columns)]
         same = [each for each in fit if _types(follower, each).items() <= columns.items()]
-        store(follower, of, oid, name, (same or fit or versions)[-1].place)
+        if same or fit:
+            store(follower, of, oid, name, (same or fit)[-1].place)
 
 
 def _fits(version: TableVersion, columns: Mapping[str, str]) -> bool:

@@ -1,22 +1,26 @@
 -- What a range of events makes of each row of a table. A *stay* is what happens to a row under one key, from where it
 -- comes there to where it leaves or ends; an update of the key leads from one stay to the next, and stays that lead to
 -- each other are one *life* of a row. Of a life only its two ends count, and the values that it has at last.
+-- Where the log has old rows as a whole a key may be deferrable, and two rows have it for a while: then a row is known by
+-- all of its values instead, and becomes another at each update.
 with recursive event as materialized (
     select e.seq, e.source_epoch, e.commit_lsn, e.commit_idx, {action} as action, e.record_pk, e.record, e.changes, e.exact,
-        {left_pk} as left_pk, {lenient} as lenient
+        {left_pk} as left_pk, {lenient} as lenient{contents}
     from (
         -- Separate from the filter: the index of a row's history has all events of a table, the range is short.
         select * from {events} where seq > {after} and seq <= {upto} offset 0
     ) e
     where e.source_database_id = {source} and e.source_table_oid = {table} and {counts}
 ), part as (
-    select e.seq, e.left_pk as pk, 'leave'::text as kind, e.lenient from event e where e.left_pk is not null
+    select e.seq, {left} as pk, 'leave'::text as kind, e.lenient from event e where {left} is not null
     union all
-    select e.seq, e.record_pk, case when e.left_pk is null then e.action else 'arrive' end, e.lenient from event e
+    select e.seq, {known_by}, case when {left} is null then e.action when e.left_pk is null then 'become' else 'arrive' end,
+        e.lenient
+    from event e
 ), counted as materialized (
     select p.*, count(*) filter (where p.begins) over (partition by p.pk order by p.seq) as stay
     from (
-        select q.*, q.kind = 'arrive' or q.kind = 'insert' and not q.lenient
+        select q.*, q.kind in ('arrive', 'become') or q.kind = 'insert' and not q.lenient
             or coalesce(lag(q.kind) over (partition by q.pk order by q.seq) in ('delete', 'leave'), true) as begins
         from part q
     ) p
@@ -28,10 +32,10 @@ with recursive event as materialized (
 ), life as (
     select s.first_seq as seq, s.first_kind = 'insert' and not s.lenient as is_new, s.lenient, false as moved,
         s.pk, s.stay, s.last_seq, s.last_kind
-    from stay s where s.first_kind <> 'arrive'
+    from stay s where s.first_kind not in ('arrive', 'become')
     union all
-    select l.seq, l.is_new, l.lenient, true, s.pk, s.stay, s.last_seq, s.last_kind
-    from life l join stay s on s.first_kind = 'arrive' and s.first_seq = l.last_seq
+    select l.seq, l.is_new, l.lenient, l.moved or s.first_kind = 'arrive', s.pk, s.stay, s.last_seq, s.last_kind
+    from life l join stay s on s.first_kind in ('arrive', 'become') and s.first_seq = l.last_seq
     where l.last_kind = 'leave'
 ), incomplete as materialized (
     select l.seq from life l join event e on e.seq = l.last_seq

@@ -1,16 +1,18 @@
 -- As fold_events, for ranges of many events: sorted once without their records, which are read again where they count.
 with recursive event as materialized (
-    select e.seq, {action} as action, e.record_pk, {left_pk} as left_pk, {lenient} as lenient, e.record ?& {names} as whole
+    select e.seq, {action} as action, e.record_pk, {left_pk} as left_pk, {lenient} as lenient{contents}, e.record ?& {names} as whole
     from (select * from {events} where seq > {after} and seq <= {upto} offset 0) e
     where e.source_database_id = {source} and e.source_table_oid = {table} and {counts}
 ), part as materialized (
-    select e.seq, e.left_pk as pk, 'leave'::text as kind, e.lenient, true as whole from event e where e.left_pk is not null
+    select e.seq, {left} as pk, 'leave'::text as kind, e.lenient, true as whole from event e where {left} is not null
     union all
-    select e.seq, e.record_pk, case when e.left_pk is null then e.action else 'arrive' end, e.lenient, e.whole from event e
+    select e.seq, {known_by}, case when {left} is null then e.action when e.left_pk is null then 'become' else 'arrive' end,
+        e.lenient, e.whole
+    from event e
 ), bounded as (
     select p.*, coalesce(lead(p.begins) over w, true) as ends
     from (
-        select q.*, q.kind = 'arrive' or q.kind = 'insert' and not q.lenient
+        select q.*, q.kind in ('arrive', 'become') or q.kind = 'insert' and not q.lenient
             or coalesce(lag(q.kind) over w in ('delete', 'leave'), true) as begins
         from part q
         window w as (partition by q.pk order by q.seq)
@@ -30,10 +32,10 @@ with recursive event as materialized (
 ), life as (
     select s.first_seq as seq, s.first_kind = 'insert' and not s.lenient as is_new, s.lenient, false as moved,
         s.pk, s.first_seq, s.last_seq, s.last_kind, s.whole
-    from stay s where s.first_kind <> 'arrive'
+    from stay s where s.first_kind not in ('arrive', 'become')
     union all
-    select l.seq, l.is_new, l.lenient, true, s.pk, s.first_seq, s.last_seq, s.last_kind, s.whole
-    from life l join stay s on s.first_kind = 'arrive' and s.first_seq = l.last_seq
+    select l.seq, l.is_new, l.lenient, l.moved or s.first_kind = 'arrive', s.pk, s.first_seq, s.last_seq, s.last_kind, s.whole
+    from life l join stay s on s.first_kind in ('arrive', 'become') and s.first_seq = l.last_seq
     where l.last_kind = 'leave'
 ), merged as (
     -- A value that the last event leaves out is that of an event before it.

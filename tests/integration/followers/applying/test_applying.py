@@ -13,7 +13,7 @@ from pipeline.errors import Differs, FollowerError, NotFollowable, Overtaken, Re
 from pipeline.followers.applying import position
 from pipeline.followers.applying.applier import Applier
 from pipeline.followers.applying.followed_tables import Wanted
-from pipeline.followers.applying.table_versions import Formed
+from pipeline.followers.applying.table_versions import Formed, Place
 from pipeline.server.schedule import publish_new_tables
 from tests.fixtures.background import BackgroundThread
 from tests.fixtures.following import Follower, drain, follower, oid
@@ -493,12 +493,22 @@ def test_what_a_follower_must_have(stage: Stage, cluster: Cluster):
     stage.arrive()
     for statement, said in (
         ("select 1", "has no table public.needed"),
-        ("create table needed (id int primary key)", "has no column n"),
         ("create table needed (id int, n int)", "no unique index on its key"),
         ("create table needed (id int primary key deferrable, n int)", "no unique index on its key"),
     ):
         with follower(stage, cluster, statement) as there, pytest.raises(FollowerError, match=said):
             there.applier(["needed"])
+    with follower(stage, cluster, "create table needed (id int primary key)") as there:
+        with pytest.raises(NotFollowable) as before:  # its first event: the log does not know what it was
+            drain(there.applier(["needed"]))
+        assert before.value.why == "unknown"
+        [version] = stage.look(
+            "select epoch, from_lsn, from_idx from pipeline.relations where table_name = 'needed'"
+            " order by id desc limit 1"
+        )
+        formed = Wanted("public", "needed", formed=Formed(Place(*version.values())))
+        with pytest.raises(FollowerError, match="has no column n"):
+            there.applier({oid(stage, "needed"): formed})
 
 
 def test_a_schema_of_a_newer_server_is_refused(stage: Stage, cluster: Cluster):

@@ -120,6 +120,30 @@ def test_unique_values_that_many_rows_take_from_each_other(stage: Stage, cluster
         assert there.rows("select count(*) from pairs where own = 'of ' || id % 10000") == [(1980,)]
 
 
+def test_many_keys_that_two_rows_have_within_a_transaction(stage: Stage, cluster: Cluster):
+    """The source's key is deferrable, the follower's is not."""
+    table = "create table shifted (id int primary key, n int, words json)"
+    deferred = "alter table shifted drop constraint shifted_pkey, add primary key (id) deferrable initially deferred"
+    seq = made(stage, table, f"{deferred}, replica identity full")
+    stage.run("""insert into shifted select g, -g, '{"a":  1}' from generate_series(1, 2000) g""")
+    stage.arrive()
+    with follower(stage, cluster, f"{table[:-1]}, own text default 'new')", seq=seq) as there:
+        applier = there.applier(["shifted"], sizes=Sizes(events=20, long=20000, relayed=10))
+        drain(applier)
+        there.run("update shifted set own = 'of ' || id")
+        stage.transaction(
+            "do $$ begin for k in 1..3000 loop update shifted set n = k where id = 7; end loop; end $$",
+            "update shifted set id = id % 2000 + 1",
+            """insert into shifted values (1500, 1, '{"b":  2}')""",
+            "delete from shifted where id = 1500 and n <> 1",
+        )
+        stage.arrive()
+        drain(applier)
+        query = "select id, n, words::text from shifted order by id"
+        assert there.rows(query) == stage.source.execute(query).fetchall()
+        assert there.rows("select count(*) from shifted where own = 'of ' || (id + 1998) % 2000 + 1") == [(1999,)]
+
+
 def test_rows_are_found_by_index_though_nobody_knows_how_many_they_are(stage: Stage, cluster: Cluster):
     table = "create table tall (id int primary key, n int)"
     seq = made(stage, table)

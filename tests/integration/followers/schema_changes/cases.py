@@ -91,6 +91,26 @@ COLUMNS_AND_KEYS = {
         "insert into $t values (1, 'a2', 'b2'), (1, 'a3', 'b3')",
         "update $t set b = case b when 'b2' then 'b3' else 'b2' end where b <> 'b1'; delete from $t where b = 'b2'",
     ),
+    "a key that becomes deferrable": _followed(
+        "insert into $t values (2, 'a2', 'b2'), (3, 'a3', 'b3')",
+        "alter table $t drop constraint $t_pkey, add primary key (id) deferrable initially deferred,"
+        " replica identity full",
+        "update $t set id = case id when 2 then 3 else 2 end where id > 1",
+        "update $t set id = id + 1; insert into $t values (3, 'new'); delete from $t where id = 3 and a <> 'new'",
+    ),
+    "a key that becomes deferrable under a full identity": _followed(
+        "alter table $t replica identity full",
+        "insert into $t values (2, 'a2', 'b2'), (3, 'a3', 'b3'); update $t set id = 4 where id = 1",
+        "alter table $t drop constraint $t_pkey, add primary key (id) deferrable",
+        "update $t set id = case id when 2 then 3 when 3 then 2 else id end",
+        "update $t set id = id + 1; delete from $t where id = 3",
+    ),
+    "a key that is deferrable for a while": _followed(
+        "alter table $t drop constraint $t_pkey, add primary key (id) deferrable, replica identity full",
+        "insert into $t values (2, 'a2', 'b2'); update $t set id = 3 - id; update $t set a = 'a3' where id = 1",
+        "alter table $t drop constraint $t_pkey, add primary key (id), replica identity default",
+        "update $t set id = 7 where id = 2",
+    ),
     "without a key": _followed(
         "alter table $t drop constraint $t_pkey; alter table $t replica identity full",
         "insert into $t values (1, 'a1', 'b1', 'n1')",

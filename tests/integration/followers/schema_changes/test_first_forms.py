@@ -180,3 +180,21 @@ def test_one_that_begins_from_the_log_has_the_form_of_when_it_was_added(stage: S
         changed.stage.arrive()
         with changed.made.running():
             changed.become_equal()
+
+
+@pytest.mark.parametrize("copy", ["log", "none"])
+def test_a_table_that_is_altered_before_its_first_event(stage: Stage, cluster: Cluster, copy: str):
+    """The log never had the form in which the follower has it."""
+    table = unique("t")
+    create = f"create table {table} (id int primary key)"
+    stage.run(create)
+    publish_new_tables(stage.config)
+    with copying(stage, cluster, create, tables=[table], copy=copy) as made:
+        stage.run(f"alter table {table} add short text; alter table {table} rename short to long")
+        stage.run(f"insert into {table} values (1, 'x')")
+        stage.arrive()
+        changed = Changed(stage, made, table)
+        with made.running():
+            changed.become_equal_in_time()
+            changed.run("update $t set long = 'y'")
+            changed.become_equal()
