@@ -10,9 +10,10 @@ import argparse
 import sys
 from functools import partial
 
-from lake import class_archive, ledger, replaced, script
+from lake import class_archive, ledger, parent, replaced, script
 from lake.changes import exporter, plan, retention_check
 from lake.folder import Folder
+from lake.kept_session import KeptSession
 from lake.states import current
 from pyspark_sequin_events import catalog
 
@@ -21,11 +22,27 @@ MOST_RANGES = 1000
 
 
 def main(argv: list[str]) -> int:
-    """Run the export that the arguments ask for."""
-    return script.run(run, _arguments(argv))
+    """Run the export that the arguments ask for, and those that are asked for while its Spark session is kept."""
+    with KeptSession() as kept:
+        asked: list[str] | None = argv
+        while asked is not None:
+            arguments = _arguments(asked)
+            if status := script.run(partial(run, kept=kept), arguments):
+                return status
+            asked = _next(kept, arguments.keep_session)
+    class_archive.leave_behind()
+    return 0
 
 
-def run(dsn: str, arguments: argparse.Namespace) -> None:
+def _next(kept: KeptSession, seconds: float) -> list[str] | None:
+    if not seconds or not kept.is_worth_keeping:
+        return None
+    script.say("kept", seconds=seconds)
+    asked = parent.next_run(seconds)
+    return asked if asked is not None and kept.is_usable() else None
+
+
+def run(dsn: str, arguments: argparse.Namespace, kept: KeptSession) -> None:
     """Export up to the newest event at the start, then bring the states up to it.
 
     If there is nothing new, Spark is not started.
@@ -45,7 +62,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
         todo = list(catalog.ranges(connection, arguments.events_table, bounds, arguments.range_rows, MOST_RANGES))
         script.say("begins", after_seq=after, upto_seq=head, ranges=len(todo))
         rows = 0
-        with script.spark(arguments, "pipeline export") as spark:
+        with kept.spark(arguments, "pipeline export") as spark:
             for number, bounds in enumerate(todo, 1):
                 files = exporter.export(
                     spark,
@@ -61,7 +78,6 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
                 script.say("committed", range=number, ranges=len(todo), upto_seq=bounds[1], files=len(files), rows=rows)
             current.fold_all(spark, lake, current.outdated(lake), lambda made: script.say("state", **vars(made)))
         script.say("done", exported_upto=max(after, head), rows=rows)
-    class_archive.leave_behind()
 
 
 def report_progress(number: int, ranges: int, now: exporter.Progress) -> None:
@@ -74,6 +90,9 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--run", type=int, help="id in pipeline.export_runs, when the server starts this")
     parser.add_argument(
         "--keep", type=float, default=replaced.KEEP, help="seconds that replaced files stay (default: %(default)g)"
+    )
+    parser.add_argument(
+        "--keep-session", type=float, default=0, help="seconds to wait for another run, asked for on standard input"
     )
     parser.add_argument("--range-rows", type=int, default=exporter.RANGE_ROWS, help="seqs exported at once")
     parser.add_argument("--rows-per-file", type=int, default=plan.ROWS_PER_FILE, help="the most rows of a file")

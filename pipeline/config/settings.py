@@ -24,6 +24,7 @@ from pipeline.config.values import (
     Dsn,
     Duration,
     EventsTableName,
+    KeepSession,
     LakePath,
     Master,
     MaxSlots,
@@ -94,6 +95,9 @@ class Config(BaseSettings):
     export_timeout: int = Field(3600, ge=1, description="seconds that one export run may take")
     export_keep: Duration = Field(
         "24h", description="how long files stay in the lake that newer ones have replaced: 7d, 12h, 30m, 45s"
+    )
+    export_keep_session: KeepSession = Field(
+        "0", description="how long a Spark session waits for the next export: 0 (not at all), 45s, at most 15m"
     )
     spark_master: Master = Field("local[*]", description="where Spark runs: local[N], spark://…, yarn, k8s://…")
     spark: SparkSettings = Field({}, description="settings of Spark itself, which it gets as they are")
@@ -186,6 +190,11 @@ class Config(BaseSettings):
     def export_keep_seconds(self) -> float:
         """`export_keep` in seconds."""
         return durations.seconds(self.export_keep)
+
+    @property
+    def export_keep_session_seconds(self) -> float:
+        """`export_keep_session` in seconds, 0 for not at all."""
+        return 0.0 if self.export_keep_session == "0" else durations.seconds(self.export_keep_session)
 
     @property
     def sessions_idle_seconds(self) -> float:

@@ -97,6 +97,9 @@ def _threshold(value: str) -> str:
     return value
 
 
+_LONGEST_SESSION = 900.0
+
+
 def _port(value: str) -> str:
     value = value.strip().lower()
     if value != OFF and not (value.isdecimal() and 1 <= int(value) <= 65535):
@@ -113,6 +116,13 @@ def _retention(value: str) -> str:
 def _duration(value: str) -> str:
     value = value.strip().lower()
     durations.seconds(value)
+    return value
+
+
+def _short(value: str) -> str:
+    value = value.strip().lower()
+    if value != "0" and durations.seconds(value) > _LONGEST_SESSION:
+        raise ValueError(f"expected 0, or at most 15m, not {value!r}")
     return value
 
 
@@ -156,6 +166,7 @@ Routes = Annotated[tuple[Route, ...], NoDecode, BeforeValidator(routes.parse)]
 Retention = Annotated[str, AfterValidator(_retention)]
 Threshold = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_threshold)]
 Duration = Annotated[str, AfterValidator(_duration)]
+KeepSession = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_short)]
 Amount = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_amount)]
 PortOrOff = Annotated[str, BeforeValidator(_text_of_number), AfterValidator(_port)]
 MaxSlots = Annotated[Annotated[int, Field(ge=1, le=64)] | None, BeforeValidator(_none_when_blank)]
