@@ -14,13 +14,14 @@ from functools import partial
 from adbc_driver_postgresql import dbapi
 from pyspark.sql import SparkSession
 
-from lake import class_archive, ledger, replaced, script, shared_folder
+from lake import class_archive, ledger, parent, replaced, script, shared_folder
 from lake.changes import exporter, plan, retention_check
 from lake.errors import ExportError
 from lake.folder import Folder
 from lake.iceberg import withdrawn
 from lake.iceberg.ledger import Settings
 from lake.identity import Lake
+from lake.kept_session import KeptSession
 from lake.states import current
 from lake.states.ledger import Root
 from pyspark_sequin_events import catalog
@@ -30,11 +31,27 @@ MOST_RANGES = 1000
 
 
 def main(argv: list[str]) -> int:
-    """Run the export that the arguments ask for."""
-    return script.run(run, _arguments(argv))
+    """Run the export that the arguments ask for, and those that are asked for while its Spark session is kept."""
+    with KeptSession() as kept:
+        asked: list[str] | None = argv
+        while asked is not None:
+            arguments = _arguments(asked)
+            if status := script.run(partial(run, kept=kept), arguments):
+                return status
+            asked = _next(kept, arguments.keep_session)
+    class_archive.leave_behind()
+    return 0
 
 
-def run(dsn: str, arguments: argparse.Namespace) -> None:
+def _next(kept: KeptSession, seconds: float) -> list[str] | None:
+    if not seconds or not kept.is_worth_keeping:
+        return None
+    script.say("kept", seconds=seconds)
+    asked = parent.next_run(seconds)
+    return asked if asked is not None and kept.is_usable() else None
+
+
+def run(dsn: str, arguments: argparse.Namespace, kept: KeptSession) -> None:
     """Export up to the newest event at the start, then bring the states up to it, then the Iceberg tables.
 
     If there is nothing new, Spark is not started.
@@ -47,23 +64,26 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
         rows = 0
         needs_spark = after < head or not all(pending.error for pending in current.outdated(lake))
         if needs_spark:
-            rows = _export(dsn, arguments, lake, connection, (after, head))
+            rows = _export(dsn, arguments, lake, connection, (after, head), kept)
         else:
             _fold(None, lake, arguments)
         script.say("done", exported_upto=max(after, head), rows=rows)
-    if needs_spark:
-        class_archive.leave_behind()
 
 
 def _export(
-    dsn: str, arguments: argparse.Namespace, lake: Lake, connection: dbapi.Connection, bounds_of_all: tuple[int, int]
+    dsn: str,
+    arguments: argparse.Namespace,
+    lake: Lake,
+    connection: dbapi.Connection,
+    bounds_of_all: tuple[int, int],
+    kept: KeptSession,
 ) -> int:
     """What is new, on Spark; returns how many rows there were. A crash may have left states to be folded."""
     after, head = bounds_of_all
     todo = list(catalog.ranges(connection, arguments.events_table, bounds_of_all, arguments.range_rows, MOST_RANGES))
     script.say("begins", after_seq=after, upto_seq=head, ranges=len(todo))
     rows = 0
-    with script.spark(arguments, "pipeline export") as spark:
+    with kept.spark(arguments, "pipeline export") as spark:
         shared_folder.require(spark, arguments.export_dir)
         for number, bounds in enumerate(todo, 1):
             files = exporter.export(
@@ -130,6 +150,9 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--formats", default="parquet", help="what it can be read as: parquet, or parquet,iceberg")
     parser.add_argument("--iceberg-catalog", default="lake", help="name of the Iceberg catalog (default: %(default)s)")
     parser.add_argument("--iceberg-uri", default="", help="a REST catalog; default: in the pipeline database")
+    parser.add_argument(
+        "--keep-session", type=float, default=0, help="seconds to wait for another run, asked for on standard input"
+    )
     parser.add_argument("--range-rows", type=int, default=exporter.RANGE_ROWS, help="seqs exported at once")
     parser.add_argument("--rows-per-file", type=int, default=plan.ROWS_PER_FILE, help="the most rows of a file")
     return parser.parse_args(argv)

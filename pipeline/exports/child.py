@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +27,8 @@ END_SECONDS = 10.0
 """How long a script and its JVM may take to end after SIGTERM."""
 ENDS_WITH_STDIN = "PIPELINE_ENDS_WITH_STDIN"
 """Set for a script that is to end with its standard input (`spark/lake/parent.py`)."""
+KEPT = "kept"
+"""The event of a script that has done its run and waits for another (`spark/export.py`)."""
 REST_SECONDS = 3.0
 """How long the JVM may outlive the script that started it."""
 _POLL = 0.1
@@ -34,56 +36,196 @@ _POLL = 0.1
 
 @dataclass(frozen=True)
 class Script:
-    """What to run. `log`: the file for its standard error and a copy of its events; `seconds`: its time limit."""
+    """What to run. `log`: the file for its standard error and a copy of its events; `seconds`: its time limit.
+
+    `again`: the last of its arguments, those that another run of the same process would have of its own; None where it
+    ends with this run.
+    """
 
     command: Sequence[str]
     environment: Mapping[str, str]
     log: Path
     seconds: float
+    again: Sequence[str] | None = None
+
+    @property
+    def arguments(self) -> list[str]:
+        """Those that follow interpreter and script."""
+        return list(self.command[2:])
+
+    def may_run_in(self, other: Script) -> bool:
+        """Whether a process that was started for another run can do this one."""
+        return self.again is not None and self._shared == other._shared
+
+    @property
+    def _shared(self) -> tuple[list[str], dict[str, str]]:
+        return list(self.command[: len(self.command) - len(self.again or ())]), dict(self.environment)
 
 
-def run(script: Script, on_event: OnEvent, stopped: Callable[[], bool]) -> Event:
+class Kept:
+    """The process of a run that has ended, which waits for the next one with its Spark session. To be closed."""
+
+    def __init__(self) -> None:
+        self._waiting: _Process | None = None
+
+    def take(self, script: Script) -> _Process | None:
+        """The process that waits, if it can do this run; one that cannot is ended."""
+        process, self._waiting = self._waiting, None
+        if process is None:
+            return None
+        if process.is_alive and script.may_run_in(process.script):
+            with suppress(OSError):
+                process.ask(script)
+                return process
+        process.end()
+        return None
+
+    def keep(self, process: _Process) -> None:
+        """Let it wait."""
+        self._waiting = process
+
+    def close(self) -> None:
+        """End what waits."""
+        if self._waiting is not None:
+            self._waiting.end()
+            self._waiting = None
+
+
+def run(script: Script, on_event: OnEvent, stopped: Callable[[], bool], kept: Kept | None = None) -> Event:
     """Run it to its end; returns its last event.
 
-    Whatever happens, no process that it started is left when this returns. Raises ExportFailed with the reason,
-    ExportStopped once `stopped` returns True.
+    Whatever happens, no process that it started is left when this returns, but for one that `kept` has. Raises
+    ExportFailed with the reason, ExportStopped once `stopped` returns True.
     """
-    with _started(script) as (process, log):
-        last = _follow(process, script, log, on_event, stopped)
+    if kept is not None and (process := kept.take(script)) is not None:
+        found = _run_in(process, script, on_event, stopped, kept)
+        if found or process.returncode:
+            return _checked(process, found, script)
+        # Its session had ended; it has done nothing.
+    process = _Process(script)
+    return _checked(process, _run_in(process, script, on_event, stopped, kept), script)
+
+
+def _run_in(
+    process: _Process, script: Script, on_event: OnEvent, stopped: Callable[[], bool], kept: Kept | None
+) -> Event:
+    waits = False
+    try:
+        last, waits = _follow(process, script, on_event, stopped)
+    finally:
+        if waits and kept is not None:
+            kept.keep(process)
+        else:
+            process.end()
+    return last
+
+
+def _checked(process: _Process, last: Event, script: Script) -> Event:
     if process.returncode:
         raise ExportFailed(_reason(process.returncode, last, script.log))
     return last
 
 
-@contextmanager
-def _started(script: Script) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
-    try:
-        log = script.log.open("ab", buffering=0)
-    except OSError as error:
-        raise ExportFailed(f"{script.log}: {error.strerror}; fix that") from error
-    with log:
-        process = subprocess.Popen(
+class _Process:
+    """A started script. What it prints is read by a thread; another copies its standard error to the log of its run."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self._log = _opened(script.log)
+        self._process = subprocess.Popen(
             script.command,
             env={**script.environment, ENDS_WITH_STDIN: "1"},
             stdin=subprocess.PIPE,  # which ends with this process
             stdout=subprocess.PIPE,
-            stderr=log,
+            stderr=self._log if script.again is None else subprocess.PIPE,
             start_new_session=True,
         )
-        try:
-            yield process, log
-        finally:
-            _end(process)
+        self._printed: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._reader = self._reading(self._process.stdout, self._printed.put)
+        if self._process.stderr is not None:
+            self._reading(self._process.stderr, self.log)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
+    def ask(self, script: Script) -> None:
+        """Do another run. Raises OSError when it has ended."""
+        before, self._log = self._log, _opened(script.log)
+        before.close()
+        assert self._process.stdin is not None  # noqa: S101  a pipe
+        self._process.stdin.write(json.dumps(script.arguments).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def log(self, line: bytes) -> None:
+        """Add a line to the log; if the disk is full, the script itself reports it."""
+        with suppress(OSError, ValueError):
+            self._log.write(line)
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines that it prints; an empty one now and then, so that the caller can check for a stop or a timeout."""
+        ended_at: float | None = None
+        while True:
+            try:
+                yield self._printed.get(timeout=_POLL)
+            except queue.Empty:
+                yield b""
+                if self._process.poll() is not None:
+                    ended_at = ended_at or time.monotonic()
+                    all_read = not self._reader.is_alive() or time.monotonic() - ended_at > REST_SECONDS
+                    if all_read and self._printed.empty():
+                        return
+
+    def end(self) -> None:
+        """End the script, and with it the JVM and Spark's workers, which are in its process group."""
+        process = self._process
+        assert process.stdin is not None  # noqa: S101  a pipe
+        with self._log, suppress(BrokenPipeError), process.stdin, suppress(ProcessLookupError):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(END_SECONDS)
+            deadline = time.monotonic() + REST_SECONDS
+            while time.monotonic() < deadline and _others(process.pid):
+                time.sleep(_POLL / 2)
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    @staticmethod
+    def _reading(stream: IO[bytes] | None, act: Callable[[bytes], None]) -> threading.Thread:
+        assert stream is not None  # noqa: S101  a pipe
+
+        def read() -> None:
+            with stream:
+                for line in stream:
+                    act(line)
+
+        reader = threading.Thread(target=read, name="export output", daemon=True)
+        reader.start()
+        return reader
 
 
-def _follow(
-    process: subprocess.Popen[bytes], script: Script, log: IO[bytes], on_event: OnEvent, stopped: Callable[[], bool]
-) -> Event:
-    """Pass its events on until it has ended; the JVM may keep its standard output open for longer."""
+def _opened(log: Path) -> IO[bytes]:
+    try:
+        return log.open("ab", buffering=0)
+    except OSError as error:
+        raise ExportFailed(f"{log}: {error.strerror}; fix that") from error
+
+
+def _follow(process: _Process, script: Script, on_event: OnEvent, stopped: Callable[[], bool]) -> tuple[Event, bool]:
+    """Pass its events on until its run has ended; returns the last one, and whether it waits for another run.
+
+    The JVM may keep its standard output open for longer.
+    """
     deadline = time.monotonic() + script.seconds
     last: Event = {}
     before = b""
-    for line in _lines(process):
+    for line in process.lines():
         if stopped():
             raise ExportStopped("the export was stopped; nothing is lost, the next run continues where this one ended")
         if time.monotonic() > deadline:
@@ -92,38 +234,13 @@ def _follow(
             )
         if line and line != before:  # a repeated line is progress that made none
             before = line
-            with suppress(OSError):  # if the disk is full, the script itself reports it
-                log.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} ".encode() + line)
+            process.log(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} ".encode() + line)
             if event := _event(line):
+                if event["event"] == KEPT:
+                    return last, True
                 last = event
                 on_event(event)
-    return last
-
-
-def _lines(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
-    """The lines that it prints; an empty one now and then, so that the caller can check for a stop or a timeout."""
-    assert process.stdout is not None  # noqa: S101  a pipe
-    printed: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    output = process.stdout
-
-    def read() -> None:
-        with output:
-            for line in output:
-                printed.put(line)
-
-    reader = threading.Thread(target=read, name="export output", daemon=True)
-    reader.start()
-    ended_at: float | None = None
-    while True:
-        try:
-            yield printed.get(timeout=_POLL)
-        except queue.Empty:
-            yield b""
-            if process.poll() is not None:
-                ended_at = ended_at or time.monotonic()
-                all_read = not reader.is_alive() or time.monotonic() - ended_at > REST_SECONDS
-                if all_read and printed.empty():
-                    return
+    return last, False
 
 
 def _event(line: bytes) -> Event | None:
@@ -146,21 +263,6 @@ def _reason(code: int, last: Event, log: Path) -> str:
 def _last_words(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1][:300] if lines else "it printed nothing"
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the script, and with it the JVM and Spark's workers, which are in its process group."""
-    assert process.stdin is not None  # noqa: S101  a pipe
-    with process.stdin, suppress(ProcessLookupError):
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(END_SECONDS)
-        deadline = time.monotonic() + REST_SECONDS
-        while time.monotonic() < deadline and _others(process.pid):
-            time.sleep(_POLL / 2)
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _others(group: int) -> bool:

@@ -18,7 +18,7 @@ from pipeline.config import durations
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportFailed, ExportStopped, PipelineError
 from pipeline.exports import child, extra, java, jvm, ledger
-from pipeline.exports.child import Event, OnEvent, Script
+from pipeline.exports.child import Event, Kept, OnEvent, Script
 from pipeline.exports.ledger import Trigger
 from pipeline.exports.window import Window
 from pipeline.postgres import connections
@@ -40,13 +40,19 @@ class Outcome:
 
 
 def export(
-    config: Config, trigger: Trigger, on_event: OnEvent, stopped: Callable[[], bool], *, wait: bool = False
+    config: Config,
+    trigger: Trigger,
+    on_event: OnEvent,
+    stopped: Callable[[], bool],
+    *,
+    wait: bool = False,
+    kept: Kept | None = None,
 ) -> Outcome:
     """Export to the lake what it lacks up to the head of the log.
 
     `on_event` gets each event of the script, `stopped` ends it. While another exporter is running: ExportBusy, or
-    `wait` for it, and `on_event` gets how far it is. Raises ExportFailed with the reason, which is then in the run's
-    row too; ExportStopped.
+    `wait` for it, and `on_event` gets how far it is. `kept`: where its Spark session waits for the next run. Raises
+    ExportFailed with the reason, which is then in the run's row too; ExportStopped.
     """
     extra.require(config.export_formats)
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
@@ -63,7 +69,11 @@ def export(
             arguments = ["--run", str(run), "--keep", str(config.export_keep_seconds), *_formats(config)]
             arguments += ["--checkpoints", str(durations.seconds(config.export_checkpoints))]
             arguments += ["--connections", str(config.export_connections)]
-            last = _spark(config, "export.py", arguments, log, on_event, stopped, window.behind or None)
+            if kept is not None and config.export_keep_session_seconds:
+                arguments += ["--keep-session", str(config.export_keep_session_seconds)]
+            else:
+                kept = None
+            last = _spark(config, "export.py", arguments, log, on_event, stopped, window.behind or None, kept)
         except BaseException as error:
             reason = str(error) if isinstance(error, PipelineError) else f"interrupted by {type(error).__name__}"
             raise
@@ -134,6 +144,7 @@ def _spark(
     on_event: OnEvent,
     stopped: Callable[[], bool],
     events: int | None = None,
+    kept: Kept | None = None,
 ) -> Event:
     """Run a script; `events`: how many it reads, None: not known."""
     found = java.find(os.environ)
@@ -153,8 +164,9 @@ def _spark(
         environment={key: value for key, value in environment.items() if value is not None},
         log=log,
         seconds=config.export_timeout,
+        again=arguments if kept else None,
     )
-    return child.run(script, on_event, stopped)
+    return child.run(script, on_event, stopped, kept)
 
 
 def _formats(config: Config) -> list[str]:

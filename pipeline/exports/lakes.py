@@ -10,7 +10,7 @@ from pathlib import Path
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportFailed, ExportStopped
 from pipeline.exports import job
-from pipeline.exports.child import OnEvent
+from pipeline.exports.child import Kept, OnEvent
 from pipeline.exports.job import Outcome
 from pipeline.exports.ledger import Trigger
 from pipeline.log import tables
@@ -56,9 +56,17 @@ def named(config: Config, events_table: str | None) -> Config:
 
 
 def export(
-    config: Config, trigger: Trigger, on_event: OnEvent, stopped: Callable[[], bool], *, wait: bool = False
+    config: Config,
+    trigger: Trigger,
+    on_event: OnEvent,
+    stopped: Callable[[], bool],
+    *,
+    wait: bool = False,
+    kept: Kept | None = None,
 ) -> Sequence[Exported]:
     """Export every events table that there is, the default one first: a run for each that has something new.
+
+    `kept`: where the Spark session of the default one's run waits for the next.
 
     Raises as `job.export`; where another than the default one fails, or one is being exported already, the rest is
     exported before that.
@@ -70,7 +78,9 @@ def export(
     for name in names:
         one = of(config, name)
         try:
-            made.append(Exported(name, one.exports, job.export(one, trigger, on_event, stopped, wait=wait)))
+            keeps = kept if name == config.events_table else None
+            outcome = job.export(one, trigger, on_event, stopped, wait=wait, kept=keeps)
+            made.append(Exported(name, one.exports, outcome))
         except ExportFailed as error:
             if isinstance(error, ExportStopped) or (name == config.events_table and not isinstance(error, ExportBusy)):
                 raise  # what is wrong with the folder is wrong with all in it

@@ -18,6 +18,7 @@ from pipeline.config import cron
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportStopped, PipelineError, RetentionBusy
 from pipeline.exports import extra, lakes
+from pipeline.exports.child import Kept
 from pipeline.log import indexes, table_shape
 from pipeline.log.table import EventsTable
 from pipeline.operate import export_status
@@ -45,7 +46,8 @@ RETENTION_SECONDS = 60.0
 def run(config: Config, connection: Connection, stop: Stop) -> None:
     """Run the jobs until told to stop. `connection` holds the role; when it breaks, this raises."""
     ending = threading.Event()
-    scheduler = planned(config, lambda: bool(stop) or ending.is_set())
+    kept = Kept()
+    scheduler = planned(config, lambda: bool(stop) or ending.is_set(), kept)
     scheduler.start()
     try:
         while not stop.wait(1.0):
@@ -53,12 +55,14 @@ def run(config: Config, connection: Connection, stop: Stop) -> None:
     finally:
         ending.set()  # a running export ends before the role does
         scheduler.shutdown(wait=True)
+        kept.close()
 
 
-def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
+def planned(config: Config, stopped: Callable[[], bool], kept: Kept | None = None) -> BackgroundScheduler:
     """The jobs for these settings, not started. No job runs twice at a time; several missed times are made up for once.
 
-    `stopped` ends a running export, and a retention run between two of its steps.
+    `stopped` ends a running export, and a retention run between two of its steps. `kept` has a Spark session between
+    two exports, if the settings say so.
     """
     defaults = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
     scheduler = BackgroundScheduler(timezone="UTC", job_defaults=defaults)
@@ -81,7 +85,7 @@ def planned(config: Config, stopped: Callable[[], bool]) -> BackgroundScheduler:
     else:
         if lacking := extra.lacks(config.export_formats):
             logger.warning("exports will fail: %s; %s", lacking, extra.ICEBERG_REMEDY, extra={"action": "export.lacks"})
-        scheduler.add_job(export, cron.parse(config.export_schedule), [config, stopped], id="export")
+        scheduler.add_job(export, cron.parse(config.export_schedule), [config, stopped, kept], id="export")
     if config.verify_schedule != cron.OFF:
         scheduler.add_job(verify, cron.parse(config.verify_schedule), [config, stopped], id="verify")
     scheduler.add_listener(_log_failure, EVENT_JOB_ERROR)
@@ -141,10 +145,10 @@ def _cancelled(connection: Connection, stopped: Callable[[], bool]) -> Iterator[
         watcher.join()
 
 
-def export(config: Config, stopped: Callable[[], bool]) -> None:
+def export(config: Config, stopped: Callable[[], bool], kept: Kept | None = None) -> None:
     """Export what is new in the log to the lake, in a separate process; starts none when nothing is new."""
     try:
-        made = lakes.export(config, "schedule", lambda _event: None, stopped)
+        made = lakes.export(config, "schedule", lambda _event: None, stopped, kept=kept)
     except ExportBusy as error:
         logger.info("%s", error, extra={"action": "export.busy"})
     except ExportStopped as error:

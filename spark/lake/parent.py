@@ -1,14 +1,20 @@
-"""Ends a script with the process that started it, whatever has ended that: nobody else would end its JVM."""
+"""Ends a script with the process that started it, whatever has ended that: nobody else would end its JVM.
+
+Through the same standard input that process says what else is to be done, a line of JSON for each further run.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import queue
 import signal
 import sys
 import threading
 
 FLAG = "PIPELINE_ENDS_WITH_STDIN"
 """Set in the environment by whoever holds the other end of standard input open as long as it lives."""
+_requests: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
 
 
 def end_with() -> None:
@@ -20,7 +26,18 @@ def end_with() -> None:
         threading.Thread(target=_wait, name="parent", daemon=True).start()
 
 
+def next_run(seconds: float) -> list[str] | None:
+    """The arguments of the next run; None when nobody has asked for one within so many seconds."""
+    try:
+        return _requests.get(timeout=seconds)
+    except queue.Empty:
+        return None
+
+
 def _wait() -> None:
-    while os.read(sys.stdin.fileno(), 1):  # not by the buffer, whose lock would be held as the interpreter ends
-        continue
+    waiting = b""
+    while read := os.read(sys.stdin.fileno(), 65_536):  # not by the buffer, whose lock would be held at the end
+        *lines, waiting = (waiting + read).split(b"\n")
+        for line in lines:
+            _requests.put(json.loads(line))
     os.killpg(os.getpgrp(), signal.SIGKILL)

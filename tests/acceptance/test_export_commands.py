@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,10 +13,12 @@ from typing import Any
 
 import psutil
 import psycopg
+import pyarrow.dataset as ds
 import pytest
 
 from pipeline.config.settings import Config, load
 from pipeline.exports import jvm, ledger
+from pipeline.exports.child import Kept
 from pipeline.server import schedule
 from tests.fixtures.iceberg_lake import iceberg_tables
 from tests.fixtures.mounts import tmpfs
@@ -164,6 +167,37 @@ def test_an_interrupted_run_is_taken_up_by_the_schedule(
     [line] = [record for record in caplog.records if record.message == "exported"]
     assert (line.__dict__["rows"], line.__dict__["seq"], line.__dict__["run"]) == (1500, 1500, 2)
     assert [(run.trigger, run.state) for run in ledger.runs(log, 10)] == [("schedule", "done"), ("command", "failed")]
+
+
+@pytest.mark.long
+def test_a_kept_session_takes_the_next_run_and_nobody_is_left(log: Log, config: Config, tmp_path: Path) -> None:
+    keeps = config.model_copy(update={"export_keep_session": "60s"})
+    kept = Kept()
+    try:
+        schedule.export(keeps, lambda: False, kept)
+        group = scripts(tmp_path)
+        first = cpu(group)
+        for number in range(3):
+            add_inserts(log, 10)
+            schedule.export(keeps, lambda: False, kept)
+            assert scripts(tmp_path) == group, number
+        assert (cpu(group) - first) / 3 < first / 2
+        assert [run.state for run in ledger.runs(log, 10)] == ["done"] * 4
+        java = next(pid for pid in members(group) if "org.apache.spark" in title(pid))
+        os.kill(java, signal.SIGKILL)
+        add_inserts(log, 10)
+        schedule.export(keeps, lambda: False, kept)
+        assert ledger.runs(log, 1)[0].state == "done"
+        assert members(group) == []
+    finally:
+        kept.close()
+    assert ds.dataset(config.exports / "changes" / "public.orders", exclude_invalid_files=True).count_rows() == 1040
+
+
+def cpu(group: list[int]) -> float:
+    """Seconds of all that are in the group, and of those who have ended there."""
+    times = [psutil.Process(pid).cpu_times() for pid in members(group)]
+    return sum(float(each.user + each.system + each.children_user + each.children_system) for each in times)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,8 @@ _SUPERSEDED = """
     select s.id, s.dataset, s.seq from pipeline.export_states s
     where s.lake_id = $1::text::uuid and s.superseded_at <= now() - make_interval(secs => $2)
         and (
-            s.state = 'dropped' or s.table_id is null or s.superseded_at <= now() - make_interval(secs => $3) or exists (
+            s.state = 'dropped' or s.table_id is null or s.superseded_at <= now() - make_interval(secs => $3)
+            or exists (
                 select from pipeline.export_states n
                 where n.table_id = s.table_id and n.seq > s.seq and n.state = 'committed'
                     and (n.committed_at at time zone 'UTC')::date = (s.committed_at at time zone 'UTC')::date
