@@ -66,13 +66,8 @@ def export(
         try:
             log = _log(config, f"export-{run}")
             ledger.set_log(connection, run, str(log))
-            arguments = ["--run", str(run), "--keep", str(config.export_keep_seconds), *_formats(config)]
-            arguments += ["--checkpoints", str(durations.seconds(config.export_checkpoints))]
-            arguments += ["--connections", str(config.export_connections)]
-            if kept is not None and config.export_keep_session_seconds:
-                arguments += ["--keep-session", str(config.export_keep_session_seconds)]
-            else:
-                kept = None
+            kept = kept if config.export_keep_session_seconds else None
+            arguments = _arguments(config, run, kept)
             last = _spark(config, "export.py", arguments, log, on_event, stopped, window.behind or None, kept)
         except BaseException as error:
             reason = str(error) if isinstance(error, PipelineError) else f"interrupted by {type(error).__name__}"
@@ -167,6 +162,16 @@ def _spark(
         again=arguments if kept else None,
     )
     return child.run(script, on_event, stopped, kept)
+
+
+def _arguments(config: Config, run: int, kept: Kept | None) -> list[str]:
+    """Of a run, beside those that say which lake."""
+    made = ["--run", str(run), "--keep", str(config.export_keep_seconds), *_formats(config)]
+    made += ["--checkpoints", str(durations.seconds(config.export_checkpoints))]
+    made += ["--connections", str(config.export_connections)]
+    if kept is not None:
+        made += ["--keep-session", str(config.export_keep_session_seconds)]
+    return made
 
 
 def _formats(config: Config) -> list[str]:
