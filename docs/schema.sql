@@ -2539,6 +2539,16 @@ ALTER TABLE pipeline.walstream_sessions ALTER COLUMN id ADD GENERATED ALWAYS AS 
     CACHE 1
 );
 
+CREATE TABLE pipeline.ways (
+    source_id uuid NOT NULL,
+    way text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    changes bigint DEFAULT 0 NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+COMMENT ON TABLE pipeline.ways IS 'How many changes of the stream were written to the log at once, or staged and moved, and why.';
+
 CREATE TABLE pipeline.wire_counters (
     wire text NOT NULL,
     name text NOT NULL,
@@ -2766,6 +2776,9 @@ ALTER TABLE ONLY pipeline.wal_written
 ALTER TABLE ONLY pipeline.walstream_sessions
     ADD CONSTRAINT walstream_sessions_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY pipeline.ways
+    ADD CONSTRAINT ways_pkey PRIMARY KEY (source_id, way, reason);
+
 ALTER TABLE ONLY pipeline.wire_counters
     ADD CONSTRAINT wire_counters_pkey PRIMARY KEY (wire, name);
 
@@ -2961,6 +2974,9 @@ ALTER TABLE ONLY pipeline.source_stops
 
 ALTER TABLE ONLY pipeline.verifications
     ADD CONSTRAINT verifications_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
+
+ALTER TABLE ONLY pipeline.ways
+    ADD CONSTRAINT ways_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
 
 REVOKE ALL ON FUNCTION pipeline.ack(consumer text, ack_ids uuid[]) FROM PUBLIC;
 

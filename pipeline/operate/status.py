@@ -21,7 +21,15 @@ from pipeline.config.settings import Config
 from pipeline.errors import PipelineError
 from pipeline.log import dead_letters, tables
 from pipeline.log.tables import KnownTable
-from pipeline.operate import export_status, followers, retention, session_status, snapshot_status, walstream_status
+from pipeline.operate import (
+    export_status,
+    followers,
+    retention,
+    session_status,
+    snapshot_status,
+    walstream_status,
+    ways,
+)
 from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.followers import Shown as Follower
 from pipeline.operate.json_values import as_json
@@ -35,6 +43,7 @@ from pipeline.operate.snapshot_status import SnapshotStatus
 from pipeline.operate.verify import verifications
 from pipeline.operate.verify.verifications import Verification
 from pipeline.operate.walstream_status import Walstream
+from pipeline.operate.ways import WayCount
 from pipeline.postgres import connections, migrations, role_locks
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
@@ -92,6 +101,7 @@ class Status:
     consumers: list[ConsumerStatus] = field(default_factory=list)
     followers: list[Follower] = field(default_factory=list)
     dead_letters: dict[str, int] = field(default_factory=dict)
+    ways: list[WayCount] = field(default_factory=list)
     slots: list[SlotLag] = field(default_factory=list)
     slot_marked: bool | None = None
     catchup: list[Part] = field(default_factory=list)
@@ -136,6 +146,7 @@ def collect(config: Config, patience: float = 60.0) -> Status:
             found = replace(
                 found,
                 snapshots=snapshot_status.read(connection, stored),
+                ways=ways.counts(connection, stored.id),
                 verification=verifications.last(connection, stored),
             )
         return _explained(config, connection, found, look, moved)

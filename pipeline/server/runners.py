@@ -91,6 +91,7 @@ async def _replicate(role: Role) -> None:
     from pipeline.capture.catchup.coordinator import Coordinator
     from pipeline.capture.replication import prepare, undecodable
     from pipeline.capture.replication.stream import ReplicationStream, application_name
+    from pipeline.shuffle.head_writer import HeadWriter
     from pipeline.staging.writer import connect_writer
 
     config, connection, stop = role.config, role.connection, role.stop
@@ -106,8 +107,11 @@ async def _replicate(role: Role) -> None:
                 start = await undecodable.skip_requested(connection, staging, prepared.source)
                 stream.close()
                 names = prepared.publications.names
+                at_once = partial(
+                    HeadWriter.attach, staging, EventsTable.parse(config.events_table), config.small_batches
+                )
                 launch = role.launch(CATCH_UP, helper.COMMAND)
-                coordinator = Coordinator(config, source, connection, staging, prepared.source, names, launch)
+                coordinator = Coordinator(config, source, connection, staging, prepared.source, names, launch, at_once)
                 stop.then(in_loop(coordinator.stop))
                 await coordinator.run(start, partial(role.report, "running"))
         except Undecodable as error:

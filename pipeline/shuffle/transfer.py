@@ -28,6 +28,10 @@ class SeqTaken(Exception):
     """The next seq is not the guessed one: roll back, call `forget` of the targets, and move the same rows again."""
 
 
+class WatermarkMoved(Fenced):
+    """A second shuffler has run, or the worker has written a batch at once: look again."""
+
+
 @dataclass(frozen=True)
 class Place:
     """The log's place: every transaction of `epoch` up to `after` has been moved."""
@@ -40,7 +44,7 @@ class Transfer:
     """Moves rows in one transaction, in order. Make it inside of the transaction; it ends with `finish` or a rollback.
 
     `filler` fills in unchanged values. Unless `batch` is eager the first seq is a guess; a wrong guess raises SeqTaken.
-    Raises Fenced when the watermark is not at `place`: a second shuffler has run.
+    Raises WatermarkMoved when the watermark is not at `place`.
     """
 
     def __init__(
@@ -222,7 +226,9 @@ class Transfer:
         if self._before is not None:
             return
         if not self._locked.rows:
-            raise Fenced(f"the watermark of source {self._source} has left {self.after}: another shuffler has run")
+            raise WatermarkMoved(
+                f"the watermark of source {self._source} has left {self.after}: another shuffler has run"
+            )
         self._before, taken = self._locked.rows[0]
         if self._guessed is not None and taken != self._guessed - 1:
             raise SeqTaken

@@ -24,7 +24,7 @@ from pipeline.shuffle.plan import Run, next_run
 from pipeline.shuffle.poison import BisectingTransfer, OnPoison, Poison, Stopped
 from pipeline.shuffle.staged import Staged, look
 from pipeline.shuffle.targets import Targets
-from pipeline.shuffle.transfer import Place, SeqTaken, Transfer, wake_readers
+from pipeline.shuffle.transfer import Place, SeqTaken, Transfer, WatermarkMoved, wake_readers
 from pipeline.shuffle.transfers import Transfers
 from pipeline.staging import segments
 from pipeline.staging.segments import Segment
@@ -97,7 +97,11 @@ class Shuffler:
         if staged is None:
             return -1
         started = time.monotonic()
-        moved = self._step(staged, pending)
+        try:
+            moved = self._step(staged, pending)
+        except WatermarkMoved:  # by a batch that was written at once: its worker has looked before it was staged
+            self._transfers.forget()
+            return 0
         left = BUSY_PACE - (time.monotonic() - started) if moved >= BUSY_ROWS and not self._stopping() else 0.0
         progress = self._keep_queues(moved >= 0, left)
         if left > 0:

@@ -21,6 +21,20 @@ async def copy_within(connection: AsyncConnection[TupleRow], statements: str, ro
         return await connection.wait(_send_and_copy(connection.pgconn, statements.encode(), rows))
 
 
+async def roll_back(connection: AsyncConnection[TupleRow]) -> None:
+    """End the transaction that is open, if one is. Statements that the session has prepared stay."""
+    async with connection.lock:
+        if connection.info.transaction_status != pq.TransactionStatus.IDLE:
+            await connection.wait(_execute(connection.pgconn, b"ROLLBACK"))
+
+
+def _execute(pgconn: pq.abc.PGconn, command: bytes) -> PQGen[None]:
+    pgconn.send_query(command)
+    results = yield from generators.execute(pgconn)
+    if results[-1].status != pq.ExecStatus.COMMAND_OK:
+        raise errors.error_from_result(results[-1])
+
+
 def _send_and_copy(pgconn: pq.abc.PGconn, statements: bytes, rows: bytes) -> PQGen[bytes | None]:
     pgconn.send_query(statements)
     results = yield from generators.execute(pgconn)
@@ -33,6 +47,6 @@ def _send_and_copy(pgconn: pq.abc.PGconn, statements: bytes, rows: bytes) -> PQG
     while pgconn.put_copy_end(b"not wanted" if answer is None else None) == 0:
         yield Wait.W
     results = yield from generators.execute(pgconn)
-    if answer is not None and results[-1].status != pq.ExecStatus.COMMAND_OK:
+    if answer is not None and results[-1].status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
         raise errors.error_from_result(results[-1])
     return answer

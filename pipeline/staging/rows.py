@@ -77,6 +77,16 @@ def row(
     )
 
 
+def lsn_of(staged: bytes) -> int:
+    """The commit_lsn of a row."""
+    return int.from_bytes(staged[6:14], "big", signed=True)
+
+
+def renumbered(staged: list[bytes], first: int) -> list[bytes]:
+    """The same rows with ordinals that count up from `first`."""
+    return [row[:26] + (first + place).to_bytes(8, "big") + row[34:] for place, row in enumerate(staged)]
+
+
 def too_long(size: int) -> bytes:
     """What is staged as the record of a row of so many bytes. It is no JSON, so that the shuffler stops or parks it."""
     return f"a row of {size:,} bytes as JSON, of which {LONGEST:,} can be kept; its values are not in the log".encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -102,12 +103,16 @@ class Writer:
         claim: tuple[int, int, int],
     ) -> None:
         self._connection = connection
+        self.source = source
         self._who = {"source": source, "worker": worker, "generation": claim[0]}
         self._store_batch = f"store_batch_{worker}_{claim[0]}"
         self._segment: int | None = None
+        self._next_ordinal = 0
         self.generation = claim[0]
         self.position = claim[1]
         self.commit_lsn = claim[2]
+        self.at_once: Callable[[Batch], Awaitable[bool]] | None = None
+        """Tried first, with batches that have rows, outside of a transaction: whether it has written one, durably."""
 
     @classmethod
     async def claim(cls, connection: AsyncConnection[TupleRow], source: uuid.UUID, worker: int = 0) -> Writer:
@@ -147,7 +152,10 @@ class Writer:
         If the caller has a transaction open it becomes part of that. A batch without rows ends transactions that were
         staged in part. Raises Fenced, having written nothing, when a newer writer has taken over.
         """
-        if batch.rows:
+        inside = self._connection.info.transaction_status != TransactionStatus.IDLE
+        if batch.rows and self.at_once is not None and not inside and await self.at_once(batch):
+            pass
+        elif batch.rows:
             await self._append(batch, durable=durable)
         else:
             await self._end(batch, durable=durable)
@@ -166,7 +174,10 @@ class Writer:
             durably = "set local synchronous_commit = on; " if durable else ""
             copy = f"copy {segments.table(segment).as_string()} ({_COLUMNS}) from stdin (format binary)"
             statements = f"{begin}{durably}{self._store(batch, segment)}; {copy}{commit}"
-            state = await copy_within(self._connection, statements, b"".join((rows.HEADER, *batch.rows, rows.TRAILER)))
+            # Ordinals have no gaps in a segment, though batches between may have been written at once.
+            follows = self._segment is None or batch.first_ordinal == self._next_ordinal
+            staged = batch.rows if follows else rows.renumbered(batch.rows, self._next_ordinal)
+            state = await copy_within(self._connection, statements, b"".join((rows.HEADER, *staged, rows.TRAILER)))
             if state is None:
                 raise self._fenced()
         except (psycopg.Error, Fenced):
@@ -174,6 +185,8 @@ class Writer:
                 with suppress(psycopg.Error):  # the connection itself may be broken
                     await self._connection.rollback()
             raise
+        first = batch.first_ordinal if follows else self._next_ordinal
+        self._next_ordinal = first + len(batch.rows)
         self._segment = segment if state == b"filling" else None
 
     async def _end(self, batch: Batch, *, durable: bool) -> None:

@@ -77,7 +77,13 @@ OWNERS = {
     ),
     "pipeline.captured_tables": Owner("pipeline/capture/source"),
     "pipeline.catchup_parts": Owner("pipeline/capture/catchup"),
-    "pipeline.consumer_progress": Owner("pipeline/readers", {"pipeline/log/functions/readers.sql": REGISTRY}),
+    "pipeline.consumer_progress": Owner(
+        "pipeline/readers",
+        {
+            "pipeline/log/functions/readers.sql": REGISTRY,
+            "pipeline/shuffle": "who writes a batch at once wakes the shuffler only where a consumer has items",
+        },
+    ),
     "pipeline.consumer_touches": Owner("pipeline/readers", {"pipeline/log/functions/readers.sql": REGISTRY}),
     "pipeline.consumers": Owner(
         "pipeline/readers",
@@ -170,7 +176,10 @@ OWNERS = {
             "pipeline/operate": REPORT,
             "pipeline/shuffle": "the shuffler looks once for what is staged and how far",
         },
-        {"pipeline/capture/catchup": PART},
+        {
+            "pipeline/capture/catchup": PART,
+            "pipeline/shuffle": "a batch that is written at once moves watermark and progress in one statement",
+        },
     ),
     "pipeline.retention": Owner(
         "pipeline/log", {"pipeline/shuffle": "a letter's row is looked for as far back as the log goes", "spark": JOB}
@@ -182,6 +191,7 @@ OWNERS = {
     "pipeline.roles": Owner("pipeline/postgres", {"pipeline/operate": REPORT}),
     "pipeline.verifications": Owner("pipeline/operate"),
     "pipeline.routes": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
+    "pipeline.ways": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
     "pipeline.segments": Owner(
         "pipeline/staging",
         {

@@ -17,6 +17,7 @@ from pipeline.operate.retention import Retention
 from pipeline.operate.snapshot_status import SnapshotStatus
 from pipeline.operate.status import Status
 from pipeline.operate.verify.verifications import Verification
+from pipeline.operate.ways import WayCount
 from pipeline.readers.consumer_status import ConsumerStatus
 
 _GAUGES: dict[str, tuple[str, str]] = {
@@ -55,6 +56,7 @@ class _Snapshot(Collector):
         for name, (attribute, text) in _COUNTERS.items():
             yield CounterMetricFamily(f"pipeline_{name}", text, value=values[attribute])
         yield from lag_metrics.collect(self._status)
+        yield from _ways(self._status.ways)
         role_up = GaugeMetricFamily("pipeline_role_running", "1 while the role is held and running.", labels=["role"])
         for role in self._status.roles:
             role_up.add_metric([role.role], float(role.held and role.state == "running"))
@@ -128,6 +130,15 @@ def _tables(found: Sequence[KnownTable]) -> Iterator[Metric]:
         events.add_metric([each.name], float(each.events))
     yield newest
     yield events
+
+
+def _ways(found: Sequence[WayCount]) -> Iterator[Metric]:
+    """How many changes went which way into the log."""
+    text = "Changes by the way that they took into the log, and why not the shortest one."
+    family = CounterMetricFamily("pipeline_way_changes", text, labels=["way", "reason"])
+    for each in found:
+        family.add_metric([each.way, each.reason], float(each.changes))
+    yield family
 
 
 def _consumers(found: Sequence[ConsumerStatus]) -> Iterator[Metric]:

@@ -53,12 +53,16 @@ class Coordinator:
         stored: Source,
         publications: Sequence[str],
         launch: Launch,
+        at_once: Callable[[Writer], None] = lambda writer: None,
     ) -> None:
-        """`publications`: those that are replicated. `launch` starts a helper. Nothing else may use the connections."""
+        """`publications`: those that are replicated. `launch` starts a helper. Nothing else may use the connections.
+        `at_once`: lets worker 0's writer write batches at once.
+        """
         self._config = config
         self._source, self._pipeline, self._staging = source, pipeline, staging
         self._stored = stored
         self._publications = list(publications)
+        self._at_once = at_once
         self._pool = WorkerPool(launch, partial(helper.task, config, self._publications))
         self._lag = Lag(config, source, stored)
         self._worker: ReplicationWorker | None = None
@@ -95,6 +99,7 @@ class Coordinator:
         while not self._stopping:
             await self._read_plan()
             self._writer = writer = await Writer.claim(self._staging, self._stored.id)
+            self._at_once(writer)
             if self._parts and self._parts[0].complete:
                 await self._take_over(writer, self._parts[1])
             else:

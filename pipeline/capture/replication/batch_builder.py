@@ -9,11 +9,14 @@ from orjson import dumps
 from pipeline.capture.replication.confirm_rule import ConfirmRule
 from pipeline.capture.replication.staged_relation import StagedRelation
 from pipeline.errors import DecodeError
-from pipeline.staging.rows import LONGEST, change_head, row, too_long, transaction_head, without_values
+from pipeline.staging.rows import LONGEST, change_head, lsn_of, row, too_long, transaction_head, without_values
 from pipeline.staging.writer import Batch
 from pipeline.wal.lsn import show
 from pipeline.wal.messages import Begin, Commit
 from pipeline.wal.tuples import Written
+
+KEPT_BYTES = 1_000_000
+"""More of an open transaction than that is staged with what is complete."""
 
 
 class BatchBuilder:
@@ -29,6 +32,8 @@ class BatchBuilder:
         self._last_lsn = 0
         self._transactions = 0
         self._whole: Commit | None = None
+        self._open_at = 0
+        """Where the rows of the open transaction begin."""
         self._taken_in_part = False
         self._places_range = False
         self._begin: Begin | None = None
@@ -80,6 +85,7 @@ class BatchBuilder:
         self._on_begin(lsn)
         self._begin = message
         self._open_lsn = lsn
+        self._open_at = len(self._rows)
         self._head = transaction_head(lsn)
         self._idx = 0
         self._marked = False
@@ -151,6 +157,26 @@ class BatchBuilder:
         self._idx -= changes + skipped
         self._ordinal -= changes
 
+    def take_whole(self) -> Batch | None:
+        """As `take`, but where a complete transaction waits the little that has come of an open one stays here."""
+        kept = self._rows[self._open_at :]
+        size = sum(map(len, kept))
+        if self._begin is None or self._whole is None or size > KEPT_BYTES:
+            return self.take()
+        begin = self._begin
+        del self._rows[self._open_at :]
+        self._ordinal -= len(kept)
+        self._begin = None
+        if self._rows:
+            self._last_lsn = lsn_of(self._rows[-1])
+        batch = self.take()
+        self._begin = begin
+        self._rows, self.size, self._open_at = kept, size, 0
+        self._ordinal += len(kept)
+        if kept:
+            self._first_lsn = self._last_lsn = begin.final_lsn
+        return batch
+
     def take(self) -> Batch | None:
         """Everything collected, also the beginning of an open transaction; None when there is nothing.
 
@@ -178,6 +204,7 @@ class BatchBuilder:
             ends_staged=ends_staged,
         )
         self._rows, self._whole, self._transactions, self.size = [], None, 0, 0
+        self._open_at = 0
         self._places_range = False
         self._on_take()
         return batch

@@ -102,7 +102,7 @@ class StagingPump:
 
     async def _stage(self, *, durable: bool) -> int:
         """Stage the collected rows; returns how many there were."""
-        batch = self._batch.take()
+        batch = self._batch.take() if self._writer.at_once is None else self._batch.take_whole()
         if batch is None:
             return 0
         self._space.set()

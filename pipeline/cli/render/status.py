@@ -28,6 +28,7 @@ from pipeline.operate import formatting
 from pipeline.operate.preflight.findings import Finding
 from pipeline.operate.sources import KnownSource
 from pipeline.operate.status import Progress, Status
+from pipeline.operate.ways import WayCount
 from pipeline.postgres.role_locks import RoleState
 
 _STATE_STYLES = {"running": "green", "starting": "yellow", "waiting": "yellow", "failed": "bold red"}
@@ -149,6 +150,8 @@ def _facts(now: Status) -> Iterator[tuple[str, object, str]]:
         yield "stored", formatting.position(progress.staged_lsn), "the changes before this are staged"
     yield "changes", "", _staged(progress)
     yield "events", "", _events(progress)
+    if now.ways:
+        yield "ways", "", _ways(now.ways)
     yield "lag", _lag(now), "" if now.lag_bytes is None else f"the log is {formatting.size(now.lag_bytes)} behind"
     events, changes = progress.events_per_second, progress.changes_per_second
     yield "rates", _rate(events, "event"), _rate(changes, "change") + " staged"
@@ -187,6 +190,15 @@ def _events(progress: Progress) -> str:
     if progress.shuffled_lsn:
         text += f", last commit at {formatting.position(progress.shuffled_lsn)}"
     return text
+
+
+def _ways(found: Sequence[WayCount]) -> str:
+    """The share of each way; of changes that were staged first also the commonest reason."""
+    total = sum(each.changes for each in found) or 1
+    at_once = sum(each.changes for each in found if not each.reason)
+    text = f"{at_once / total:.0%} of changes written at once"
+    reasons = max((each for each in found if each.reason), key=lambda each: each.changes, default=None)
+    return text if reasons is None else f"{text}; the others staged first, most for: {reasons.reason.replace('_', ' ')}"
 
 
 def _lag(now: Status) -> str | None:

@@ -1,0 +1,83 @@
+"""Rows of an events table in COPY's binary format, made of staged rows, without looking into their values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from struct import Struct
+
+COLUMNS = {
+    "seq": "bigint",
+    "commit_lsn": "bigint",
+    "commit_idx": "integer",
+    "xid": "bigint",
+    "committed_at": "timestamp with time zone",
+    "action": "text",
+    "record_pk": "text",
+    "record": "jsonb",
+    "changes": "jsonb",
+    "source_database_id": "uuid",
+    "source_epoch": "integer",
+    "source_table_oid": "bigint",
+    "source_table_schema": "text",
+    "source_table_name": "text",
+}
+"""The columns that are written, in this order, and the type that each must have."""
+
+ACTIONS = frozenset({b"insert", b"update", b"delete"})
+
+_lengths = Struct(">i").unpack_from
+_seq = Struct(">hiq").pack
+_length = Struct(">i").pack
+_RELATION, _CHANGE, _ACTION = 38, 42, 70
+"""Where a staged row has the id of its relation, its xid, and its action (`pipeline.staging.rows`)."""
+_NULL = b"\xff\xff\xff\xff"
+_NO_REST = _NULL * 6
+_JSONB = b"\x01"
+"""The version that jsonb's binary format begins with; its text follows (jsonb_recv)."""
+
+
+class NotPlain(Exception):
+    """A row that only the shuffler can write: a message, a truncate, exact texts, values left out, annotations."""
+
+
+def relation_of(staged: bytes) -> int:
+    """The id of a staged row's table version."""
+    return int(_lengths(staged, _RELATION)[0])
+
+
+def table_fields(source: bytes, epoch: int, oid: int, schema: str, name: str) -> bytes:
+    """The last columns of an event, which all events of one table version share."""
+    values = (source, _length(epoch), oid.to_bytes(8, "big"), schema.encode(), name.encode())
+    return b"".join([_length(len(value)) + value for value in values])
+
+
+def events(staged: Iterable[bytes], tables: Mapping[int, bytes], seq: int) -> list[bytes]:
+    """Rows that get these seqs, from `seq` up. Raises NotPlain.
+
+    `tables`: the `table_fields` of every table version.
+    """
+    return [_event(row, tables, place) for place, row in enumerate(staged, seq)]
+
+
+def _event(row: bytes, tables: Mapping[int, bytes], seq: int) -> bytes:
+    pk_at = _ACTION + _lengths(row, _ACTION - 4)[0]
+    if row[_ACTION:pk_at] not in ACTIONS:
+        raise NotPlain
+    record_at = pk_at + 4 + _lengths(row, pk_at)[0]
+    length = _lengths(row, record_at)[0]
+    rest_at = record_at + 4 + length
+    rest = row[rest_at:]
+    if rest == _NO_REST:
+        changes = _NULL
+    else:
+        changes_end = 4 + max(0, _lengths(rest)[0])
+        if rest[changes_end : changes_end + 12] != _NULL * 3 or rest[-4:] != _NULL:
+            raise NotPlain
+        changes = _jsonb(rest[4:changes_end]) if changes_end > 4 else _NULL
+    record = row[record_at + 4 : rest_at]
+    fields = tables[relation_of(row)]
+    return b"".join((_seq(len(COLUMNS), 8, seq), row[2:22], row[_CHANGE:record_at], _jsonb(record), changes, fields))
+
+
+def _jsonb(text: bytes) -> bytes:
+    return _length(len(text) + 1) + _JSONB + text

@@ -1,0 +1,218 @@
+"""Small transactions, at the head: a batch becomes events in one transaction with its progress and the watermark.
+
+It excludes the shuffler by the watermark's row, which each of them locks as planned with, and the writers of earlier
+generations by the row of progress. What cannot be written so is staged, and nothing is written here before it is moved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, sql
+from psycopg.pq import TransactionStatus
+from psycopg.rows import TupleRow
+
+from pipeline.log import table as log
+from pipeline.log.table import EventsTable
+from pipeline.postgres.queries import statement
+from pipeline.shuffle import event_rows, head, ways
+from pipeline.shuffle.event_rows import NotPlain
+from pipeline.shuffle.head import Head, Room
+from pipeline.shuffle.ways import Reason, Way
+from pipeline.staging import rows
+from pipeline.staging.pipelined_copy import copy_within, roll_back
+from pipeline.staging.writer import Batch, Writer
+
+logger = logging.getLogger(__name__)
+
+LOCK_TIMEOUT = "set local lock_timeout = '200ms'"
+"""A session that locks the events table holds up the log, as ever, and not the reading of the source."""
+AFTER_FAILURE = 5.0
+"""Seconds for which batches are staged after one could not be written."""
+COUNT_EVERY = 1.0
+"""Seconds between two moments at which it is stored how many changes went which way."""
+WAIT_FOR, WAIT_STEP, WAIT_EVERY = 0.02, 0.002, 0.25
+"""Seconds that a batch waits for the shuffler to move what is staged before it, and how often one does."""
+_COLUMNS = ", ".join(event_rows.COLUMNS)
+_BEGIN = (
+    "last_lsn",
+    "last_seq",
+    "rows",
+    "newest_at",
+    "committed_at",
+    "epoch",
+    "after",
+    "position",
+    "commit_lsn",
+    "transactions",
+)
+_END = ("last_seq", "rows", "routes", "oid", "partition")
+_COMMITTED_AT = slice(58, 66)
+"""Where a staged row has it."""
+
+
+class HeadWriter:
+    """Writes batches of one writer of staging, on its connection; `write` returns False for one that is to be staged.
+
+    `table`: the events table of the settings.
+    """
+
+    def __init__(self, connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable) -> None:
+        self._connection = connection
+        self._writer = writer
+        self._table = table
+        self._room = Room()
+        self._head: Head | None = None
+        self._tables: dict[int, bytes] = {}
+        self._failed_until = self._wait_at = 0.0
+        self._prepared = False
+        self._counted: Counter[tuple[Way, Reason | None]] = Counter()
+        self._count_at = 0.0
+        self.changes: Counter[tuple[Way, Reason | None]] = Counter()
+        """How many changes went which way, and why not at once."""
+
+    @classmethod
+    def attach(cls, connection: AsyncConnection[TupleRow], table: EventsTable, wanted: str, writer: Writer) -> None:
+        """Let the writer of staging, on this connection, try this one first, unless `wanted` is "staged"."""
+        if wanted != "staged":
+            writer.at_once = cls(connection, writer, table).write
+
+    async def write(self, batch: Batch) -> bool:
+        """Write the batch, durably. False, with nothing written, when it has to be staged."""
+        await self._count()
+        reason = await self._write(batch)
+        way = Way.AT_ONCE if reason is None else Way.MOVE
+        self.changes[way, reason] += len(batch.rows)
+        if reason is not None:
+            self._head = None
+        return reason is None
+
+    async def _write(self, batch: Batch) -> Reason | None:
+        if reason := ways.of_batch(batch):
+            return reason
+        if time.monotonic() < self._failed_until:
+            return Reason.FAILED
+        found = self._head or await self._look(batch)
+        if isinstance(found, Reason):
+            return found
+        if self._room.lacks(found.seq + len(batch.rows)):
+            return Reason.PARTITION
+        try:
+            return await self._copy(batch, found)
+        except NotPlain as error:
+            return ways.of_error(error)
+        except psycopg.Error as error:
+            return await self._failed(error)
+
+    async def _count(self) -> None:
+        """Store how many changes went which way since it was last stored; a crash may lose a second of it."""
+        now = time.monotonic()
+        if now < self._count_at or self.changes == self._counted:
+            return
+        self._count_at = now + COUNT_EVERY
+        new = self.changes - self._counted
+        values = {
+            "source": self._writer.source,
+            "ways": [way for way, _ in new],
+            "reasons": [reason or "" for _, reason in new],
+            "changes": list(new.values()),
+        }
+        await self._connection.execute(statement("shuffle", "count_ways"), values)
+        self._counted = self.changes.copy()
+
+    async def _look(self, batch: Batch) -> Head | Reason:
+        """Look at the log's end; a while longer, now and then, when the shuffler has only a little to move."""
+        found = await head.look(self._connection, self._writer.source, self._table, self._room)
+        now = time.monotonic()
+        if found is not Reason.STAGED or now < self._wait_at:
+            return found
+        self._wait_at = now + WAIT_EVERY
+        while found is Reason.STAGED and time.monotonic() < now + WAIT_FOR:
+            await asyncio.sleep(WAIT_STEP)
+            found = await head.look(self._connection, self._writer.source, self._table, self._room)
+        return found
+
+    async def _copy(self, batch: Batch, at: Head) -> Reason | None:
+        await self._know(batch.rows, at.epoch)
+        events = event_rows.events(batch.rows, self._tables, at.seq + 1)
+        last_seq = at.seq + len(events)
+        values = {
+            "last_lsn": batch.last_lsn,
+            "last_seq": last_seq,
+            "rows": len(events),
+            "newest_at": int.from_bytes(batch.rows[-1][_COMMITTED_AT], "big", signed=True),
+            "committed_at": batch.committed_at,
+            "epoch": at.epoch,
+            "after": at.after,
+            "position": batch.position,
+            "commit_lsn": batch.commit_lsn,
+            "transactions": batch.transactions,
+            "routes": at.routes,
+            "oid": at.oid,
+            "partition": self._room.partition,
+        }
+        if not self._prepared:
+            await self._prepare()
+        data = b"".join((rows.HEADER, *events, rows.TRAILER))
+        if await copy_within(self._connection, self._statements(values, at.table, last_seq), data) is None:
+            await roll_back(self._connection)
+            return Reason.CHANGED
+        self._head = Head(at.epoch, batch.last_lsn, at.routes, at.table, at.oid, last_seq)
+        logger.debug("written", extra={"action": "replication.written", "events": len(events)})
+        return None
+
+    def _statements(self, values: Mapping[str, Any], table: EventsTable, last_seq: int) -> str:
+        """The transaction, and behind its COMMIT the NOTIFY: one inside of it would make all others with one wait."""
+        begin, end = (", ".join(str(values[name]) for name in names) for names in (_BEGIN, _END))
+        channel, payload = (sql.Literal(each).as_string(self._connection) for each in log.notification(table, last_seq))
+        of = self._writer.generation
+        return (
+            f"BEGIN; {LOCK_TIMEOUT}; set local synchronous_commit = on; execute begin_at_head_{of}({begin}); "
+            f"copy {table.identifier.as_string(self._connection)} ({_COLUMNS}) from stdin (format binary); "
+            f"execute end_at_head_{of}({end}); COMMIT; "
+            f"select pg_notify({channel}, {payload}); execute wake_at_head_{of}"
+        )
+
+    async def _prepare(self) -> None:
+        who = {
+            "source": self._writer.source,
+            "generation": self._writer.generation,
+            "sequence": self._table.sequence.as_string(self._connection),
+            "name": str(self._table),
+        }
+        literals = {name: sql.Literal(value).as_string(self._connection) for name, value in who.items()}
+        for name, given in (("begin_at_head", _BEGIN), ("end_at_head", _END), ("wake_at_head", ())):
+            numbers = {each: f"${number}::bigint" for number, each in enumerate(given, 1)}
+            text = statement("shuffle", name) % {**literals, **numbers}
+            types = f" ({', '.join(['bigint'] * len(given))})" if given else ""
+            await self._connection.execute(f"prepare {name}_{self._writer.generation}{types} as {text}".encode())
+        self._prepared = True
+
+    async def _know(self, staged: Sequence[bytes], epoch: int) -> None:
+        """Look up the table versions of these rows that are not known yet."""
+        missing = {event_rows.relation_of(row) for row in staged} - self._tables.keys()
+        if not missing:
+            return
+        cursor = await self._connection.execute(statement("shuffle", "tables_of_relations"), {"ids": sorted(missing)})
+        source = self._writer.source.bytes
+        for relation, *names in await cursor.fetchall():
+            self._tables[relation] = event_rows.table_fields(source, epoch, *names)
+        if missing - self._tables.keys():
+            raise NotPlain
+
+    async def _failed(self, error: psycopg.Error) -> Reason:
+        """What cannot be written here is written, or found to be poison, by the shuffler; its session is as it was."""
+        if self._connection.info.transaction_status == TransactionStatus.UNKNOWN:
+            raise error
+        await roll_back(self._connection)
+        self._room.forget()
+        self._failed_until = time.monotonic() + AFTER_FAILURE
+        kind = {"action": "replication.staged_instead", "sqlstate": error.sqlstate}
+        logger.debug("a batch could not be written at once", extra=kind)
+        return ways.of_error(error)

@@ -1,0 +1,11 @@
+-- The sequence and the count follow the rows that were copied. An error when the table or the routes are no longer what
+-- was looked at: the locks of the copy and of the watermark keep them as they are from here on.
+with counted as (
+    update pipeline.events_tables set last_seq = %(last_seq)s, events = events + %(rows)s, updated_at = clock_timestamp()
+    where source_id = %(source)s and name = %(name)s
+)
+select setval(%(sequence)s::regclass, %(last_seq)s),
+    case when (select max(id) from pipeline.routes where source_id = %(source)s) is distinct from %(routes)s
+        or exists (select from pg_class c where c.oid in (%(oid)s::oid, %(partition)s::oid)
+            and (c.relhasrules or c.relhastriggers or c.relrowsecurity))
+    then ('no longer as it was looked at, at ' || clock_timestamp())::integer end

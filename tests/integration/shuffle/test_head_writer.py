@@ -1,0 +1,306 @@
+"""Batches that are written at once: what they write, what they leave to the shuffler, and what a crash leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from pipeline.errors import Fenced
+from pipeline.log.table import DEFAULT
+from pipeline.shuffle.head_writer import HeadWriter
+from pipeline.shuffle.ways import Reason, Way
+from pipeline.staging import rows
+from pipeline.staging.writer import Batch, Writer, connect_writer
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.shuffling import move, move_until, shuffle
+from tests.fixtures.staged import Staged, Table, insert, staging_of
+
+HOW = "select seq, commit_lsn, record from sequin_events order by seq"
+AT_ONCE = (Way.AT_ONCE, None)
+
+
+@pytest.fixture(scope="module")
+def made(cluster: Cluster) -> Iterator[Staged]:
+    with staging_of(cluster, Table("orders")) as log:
+        yield log
+
+
+@pytest.fixture
+def log(made: Staged) -> Iterator[Staged]:
+    """One transaction is in the log, which a shuffler has opened."""
+    made.reset()
+    made.commit(insert("orders", id="1"))
+    shuffle(made.dsn)
+    yield made
+    made.shufflers.close()
+
+
+def staged_row(
+    log: Staged,
+    lsn: int,
+    ordinal: int,
+    idx: int = 0,
+    record: str | None = None,
+    rest: Any = None,
+    action: bytes = b"insert",
+) -> bytes:
+    change = rows.change_head(log._relations["orders"], 7, lsn, action)
+    value = (record or f'{{"id": "{lsn}"}}').encode()
+    return rows.row(rows.transaction_head(lsn), idx, ordinal, change, str(lsn).encode(), value, rest)
+
+
+def batch(log: Staged, lsn: int, count: int = 1, **row: Any) -> Batch:
+    """One transaction of so many rows."""
+    staged = [staged_row(log, lsn, lsn + idx, idx, **row) for idx in range(count)]
+    return Batch(staged, lsn, lsn, lsn, 1, lsn + 1, lsn, lsn, None, 0)
+
+
+def writing(log: Staged, does: Callable[[Writer, HeadWriter], Awaitable[None]]) -> HeadWriter:
+    """Run this with a writer that has claimed staging."""
+
+    async def run() -> HeadWriter:
+        async with await connect_writer(log.dsn) as connection:
+            writer = await Writer.claim(connection, log.source)
+            head = HeadWriter(connection, writer, DEFAULT)
+            writer.at_once = head.write
+            await does(writer, head)
+            return head
+
+    return asyncio.run(run())
+
+
+def append(log: Staged, *batches: Batch) -> HeadWriter:
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        for each in batches:
+            await writer.append(each, durable=False)
+
+    return writing(log, does)
+
+
+def events(log: Staged) -> list[tuple[int, int]]:
+    return [(seq, lsn) for seq, lsn, _ in log.connection.execute(HOW).fetchall()]
+
+
+def staged_rows(log: Staged) -> int:
+    found = log.connection.execute("select count(*) from wal_events").fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def test_a_plain_batch_is_in_the_log_with_its_progress_and_passes_no_segment(log: Staged):
+    head = append(log, batch(log, 1_000), batch(log, 1_100, 3))
+    assert head.changes == {AT_ONCE: 4}
+    assert events(log)[1:] == [(2, 1_000), (3, 1_100), (4, 1_100), (5, 1_100)]
+    state = log.connection.execute(
+        "select s.commit_lsn, s.last_seq, s.events, t.last_seq, t.events, p.commit_lsn, p.position, p.changes,"
+        " pg_sequence_last_value('sequin_events_seq_seq'), s.committed_at = p.committed_at"
+        " from pipeline.shuffle_progress s, pipeline.events_tables t, pipeline.replication_progress p"
+    ).fetchone()
+    assert state == (1_100, 5, 5, 5, 5, 1_100, 1_101, 5, 5, True)
+
+
+def test_progress_is_that_of_an_empty_transaction_at_its_end(log: Staged):
+    """The source is asked for the same commit time when it sends the last transaction again."""
+    append(log, replace(batch(log, 1_000), transactions=2, position=1_201, commit_lsn=1_200, committed_at=9))
+    query = (
+        "select p.commit_lsn, extract(epoch from p.committed_at - '2000-01-01+00') * 1000000, s.commit_lsn,"
+        " extract(epoch from s.committed_at - '2000-01-01+00') * 1000000"
+        " from pipeline.replication_progress p, pipeline.shuffle_progress s"
+    )
+    assert log.connection.execute(query).fetchone() == (1_200, 9, 1_000, 1_000)
+    assert append(log, batch(log, 1_300)).changes == {AT_ONCE: 1}
+
+
+def test_it_writes_the_same_events_as_the_shuffler(log: Staged):
+    kinds: Sequence[dict[str, Any]] = (
+        {},
+        {"action": b"update", "rest": (b'{"a": 1.50}', None, None, None, b"9", None)},
+        {"action": b"delete", "record": '{"id": "x", "t": "\\u00e9"}'},
+    )
+    columns = "commit_idx, xid, source_database_id, source_epoch, source_table_oid, source_table_schema,"
+    columns += " source_table_name, record::text, changes::text, exact, action, unchanged_columns, metadata"
+    append(log, *(batch(log, 1_000 + place, **kind) for place, kind in enumerate(kinds)))
+    at_once = log.connection.execute(f"select {columns} from sequin_events where seq > 1 order by seq").fetchall()
+
+    async def staged(writer: Writer, head: HeadWriter) -> None:
+        writer.at_once = None
+        for place, kind in enumerate(kinds):
+            record = kind.get("record", f'{{"id": "{1_000 + place}"}}')
+            await writer.append(batch(log, 2_000 + place, **{**kind, "record": record}), durable=False)
+
+    writing(log, staged)
+    shuffle(log.dsn)
+    moved = log.connection.execute(f"select {columns} from sequin_events where seq > 4 order by seq").fetchall()
+    assert len(at_once) == 3
+    assert at_once == moved
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"rest": (None, b'{"id": "1"}', None, None, None, None)}, Reason.VALUES),
+        ({"rest": (None, None, b'["body"]', None, None, None)}, Reason.VALUES),
+        ({"rest": (None, None, None, b"{}", None, None)}, Reason.VALUES),
+        ({"rest": (None, None, None, None, None, b"{}")}, Reason.VALUES),
+        ({"action": b"message"}, Reason.VALUES),
+        ({"action": b"truncate"}, Reason.VALUES),
+        ({"record": "no JSON"}, Reason.FAILED),
+        ({"record": '{"id": "\\u0000"}'}, Reason.FAILED),
+        ({"count": 1_001}, Reason.LARGE),
+    ],
+)
+def test_what_is_not_plain_is_staged_and_so_is_what_comes_behind_it(log: Staged, row: dict[str, Any], why: Reason):
+    head = append(log, batch(log, 1_000), batch(log, 1_100, **row), batch(log, 9_000))
+    assert (head.changes[AT_ONCE], head.changes[Way.MOVE, why] > 0) == (1, True)
+    assert events(log)[1:] == [(2, 1_000)]
+    assert staged_rows(log) > 1
+
+
+def test_it_waits_for_the_shuffler_a_moment_and_keeps_the_order(log: Staged):
+    shuffler = log.shuffler()
+
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        await writer.append(batch(log, 1_000, 1_001), durable=False)
+        moving = asyncio.get_running_loop().run_in_executor(None, move, shuffler)
+        while head.changes[AT_ONCE] == 0:
+            lsn = 10_000 + sum(head.changes.values())
+            await writer.append(batch(log, lsn), durable=False)
+            await asyncio.sleep(0.01)
+        await moving
+
+    writing(log, does)
+    move(shuffler)
+    found = events(log)
+    assert found == sorted(found)
+    assert [seq for seq, _ in found] == list(range(1, len(found) + 1))
+    assert [lsn for _, lsn in found] == sorted(lsn for _, lsn in found)
+
+
+def test_an_older_writer_can_write_nothing_at_once(log: Staged):
+    async def run() -> None:
+        async with await connect_writer(log.dsn) as old, await connect_writer(log.dsn) as new:
+            zombie = await Writer.claim(old, log.source)
+            zombie.at_once = HeadWriter(old, zombie, DEFAULT).write
+            await zombie.append(batch(log, 1_000), durable=False)
+            await Writer.claim(new, log.source)
+            with pytest.raises(Fenced):
+                await zombie.append(batch(log, 1_100), durable=False)
+
+    asyncio.run(run())
+    assert events(log)[1:] == [(2, 1_000)]
+    assert staged_rows(log) == 1  # the one that the shuffler has moved
+
+
+def test_a_writer_killed_before_its_commit_leaves_nothing(log: Staged):
+    async def run() -> None:
+        async with await connect_writer(log.dsn) as connection:
+            writer = await Writer.claim(connection, log.source)
+            writer.at_once = HeadWriter(connection, writer, DEFAULT).write
+            await writer.append(batch(log, 1_000), durable=False)
+            with psycopg.connect(log.dsn) as holder:
+                holder.execute("select from pipeline.shuffle_progress for update")
+                waiting = asyncio.create_task(writer.append(batch(log, 1_100), durable=False))
+                await asyncio.sleep(0.05)
+                log.connection.execute("select pg_terminate_backend(%s)", [connection.info.backend_pid])
+                with pytest.raises(psycopg.OperationalError):
+                    await waiting
+
+    asyncio.run(run())
+    assert append(log, batch(log, 1_100)).changes == {AT_ONCE: 1}
+    assert events(log)[1:] == [(2, 1_000), (3, 1_100)]
+
+
+def test_a_session_that_locks_the_log_holds_up_no_staging(log: Staged):
+    with psycopg.connect(log.dsn) as owner:
+        owner.execute("lock table sequin_events in access exclusive mode")
+        assert append(log, batch(log, 1_000)).changes == {(Way.MOVE, Reason.PARTITION): 1}
+    shuffle(log.dsn)
+    assert events(log)[1:] == [(2, 1_000)]
+
+
+def test_seqs_that_somebody_has_taken_are_not_given_again(log: Staged):
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        await writer.append(batch(log, 1_000), durable=False)
+        log.connection.execute("select setval('sequin_events_seq_seq', 5000)")
+        await writer.append(batch(log, 1_100), durable=False)
+        shuffle(log.dsn)
+        await writer.append(batch(log, 1_200), durable=False)
+
+    head = writing(log, does)
+    assert head.changes == {AT_ONCE: 2, (Way.MOVE, Reason.CHANGED): 1}
+    assert events(log)[1:] == [(2, 1_000), (5_001, 1_100), (5_002, 1_200)]
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        ("create rule r as on insert to sequin_events do also select 1", Reason.FAILED),
+        (
+            "create function f() returns trigger language plpgsql as 'begin return null; end';"
+            " create trigger t before insert on sequin_events for each row execute function f()",
+            Reason.FAILED,
+        ),
+        ("update pipeline.routes set id = default", Reason.FAILED),
+    ],
+)
+def test_a_table_that_is_changed_meanwhile_is_not_written(cluster: Cluster, made: str, why: Reason):
+    with staging_of(cluster, Table("orders")) as log:
+        log.commit(insert("orders", id="1"))
+        shuffle(log.dsn)
+
+        async def does(writer: Writer, head: HeadWriter) -> None:
+            await writer.append(batch(log, 1_000), durable=False)
+            log.connection.execute(made.encode())
+            await writer.append(batch(log, 1_100), durable=False)
+            head._failed_until = 0.0
+            await writer.append(batch(log, 1_200), durable=False)
+
+        head = writing(log, does)
+        assert head.changes[AT_ONCE] == 1
+        assert head.changes[Way.MOVE, why] == 1
+        assert events(log)[1:] == [(2, 1_000)]
+
+
+def _read(dsn: str, seen: list[tuple[int, int]], over: threading.Event) -> None:
+    """Poll the log until this is over, and once more; of each transaction from LSN 1,000 on there are three events."""
+    query = "select seq, commit_lsn from sequin_events where seq > %s order by seq"
+    with psycopg.connect(dsn, autocommit=True) as reader:
+        while True:
+            is_last = over.is_set()
+            seen.extend(reader.execute(query, [seen[-1][0] if seen else 0]).fetchall())
+            newest = [lsn for _, lsn in seen if lsn == seen[-1][1] and lsn >= 1_000]
+            if len(newest) not in (0, 3):
+                seen.append((-1, -1))
+            if is_last:
+                return
+
+
+def test_readers_that_poll_see_whole_transactions_in_order_whoever_writes(log: Staged):
+    seen: list[tuple[int, int]] = []
+    over, stopped, shuffler = threading.Event(), threading.Event(), log.shuffler()
+    reading = threading.Thread(target=_read, args=(log.dsn, seen, over))
+    shuffling = threading.Thread(target=move_until, args=(stopped, shuffler))
+    reading.start()
+    shuffling.start()
+
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        for number in range(300):
+            mixed = {"rest": (None, None, None, b"{}", None, None)} if number % 40 == 7 else {}
+            await writer.append(batch(log, 1_000 + number, 3, **mixed), durable=False)
+
+    head = writing(log, does)
+    stopped.set()
+    shuffling.join()
+    move(shuffler)
+    over.set()
+    reading.join()
+    assert head.changes[AT_ONCE] > 0
+    assert head.changes[Way.MOVE, Reason.VALUES] > 0
+    assert seen == events(log)
+    assert [lsn for _, lsn in seen[1:]] == [1_000 + number for number in range(300) for _ in range(3)]
