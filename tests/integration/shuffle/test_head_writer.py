@@ -167,10 +167,13 @@ def test_it_waits_for_the_shuffler_a_moment_and_keeps_the_order(log: Staged):
 
     async def does(writer: Writer, head: HeadWriter) -> None:
         await writer.append(batch(log, 1_000, 1_001), durable=False)
-        moving = asyncio.get_running_loop().run_in_executor(None, move, shuffler)
+        loop = asyncio.get_running_loop()
+        moving = loop.run_in_executor(None, move, shuffler)
         while head.changes[AT_ONCE] == 0:
             lsn = 10_000 + sum(head.changes.values())
             await writer.append(batch(log, lsn), durable=False)
+            if moving.done():  # what was staged since then is still to be moved
+                moving = loop.run_in_executor(None, move, shuffler)
             await asyncio.sleep(0.01)
         await moving
 
