@@ -51,6 +51,11 @@ class ExportSettings(BaseSettings):
         return durations.seconds(self.export_keep)
 
     @property
+    def export_checkpoints_seconds(self) -> float:
+        """`export_checkpoints` in seconds."""
+        return durations.seconds(self.export_checkpoints)
+
+    @property
     def export_keep_session_seconds(self) -> float:
         """`export_keep_session` in seconds, 0 for not at all."""
         return 0.0 if self.export_keep_session == "0" else durations.seconds(self.export_keep_session)

@@ -69,15 +69,19 @@ class Kept:
         self._waiting: _Process | None = None
 
     def take(self, script: Script) -> _Process | None:
-        """The process that waits, if it can do this run; one that cannot is ended."""
-        process, self._waiting = self._waiting, None
+        """The process that waits, if it can do this run; one that cannot is ended.
+
+        Raises ExportFailed where the log of the run cannot be written; then it goes on waiting.
+        """
+        process = self._waiting
         if process is None:
             return None
         if process.is_alive and script.may_run_in(process.script):
             with suppress(OSError):
                 process.ask(script)
+                self._waiting = None
                 return process
-        process.end()
+        self.close()
         return None
 
     def keep(self, process: _Process) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import psycopg
 
-from pipeline.config import durations
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportFailed, ExportStopped, PipelineError
 from pipeline.exports import child, extra, java, jvm, ledger
@@ -167,7 +166,7 @@ def _spark(
 def _arguments(config: Config, run: int, kept: Kept | None) -> list[str]:
     """Of a run, beside those that say which lake."""
     made = ["--run", str(run), "--keep", str(config.export_keep_seconds), *_formats(config)]
-    made += ["--checkpoints", str(durations.seconds(config.export_checkpoints))]
+    made += ["--checkpoints", str(config.export_checkpoints_seconds)]
     made += ["--connections", str(config.export_connections)]
     if kept is not None:
         made += ["--keep-session", str(config.export_keep_session_seconds)]

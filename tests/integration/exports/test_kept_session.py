@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,13 @@ def test_a_run_that_fails_keeps_nothing(script: Callable[..., Script], kept: Kep
         child.run(script("fails", "2"), lambda _: None, lambda: False, kept)
     assert not alive(first["pid"])
     assert run(script("3"), kept)["pid"] != first["pid"]
+
+
+def test_a_log_that_cannot_be_written_leaves_it_waiting(script: Callable[..., Script], kept: Kept) -> None:
+    first = run(script("1"), kept)
+    with pytest.raises(ExportFailed, match="No such file or directory"):
+        child.run(replace(script("2"), log=Path("/nowhere/log")), lambda _: None, lambda: False, kept)
+    assert run(script("3"), kept)["pid"] == first["pid"]
 
 
 def test_what_waits_ends_when_it_is_closed(script: Callable[..., Script], kept: Kept) -> None:
