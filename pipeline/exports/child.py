@@ -159,7 +159,10 @@ class _Process:
         return self._process.poll()
 
     def ask(self, script: Script) -> None:
-        """Do another run. Raises OSError when it has ended."""
+        """Do another run, to whose log goes what of the last one's standard error comes late.
+
+        Raises OSError when it has ended, ExportFailed when that log cannot be written.
+        """
         before, self._log = self._log, _opened(script.log)
         before.close()
         assert self._process.stdin is not None  # noqa: S101  a pipe

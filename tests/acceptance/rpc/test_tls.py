@@ -83,6 +83,7 @@ def test_a_second_server_serves_plaintext_clients_of_walstream(place: Place) -> 
     }
     second = place.start(arguments=("serve", "--only", "grpc"), wait=False, **settings)
     listening(port)
+    eventually(lambda: "walstream.made" in second.log())  # its clients get what comes after that
     table = place.table()
     with Client(f"127.0.0.1:{port}").connected() as client:
         place.run(f"insert into {table} values (1)")
