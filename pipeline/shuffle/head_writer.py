@@ -35,6 +35,8 @@ LOCK_TIMEOUT = "set local lock_timeout = '200ms'"
 """A session that locks the events table holds up the log, as ever, and not the reading of the source."""
 AFTER_FAILURE = 5.0
 """Seconds for which batches are staged after one could not be written."""
+WARN_EVERY = 10.0
+"""Seconds between two warnings of the same."""
 COUNT_EVERY = 1.0
 """Seconds between two moments at which it is stored how many changes went which way."""
 WAIT_FOR, WAIT_STEP, WAIT_EVERY = 0.02, 0.002, 0.25
@@ -70,7 +72,7 @@ class HeadWriter:
         self._room = Room()
         self._head: Head | None = None
         self._tables: dict[int, bytes] = {}
-        self._failed_until = self._wait_at = 0.0
+        self._failed_until = self._wait_at = self._warn_at = 0.0
         self._prepared = False
         self._counted: Counter[tuple[Way, Reason | None]] = Counter()
         self._count_at = 0.0
@@ -108,7 +110,7 @@ class HeadWriter:
         except NotPlain as error:
             return ways.of_error(error)
         except psycopg.Error as error:
-            return await self._failed(error)
+            return await self._failed(error, batch)
 
     async def _count(self) -> None:
         """Store how many changes went which way since it was last stored; a crash may lose a second of it."""
@@ -206,13 +208,30 @@ class HeadWriter:
         if missing - self._tables.keys():
             raise NotPlain
 
-    async def _failed(self, error: psycopg.Error) -> Reason:
-        """What cannot be written here is written, or found to be poison, by the shuffler; its session is as it was."""
+    async def _failed(self, error: psycopg.Error, batch: Batch) -> Reason | None:
+        """What cannot be written here is written, or found to be poison, by the shuffler; its session is as it was.
+
+        An error does not say that nothing was written: it may have come behind the COMMIT.
+        """
         if self._connection.info.transaction_status == TransactionStatus.UNKNOWN:
             raise error
         await roll_back(self._connection)
+        self._head = None
+        if await self._is_written(batch):
+            if time.monotonic() >= self._warn_at:
+                self._warn_at = time.monotonic() + WARN_EVERY
+                kind = {"action": "replication.unannounced", "sqlstate": error.sqlstate}
+                logger.warning("events are written, but their readers could not be woken: %s", error, extra=kind)
+            return None
         self._room.forget()
         self._failed_until = time.monotonic() + AFTER_FAILURE
         kind = {"action": "replication.staged_instead", "sqlstate": error.sqlstate}
         logger.debug("a batch could not be written at once", extra=kind)
         return ways.of_error(error)
+
+    async def _is_written(self, batch: Batch) -> bool:
+        """Whether this writer's progress has the batch."""
+        values = {"source": self._writer.source, "generation": self._writer.generation}
+        cursor = await self._connection.execute(statement("shuffle", "progress_at_head"), values)
+        row = await cursor.fetchone()
+        return row is not None and row[0] >= batch.last_lsn

@@ -219,6 +219,27 @@ def test_a_writer_killed_before_its_commit_leaves_nothing(log: Staged):
     assert events(log)[1:] == [(2, 1_000), (3, 1_100)]
 
 
+def test_an_error_behind_its_commit_is_not_taken_for_one_before_it(log: Staged, caplog: pytest.LogCaptureFixture):
+    """As where the queue of notifications is full: the events are there, and are neither staged nor counted again."""
+
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        await writer.append(batch(log, 1_000), durable=False)
+        log.connection.execute("alter table pipeline.consumer_progress rename to away")
+        try:
+            await writer.append(batch(log, 1_100, 2), durable=False)
+            await writer.append(batch(log, 1_200), durable=False)
+        finally:
+            log.connection.execute("alter table pipeline.away rename to consumer_progress")
+        await writer.append(batch(log, 1_300), durable=False)
+
+    assert writing(log, does).changes == {AT_ONCE: 5}
+    assert events(log)[1:] == [(2, 1_000), (3, 1_100), (4, 1_100), (5, 1_200), (6, 1_300)]
+    assert staged_rows(log) == 1  # the one that the shuffler has moved
+    counted = "select p.changes, s.events from pipeline.replication_progress p, pipeline.shuffle_progress s"
+    assert log.connection.execute(counted).fetchone() == (6, 6)
+    assert len([each for each in caplog.records if "could not be woken" in each.message]) == 1
+
+
 def test_a_session_that_locks_the_log_holds_up_no_staging(log: Staged):
     with psycopg.connect(log.dsn) as owner:
         owner.execute("lock table sequin_events in access exclusive mode")
