@@ -73,6 +73,8 @@ class Outcome:
     """Rows that were read, by table."""
     compared: Counter[str] = field(default_factory=Counter)
     """Rows that `verify --content` compared, by table."""
+    ways: Counter[str] = field(default_factory=Counter)
+    """Changes that were written `at_once`, and those that were staged, by why."""
 
     @property
     def ddl(self) -> int:
@@ -92,6 +94,7 @@ class _Counts:
         self.keyed_later: set[str] = set()
         self.reads: Counter[str] = Counter()
         self.compared: Counter[str] = Counter()
+        self.ways: Counter[str] = Counter()
 
     def occurred(self) -> frozenset[str]:
         kinds = {f"{change.table} {change.action}" for change in self.changes}
@@ -122,6 +125,7 @@ def run(rig: Rig, plan: Plan) -> Outcome:
         counts.kinds,
         counts.reads,
         counts.compared,
+        counts.ways,
     )
 
 
@@ -137,7 +141,7 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
         start = order.position(source)
         if scene.rig.major == 15:  # the one that has test_decoding
             test_decoding.make_slot(source, scene.slot + _SECOND_OPINION)
-    servers = Servers(scene, PUBLISHED, catchup=plan.catchup, read=READ if plan.old else "")
+    servers = Servers(scene, PUBLISHED, catchup=plan.catchup, read=READ if plan.old else "", ways=plan.ways)
     config = load(source_dsn=scene.source_dsn, database_dsn=scene.log_dsn, slot=scene.slot)
     with (
         Faults(scene, servers, plan.seed) as faults,
@@ -154,6 +158,7 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
         counts.compared = verifier.at_rest(servers.tend)
     _compare(scene, counts, start)
     with scene.log() as log:
+        counts.ways = Counter(dict(log.execute(_WAYS).fetchall()))
         for fault in (follower.fault(), follower.compare(log), counter.fault(), verifier.fault):
             if fault:
                 raise Broken(fault)
@@ -272,6 +277,7 @@ def _read(scene: Scene, servers: Servers) -> None:
         raise Broken(f"not all tables are read: {open_tables()}\n{scene.newest_lines()}") from error
 
 
+_WAYS = "select coalesce(nullif(reason, ''), way), sum(changes)::int from pipeline.ways group by 1"
 _TABLES = """
     select 'public.' || c.relname, exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary),
         exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +13,9 @@ import psycopg
 import pytest
 
 from pipeline.errors import Fenced
+from pipeline.log.partitions import PARTITION_ROWS
 from pipeline.log.table import DEFAULT
+from pipeline.shuffle import head as head_module
 from pipeline.shuffle.head_writer import HeadWriter
 from pipeline.shuffle.ways import Reason, Way
 from pipeline.staging import rows
@@ -23,6 +26,7 @@ from tests.fixtures.staged import Staged, Table, insert, staging_of
 
 HOW = "select seq, commit_lsn, record from sequin_events order by seq"
 AT_ONCE = (Way.AT_ONCE, None)
+EXACT = b'{"a": "{\\"b\\":1}", "c": "null", "d": "[1]"}'
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +72,7 @@ def writing(log: Staged, does: Callable[[Writer, HeadWriter], Awaitable[None]]) 
         async with await connect_writer(log.dsn) as connection:
             writer = await Writer.claim(connection, log.source)
             head = HeadWriter(connection, writer, DEFAULT)
-            writer.at_once = head.write
+            writer.at_once = head
             await does(writer, head)
             return head
 
@@ -105,6 +109,18 @@ def test_a_plain_batch_is_in_the_log_with_its_progress_and_passes_no_segment(log
     assert state == (1_100, 5, 5, 5, 5, 1_100, 1_101, 5, 5, True)
 
 
+def test_what_went_which_way_is_stored_with_the_position(log: Staged):
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        for lsn, action in ((1_000, b"insert"), (1_100, b"insert"), (1_200, b"truncate")):
+            await writer.append(batch(log, lsn, action=action), durable=False)
+        await writer.store_position(1_300)
+
+    log.connection.execute("truncate pipeline.ways")
+    writing(log, does)
+    found = log.connection.execute("select way, reason, changes from pipeline.ways order by way").fetchall()
+    assert found == [("at_once", "", 2), ("move", "values", 1)]
+
+
 def test_progress_is_that_of_an_empty_transaction_at_its_end(log: Staged):
     """The source is asked for the same commit time when it sends the last transaction again."""
     append(log, replace(batch(log, 1_000), transactions=2, position=1_201, commit_lsn=1_200, committed_at=9))
@@ -122,11 +138,15 @@ def test_it_writes_the_same_events_as_the_shuffler(log: Staged):
         {},
         {"action": b"update", "rest": (b'{"a": 1.50}', None, None, None, b"9", None)},
         {"action": b"delete", "record": '{"id": "x", "t": "\\u00e9"}'},
+        {"record": '{"a": {"b": 1}, "c": null, "d": [1]}', "rest": (None, EXACT, None, None, None, None)},
+        {"record": '{"d": [1]}', "rest": (b'{"d": 2}', b'{"d": "[1]"}', None, None, b"9", None)},
     )
     columns = "commit_idx, xid, source_database_id, source_epoch, source_table_oid, source_table_schema,"
     columns += " source_table_name, record::text, changes::text, exact, action, unchanged_columns, metadata"
     append(log, *(batch(log, 1_000 + place, **kind) for place, kind in enumerate(kinds)))
     at_once = log.connection.execute(f"select {columns} from sequin_events where seq > 1 order by seq").fetchall()
+    assert at_once[3][9] == {"a": '{"b":1}', "c": "null"}
+    assert at_once[4][8:10] == ('{"d": 2}', None)
 
     async def staged(writer: Writer, head: HeadWriter) -> None:
         writer.at_once = None
@@ -136,15 +156,14 @@ def test_it_writes_the_same_events_as_the_shuffler(log: Staged):
 
     writing(log, staged)
     shuffle(log.dsn)
-    moved = log.connection.execute(f"select {columns} from sequin_events where seq > 4 order by seq").fetchall()
-    assert len(at_once) == 3
+    moved = log.connection.execute(f"select {columns} from sequin_events where seq > 6 order by seq").fetchall()
+    assert len(at_once) == 5
     assert at_once == moved
 
 
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        ({"rest": (None, b'{"id": "1"}', None, None, None, None)}, Reason.VALUES),
         ({"rest": (None, None, b'["body"]', None, None, None)}, Reason.VALUES),
         ({"rest": (None, None, None, b"{}", None, None)}, Reason.VALUES),
         ({"rest": (None, None, None, None, None, b"{}")}, Reason.VALUES),
@@ -185,11 +204,64 @@ def test_it_waits_for_the_shuffler_a_moment_and_keeps_the_order(log: Staged):
     assert [lsn for _, lsn in found] == sorted(lsn for _, lsn in found)
 
 
+PLACED = """
+    with backfill as (
+        insert into pipeline.backfills (source_id, epoch, table_oid, table_schema, table_name, kind)
+        values (%(source)s, 0, 1, 'public', 'orders', 'initial') returning id
+    )
+    insert into pipeline.snapshot_ranges (source_id, epoch, backfill_id, relation_oid, table_oid, state, commit_lsn)
+    select %(source)s, 0, id, 1, 1, 'placed', 1050 from backfill"""
+
+
+def test_rows_that_were_read_come_before_what_is_committed_behind_their_place(log: Staged):
+    """The transaction that says their place has no rows in the stream."""
+
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        await writer.append(batch(log, 1_000), durable=False)
+        log.connection.execute(PLACED, {"source": log.source})
+        await writer.append(Batch([], 0, 0, 0, 1, 1_051, 1_050, 1_050, None, 0, ends_staged=True), durable=False)
+        await writer.append(batch(log, 1_100), durable=False)
+
+    try:
+        assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.PART): 0, (Way.MOVE, Reason.STAGED): 1}
+        assert events(log)[1:] == [(2, 1_000)]
+    finally:
+        log.connection.execute("truncate pipeline.backfills cascade")
+
+
+def test_a_watermark_that_has_moved_since_it_was_looked_at_is_not_overwritten(log: Staged):
+    """As by rows that were read, of which the log had something newer: the newest seq says nothing of it."""
+
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        await writer.append(batch(log, 1_000), durable=False)
+        log.connection.execute("update pipeline.shuffle_progress set commit_lsn = 1050")
+        await writer.append(batch(log, 1_100), durable=False)
+
+    assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.CHANGED): 1}
+    assert events(log)[1:] == [(2, 1_000)]
+
+
+def test_nobody_hears_of_events_that_are_not_committed(log: Staged):
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        await writer.append(batch(log, 1_000), durable=False)
+        with psycopg.connect(log.dsn) as holder:
+            holder.execute("select from pipeline.events_tables for update")  # behind the rows, before the commit
+            await writer.append(batch(log, 1_100), durable=False)
+
+    with psycopg.connect(log.dsn, autocommit=True) as listener:
+        listener.execute("listen sequin_events")
+        assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.FAILED): 1}
+        shuffle(log.dsn)  # it says what there was, and what it has moved
+        heard = {json.loads(each.payload)["seq"] for each in listener.notifies(timeout=5, stop_after=3)}
+    assert heard == {seq for seq, _ in events(log)[1:]}
+    assert [lsn for _, lsn in events(log)[1:]] == [1_000, 1_100]
+
+
 def test_an_older_writer_can_write_nothing_at_once(log: Staged):
     async def run() -> None:
         async with await connect_writer(log.dsn) as old, await connect_writer(log.dsn) as new:
             zombie = await Writer.claim(old, log.source)
-            zombie.at_once = HeadWriter(old, zombie, DEFAULT).write
+            zombie.at_once = HeadWriter(old, zombie, DEFAULT)
             await zombie.append(batch(log, 1_000), durable=False)
             await Writer.claim(new, log.source)
             with pytest.raises(Fenced):
@@ -204,7 +276,7 @@ def test_a_writer_killed_before_its_commit_leaves_nothing(log: Staged):
     async def run() -> None:
         async with await connect_writer(log.dsn) as connection:
             writer = await Writer.claim(connection, log.source)
-            writer.at_once = HeadWriter(connection, writer, DEFAULT).write
+            writer.at_once = HeadWriter(connection, writer, DEFAULT)
             await writer.append(batch(log, 1_000), durable=False)
             with psycopg.connect(log.dsn) as holder:
                 holder.execute("select from pipeline.shuffle_progress for update")
@@ -219,12 +291,47 @@ def test_a_writer_killed_before_its_commit_leaves_nothing(log: Staged):
     assert events(log)[1:] == [(2, 1_000), (3, 1_100)]
 
 
+def test_an_error_behind_its_commit_is_not_taken_for_one_before_it(
+    log: Staged, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    """As where the queue of notifications is full: the events are there, and are neither staged nor counted again."""
+
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        await writer.append(batch(log, 1_000), durable=False)
+        with monkeypatch.context() as patched:  # Postgres refuses so long a payload
+            patched.setattr("pipeline.log.table.notification", lambda table, seq: ("sequin_events", "x" * 9_000))
+            await writer.append(batch(log, 1_100, 2), durable=False)
+            await writer.append(batch(log, 1_200), durable=False)
+        await writer.append(batch(log, 1_300), durable=False)
+
+    assert writing(log, does).changes == {AT_ONCE: 5}
+    assert events(log)[1:] == [(2, 1_000), (3, 1_100), (4, 1_100), (5, 1_200), (6, 1_300)]
+    assert staged_rows(log) == 1  # the one that the shuffler has moved
+    counted = "select p.changes, s.events from pipeline.replication_progress p, pipeline.shuffle_progress s"
+    assert log.connection.execute(counted).fetchone() == (6, 6)
+    assert len([each for each in caplog.records if "could not be woken" in each.message]) == 1
+
+
 def test_a_session_that_locks_the_log_holds_up_no_staging(log: Staged):
     with psycopg.connect(log.dsn) as owner:
         owner.execute("lock table sequin_events in access exclusive mode")
         assert append(log, batch(log, 1_000)).changes == {(Way.MOVE, Reason.PARTITION): 1}
     shuffle(log.dsn)
     assert events(log)[1:] == [(2, 1_000)]
+
+
+@pytest.mark.parametrize("table", ["shuffle_progress", "ways", "relations", "consumer_progress", "snapshot_ranges"])
+def test_a_session_that_locks_a_table_beside_the_log_holds_up_no_staging(log: Staged, table: str):
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        with psycopg.connect(log.dsn) as owner:
+            owner.execute(f"lock table pipeline.{table} in access exclusive mode".encode())
+            await writer.append(batch(log, 1_000), durable=False)
+            await writer.append(batch(log, 1_100), durable=False)
+            await writer.store_position(1_200)
+
+    assert writing(log, does).changes.total() == 2
+    shuffle(log.dsn)
+    assert events(log)[1:] == [(2, 1_000), (3, 1_100)]
 
 
 def test_seqs_that_somebody_has_taken_are_not_given_again(log: Staged):
@@ -238,6 +345,22 @@ def test_seqs_that_somebody_has_taken_are_not_given_again(log: Staged):
     head = writing(log, does)
     assert head.changes == {AT_ONCE: 2, (Way.MOVE, Reason.CHANGED): 1}
     assert events(log)[1:] == [(2, 1_000), (5_001, 1_100), (5_002, 1_200)]
+
+
+def test_it_lets_the_shuffler_make_the_next_partition_once(log: Staged, monkeypatch: pytest.MonkeyPatch):
+    """From the middle of one on."""
+    monkeypatch.setattr(head_module, "AHEAD_EVERY", 0.0)
+    middle = PARTITION_ROWS // 2
+
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        log.connection.execute("select setval('sequin_events_seq_seq', %s)", [middle])
+        await writer.append(batch(log, 1_000), durable=False)
+        shuffle(log.dsn)
+        for lsn in (1_100, 1_200, 1_300):
+            await writer.append(batch(log, lsn), durable=False)
+
+    assert writing(log, does).changes == {(Way.MOVE, Reason.PARTITION): 1, AT_ONCE: 3}
+    assert events(log)[1:] == [(middle + 1 + place, 1_000 + 100 * place) for place in range(4)]
 
 
 @pytest.mark.parametrize(
