@@ -1,10 +1,8 @@
-"""The lake's folder on disk: which lake it holds, moving files in durably one by one, the manifest."""
+"""A lake in a folder on disk: which lake it holds, moving files in durably one by one, the manifest."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +15,7 @@ import pyarrow.parquet as pq
 
 from lake import layout
 from lake.errors import Inexact, TargetUnfit
+from lake.storage.new_file import sha256, sync
 from pyspark_sequin_events.reading import arrow_schema
 
 
@@ -102,6 +101,16 @@ class Folder:
         except FileNotFoundError:
             return False
 
+    def remove_all(self, paths: Iterable[str]) -> None:
+        """Remove files, and folders with all that is in them, if they are there. Raises TargetUnfit."""
+        for path in paths:
+            place = self.path / path
+            with unfit(place):
+                if place.is_dir() and not place.is_symlink():
+                    shutil.rmtree(place)
+                else:
+                    place.unlink(missing_ok=True)
+
     def clear_staging(self) -> None:
         """Remove the files of exports that did not finish."""
         shutil.rmtree(self.path / layout.STAGING, ignore_errors=True)
@@ -120,6 +129,11 @@ class Folder:
             new.replace(place)
             sync(place.parent)
 
+    def write_all(self, files: Mapping[str, bytes]) -> None:
+        """The same of several."""
+        for path, content in files.items():
+            self.write(path, content)
+
 
 def schema_content(columns: Mapping[str, str]) -> bytes:
     """What `layout.schema_file` holds: the columns, and the date of the folders."""
@@ -127,21 +141,6 @@ def schema_content(columns: Mapping[str, str]) -> bytes:
     pq.write_metadata(arrow_schema({**columns, "date": "date"}), sink)
     content: bytes = sink.getvalue().to_pybytes()
     return content
-
-
-def sha256(file: Path) -> str:
-    """The SHA-256 of a file's bytes, in hex."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def sync(path: Path) -> None:
-    """Make a file, or the names in a folder, durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager

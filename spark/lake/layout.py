@@ -8,6 +8,12 @@ changes/<schema>.<table>/_common_metadata      the columns of all files of that 
 current/<schema>.<table>/latest/               the table as it is now, as far as it was exported
 messages/date=…/                               logical messages
 .staging/                                      files that readers must not see yet
+
+In a bucket nothing has a name that a reader could guess: names are unique, and the manifest lists them.
+
+changes/<schema>.<table>/date=2026-11-21/<first>-<last>-<unique>.parquet
+current/<schema>.<table>/v<seq>/<unique>.parquet
+manifest/current/<schema>.<table>/<version>.json   which of those are the table as of its seq
 """
 
 from __future__ import annotations
@@ -17,7 +23,9 @@ import re
 
 MANIFEST = "manifest.json"
 MANIFEST_PART = "manifest/%s/%s.json"
+STATE_PART = "manifest/current/%s/%s.json"
 STAGING = ".staging"
+CURRENT = "current"
 MESSAGES = "messages"
 UNTYPED = 0
 """Schema version of rows whose table has no known columns: a record as JSON text."""
@@ -55,6 +63,11 @@ def manifest_part(dataset: str, number: int) -> str:
     return MANIFEST_PART % (dataset, number)
 
 
+def state_part(dataset: str, version: int) -> str:
+    """Path of what the manifest of a lake in a bucket says of one version of a table's state."""
+    return STATE_PART % (dataset, version)
+
+
 def export_staging(export_id: int) -> str:
     """Where an export writes before it publishes."""
     return f"{STAGING}/export-{export_id}"
@@ -62,7 +75,7 @@ def export_staging(export_id: int) -> str:
 
 def current(dataset: str) -> str:
     """The folder of a table's current state."""
-    return f"current/{dataset}"
+    return f"{CURRENT}/{dataset}"
 
 
 def _escaped(name: str) -> str:

@@ -18,6 +18,7 @@ from adbc_driver_postgresql import dbapi
 
 from lake.errors import ExportError, ExportRunning, Fenced
 from pyspark_sequin_events import catalog
+from pyspark_sequin_events.dsn import without_password
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,10 @@ def holder() -> str:
 class Ledger:
     """The ledger on one session, which holds the lake's lock until it ends."""
 
-    def __init__(self, connection: dbapi.Connection) -> None:
+    def __init__(self, connection: dbapi.Connection, dsn: str = "") -> None:
+        """`dsn`: of the same database, without a password."""
         self._connection = connection
+        self.dsn = dsn
         self.execute("set synchronous_commit = on")
 
     def lakes(self) -> dict[uuid.UUID, dict[str, Any]]:
@@ -155,6 +158,6 @@ def opened(dsn: str) -> Iterator[Ledger]:
     """A ledger on its own session. Raises ExportError if the database does not answer or is not migrated."""
     try:
         with catalog.connect(dsn) as connection:
-            yield Ledger(connection)
+            yield Ledger(connection, without_password(dsn))
     except dbapi.Error as error:
         raise ExportError(f"the pipeline database refused: {' '.join(str(error).split())}") from error

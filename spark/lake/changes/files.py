@@ -145,10 +145,11 @@ class ChangeFiles:
                 **{
                     name: value
                     for name, value in asdict(file).items()
-                    if name not in ("path", "date", "last_committed_at")
+                    if name not in ("path", "place", "date", "last_committed_at")
                 },
-                "path": layout.change_file(file.dataset, file.version, file.date, file.first_seq, file.last_seq),
-                "staged": f"{layout.export_staging(export)}/{file.path.rpartition('/')[2]}",
+                "path": file.place
+                or layout.change_file(file.dataset, file.version, file.date, file.first_seq, file.last_seq),
+                "staged": None if file.place else f"{layout.export_staging(export)}/{file.path.rpartition('/')[2]}",
             }
             for file in written
         ]

@@ -11,6 +11,7 @@ from typing import Any
 
 from lake import layout
 from lake.identity import Lake
+from lake.storage.where import ObjectPath
 
 FULL = 100
 """A part with so many files is full: the next one names it, and begins empty."""
@@ -35,6 +36,14 @@ _SCHEMAS = """
 _PARTS = """
     select dataset, part, array_to_json(sealed)::text as sealed from pipeline.export_datasets
     where lake_id = $1::text::uuid order by dataset
+"""
+_STATES = """
+    select s.dataset, s.seq, s.id from pipeline.export_tables t
+    cross join lateral (
+        select s.id, s.dataset, s.seq from pipeline.export_states s
+        where s.table_id = t.id and s.state = 'committed' order by s.seq desc limit 1
+    ) s
+    where t.lake_id = $1::text::uuid and t.dataset is not null order by s.dataset
 """
 _SEAL = """
     with listed as (
@@ -86,7 +95,7 @@ class Manifest:
 
     def write_head(self) -> None:
         """Write the head anew, if it says something else by now."""
-        content = {
+        content: dict[str, Any] = {
             "lake": self._id,
             "events_table": self._lake.events_table,
             "exported_upto": self._lake.ledger.exported_upto(self._lake.id),
@@ -95,6 +104,11 @@ class Manifest:
                 for row in self._lake.ledger.rows(_PARTS, (self._id,))
             },
         }
+        if isinstance(self._lake.root, ObjectPath):
+            content["current"] = {
+                row["dataset"]: {"seq": row["seq"], "part": layout.state_part(row["dataset"], row["id"])}
+                for row in self._lake.ledger.rows(_STATES, (self._id,))
+            }
         self._lake.folder.write(layout.MANIFEST, json.dumps(content, indent=1, ensure_ascii=False).encode())
 
     def _listed_upto(self) -> int:
@@ -121,6 +135,7 @@ class Manifest:
         for row in ledger.rows(_SCHEMAS, asked):
             schema = {"columns": json.loads(row["columns"]), "key": json.loads(row["key"])}
             schemas.setdefault(row["dataset"], {})[str(row["version"])] = schema
+        parts: dict[str, bytes] = {}
         for name in names:
             content = {
                 "dataset": name,
@@ -128,7 +143,6 @@ class Manifest:
                 "before": [f"{each}.json" for each in sealed.get(name, ())],
                 "files": files[name],
             }
-            self._lake.folder.write(
-                layout.manifest_part(name, number), json.dumps(content, ensure_ascii=False).encode()
-            )
+            parts[layout.manifest_part(name, number)] = json.dumps(content, ensure_ascii=False).encode()
+        self._lake.folder.write_all(parts)
         ledger.execute(_STORE, (*asked, number, layout.MANIFEST_PART))

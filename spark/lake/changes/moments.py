@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 
 from lake.errors import ExportError
 from lake.identity import Lake
+from lake.storage.reading import dataset
 
 _RANGE = """
     select e.id, e.upto_seq from pipeline.exports e
@@ -63,7 +64,7 @@ def _first_after(lake: Lake, export: int, as_of: datetime) -> int | None:
     for file in lake.ledger.rows(_FILES, (export,)):
         if found is not None and file["first_seq"] >= found:
             continue
-        changes = ds.dataset(lake.root / file["path"]).to_table(["seq"], filter=ds.field("committed_at") > as_of)
+        changes = dataset(lake.root / file["path"]).to_table(["seq"], filter=ds.field("committed_at") > as_of)
         if changes.num_rows:
             first = pc.min(changes.column("seq")).as_py()
             found = first if found is None else min(found, first)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 from lake.errors import TargetUnfit
 from lake.iceberg import changed_table, names, rest
@@ -18,6 +19,7 @@ from lake.iceberg.ledger import Head, IcebergLedger, IcebergTable, Row, Settings
 from lake.iceberg.names import Identifier
 from lake.iceberg.plan import Plan, Planned, Planner, Root
 from lake.iceberg.pointers import Pointers
+from lake.iceberg.table_files import files_of
 from lake.iceberg.withdrawn import sweep, withdraw
 from lake.identity import Lake
 
@@ -46,10 +48,11 @@ def publish(lake: Lake, settings: Settings, keep: float, behind: Iterable[Root] 
         return None
     stamp = Stamp(number, head.upto_seq, upto, kept.number)
     made = {each.change.identifier: changed_table.make(catalog, each.change, stamp) for each in plan.planned}
+    gone = _gone(lake, known, plan, catalog)
     for identifier in plan.gone:
         catalog.drop(identifier)
     _write(lake, book, base, catalog.written)
-    book.commit(Head(number, upto), kept, _rows(known, plan, catalog, made, number), _unused(base, known, plan, made))
+    book.commit(Head(number, upto), kept, _rows(known, plan, catalog, made, number), _unused(base, gone, made))
     return upto
 
 
@@ -61,6 +64,8 @@ def _catalog(settings: Settings, known: Sequence[IcebergTable]) -> Catalog:
 
 def _base(lake: Lake) -> str:
     path = str(lake.root)
+    if not isinstance(lake.root, Path):
+        return path
     if "#" in path or "?" in path:
         raise TargetUnfit(f"{path} has a # or ? in it, which Iceberg's locations cannot have; move the lake")
     return f"file://{path}"
@@ -74,8 +79,7 @@ def _property(catalog: Catalog, table: Identifier, name: str) -> str | None:
 def _write(lake: Lake, book: IcebergLedger, base: str, written: Mapping[str, bytes]) -> None:
     paths = {_path(base, location): content for location, content in written.items()}
     book.written(paths)
-    for path, content in paths.items():
-        lake.folder.write(path, content)
+    lake.folder.write_all(paths)
 
 
 def _path(base: str, location: str) -> str:
@@ -123,8 +127,17 @@ def _row(
     )
 
 
-def _unused(base: str, known: Sequence[IcebergTable], plan: Plan, made: Mapping[Identifier, Changed]) -> list[str]:
-    """Files that no table makes use of after the commit, and folders of tables that are gone, as paths in the lake."""
-    gone = [names.folder(table.location) for table in known if table.identifier in plan.gone and table.location]
+def _gone(lake: Lake, known: Sequence[IcebergTable], plan: Plan, catalog: Catalog) -> list[str]:
+    """Locations of all that is left of tables that go: of their folders, or where there are none, of their files."""
+    gone = [table for table in known if table.identifier in plan.gone and table.location]
+    if isinstance(lake.root, Path):
+        return [names.folder(str(table.location)) for table in gone]
+    return [path for table in gone for path in files_of(catalog.load(table.identifier, table.identifier))]
+
+
+def _unused(base: str, gone: Sequence[str], made: Mapping[Identifier, Changed]) -> list[str]:
+    """Files that no table makes use of after the commit, and what is left of those that are gone, as paths in the
+    lake.
+    """
     locations = chain(gone, chain.from_iterable(changed.unused for changed in made.values()))
     return [_path(base, location) for location in locations if location.startswith(f"{base}/{names.FOLDER}/")]
