@@ -22,7 +22,9 @@ from pipeline.config.values import (
 class ExportSettings(BaseSettings):
     """Part of `pipeline.config.settings.Config`."""
 
-    export_dir: LakePath = Field(None, description="the lake: a local or mounted folder; default <data_dir>/exports")
+    export_dir: LakePath = Field(
+        None, description="the lake: a local or mounted folder, or s3://bucket/prefix; default <data_dir>/exports"
+    )
     export_schedule: Schedule = Field(EXPORT_SCHEDULE, description="when to export: cron of five fields in UTC, or off")
     export_timeout: int = Field(3600, ge=1, description="seconds that one export run may take")
     export_keep: Duration = Field(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from pipeline.config.bucket import LakeAt
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportFailed, ExportStopped
 from pipeline.exports import job
@@ -23,11 +23,11 @@ class Exported:
     """What has come of the export of one events table to its lake."""
 
     events_table: str
-    lake: Path
+    lake: LakeAt
     outcome: Outcome
 
 
-def folder(config: Config, events_table: str) -> Path:
+def folder(config: Config, events_table: str) -> LakeAt:
     """Where the lake of an events table is."""
     if events_table == config.events_table:
         return config.exports

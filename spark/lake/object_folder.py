@@ -64,7 +64,7 @@ class ObjectFolder:
         at = self.path / path
         with object_store.unfit_store(at):
             try:
-                object_store.file_system(at.bucket).open_input_file(at.in_store).close()
+                object_store.file_system(at).open_input_file(at.in_store).close()
             except FileNotFoundError:
                 return False
             return True

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from pipeline.config.bucket import LakeAt
 from pipeline.exports.child import Event, OnEvent
 from pipeline.exports.job import Outcome
 from pipeline.operate import formatting
@@ -127,7 +127,7 @@ def shown() -> Iterator[OnEvent]:
         yield tell
 
 
-def outcome(found: Outcome, lake: Path) -> None:
+def outcome(found: Outcome, lake: LakeAt) -> None:
     """Print the result of a run, and which folder it is about."""
     if found.run is None:
         print(f"nothing is new: everything up to seq {found.exported_upto} is in the lake {lake}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from typing import cast
 
 from pyarrow.fs import FileSystem
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from lake.storage.object_store import file_system
-from lake.storage.where import SCHEME
+from lake.storage.where import SCHEME, ObjectPath, parse
 
 
 class StagedIO(FileIO):
@@ -39,7 +40,7 @@ class _There(PyArrowFileIO):
 
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
         if scheme == SCHEME and netloc:
-            return file_system(netloc)
+            return file_system(cast(ObjectPath, parse(f"{SCHEME}://{netloc}")))
         return super()._initialize_fs(scheme, netloc)
 
 

@@ -5,7 +5,7 @@ come in no wheel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lake.states.folded import WrittenBucket
 from lake.storage.new_file import NewFile, Target
 from lake.storage.reading import parquet
-from lake.storage.where import ObjectPath, parse
+from lake.storage.where import ObjectPath
 from pyspark_sequin_events.frame import struct
 from pyspark_sequin_events.reading import arrow_schema
 from pyspark_sequin_events.types import arrow_type
@@ -31,17 +31,19 @@ _WRITTEN = "bucket int, path string, rows bigint, bytes bigint, sha256 string"
 
 def read(spark: SparkSession, columns: Mapping[str, str], files: Sequence[ObjectPath]) -> DataFrame:
     """The rows of the files, with these columns (name → type); null where a file lacks one."""
-    names = spark.sparkContext.parallelize([(str(file),) for file in files], min(len(files), _MOST_TASKS))
-    frame = spark.createDataFrame(names, "path string")
-    return frame.mapInArrow(partial(_read, dict(columns)), struct(columns))
+    keys = spark.sparkContext.parallelize([(file.key,) for file in files], min(len(files), _MOST_TASKS))
+    frame = spark.createDataFrame(keys, "key string")
+    return frame.mapInArrow(partial(_read, replace(files[0], key=""), dict(columns)), struct(columns))
 
 
-def _read(columns: Mapping[str, str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read(
+    bucket: ObjectPath, columns: Mapping[str, str], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Runs on executors."""
     schema = arrow_schema(columns)
     for batch in batches:
-        for path in batch.column(0).to_pylist():
-            with parquet(parse(path)) as file:
+        for key in batch.column(0).to_pylist():
+            with parquet(bucket / key) as file:
                 there = [name for name in columns if name in file.schema_arrow.names]
                 for found in file.iter_batches(_ROWS, columns=there, use_threads=False):
                     arrays = [

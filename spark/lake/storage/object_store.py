@@ -1,7 +1,7 @@
 """An object store of the kind of S3: whole objects in, out and gone. Nothing is listed, and nothing renamed.
 
 Credentials come from where the AWS SDK looks for them, on each host for itself: AWS_ACCESS_KEY_ID and its like, the
-files of the user, the machine's role. AWS_ENDPOINT_URL (or AWS_ENDPOINT_URL_S3) names a store that is not Amazon's.
+files of the user, the machine's role.
 """
 
 from __future__ import annotations
@@ -39,15 +39,10 @@ _REASONS = (
 )
 
 
-def endpoint() -> str | None:
-    """The store that is asked; None: Amazon's."""
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
-
-
-def file_system(bucket: str) -> fs.FileSystem:
+def file_system(at: ObjectPath) -> fs.FileSystem:
     """The store as pyarrow sees it, with paths of the form bucket/key."""
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return _file_system(endpoint(), region, bucket if endpoint() is None and not region else "", os.getpid())
+    unknown = at.endpoint is None and at.region is None
+    return _file_system(at.endpoint, at.region, at.bucket if unknown else "", os.getpid())
 
 
 @lru_cache(maxsize=8)
@@ -72,7 +67,7 @@ def get(at: ObjectPath) -> bytes | None:
     """An object's content; None when there is none. Raises TargetUnfit."""
     with unfit_store(at):
         try:
-            with file_system(at.bucket).open_input_file(at.in_store) as stream:
+            with file_system(at).open_input_file(at.in_store) as stream:
                 content: bytes = stream.read()
                 return content
         except FileNotFoundError:
@@ -81,20 +76,20 @@ def get(at: ObjectPath) -> bytes | None:
 
 def put(at: ObjectPath, content: bytes) -> None:
     """Write an object whole: readers see what was there before, or this. Raises TargetUnfit."""
-    with unfit_store(at), file_system(at.bucket).open_output_stream(at.in_store) as stream:
+    with unfit_store(at), file_system(at).open_output_stream(at.in_store) as stream:
         stream.write(content)
 
 
 def upload(local: Path, at: ObjectPath) -> None:
     """Write a file's content as an object. Raises OSError, and then there may be an object of that name or none."""
-    with local.open("rb") as source, file_system(at.bucket).open_output_stream(at.in_store) as stream:
+    with local.open("rb") as source, file_system(at).open_output_stream(at.in_store) as stream:
         while part := source.read(_COPY_BYTES):
             stream.write(part)
 
 
 def download(at: ObjectPath, local: Path) -> None:
     """Write an object's content as a file. Raises OSError."""
-    with local.open("wb") as target, file_system(at.bucket).open_input_file(at.in_store) as stream:
+    with local.open("wb") as target, file_system(at).open_input_file(at.in_store) as stream:
         while part := stream.read(_COPY_BYTES):
             target.write(part)
 
@@ -112,7 +107,7 @@ def remove_all(objects: Iterable[ObjectPath]) -> None:
 def _remove(at: ObjectPath) -> None:
     with unfit_store(at):
         try:
-            file_system(at.bucket).delete_file(at.in_store)
+            file_system(at).delete_file(at.in_store)
         except FileNotFoundError:
             return
 

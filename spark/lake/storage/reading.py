@@ -16,14 +16,14 @@ def parquet(at: Where) -> pq.ParquetFile:
     """A Parquet file, to be closed. Raises OSError."""
     if isinstance(at, Path):
         return pq.ParquetFile(at)
-    return pq.ParquetFile(at.in_store, filesystem=object_store.file_system(at.bucket), pre_buffer=True)
+    return pq.ParquetFile(at.in_store, filesystem=object_store.file_system(at), pre_buffer=True)
 
 
 def dataset(at: Where) -> ds.Dataset:
     """The same as a dataset, to be filtered while it is read. Raises OSError."""
     if isinstance(at, Path):
         return ds.dataset(at)
-    return ds.dataset(at.in_store, filesystem=object_store.file_system(at.bucket), format="parquet")
+    return ds.dataset(at.in_store, filesystem=object_store.file_system(at), format="parquet")
 
 
 def copy(at: Where, to: Path) -> None:

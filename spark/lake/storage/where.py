@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from lake.errors import TargetUnfit
@@ -15,13 +17,19 @@ _BUCKET = re.compile(r"s3://([a-z0-9][a-z0-9.\-]{1,61}[a-z0-9])(?:/(.*))?", re.D
 
 @dataclass(frozen=True)
 class ObjectPath:
-    """An object of a bucket, or what the names of objects begin with; `key` neither begins nor ends with a slash."""
+    """An object of a bucket, or what the names of objects begin with; `key` neither begins nor ends with a slash.
+
+    `endpoint`: the store that has the bucket, None: Amazon's; `region`: where in it, None: not known. Tasks get both
+    with the path, so that hosts need no settings of their own.
+    """
 
     bucket: str
     key: str = ""
+    endpoint: str | None = None
+    region: str | None = None
 
     def __truediv__(self, name: str | PurePosixPath) -> ObjectPath:
-        return ObjectPath(self.bucket, f"{self.key}/{name}" if self.key else str(name))
+        return replace(self, key=f"{self.key}/{name}" if self.key else str(name))
 
     def __str__(self) -> str:
         return f"{SCHEME}://{self.in_store}".rstrip("/")
@@ -50,16 +58,18 @@ class ObjectPath:
 Where = Path | ObjectPath
 
 
-def parse(text: str) -> Where:
-    """A folder, or `s3://bucket/prefix`. Raises TargetUnfit for any other URL."""
-    if not _URL.fullmatch(text):
+def parse(text: str | Path, environment: Mapping[str, str] = os.environ) -> Where:
+    """A folder, or `s3://bucket/prefix` in the store that the environment names. Raises TargetUnfit for another URL."""
+    if isinstance(text, Path) or not _URL.fullmatch(text):
         return Path(text)
     if (found := _BUCKET.fullmatch(text)) is None:
         raise TargetUnfit(f"{text} is neither a folder nor s3://bucket/prefix; name one of those")
     key = (found[2] or "").strip("/")
     if re.search(r"//|(^|/)\.\.?(/|$)|[#?\x00-\x1f]", key):
         raise TargetUnfit(f"{text} has a part that is empty or a dot, or one of # and ?; name another prefix")
-    return ObjectPath(found[1], key)
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or None
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or None
+    return ObjectPath(found[1], key, endpoint, region)
 
 
 def relative(at: str, folder: Where) -> str:
