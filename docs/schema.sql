@@ -1548,6 +1548,17 @@ ALTER TABLE pipeline.export_tables ALTER COLUMN id ADD GENERATED ALWAYS AS IDENT
     CACHE 1
 );
 
+CREATE TABLE pipeline.export_written (
+    lake_id uuid NOT NULL,
+    path text NOT NULL,
+    export_id bigint,
+    state_id bigint
+);
+
+COMMENT ON TABLE pipeline.export_written IS 'Objects that a run of the export writes to a bucket: those that nothing lists when it has ended are removed.';
+
+COMMENT ON COLUMN pipeline.export_written.state_id IS 'The version of a state that it is of; else it is of an export.';
+
 CREATE TABLE pipeline.exports (
     id bigint NOT NULL,
     lake_id uuid NOT NULL,
@@ -2688,6 +2699,9 @@ ALTER TABLE ONLY pipeline.export_tables
 
 ALTER TABLE ONLY pipeline.export_tables
     ADD CONSTRAINT export_tables_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.export_written
+    ADD CONSTRAINT export_written_pkey PRIMARY KEY (lake_id, path);
 
 ALTER TABLE ONLY pipeline.exports
     ADD CONSTRAINT exports_pkey PRIMARY KEY (id);

@@ -1,8 +1,9 @@
-"""A lake in a bucket of an unreliable object store: exact, nothing listed or renamed, nothing left that nobody needs."""
+"""A lake in a bucket of an unreliable store: exact, nothing listed or renamed, nothing left that nobody needs."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +16,19 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
-from lake import ledger
+from lake import identity, ledger
 from lake.changes import exporter
+from lake.changes.manifest import Manifest
+from lake.errors import TargetUnfit
 from lake.iceberg import publish
-from lake.iceberg.ledger import Settings
+from lake.iceberg.ledger import IcebergLedger, Settings
 from lake.identity import folder_at
-from lake.states import current, engines
+from lake.states import as_of, current, engines
+from pipeline.config.settings import load
+from pipeline.operate.preflight import exports as check_exports
 from pyspark_sequin_events import catalog
 from tests.fixtures.object_store import BUCKET, CREDENTIALS, ObjectStore, object_store
+from tests.fixtures.postgres import unique
 from tests.fixtures.small_log import SOURCE, small_log
 
 pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM
@@ -32,17 +38,22 @@ POINTERS = "select table_namespace || '.' || table_name, metadata_location from 
 
 @dataclass
 class Bucketed:
-    """A lake with the prefix `lake`, of a log that is in the tests' hands."""
+    """A lake with a prefix of its own, of a log that is in the tests' hands."""
 
     store: ObjectStore
     dsn: str
     log: psycopg.Connection
     spark: SparkSession
+    prefix: str
+
+    @property
+    def url(self) -> str:
+        return f"s3://{BUCKET}/{self.prefix}"
 
     def run(self, keep: float = 3600) -> None:
         """What `export.py` does."""
         with ledger.opened(self.dsn) as book, catalog.connect(self.dsn) as connection:
-            lake = exporter.open_lake(book, folder_at(f"s3://{BUCKET}/lake"), EVENTS)
+            lake = exporter.open_lake(book, folder_at(self.url), EVENTS)
             current.recover(lake, keep, keep)
             bounds = book.exported_upto(lake.id), catalog.head(connection, EVENTS)
             if bounds[0] < bounds[1]:
@@ -77,7 +88,7 @@ class Bucketed:
         return sorted(table.scan().to_arrow()["seq"].to_pylist())
 
     def manifest(self, path: str) -> dict[str, Any]:
-        with self.store.files.open_input_file(f"{BUCKET}/lake/{path}") as stream:
+        with self.store.files.open_input_file(f"{BUCKET}/{self.prefix}/{path}") as stream:
             found: dict[str, Any] = json.loads(stream.read())
             return found
 
@@ -86,7 +97,9 @@ class Bucketed:
         return found
 
     def _dataset(self, paths: list[str]) -> ds.Dataset:
-        return ds.dataset([f"{BUCKET}/lake/{path}" for path in paths], filesystem=self.store.files, format="parquet")
+        return ds.dataset(
+            [f"{BUCKET}/{self.prefix}/{path}" for path in paths], filesystem=self.store.files, format="parquet"
+        )
 
     def change(self, ids: str, state: int) -> None:
         """Set the state of rows."""
@@ -116,10 +129,11 @@ def store() -> Iterator[ObjectStore]:
 @pytest.fixture
 def bucketed(store: ObjectStore, spark: SparkSession, database_dsn: str) -> Iterator[Bucketed]:
     with small_log(database_dsn, 500) as log:
-        yield Bucketed(store, database_dsn, log, spark)
+        yield Bucketed(store, database_dsn, log, spark, unique("lake"))
         store.faults.share = 0.0
 
 
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_it_is_exact_though_requests_fail(bucketed: Bucketed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     faults = bucketed.store.faults
     faults.share = 0.2
@@ -131,11 +145,58 @@ def test_it_is_exact_though_requests_fail(bucketed: Bucketed, monkeypatch: pytes
     faults.share = 0.0
     assert len(faults.seen) >= 4, faults.seen
     assert bucketed.changes() == list(range(1, 551))
-    assert bucketed.state() == {n: 70 if n <= 50 else (n - 1) % 7 for n in range(1, 501)}
+    assert bucketed.state() == {n: 70 if 1 <= n <= 50 else n % 7 for n in range(500)}
     assert bucketed.iceberg("changes.public.orders") == list(range(1, 551))
-    assert bucketed.iceberg("current.public.orders") == [*range(51, 551)]
+    assert bucketed.iceberg("current.public.orders") == [1, *range(52, 551)]
     assert not [request for request in faults.requests if "list-type" in request or "prefix=" in request]
 
 
-def test_debug(bucketed: Bucketed) -> None:
-    pass
+def test_what_a_run_leaves_is_removed_and_the_next_one_is_exact(
+    bucketed: Bucketed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def ended(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for owner, step in (
+        (exporter, "publish"),
+        (Manifest, "_add_parts"),
+        (current, "publish"),
+        (IcebergLedger, "commit"),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(owner, step, ended)
+            bucketed.run()
+    bucketed.run()
+    bucketed.change("generate_series(1, 50)", 70)
+    bucketed.run()
+    for _ in range(3):  # what Iceberg has no longer the next run removes
+        bucketed.run(keep=0)
+    assert bucketed.changes() == list(range(1, 551))
+    assert bucketed.state() == {n: 70 if 1 <= n <= 50 else n % 7 for n in range(500)}
+    assert bucketed.iceberg("current.public.orders") == [1, *range(52, 551)]
+    held = bucketed.store.objects(f"{bucketed.prefix}/")
+    kinds = Counter(key.removeprefix(f"{bucketed.prefix}/").partition("/")[0] for key in held)
+    assert kinds["changes"] == 2  # a file of each day
+    assert kinds["current"] == 1
+    assert kinds["manifest"] == 2  # of changes and of the state
+    assert bucketed.log.execute("select count(*) from pipeline.export_written").fetchone() == (0,)
+
+    with ledger.opened(bucketed.dsn) as book:
+        lake = identity.reading(book, folder_at(bucketed.url))
+        before = as_of.wanted(lake, "public.orders", 500, tmp_path / "state")
+        as_of.as_of(bucketed.spark, lake, before)
+        with pytest.raises(TargetUnfit, match="name a folder for the state by --output"):
+            as_of.wanted(lake, "public.orders", 500, None)
+    assert ds.dataset(tmp_path / "state").to_table(["state"])["state"].to_pylist().count(70) == 0
+
+
+def test_what_is_wrong_with_a_bucket_is_said_in_one_line(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def finding(url: str) -> tuple[str, str, str | None]:
+        found = next(check_exports.run(load(export_dir=url, export_schedule="off")))
+        return found.level, found.text, found.remedy
+
+    assert finding(f"s3://{BUCKET}/new")[0] == "ok"
+    assert store.objects("new/") == {}
+    level, text, remedy = finding("s3://nobody-has-this/lake")
+    assert level == "warning" and text.endswith("there is no such bucket"), text
+    assert remedy == "make it, or name another"

@@ -120,6 +120,7 @@ OWNERS = {
     "pipeline.export_iceberg_tables": Owner("spark/lake"),
     "pipeline.export_iceberg_written": Owner("spark/lake"),
     "pipeline.export_replaced": Owner("spark/lake"),
+    "pipeline.export_written": Owner("spark/lake"),
     "pipeline.export_schemas": Owner("spark/lake", {"pipeline/exports": JOB}),
     "pipeline.export_states": Owner("spark/lake"),
     "pipeline.export_tables": Owner("spark/lake"),

@@ -5,14 +5,16 @@ come in no wheel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from lake.errors import ExportError
 from lake.states.folded import WrittenBucket
 from lake.storage.new_file import NewFile, Target
 from lake.storage.reading import parquet
@@ -22,6 +24,7 @@ from pyspark_sequin_events.reading import arrow_schema
 from pyspark_sequin_events.types import arrow_type
 
 _MOST_TASKS = 2000
+_REMEDY = "install it beside PySpark: pip install 'pandas>=2.2'"
 _ROWS = 16 * 1024
 """Of a batch that goes from a task to Spark."""
 _GROUP_ROWS = 128 * 1024
@@ -31,19 +34,20 @@ _WRITTEN = "bucket int, path string, rows bigint, bytes bigint, sha256 string"
 
 def read(spark: SparkSession, columns: Mapping[str, str], files: Sequence[ObjectPath]) -> DataFrame:
     """The rows of the files, with these columns (name → type); null where a file lacks one."""
-    keys = spark.sparkContext.parallelize([(file.key,) for file in files], min(len(files), _MOST_TASKS))
-    frame = spark.createDataFrame(keys, "key string")
-    return frame.mapInArrow(partial(_read, replace(files[0], key=""), dict(columns)), struct(columns))
+    if find_spec("pandas") is None:  # without which PySpark makes no mapInArrow
+        raise ExportError(f"a large table of a lake in a bucket needs pandas; {_REMEDY}")
+    numbers = spark.range(0, len(files), 1, min(len(files), _MOST_TASKS))
+    return numbers.mapInArrow(partial(_read, list(files), dict(columns)), struct(columns))
 
 
 def _read(
-    bucket: ObjectPath, columns: Mapping[str, str], batches: Iterable[pa.RecordBatch]
+    files: Sequence[ObjectPath], columns: Mapping[str, str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Runs on executors."""
     schema = arrow_schema(columns)
     for batch in batches:
-        for key in batch.column(0).to_pylist():
-            with parquet(bucket / key) as file:
+        for number in batch.column(0).to_pylist():
+            with parquet(files[number]) as file:
                 there = [name for name in columns if name in file.schema_arrow.names]
                 for found in file.iter_batches(_ROWS, columns=there, use_threads=False):
                     arrays = [

@@ -21,8 +21,8 @@ from lake.storage.where import ObjectPath
 
 AT_ONCE = 16
 """Requests of the driver that go on side by side."""
-_ATTEMPTS = 8
-"""Of each request, at growing distances: a store that asks to slow down is asked again after that."""
+_ATTEMPTS = 10
+"""Of each request: the first again after 50 ms, then after twice as long each time, for 25 s in all."""
 _CONNECT_SECONDS, _SILENT_SECONDS = 10.0, 60.0
 _COPY_BYTES = 8 * 1024 * 1024
 REMEDY = "check the bucket, AWS_ENDPOINT_URL, AWS_REGION and the credentials of the AWS SDK, or try again"
@@ -58,7 +58,7 @@ def _file_system(url: str | None, region: str | None, bucket: str, _process: int
         region=region,
         connect_timeout=_CONNECT_SECONDS,
         request_timeout=_SILENT_SECONDS,
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+        retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=_ATTEMPTS),
         allow_delayed_open=True,  # small objects take one request
     )
 
