@@ -56,7 +56,7 @@ def test_a_bucket_is_taken_as_it_is() -> None:
         ("s3://Lake", "expected s3://bucket/prefix with the name of a bucket"),
         ("s3://lake/a//b", "a prefix has no empty parts"),
         ("s3://lake/../b", "a prefix has no empty parts, no dots alone"),
-        ("s3://lake/a#b", "none of #"),
+        ("s3://lake/a#b", ".*none of #"),
     ],
 )
 def test_what_is_no_lake_is_refused(url: str, said: str) -> None:

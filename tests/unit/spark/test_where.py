@@ -26,5 +26,5 @@ def test_a_path_and_a_url() -> None:
     "url", ["gs://lake/a", "s3:/lake", "s3://L/a", "s3://lake/a//b", "s3://lake/./a", "s3://lake/a?b"]
 )
 def test_another_url_is_refused(url: str) -> None:
-    with pytest.raises(TargetUnfit, match="name (one of those|another prefix)"):
+    with pytest.raises(TargetUnfit, match=r"name (one of those|another prefix)"):
         parse(url, {})
