@@ -101,7 +101,7 @@ def _made(
     if password and settings.encrypts({**known, **given}):
         wanted["spark.executorEnv.PGPASSWORD"] = password  # Spark redacts it by its name
     if settings.encrypts({**known, **given}):
-        wanted |= settings.store_credentials()
+        wanted = {**settings.store_credentials(), **wanted}
     builder = SparkSession.builder
     for setting, value in {**wanted, **settings.ORDERS}.items():
         builder = builder.config(setting, value)
