@@ -68,7 +68,7 @@ def test_runs_that_are_killed_in_uploads(store: ObjectStore, database_dsn: str, 
             add_inserts(log, 50)
         store.faults.share = 0.0
         for _ in range(4):  # what Iceberg has no longer the next run removes
-            done = run_command("export", "run", folder=tmp_path, export_keep="0s", export_checkpoints="0s", **settings)
+            done = run_command("export", "run", folder=tmp_path, export_keep="1s", export_checkpoints="1s", **settings)
             assert done.returncode == 0, done
             head = add_inserts(log, 1)
         assert seqs(store) == list(range(1, head))
@@ -114,6 +114,7 @@ def require_no_secret(folder: Path, done: subprocess.CompletedProcess[str]) -> N
     assert not [text for text in (done.stdout, done.stderr, *logs) if secret in text]
 
 
+@pytest.mark.long
 def test_a_run_whose_store_refuses_says_why_in_one_line(store: ObjectStore, database_dsn: str, tmp_path: Path) -> None:
     with small_log(database_dsn, 10):
         refused = {**SETTINGS, "export_dir": "s3://nobody-has-this/lake", "database_dsn": database_dsn}

@@ -136,7 +136,7 @@ def bucketed(store: ObjectStore, spark: SparkSession, database_dsn: str) -> Iter
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_it_is_exact_though_requests_fail(bucketed: Bucketed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     faults = bucketed.store.faults
-    faults.share = 0.2
+    faults.share = 0.12
     faults.requests.clear()
     bucketed.run()
     bucketed.change("generate_series(1, 50)", 70)
