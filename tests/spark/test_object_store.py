@@ -151,6 +151,7 @@ def test_it_is_exact_though_requests_fail(bucketed: Bucketed, monkeypatch: pytes
     assert not [request for request in faults.requests if "list-type" in request or "prefix=" in request]
 
 
+@pytest.mark.long
 def test_what_a_run_leaves_is_removed_and_the_next_one_is_exact(
     bucketed: Bucketed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
