@@ -13,7 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lake import layout
+from lake import days, layout
 from lake.errors import Inexact, TargetUnfit
 from lake.storage.new_file import sha256, sync
 from pyspark_sequin_events.reading import arrow_schema
@@ -86,12 +86,14 @@ class Folder:
                 except FileNotFoundError as error:
                     if not self.holds(file):
                         raise Inexact(f"{file.path} is neither staged nor in its place") from error
+                folders |= days.show(self.path, file.path)
         for folder in folders:
             sync(folder)
 
     def move_out(self, files: Iterable[Published]) -> None:
         """Remove the files that `move_in` put in place."""
         for file in files:
+            days.hide(self.path, file.path)
             (self.path / file.path).unlink(missing_ok=True)
 
     def holds(self, file: Published) -> bool:
@@ -108,6 +110,7 @@ class Folder:
             with unfit(place):
                 if place.is_dir() and not place.is_symlink():
                     shutil.rmtree(place)
+                    days.remove_empty(self.path, path)
                 else:
                     place.unlink(missing_ok=True)
 

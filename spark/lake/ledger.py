@@ -75,6 +75,10 @@ class Ledger:
             who = f"{others[0]['holder']} since {others[0]['started_at']}" if others else "unknown"
             raise ExportRunning(f"an export is already running: {who}; wait for it, or end it")
 
+    def unlock(self, lake: uuid.UUID) -> None:
+        """Let others export to it."""
+        self.rows("select pg_advisory_unlock(hashtextextended('pipeline lake ' || $1, 0)) as unlocked", (str(lake),))
+
     def exported_upto(self, lake: uuid.UUID) -> int:
         """The lake holds every event up to this seq; 0 when it holds nothing."""
         found = self.rows(
@@ -138,6 +142,17 @@ class Ledger:
         """Move a row, whose id is the first parameter, to its next state. Raises Fenced if another exporter has it."""
         if not self.rows(statement, parameters):
             raise Fenced(f"{what} {parameters[0]} was taken over by another exporter; this one publishes nothing")
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All that is executed meanwhile, or nothing of it."""
+        self.execute("begin")
+        try:
+            yield
+        except BaseException:
+            self.execute("rollback")
+            raise
+        self.execute("commit")
 
     def rows(self, query: str, parameters: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
         """The rows that a query returns."""

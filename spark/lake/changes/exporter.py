@@ -20,6 +20,7 @@ from lake.changes.files import ChangeFile, ChangeFiles, Schemas
 from lake.changes.manifest import Manifest
 from lake.changes.writer import WrittenFile, write
 from lake.cluster import each
+from lake.compaction import switching
 from lake.cores import cores
 from lake.errors import ExportError, Inexact
 from lake.folder import schema_content
@@ -58,6 +59,7 @@ def open_lake(ledger: Ledger, folder: LakeFolder, events_table: str) -> Lake:
         _write_schemas(lake, dataset, versions, only_missing=True)
     _recover(lake, files)
     folder.clear_staging()
+    switching.finish(lake)
     Manifest(lake).update()
     return lake
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
@@ -97,14 +97,7 @@ class _Day:
         self._first_place: Place | None = None
         self._last_place: Place | None = None
         self._latest = datetime.min.replace(tzinfo=UTC)
-        self._writer = pq.ParquetWriter(
-            self._file.path,
-            schema,
-            compression="zstd",
-            write_page_index=True,
-            store_decimal_as_integer=True,
-            sorting_columns=[pq.SortingColumn(schema.get_field_index("seq"))],
-        )
+        self._writer = opened(self._file.path, schema)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows that follow all rows added before."""
@@ -116,8 +109,7 @@ class _Day:
         self._latest = max(self._latest, pc.max(batch.column("committed_at")).as_py())
         self._last_place = max(filter(None, (self._last_place, last_place(batch))), default=None)
         self._waiting.append(batch)
-        waiting = sum(part.num_rows for part in self._waiting)
-        if waiting >= GROUP_ROWS or sum(part.nbytes for part in self._waiting) >= GROUP_BYTES:
+        if is_full(self._waiting):
             self._write_group()
 
     def finish(self) -> WrittenFile:
@@ -158,6 +150,25 @@ class _Day:
         group = pa.Table.from_batches(self._waiting)
         self._writer.write_table(group, row_group_size=group.num_rows)
         self._waiting = []
+
+
+def opened(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """Begin a file of changes, whose rows are sorted by seq."""
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        write_page_index=True,
+        store_decimal_as_integer=True,
+        sorting_columns=[pq.SortingColumn(schema.get_field_index("seq"))],
+    )
+
+
+def is_full(waiting: Sequence[pa.RecordBatch]) -> bool:
+    """Whether these are to be a row group of a file of changes."""
+    rows = sum(batch.num_rows for batch in waiting)
+    size: int = sum(batch.nbytes for batch in waiting)
+    return rows >= GROUP_ROWS or size >= GROUP_BYTES
 
 
 def first_place(changes: pa.RecordBatch | pa.Table) -> Place | None:

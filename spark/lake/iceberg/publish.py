@@ -7,8 +7,9 @@ before that, readers see what they saw, and the next run removes the files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def publish(lake: Lake, settings: Settings, keep: float, behind: Iterable[Root] 
     The lake's lock must be held. `behind`: tables whose current state is older, which leave the catalog meanwhile.
     Snapshots that were replaced `keep` seconds ago are taken out.
     """
-    book, base = IcebergLedger(lake), _base(lake)
+    book, base = IcebergLedger(lake), base_of(lake)
     found = book.found()
     if found and (found["catalog"], found["uri"], found["location"]) != (settings.catalog, settings.uri, base):
         withdraw(lake)
@@ -39,30 +40,40 @@ def publish(lake: Lake, settings: Settings, keep: float, behind: Iterable[Root] 
     upto, number = lake.ledger.exported_upto(lake.id), head.number + 1
     kept = book.kept(keep) or Head(number, upto)
     known = book.tables()
-    catalog = _catalog(settings, known)
+    catalog = catalog_of(settings, known)
     planner = Planner(
         lake, book, base, head, number, lambda table, name: _property(catalog, table, name), catalog.has_renames
     )
     plan = planner.plan(set(behind), kept)
     if not plan.planned and not plan.gone and upto == head.upto_seq:
         return None
-    stamp = Stamp(number, head.upto_seq, upto, kept.number)
+    staged(lake, book, catalog, plan, Stamp(number, head.upto_seq, upto, kept.number), kept)()
+    return upto
+
+
+def staged(
+    lake: Lake, book: IcebergLedger, catalog: Catalog, plan: Plan, stamp: Stamp, kept: Head
+) -> Callable[[], None]:
+    """Make and write what a commit needs; what is returned sets all tables, in one statement."""
+    base, known = base_of(lake), book.tables()
     made = {each.change.identifier: changed_table.make(catalog, each.change, stamp) for each in plan.planned}
     gone = _gone(lake, known, plan, catalog)
     for identifier in plan.gone:
         catalog.drop(identifier)
     _write(lake, book, base, catalog.written)
-    book.commit(Head(number, upto), kept, _rows(known, plan, catalog, made, number), _unused(base, gone, made))
-    return upto
+    rows = _rows(known, plan, catalog, made, stamp.number)
+    return partial(book.commit, Head(stamp.number, stamp.upto_seq), kept, rows, _unused(base, gone, made))
 
 
-def _catalog(settings: Settings, known: Sequence[IcebergTable]) -> Catalog:
+def catalog_of(settings: Settings, known: Sequence[IcebergTable]) -> Catalog:
+    """Where these tables are."""
     if settings.uri:
         return rest.opened(settings.catalog, settings.uri)
     return Pointers({table.identifier: table.location for table in known if table.location})
 
 
-def _base(lake: Lake) -> str:
+def base_of(lake: Lake) -> str:
+    """The lake's location. Raises TargetUnfit."""
     path = str(lake.root)
     if not isinstance(lake.root, Path):
         return path
@@ -115,7 +126,7 @@ def _row(
     )
     if planned is None:
         return pointer
-    is_only_expiry = planned.change.columns is None
+    is_only_expiry = planned.change.columns is None and not planned.change.added
     return replace(
         pointer,
         dataset=planned.dataset,
