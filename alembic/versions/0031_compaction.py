@@ -30,7 +30,7 @@ create index export_compactions_unfinished_idx on pipeline.export_compactions (l
     where state in ('writing', 'switched');
 create index export_compactions_newest_idx on pipeline.export_compactions (lake_id, id);
 comment on table pipeline.export_compactions is
-    'Small files of changes that were merged. Switched: the ledger and Iceberg have the new ones, folders may lack them.';
+    'Small files that were merged. Switched: the ledger and Iceberg have the new ones, folders of days may lack them.';
 comment on column pipeline.export_compactions.written is 'Paths of the files that are made; null once it is done.';
 comment on column pipeline.export_compactions.replaced is 'Paths of those that they replace; null once it is done.';
 
