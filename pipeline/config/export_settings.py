@@ -7,6 +7,7 @@ from pydantic_settings import BaseSettings
 
 from pipeline.config import durations
 from pipeline.config.values import (
+    COMPACTION_SCHEDULE,
     EXPORT_SCHEDULE,
     CatalogUri,
     Duration,
@@ -26,6 +27,9 @@ class ExportSettings(BaseSettings):
         None, description="the lake: a local or mounted folder, or s3://bucket/prefix; default <data_dir>/exports"
     )
     export_schedule: Schedule = Field(EXPORT_SCHEDULE, description="when to export: cron of five fields in UTC, or off")
+    export_compaction: Schedule = Field(
+        COMPACTION_SCHEDULE, description="when to merge small files of changes: cron of five fields in UTC, or off"
+    )
     export_timeout: int = Field(3600, ge=1, description="seconds that one export run may take")
     export_keep: Duration = Field(
         "24h", description="how long files stay in the lake that newer ones have replaced: 7d, 12h, 30m, 45s"

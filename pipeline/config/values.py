@@ -21,6 +21,7 @@ OFF = "off"
 FORMATS = ("parquet", "iceberg")
 """What a lake can be read as."""
 EXPORT_SCHEDULE = "*/5 * * * *"
+COMPACTION_SCHEDULE = "7 * * * *"
 _DSN_FORMS = "a libpq URI (postgresql://user@host/db) or key=value pairs (host=… dbname=…)"
 
 
@@ -154,7 +155,7 @@ def _schedule(value: str) -> str:
     value = value.strip()
     if value.lower() == cron.OFF:
         return cron.OFF
-    if value != EXPORT_SCHEDULE:  # avoids importing the scheduler for the default
+    if value not in (EXPORT_SCHEDULE, COMPACTION_SCHEDULE):  # avoids importing the scheduler for the defaults
         cron.parse(value)
     return value
 

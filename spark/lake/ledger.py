@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,18 @@ from adbc_driver_postgresql import dbapi
 from lake.errors import ExportError, ExportRunning, Fenced
 from pyspark_sequin_events import catalog
 from pyspark_sequin_events.dsn import without_password
+
+
+COMPACTION = "pipeline compaction"
+"""What the session of a compaction is called."""
+COMPACTION_SECONDS = 120.0
+"""For so long one that has the lake is waited for."""
+_POLL = 0.2
+_LOCK = "select pg_try_advisory_lock(hashtextextended('pipeline lake ' || $1, 0)) as locked"
+_COMPACTING = """
+    select 1 from pipeline.advisory_locks l join pg_stat_activity a on a.pid = l.pid
+    where l.key = hashtextextended('pipeline lake ' || $1, 0) and a.application_name = $2
+"""
 
 
 @dataclass(frozen=True)
@@ -62,11 +75,15 @@ class Ledger:
         self.execute("update pipeline.lakes set directory = $2 where id = $1::text::uuid", (str(lake), directory))
 
     def lock(self, lake: uuid.UUID) -> None:
-        """Become the lake's only exporter until this session ends. Raises ExportRunning, which names the other one."""
-        found = self.rows(
-            "select pg_try_advisory_lock(hashtextextended('pipeline lake ' || $1, 0)) as locked", (str(lake),)
-        )
-        if not found[0]["locked"]:
+        """Become the lake's only exporter until this session ends, after a compaction that is just being published.
+
+        Raises ExportRunning, which names the other one.
+        """
+        deadline = time.monotonic() + COMPACTION_SECONDS
+        while not self.rows(_LOCK, (str(lake),))[0]["locked"]:
+            if time.monotonic() < deadline and self.rows(_COMPACTING, (str(lake), COMPACTION)):
+                time.sleep(_POLL)
+                continue
             others = self.rows(
                 "select holder, started_at::text from pipeline.exports where lake_id = $1::text::uuid"
                 " and state in ('writing', 'publishing') order by id desc limit 1",

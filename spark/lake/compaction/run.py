@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -127,11 +128,8 @@ def _merged(
         made = [_row(groups[i], targets[n], outcomes[n]) for i, n in enumerate(good)]
         size = sum(outcomes[n].bytes for n in good)
         book.planned(number, [paths[n] for n in good], _paths(groups), size)
-        _lock(lake, waits)
-        try:
+        with locked(lake, waits):
             switching.switch(lake, number, made, [file for group in groups for file in group])
-        finally:
-            lake.ledger.unlock(lake.id)
     except (ExportError, dbapi.Error) as error:
         book.fail(number, str(error))
         raise
@@ -150,7 +148,9 @@ def _merge(
     return each(spark(), merging.merge, tasks, lambda _: None, description="compaction")
 
 
-def _lock(lake: Lake, waits: Callable[[str], None]) -> None:
+@contextmanager
+def locked(lake: Lake, waits: Callable[[str], None]) -> Iterator[None]:
+    """With the lake's lock, once no export has it, and with all done that a crash has left."""
     told = False
     while True:
         try:
@@ -162,7 +162,9 @@ def _lock(lake: Lake, waits: Callable[[str], None]) -> None:
             told = True
         time.sleep(_POLL)
     try:
-        exporter.open_lake(lake.ledger, lake.folder, lake.events_table)  # what a crash has left comes first
+        exporter.open_lake(lake.ledger, lake.folder, lake.events_table)
+        lake.ledger.unlock(lake.id)  # which that has taken once more
+        yield
     finally:
         lake.ledger.unlock(lake.id)
 
