@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from lake import identity, ledger, script
 from lake.compaction import run as compaction
 from lake.iceberg import withdrawn
+from lake.iceberg.ledger import IcebergLedger
 
 
 def main(argv: list[str]) -> int:
@@ -35,7 +36,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
             script.say("waits", reason=reason)
 
         lake = identity.reading(opened_ledger, identity.folder_at(arguments.export_dir))
-        if "iceberg" not in arguments.formats.split(","):
+        if "iceberg" not in arguments.formats.split(",") and IcebergLedger(lake).found():
             with compaction.locked(lake, waits):
                 withdrawn.withdraw(lake)
         before = after = 0

@@ -21,7 +21,6 @@ from lake.errors import ExportError, ExportRunning, Fenced
 from pyspark_sequin_events import catalog
 from pyspark_sequin_events.dsn import without_password
 
-
 COMPACTION = "pipeline compaction"
 """What the session of a compaction is called."""
 COMPACTION_SECONDS = 120.0
