@@ -27,15 +27,15 @@ class ExportSettings(BaseSettings):
         None, description="the lake: a local or mounted folder, or s3://bucket/prefix; default <data_dir>/exports"
     )
     export_schedule: Schedule = Field(EXPORT_SCHEDULE, description="when to export: cron of five fields in UTC, or off")
-    export_compaction: Schedule = Field(
-        COMPACTION_SCHEDULE, description="when to merge small files of changes: cron of five fields in UTC, or off"
-    )
     export_timeout: int = Field(3600, ge=1, description="seconds that one export run may take")
     export_keep: Duration = Field(
         "24h", description="how long files stay in the lake that newer ones have replaced: 7d, 12h, 30m, 45s"
     )
     export_checkpoints: Duration = Field(
         "7d", description="how long each day's last current state stays, for states as of earlier: 7d, 12h, 30m, 45s"
+    )
+    export_compaction: Schedule = Field(
+        COMPACTION_SCHEDULE, description="when to merge small files of changes: cron of five fields in UTC, or off"
     )
     export_connections: int = Field(
         8, ge=1, le=1000, description="the most tasks of an export that read the log at a time, a connection each"
