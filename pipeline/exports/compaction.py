@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from pipeline.config.bucket import LakeAt
 from pipeline.config.settings import Config
 from pipeline.exports import extra, job, lakes, ledger
 from pipeline.exports.child import OnEvent
@@ -18,7 +18,7 @@ class Compacted:
     """What has come of one lake: how many files of changes have become how many."""
 
     events_table: str
-    lake: Path
+    lake: LakeAt
     files_before: int
     files_after: int
 

@@ -122,7 +122,6 @@ OWNERS = {
     "pipeline.export_compactions": Owner("spark/lake"),
     "pipeline.export_written": Owner("spark/lake"),
     "pipeline.export_replaced": Owner("spark/lake"),
-    "pipeline.export_written": Owner("spark/lake"),
     "pipeline.export_schemas": Owner("spark/lake", {"pipeline/exports": JOB}),
     "pipeline.export_states": Owner("spark/lake"),
     "pipeline.export_tables": Owner("spark/lake"),

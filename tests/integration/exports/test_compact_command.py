@@ -28,6 +28,7 @@ def config(tmp_path: Path, database_dsn: str) -> Config:
 
 @pytest.fixture
 def lake(config: Config, database_dsn: str) -> Iterator[IcebergLake]:
+    assert isinstance(config.exports, Path)
     with iceberg_lake(database_dsn, config.exports) as made:
         yield made
 
@@ -69,7 +70,7 @@ def test_an_export_waits_for_a_compaction_that_is_being_published(lake: IcebergL
         assert len(told) == 1, told
         other.execute(lock, [str(lake.ledger.lake.id)])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(lake_ledger.time, "sleep", lambda _: other.execute("select pg_advisory_unlock_all()"))
+            patch.setattr("lake.ledger.time.sleep", lambda _: other.execute("select pg_advisory_unlock_all()"))
             with lake_ledger.opened(lake.dsn) as book:
                 book.lock(lake.ledger.lake.id)
     with closing(psycopg.connect(lake.dsn, autocommit=True)) as other:

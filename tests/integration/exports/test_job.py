@@ -320,7 +320,7 @@ def test_the_newest_logs_are_kept(config: Config) -> None:
         path.write_text("")
         os.utime(path, (number, number))
     (folder / "state-1.log").write_text("")
-    job._log(config, "export-60").write_text("")
+    job.log_file(config, "export-60").write_text("")
     assert {path.name for path in folder.iterdir()} == {"state-1.log", *(f"export-{n}.log" for n in range(11, 61))}
 
 
