@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from lake import identity, ledger
 from lake.changes import exporter
 from lake.changes.manifest import Manifest
+from lake.compaction import run as compaction
 from lake.errors import TargetUnfit
 from lake.iceberg import publish
 from lake.iceberg.ledger import IcebergLedger, Settings
@@ -62,6 +63,13 @@ class Bucketed:
                 )
             current.fold_all(self.spark, lake, current.outdated(lake), _nothing)
             publish.publish(lake, Settings("lake"), keep)
+
+    def compact(self) -> list[tuple[int, int]]:
+        """What `compact.py` does: how many files became how many."""
+        with ledger.opened(self.dsn) as book:
+            lake = identity.reading(book, folder_at(self.url))
+            made = list(compaction.compact(lake, lambda: self.spark, _nothing))
+        return [(each.files_before, each.files_after) for each in made]
 
     def changes(self) -> list[int]:
         """The seqs that a reader of the manifest finds."""
@@ -148,6 +156,10 @@ def test_it_is_exact_though_requests_fail(bucketed: Bucketed, monkeypatch: pytes
     assert bucketed.state() == {n: 70 if 1 <= n <= 50 else n % 7 for n in range(500)}
     assert bucketed.iceberg("changes.public.orders") == list(range(1, 551))
     assert bucketed.iceberg("current.public.orders") == [1, *range(52, 551)]
+    bucketed.change("generate_series(51, 52)", 71)
+    bucketed.run()
+    assert (bucketed.compact(), bucketed.compact()) == ([(2, 1)], []), "two files of a day that is over"
+    assert bucketed.changes() == bucketed.iceberg("changes.public.orders") == list(range(1, 553))
     assert not [request for request in faults.requests if "list-type" in request or "prefix=" in request]
 
 
@@ -177,7 +189,7 @@ def test_what_a_run_leaves_is_removed_and_the_next_one_is_exact(
     assert bucketed.iceberg("current.public.orders") == [1, *range(52, 551)]
     held = bucketed.store.objects(f"{bucketed.prefix}/")
     kinds = Counter(key.removeprefix(f"{bucketed.prefix}/").partition("/")[0] for key in held)
-    assert kinds["changes"] == 2  # a file of each day
+    assert kinds["files"] == 2  # a file of each day
     assert kinds["current"] == 1
     assert kinds["manifest"] == 2  # of changes and of the state
     assert bucketed.log.execute("select count(*) from pipeline.export_written").fetchone() == (0,)
