@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lake.folder import unfit
+from pathlib import Path
+
 from lake.iceberg.ledger import IcebergLedger
 from lake.identity import Lake
 
@@ -17,6 +18,16 @@ def withdraw(lake: Lake) -> None:
             catalog = opened(found["catalog"], found["uri"])
             for table in book.tables():
                 catalog.drop(table.identifier)
+        elif not isinstance(lake.root, Path):
+            from lake.iceberg.pointers import Pointers  # PyIceberg is an extra
+            from lake.iceberg.table_files import files_of
+
+            there = {table.identifier: table.location for table in book.tables() if table.location}
+            pointers, base = Pointers(there), f"{lake.root}/"
+            files = [path for identifier in there for path in files_of(pointers.load(identifier, identifier))]
+            book.forget(withdrawn=[path.removeprefix(base) for path in files if path.startswith(base)])
+            sweep(lake, book)
+            return
         book.forget()
         sweep(lake, book)
 
@@ -24,7 +35,8 @@ def withdraw(lake: Lake) -> None:
 def sweep(lake: Lake, book: IcebergLedger) -> None:
     """Remove the files of a commit that never came."""
     if left := book.left_over():
-        for path in left:
-            with unfit(lake.root / path):
-                (lake.root / path).unlink(missing_ok=True)
-        book.removed()
+        if isinstance(lake.root, Path):
+            lake.folder.remove_all(left)
+            book.removed()
+        else:  # a request of a process that has ended may still arrive
+            book.replaced(left)
