@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import op
 
-revision = "0031"
+revision = "0029"
 down_revision = "0028"
 branch_labels = None
 depends_on = None
