@@ -66,7 +66,7 @@ def _merge(task: Task, here: Path) -> Merged:
     first = _whole(task, 0, here)
     with writer.opened(place, pq.read_schema(first)) as out:
         waiting: list[pa.RecordBatch] = []
-        for batch in _batches(task, pq.read_schema(first), here):
+        for batch in _batches(task, first, here):
             waiting.append(batch)
             if writer.is_full(waiting):
                 _write(out, waiting)
@@ -97,10 +97,11 @@ def _whole(task: Task, number: int, here: Path) -> Path:
     return at
 
 
-def _batches(task: Task, schema: pa.Schema, here: Path) -> Iterator[pa.RecordBatch]:
-    last = 0
+def _batches(task: Task, first: Path, here: Path) -> Iterator[pa.RecordBatch]:
+    """`first`: where the first source can be read."""
+    schema, last = pq.read_schema(first), 0
     for number, source in enumerate(task.sources):
-        with pq.ParquetFile(_whole(task, number, here)) as file:
+        with pq.ParquetFile(_whole(task, number, here) if number else first) as file:
             if not file.schema_arrow.equals(schema, check_metadata=True):
                 raise Inexact(f"{source.path} has other columns than {task.sources[0].path}")
             for batch in file.iter_batches(BATCH_ROWS):

@@ -19,6 +19,8 @@ class Replacing(_SnapshotProducer["Replacing"]):
 
     _paths: frozenset[str] | None = None
     """Of the files that it deletes; None: of all."""
+    _known: dict[str, list[ManifestEntry]]
+    """What was read of each manifest."""
 
     @classmethod
     def all_files(cls, transaction: Transaction, io: FileIO, summary: Mapping[str, str]) -> Replacing:
@@ -40,7 +42,7 @@ class Replacing(_SnapshotProducer["Replacing"]):
         cls, transaction: Transaction, io: FileIO, summary: Mapping[str, str], paths: frozenset[str] | None
     ) -> Replacing:
         made = cls(Operation.OVERWRITE, transaction, io, snapshot_properties=dict(summary))
-        made._paths = paths
+        made._paths, made._known = paths, {}
         for entry in made._gone():
             made.delete_data_file(entry.data_file)
         return made
@@ -53,7 +55,11 @@ class Replacing(_SnapshotProducer["Replacing"]):
         return [entry for manifest in self._before() for entry in self._entries(manifest) if self._goes(entry)]
 
     def _entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
-        return manifest.fetch_manifest_entry(self._io)
+        """Read once: they are asked for three times, and may be in a bucket."""
+        path = manifest.manifest_path
+        if path not in self._known:
+            self._known[path] = manifest.fetch_manifest_entry(self._io)
+        return self._known[path]
 
     def _goes(self, entry: ManifestEntry) -> bool:
         return self._paths is None or entry.data_file.file_path in self._paths

@@ -12,6 +12,7 @@ def withdraw(lake: Lake) -> None:
     """Readers find no Iceberg tables; their metadata goes when what was replaced does. The lake's lock must be held."""
     book = IcebergLedger(lake)
     if found := book.found():
+        files: list[str] | None = None
         if found["uri"]:
             from lake.iceberg.rest import opened  # PyIceberg is an extra
 
@@ -24,11 +25,9 @@ def withdraw(lake: Lake) -> None:
 
             there = {table.identifier: table.location for table in book.tables() if table.location}
             pointers, base = Pointers(there), f"{lake.root}/"
-            files = [path for identifier in there for path in files_of(pointers.load(identifier, identifier))]
-            book.forget(withdrawn=[path.removeprefix(base) for path in files if path.startswith(base)])
-            sweep(lake, book)
-            return
-        book.forget()
+            paths = [path for identifier in there for path in files_of(pointers.load(identifier, identifier))]
+            files = [path.removeprefix(base) for path in paths if path.startswith(base)]
+        book.forget(files)
         sweep(lake, book)
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from lake.errors import ExportError
+from lake.states import file_form
 from lake.states.folded import WrittenBucket
 from lake.storage.new_file import NewFile, Target
 from lake.storage.reading import parquet
@@ -27,8 +28,6 @@ _MOST_TASKS = 2000
 _REMEDY = "install it beside PySpark: pip install 'pandas>=2.2'"
 _ROWS = 16 * 1024
 """Of a batch that goes from a task to Spark."""
-_GROUP_ROWS = 128 * 1024
-_GROUP_BYTES = 32 * 1024 * 1024
 _WRITTEN = "bucket int, path string, rows bigint, bytes bigint, sha256 string"
 
 
@@ -104,21 +103,13 @@ class _Bucket:
     waiting: list[pa.RecordBatch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._writer = pq.ParquetWriter(
-            self.file.path,
-            self.schema,
-            compression="zstd",
-            write_page_index=True,
-            store_decimal_as_integer=True,
-            store_schema=False,
-            sorting_columns=[pq.SortingColumn(0)],
-        )
+        self._writer = pq.ParquetWriter(self.file.path, self.schema, **file_form.options())
 
     def add(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
         self.waiting.append(batch)
         waiting = sum(part.num_rows for part in self.waiting)
-        if waiting >= _GROUP_ROWS or sum(part.nbytes for part in self.waiting) >= _GROUP_BYTES:
+        if waiting >= file_form.GROUP_ROWS or sum(part.nbytes for part in self.waiting) >= file_form.GROUP_BYTES:
             self._write_group()
 
     def finish(self) -> pa.RecordBatch:

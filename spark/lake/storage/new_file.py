@@ -48,7 +48,6 @@ class NewFile:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._own = isinstance(target.folder, ObjectPath)
         if isinstance(target.folder, Path):
             target.folder.mkdir(parents=True, exist_ok=True)
             self.path = target.folder / f"{uuid.uuid4().hex}.parquet"
@@ -71,7 +70,7 @@ class NewFile:
 
     def discard(self) -> None:
         """Leave nothing of it on this machine; in a folder of the lake, whoever publishes does that."""
-        if self._own:
+        if isinstance(self._target.folder, ObjectPath):
             shutil.rmtree(self.path.parent, ignore_errors=True)
 
     def _uploaded(self, folder: ObjectPath, name: str) -> ObjectPath:

@@ -9,16 +9,13 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lake.states import file_form
 from lake.states.folded import WrittenBucket
 from lake.states.plan import STATE, Column
 from lake.states.schema_cast import column
 from lake.states.small.new_rows import NewRows
 from lake.storage.new_file import Target, new_file
 from pyspark_sequin_events.reading import arrow_schema
-
-GROUP_ROWS = 128 * 1024
-"""Rows of a row group: whoever reads the file again keeps one of them in memory, besides what it wants of it."""
-GROUP_BYTES = 32 * 1024 * 1024
 
 
 def bucket(record_pk: str | None, buckets: int) -> int:
@@ -101,12 +98,8 @@ def _write(table: pa.Table, number: int, target: Target) -> WrittenBucket:
         pq.write_table(
             table,
             made.path,
-            row_group_size=max(1, min(GROUP_ROWS, GROUP_BYTES // wide)),
-            compression="zstd",
-            write_page_index=True,
-            store_decimal_as_integer=True,
-            store_schema=False,
-            sorting_columns=[pq.SortingColumn(0)],
+            row_group_size=max(1, min(file_form.GROUP_ROWS, file_form.GROUP_BYTES // wide)),
+            **file_form.options(),
         )
         finished = made.finish()
     return WrittenBucket(number, finished.at, table.num_rows, finished.bytes, finished.sha256)
