@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from psycopg import Connection, errors
@@ -17,6 +18,8 @@ from tests.fixtures.postgres import Cluster
 LIMIT = 1800.0
 """Seconds after which a drain counts as stuck."""
 POLL = 0.025
+OF_A_BACKLOG = {"PIPELINE_SNAPSHOT": "never"}
+"""Settings of a server that is measured by what it reads of the WAL: the table's rows are in it already."""
 _DIGEST = """
     select coalesce(sum(hashtextextended(numbered::text, 0)), 0)::text
     from (select row_number() over (order by seq) as number, source_epoch, commit_lsn, commit_idx, xid,
@@ -54,16 +57,20 @@ class Pipeline:
         databases: Cluster | None = None,
         *,
         digested: bool = False,
+        beside: Callable[[PipelineServer], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self._settings = settings
+        """`beside`: what holds from before the slot is read."""
+        self._settings = OF_A_BACKLOG | dict(settings or {})
         self._databases = databases
         self._digested = digested
+        self._beside = beside
 
     def drain(self, cluster: Cluster, backlog: Backlog, slot: str) -> Drain:
         with (
             serve(cluster, slot, settings=self._settings, databases=self._databases) as server,
             cluster.connect(SOURCE_DATABASE) as source,
             server.databases.connect(DATABASE) as database,
+            self._beside(server),
         ):
             server.wait_active(source)
             started = time.monotonic()

@@ -9,7 +9,7 @@ from psycopg import Connection
 
 from pipeline.postgres import migrations
 from tests.benchmarks.backlog import BACKLOGS, SMALL, SOURCE_DATABASE, Backlog, copied_slot
-from tests.benchmarks.contenders import wait_for_events
+from tests.benchmarks.contenders import OF_A_BACKLOG, wait_for_events
 from tests.benchmarks.errors import BenchmarkFailed
 from tests.benchmarks.processes import QUIET_CORES, OtherPrograms
 from tests.benchmarks.server import DATABASE, PipelineServer, serve
@@ -53,7 +53,7 @@ def _drain(cluster: Cluster, backlog: Backlog, count: int, slot: str) -> tuple[f
     """Seconds from the slot being read until all is visible, and until all is in the items of all consumers."""
     with (
         copied_slot(cluster, slot),
-        serve(cluster, slot, lambda cluster: _create(cluster, count)) as server,
+        serve(cluster, slot, lambda cluster: _create(cluster, count), OF_A_BACKLOG) as server,
         cluster.connect(SOURCE_DATABASE) as source,
         cluster.connect(DATABASE) as database,
     ):

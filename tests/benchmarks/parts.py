@@ -29,6 +29,7 @@ from tests.benchmarks import (
     session_drain,
     session_follow,
     session_latency,
+    slots,
     small_batches,
     snapshot,
     snapshot_latency,
@@ -67,6 +68,7 @@ def _drained(name: str) -> Part:
 PARTS: dict[str, Part] = {
     **{name: _drained(name) for name in BACKLOGS},
     catchup.NAME: lambda b: catchup.report(b.cluster, b.figures, b.scale, b.runs),
+    slots.NAME: lambda b: slots.report(b.cluster, b.figures, b.scale, b.runs, b.docs),
     burst.NAME: lambda b: burst.report(b.cluster, b.figures, b.scale, b.docs),
     latency.NAME: lambda b: latency.report(b.cluster, b.figures, b.scale),
     steady.NAME: lambda b: steady.report(b.cluster, b.figures, b.scale),

@@ -18,6 +18,7 @@ class Family:
     """A process and its descendants, found cheaply: a process that is nobody of ours is looked at once."""
 
     def __init__(self, pid: int) -> None:
+        self.head = pid
         self._known = {pid}
         self._strangers: set[int] = set()
 

@@ -29,7 +29,7 @@ from tests.fixtures.small_log import SOURCE, add_inserts, add_table, small_log
 from tests.fixtures.streaming import announce
 from tests.fixtures.waiting import eventually
 
-KILLS = 6
+KILLS = 3
 END_CLIENTS = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pipeline client'"
 FOLLOWER = """
 import sys, psycopg

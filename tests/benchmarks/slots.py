@@ -1,0 +1,98 @@
+"""What a slot more adds where there are cores for it: one backlog by 1, 2, 4 and 8 slots on many slow cores.
+
+Each role of the server and each backend of both Postgres is held to a twentieth of a core, so that two cores are forty.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+from tests.benchmarks import catchup, plot, slow_cores
+from tests.benchmarks.backlog import copied_slot, tens
+from tests.benchmarks.contenders import Drain, Pipeline
+from tests.benchmarks.drains import add_cpu, say
+from tests.benchmarks.errors import BenchmarkFailed
+from tests.benchmarks.processes import QUIET_CORES, Family, OtherPrograms
+from tests.benchmarks.server import PipelineServer, durable_server
+from tests.benchmarks.slow_cores import SlowCores
+from tests.benchmarks.table import Table
+from tests.benchmarks.usage import postmaster
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.processes import title
+
+NAME, PLOT = "slots", "catch-up-slots.svg"
+SLOTS = (1, 2, 4, 8)
+SHARE = 1 / 20
+SIZE = 0.2
+"""Of the backlog that `catchup` drains on whole cores."""
+
+
+def report(cluster: Cluster, figures: Table, scale: float, runs: int, docs: Path | None) -> None:
+    """Drain it `runs` times with each number of slots, in turn; adds the figures, and draws them into `docs`, if given.
+
+    Raises CannotRun where processes cannot be held to a share of a core, BenchmarkFailed when a log is another's.
+    """
+    slow_cores.require()
+    found: defaultdict[int, list[Drain]] = defaultdict(list)
+    others: list[float] = []
+    with durable_server() as databases, tens(cluster, scale * SIZE) as backlog:
+        for run in range(1, runs + 1):
+            for slots in SLOTS:
+                with copied_slot(cluster, f"copy_{run}_{slots}") as slot:
+                    meter = OtherPrograms(postmaster(cluster), postmaster(databases))
+                    settings = catchup.settings(slots)
+                    drain = Pipeline(settings, databases, digested=True, beside=slowed).drain(cluster, backlog, slot)
+                    others.append(meter.cores())
+                found[slots].append(drain)
+                say(f"{NAME}, run {run} of {runs}: at most {slots}", backlog, drain, others[-1])
+                if drain.digest != found[1][0].digest:
+                    raise BenchmarkFailed(f"the log read by {slots} slots is not the one read by one")
+    _add(found, backlog.changes, figures)
+    figures.add(NAME, "cores that other programs took meanwhile", others, "{:.2f}", below=QUIET_CORES)
+    if docs:
+        (docs / PLOT).write_text(_plot(found))
+
+
+@contextmanager
+def slowed(server: PipelineServer) -> Iterator[None]:
+    """Each role of the server and each process of its databases has a twentieth of a core.
+
+    Those that only start others, and wait, are left alone: else the server would need minutes to begin.
+    """
+    postgres = [Family(postmaster(cluster)) for cluster in (server.cluster, server.databases)]
+    roles = Family(server.process.pid)
+
+    def members() -> set[int]:
+        backends = {pid for family in postgres for pid in family.members()} - {family.head for family in postgres}
+        return backends | {pid for pid in roles.members() if title(pid).startswith("pipeline: ")}
+
+    with SlowCores(members, SHARE):
+        yield
+
+
+def _add(found: dict[int, list[Drain]], changes: int, figures: Table) -> None:
+    figures.add(NAME, "logs compared with the first of one slot, all equal", [sum(map(len, found.values())) - 1])
+    for slots, drains in found.items():
+        figures.add(NAME, f"at most {slots}: changes/s", [changes / drain.seconds for drain in drains])
+        if slots > 1:
+            figures.add(NAME, f"at most {slots}: read at once", [drain.slots for drain in drains])
+            figures.add(NAME, f"at most {slots} ÷ 1, changes/s", _times(drains, found[1]), "{:.2f}")
+    for slots, drains in found.items():
+        add_cpu(NAME, changes, drains, figures, f"at most {slots}: ")
+
+
+def _times(drains: list[Drain], alone: list[Drain]) -> list[float]:
+    return [one.seconds / many.seconds for many, one in zip(drains, alone, strict=True)]
+
+
+def _plot(found: dict[int, list[Drain]]) -> str:
+    """How many times the rate of one slot, and how much more CPU a change costs."""
+    rate = [(float(slots), median(_times(drains, found[1]))) for slots, drains in found.items()]
+    before = median([sum(drain.cpu.values()) for drain in found[1]])
+    cost = [(float(slots), median([sum(d.cpu.values()) / before for d in drains])) for slots, drains in found.items()]
+    series = {"changes a second": rate, "CPU a change": cost}
+    return plot.lines("A catch-up on many slow cores", series, "slots", "times that of one slot")
