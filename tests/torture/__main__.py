@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 from tests.torture import record
 from tests.torture.faults.faults import KINDS
 from tests.torture.plan import hostile
-from tests.torture.plan.plan import Plan
+from tests.torture.plan.plan import Plan, Ways
 from tests.torture.plan.shrink import shrink
 from tests.torture.plan.workload import make
 from tests.torture.record import Run
@@ -48,6 +49,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--faults", type=_kinds, default=list(KINDS), help=f"only these, by comma: {', '.join(KINDS)}")
     parser.add_argument("--catchup", action="store_true", help="in every seed more slots are opened; recorded nowhere")
     parser.add_argument("--old", action="store_true", help="in every seed tables are read; recorded nowhere")
+    parser.add_argument(
+        "--ways",
+        choices=get_args(Ways),
+        default="default",
+        help="how small batches get into the log; mixed: by turns, with hand-over between servers; recorded nowhere",
+    )
     parser.add_argument("--stop-at-first", action="store_true", help="end at the first failing seed, record nothing")
     parser.add_argument("--shrink", type=int, metavar="SEED", help="look for a small plan that fails as this seed does")
     return parser.parse_args(arguments)
@@ -62,7 +69,8 @@ def _kinds(text: str) -> list[str]:
 
 def _plan(options: argparse.Namespace, seed: int) -> Plan:
     kinds = {name: KINDS[name] for name in options.faults}
-    return make(seed, kinds, catchup=True if options.catchup else None, old=True if options.old else None)
+    catchup, old = (True if chosen else None for chosen in (options.catchup, options.old))
+    return make(seed, kinds, catchup=catchup, old=old, ways=options.ways)
 
 
 def _torture(rig: Rig, options: argparse.Namespace) -> int:
@@ -76,7 +84,7 @@ def _torture(rig: Rig, options: argparse.Namespace) -> int:
     minutes = (time.monotonic() - started) / 60
     _summarize(done, minutes)
     partly = options.stop_at_first or options.seeds is not None or options.faults != list(KINDS) or options.catchup
-    partly |= options.old
+    partly |= options.old or options.ways != "default"
     if done.seeds and not partly:
         record.append(done, minutes)
     return 1 if done.failed else 0
@@ -93,7 +101,7 @@ def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
     print(
         f"seed {outcome.seed}: {state} in {outcome.seconds:.1f} s, {outcome.transactions} transactions, "
         f"{outcome.changes} changes, {outcome.reads.total()} rows read; {record.in_short(outcome.hits)}; "
-        f"DDL {outcome.ddl}{_settings(outcome.seed)}",
+        f"{outcome.ways['at_once']} changes at once; DDL {outcome.ddl}{_settings(outcome.seed)}",
         flush=True,
     )
     if outcome.failure is not None:
@@ -101,7 +109,8 @@ def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
         file.write_text(f"{outcome.failure}\n\n{outcome.logs}\n")
         print(f"{outcome.failure}\nlogs: {file}")
         only = "" if options.faults == list(KINDS) else f" --faults '{','.join(options.faults)}'"
-        command = f"python -m tests.torture --pg {options.pg}{only}"
+        ways = "" if options.ways == "default" else f" --ways {options.ways}"
+        command = f"python -m tests.torture --pg {options.pg}{only}{ways}"
         print(
             f"again: {command} --seed {outcome.seed} --seeds 1\nsmaller: {command} --shrink {outcome.seed}", flush=True
         )

@@ -73,6 +73,8 @@ class Outcome:
     """Rows that were read, by table."""
     compared: Counter[str] = field(default_factory=Counter)
     """Rows that `verify --content` compared, by table."""
+    ways: Counter[str] = field(default_factory=Counter)
+    """Changes by the way that they took into the log."""
 
     @property
     def ddl(self) -> int:
@@ -92,6 +94,7 @@ class _Counts:
         self.keyed_later: set[str] = set()
         self.reads: Counter[str] = Counter()
         self.compared: Counter[str] = Counter()
+        self.ways: Counter[str] = Counter()
 
     def occurred(self) -> frozenset[str]:
         kinds = {f"{change.table} {change.action}" for change in self.changes}
@@ -122,6 +125,7 @@ def run(rig: Rig, plan: Plan) -> Outcome:
         counts.kinds,
         counts.reads,
         counts.compared,
+        counts.ways,
     )
 
 
@@ -137,7 +141,7 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
         start = order.position(source)
         if scene.rig.major == 15:  # the one that has test_decoding
             test_decoding.make_slot(source, scene.slot + _SECOND_OPINION)
-    servers = Servers(scene, PUBLISHED, catchup=plan.catchup, read=READ if plan.old else "")
+    servers = Servers(scene, PUBLISHED, catchup=plan.catchup, read=READ if plan.old else "", ways=plan.ways)
     config = load(source_dsn=scene.source_dsn, database_dsn=scene.log_dsn, slot=scene.slot)
     with (
         Faults(scene, servers, plan.seed) as faults,
@@ -154,6 +158,9 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
         counts.compared = verifier.at_rest(servers.tend)
     _compare(scene, counts, start)
     with scene.log() as log:
+        counts.ways = Counter(
+            dict(log.execute("select way, sum(changes)::int from pipeline.ways group by way").fetchall())
+        )
         for fault in (follower.fault(), follower.compare(log), counter.fault(), verifier.fault):
             if fault:
                 raise Broken(fault)

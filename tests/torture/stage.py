@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import groupby, zip_longest
+from typing import Any
 
 from tests.fixtures.processes import alive
 from tests.fixtures.server import Serving
@@ -31,8 +32,10 @@ _EVENTS = """
 class Stage:
     """Played on by one point after the other, as long as none fails. `settled` is set while no statement runs."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, *, at_once: bool = False) -> None:
+        """`at_once`: its servers write small batches at once, else they stage each."""
         self.rig = rig
+        self._settings: dict[str, Any] = {"small_batches": "at_once" if at_once else "staged"}
         self.scene: Scene = rig.scene()
         self.script = Script(self.scene.source_dsn)
         self.witness = Witness(self.scene.log_dsn)
@@ -62,7 +65,7 @@ class Stage:
 
     def start(self) -> None:
         """A fresh server, which may not be ready yet."""
-        self._server = self.scene.start_server(wait=False)
+        self._server = self.scene.start_server(wait=False, **self._settings)
         self.deaths.clear()
 
     def kill(self, *roles: str) -> None:
@@ -109,7 +112,8 @@ class Stage:
             self.rig.log.proxy.strand("pipeline replication")
             self.rig.log.proxy.freeze("pipeline shuffle")  # or the watermark would hide what a zombie stages too
         self.rig.log.terminate(f"pipeline {role}")
-        self._zombie = zombie, self.scene.start_server(wait=False, arguments=("serve", "--only", role))
+        replacement = self.scene.start_server(wait=False, arguments=("serve", "--only", role), **self._settings)
+        self._zombie = zombie, replacement
         before = self.witness.last, self.script.flushed()
         self.script.small()
         eventually(self._alive(lambda: self._has_done(role, *before)), ARRIVAL)

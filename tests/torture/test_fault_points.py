@@ -24,12 +24,14 @@ class SharedStage:
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
         self._stage: Stage | None = None
+        self._at_once = False
 
-    def stage(self, *, fresh: bool) -> Stage:
-        if fresh:
+    def stage(self, place: Place) -> Stage:
+        if place.fresh or place.at_once != self._at_once:
             self.leave()
+        self._at_once = place.at_once
         if self._stage is None:
-            self._stage = Stage(self._rig)
+            self._stage = Stage(self._rig, at_once=place.at_once)
         return self._stage
 
     def leave(self) -> None:
@@ -45,9 +47,11 @@ def shared_stage(rigs: Callable[[int], Rig]) -> Iterator[SharedStage]:
     shared_stage.leave()
 
 
-@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)
+@pytest.mark.parametrize(
+    "point", [pytest.param(point, id=point.name, marks=[pytest.mark.long] * point.is_long) for point in POINTS]
+)
 def test_the_log_equals_what_was_committed_when(point: Point, shared_stage: SharedStage):
-    stage = shared_stage.stage(fresh=point.place.fresh)
+    stage = shared_stage.stage(point.place)
     try:
         play(stage, point)
     except BaseException:

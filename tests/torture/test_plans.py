@@ -15,7 +15,7 @@ from tests.torture.oracle.model import change_of
 from tests.torture.plan.plan import Effect, Plan
 from tests.torture.plan.shrink import shrink
 from tests.torture.plan.statements import TOASTED
-from tests.torture.plan.workload import CATCHUP_FAULTS, FAULTS, MEDDLING, SLOW_ONE_IN, SNAPSHOT_FAULTS, make
+from tests.torture.plan.workload import CATCHUP_FAULTS, FAULTS, MEDDLING, SLOW_ONE_IN, SNAPSHOT_FAULTS, WAY_FAULTS, make
 from tests.torture.record import Run
 from tests.torture.seeds import Outcome
 
@@ -75,7 +75,9 @@ def test_a_seed_is_one_plan():
 
 
 def test_every_kind_of_fault_comes_equally_often():
-    kinds = {name: kind for name, kind in KINDS.items() if not (kind.catchup or kind.meddling or kind.snapshot)}
+    kinds = {
+        name: kind for name, kind in KINDS.items() if not (kind.catchup or kind.meddling or kind.snapshot or kind.mixed)
+    }
     quick = sum(kind.often for kind in kinds.values() if not kind.slow)
     seen = Counter(f.kind for seed in range(quick * SLOW_ONE_IN) for f in make(seed, KINDS, SMALL).faults)
     assert {seen[name] / kind.often for name, kind in kinds.items() if not kind.slow} == {FAULTS * SLOW_ONE_IN}
@@ -97,6 +99,13 @@ def test_what_is_read_has_faults_of_its_own_and_changes_no_other():
     assert len(own) == SNAPSHOT_FAULTS
     assert with_it.without(own).items == without.items
     assert not any(KINDS[fault.kind].snapshot for fault in make(7, KINDS, SMALL, old=False).faults)
+
+
+def test_servers_take_turns_where_ways_are_mixed_and_all_else_stays():
+    with_it, without = (make(7, KINDS, SMALL, ways=ways) for ways in ("mixed", "at_once"))
+    own = [fault for fault in with_it.faults if KINDS[fault.kind].mixed]
+    assert len(own) == WAY_FAULTS
+    assert with_it.without(own).items == without.items
 
 
 def test_half_of_the_seeds_have_tables_that_are_read():

@@ -71,8 +71,8 @@ def assert_odd_tables_occur(outcome: Outcome) -> None:
 @pytest.mark.parametrize(("major", "seed"), PLACES)
 def test_the_log_equals_what_was_written(rigs: Callable[[int], Rig], major: int, seed: int):
     settings = hostile.ALL if seed in HOSTILE_TO else {}
-    chosen = {"odd": seed in ODD, "catchup": seed in CATCHUP, "old": seed in OLD}
-    plan = make(seed, KINDS, quick_faults=FAULTS, settings=settings, **chosen)
+    odd, catchup, old = seed in ODD, seed in CATCHUP, seed in OLD
+    plan = make(seed, KINDS, quick_faults=FAULTS, settings=settings, odd=odd, catchup=catchup, old=old)
     outcome = run(rigs(major), plan)
     assert outcome.failure is None, f"{outcome.logs}\n{outcome.failure}"
     assert outcome.transactions >= 200

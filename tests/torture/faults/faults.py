@@ -77,6 +77,8 @@ KINDS: Mapping[str, FaultKind] = {
     "freeze snapshot worker": FaultKind((0.3, 3.0), snapshot=True, often=2),
     "cut snapshot": FaultKind(snapshot=True),
     "invisible commits": FaultKind((0.1, 0.6), snapshot=True, often=4),
+    "hand over": FaultKind(mixed=True, often=2),
+    "replace server": FaultKind(mixed=True),
     "stopped server": FaultKind(slow=True),
     "stopped roles": FaultKind(slow=True),
     **meddler.KINDS,
@@ -292,6 +294,11 @@ class Faults:
             self._servers.kill()
             hit()
 
+    def _hand_over(self, fault: Fault, hit: Callable[[], None]) -> None:
+        with self._servers.replacing:
+            self._servers.hand_over()
+            hit()
+
     # --- sessions, databases, the network
 
     def _until(self, act: Callable[[], int], hit: Callable[[], None]) -> None:
@@ -408,6 +415,8 @@ _ACTIONS: Mapping[str, Callable[[Faults, Fault, Callable[[], None]], None]] = {
     "kill worker": lambda faults, *of: faults._kill_role("replication", *of),
     "kill shuffler": lambda faults, *of: faults._kill_role("shuffle", *of),
     "kill server": Faults._kill_server,
+    "replace server": Faults._kill_server,
+    "hand over": Faults._hand_over,
     "zombie worker": lambda faults, _, hit: faults._zombies.zombie("replication", hit),
     "zombie shuffler": lambda faults, _, hit: faults._zombies.zombie("shuffle", hit),
     "stranded worker": lambda faults, _, hit: faults._zombies.stranded_worker(hit),

@@ -20,6 +20,7 @@ _STORED, _CLAIMED, _MOVED_ON = r"execute store_batch_\d", "Become the writer", "
 _DURABLY = "synchronous_commit = on"
 _MOVED = r"\A(?!prepare )(?s:.*)(Staged rows become events, under|execute move_segment_\d)"
 _EMPTIED = "truncate only"
+_WRITING, _WRITTEN = r"execute begin_at_head_\d", r"execute end_at_head_\d"
 _COMMIT, _INSERT_RELATION, _FIRST = "(?m)^COMMIT", "insert into pipeline.relations", "The first position of a source"
 
 
@@ -41,7 +42,8 @@ class Place:
 
     `provoke` commits what leads there. `paced`: the stream waits after so many staging commits of a large transaction
     until the fault is over. `answered`: a statement's answer, or what comes after any other message. `first`: what must
-    have come about before the fault strikes. `fresh`: of a server's first start.
+    have come about before the fault strikes. `fresh`: of a server's first start. `at_once`: of a server that writes
+    small batches at once; all others stage each.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Place:
     prepare: Callable[[Stage], object] | None = None
     first: Callable[[Stage], object] | None = None
     fresh: bool = False
+    at_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,11 @@ class Point:
 
     place: Place
     fault: acts.Fault
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is left to `make long`: a fault that others of its kind stand for."""
+        return self.place.at_once and (self.place, self.fault) not in QUICK_AT_ONCE
 
     @property
     def name(self) -> str:
@@ -171,10 +179,23 @@ ASKED_WITH_END = Place(
     keepalive="end",
     first=acts.tempt,
 )
+BEFORE_WRITING = Place("before a batch is written at once", STAGING, statement(_WRITING), at_once=True)
+WRITING = Place("between progress and rows of a batch", STAGING, statement(_WRITING), answered=True, at_once=True)
+BEFORE_WRITTEN = Place("before the commit of rows written at once", STAGING, statement(_WRITTEN), at_once=True)
+WRITTEN = Place(
+    "after the commit of rows written at once",
+    STAGING,
+    statement(_WRITTEN),
+    answered=True,
+    at_once=True,
+    first=Stage.see_more,
+)
 
 _WORKER, _SHUFFLER, _SERVER = acts.WORKER_KILLED, acts.SHUFFLER_KILLED, acts.SERVER_KILLED
 _LOG, _SOURCE, _BOTH, _CUT = acts.LOG_CRASHES, acts.SOURCE_CRASHES, acts.BOTH_CRASH, acts.CUT
 
+QUICK_AT_ONCE = ((BEFORE_WRITING, acts.WORKER_FROZEN), (BEFORE_WRITTEN, _LOG), (WRITTEN, _WORKER))
+"""Those that `make test` plays too."""
 POINTS = tuple(
     Point(place, fault)
     for place, *faults in (
@@ -212,6 +233,10 @@ POINTS = tuple(
         (TRUNCATED, _WORKER),
         (ASKED_WITH_COMMIT, _WORKER),
         (ASKED_WITH_END, _WORKER),
+        (BEFORE_WRITING, acts.WORKER_FROZEN, _CUT),
+        (WRITING, _WORKER, _LOG, acts.WORKER_FROZEN),
+        (BEFORE_WRITTEN, _LOG, _WORKER, _CUT, _SHUFFLER, acts.WORKER_FROZEN),
+        (WRITTEN, _WORKER, _LOG, _CUT, _SERVER, _BOTH),
     )
     for fault in faults
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import cycle
 from typing import Any
 
 import psutil
@@ -13,6 +15,7 @@ import psycopg
 from tests.fixtures.processes import group_of, title
 from tests.fixtures.server import Serving
 from tests.fixtures.waiting import eventually
+from tests.torture.plan.plan import Ways
 from tests.torture.rig import Scene
 
 CATCHUP: dict[str, Any] = {"catchup_threshold": "16kB", "catchup_interval": 0.05, "catchup_max_slots": 4}
@@ -22,8 +25,7 @@ FIND_WITHIN = 15.0
 TAKEN_OVER_WITHIN = 120.0
 """Seconds from a server's or role's freeze until another must have gone on. Whether 15 do, test_frozen.py says: here
 other faults hit meanwhile, and on a machine that is busy a role alone takes 17 to start."""
-
-
+DRAINED_WITHIN = 30.0
 HELPER = "pipeline: catch-up"
 SNAPSHOT, SNAPSHOT_WORKER = "pipeline: snapshot", "pipeline: snapshot worker"
 
@@ -35,11 +37,14 @@ class ServerEnded(Exception):
 class Servers:
     """`current` is the one that is to run. Whoever replaces it holds `replacing`."""
 
-    def __init__(self, scene: Scene, tables: str, *, catchup: bool = False, read: str = "") -> None:
+    def __init__(
+        self, scene: Scene, tables: str, *, catchup: bool = False, read: str = "", ways: Ways = "default"
+    ) -> None:
         """`tables`: PIPELINE_TABLES of each; `catchup`: forced; `read`: PIPELINE_SNAPSHOT_TABLES, or nothing is read.
 
-        Returns when the slot keeps what comes.
+        `ways`: PIPELINE_SMALL_BATCHES. Returns when the slot keeps what comes.
         """
+        self._ways = cycle(("at_once", "staged") if ways == "mixed" else (ways,))
         self._scene = scene
         self._settings = {"tables": tables, **(CATCHUP if catchup else NO_CATCHUP)}
         self._settings |= {"snapshot_tables": read} if read else {"snapshot": "never"}
@@ -55,7 +60,9 @@ class Servers:
 
     def start(self) -> Serving:
         """One more."""
-        return self._scene.start_server(wait=False, **self._settings)
+        way = next(self._ways)
+        settings = self._settings | ({} if way == "default" else {"small_batches": way})
+        return self._scene.start_server(wait=False, **settings)
 
     def kill(self) -> None:
         """SIGKILL to the current one's supervisor, and another is started at once."""
@@ -63,6 +70,15 @@ class Servers:
             self.current.process.kill()
             self.current.process.wait()
             self.current = self.start()
+
+    def hand_over(self) -> None:
+        """Another is started beside the current one, which then drains and ends."""
+        with self._tending:
+            old, self.current = self.current, self.start()
+        old.process.terminate()
+        with suppress(subprocess.TimeoutExpired):  # a database may be away: then as others that are replaced
+            old.process.wait(DRAINED_WITHIN)
+        old.close()
 
     def tend(self) -> None:
         """Start a server again that found a database away when it came up. Raises ServerEnded when one just ended."""

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from tests.torture.plan.hostile import Settings
 
 Values = dict[str, str | None]
+Ways = Literal["default", "at_once", "staged", "mixed"]
 Kind = Literal[
     "begin",
     "change",
@@ -142,6 +143,8 @@ class Plan:
     """What the roles have as whom the server connects."""
     old: bool = False
     """Whether tables have rows from before, which the server reads."""
+    ways: Ways = "default"
+    """Which way small batches take into the log; `mixed`: each server another than the one before it."""
 
     @property
     def faults(self) -> list[Fault]:

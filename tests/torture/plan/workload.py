@@ -13,7 +13,7 @@ from tests.torture.plan.kinds import ODD_LANES
 from tests.torture.plan.lane import LanePlanner
 from tests.torture.plan.odd_lane import OddLanePlanner
 from tests.torture.plan.old_tables import OldLanePlanner
-from tests.torture.plan.plan import Fault, Item, Plan, Step
+from tests.torture.plan.plan import Fault, Item, Plan, Step, Ways
 from tests.torture.plan.statements import LANES
 
 Lane = LanePlanner | OddLanePlanner
@@ -34,6 +34,8 @@ MEDDLING = 4
 """How many times somebody meddles in a seed."""
 OLD_SHARE, SNAPSHOT_FAULTS = 0.5, 5
 """So many seeds begin with rows that are read, and have so many faults of their own for that."""
+WAY_FAULTS = 4
+"""Times that another server takes over which writes small batches in another way, where ways are mixed."""
 OUTSIDE_SHARE = 0.04
 """How often a connection to odd tables does something between two transactions."""
 _FIRST_FAULT, _LAST_FAULT = 0.05, 0.85
@@ -55,6 +57,8 @@ class FaultKind:
     """It is what a person does who has all rights."""
     snapshot: bool = False
     """It needs tables that are read."""
+    mixed: bool = False
+    """It needs servers that differ in the way that small batches take."""
 
 
 def make(
@@ -67,19 +71,21 @@ def make(
     catchup: bool | None = None,
     settings: Settings | None = None,
     old: bool | None = None,
+    ways: Ways = "default",
 ) -> Plan:
     """At least 200 transactions and 2,000 changes. Equal arguments give equal plans.
 
     `odd`: whether tables of every kind and DDL take part, `catchup`: whether many slots read what the worker is behind,
     `settings`: hostile ones, `old`: whether tables have rows that are read; by default the seed decides. What `kinds`
-    has of catch-up, or of what is read, comes only then, beside other faults.
+    has of catch-up, of what is read, or of mixed `ways`, comes only then, beside other faults.
     """
     if catchup is None:
         catchup = seed % CATCHUP_ONE_IN == 0
     own = {name: kind for name, kind in kinds.items() if kind.catchup}
     meddling = {name: kind for name, kind in kinds.items() if kind.meddling}
     snapshot = {name: kind for name, kind in kinds.items() if kind.snapshot}
-    kinds = {name: kind for name, kind in kinds.items() if not (kind.catchup or kind.meddling or kind.snapshot)}
+    mixed = {name: kind for name, kind in kinds.items() if kind.mixed}
+    kinds = {name: kind for name, kind in kinds.items() if name not in {*own, *meddling, *snapshot, *mixed}}
     chance = random.Random(seed)
     if old is None:
         old = random.Random(f"old {seed}").random() < OLD_SHARE
@@ -97,8 +103,10 @@ def make(
     _strew(items, meddler, _faults(seed, meddler, meddling, MEDDLING))
     if old:
         _strew(items, reading := random.Random(f"snapshot {seed}"), _faults(seed, reading, snapshot, SNAPSHOT_FAULTS))
+    if ways == "mixed":
+        _strew(items, changing := random.Random(f"ways {seed}"), _faults(seed, changing, mixed, WAY_FAULTS))
     settings = draw(seed) if settings is None else settings
-    return Plan(seed, tuple(items), catchup, _bearable(settings) if old else settings, old)
+    return Plan(seed, tuple(items), catchup, _bearable(settings) if old else settings, old, ways)
 
 
 def _bearable(settings: Settings) -> Settings:
