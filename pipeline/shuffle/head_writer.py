@@ -83,11 +83,15 @@ class HeadWriter:
     def attach(cls, connection: AsyncConnection[TupleRow], table: EventsTable, wanted: str, writer: Writer) -> None:
         """Let the writer of staging, on this connection, try this one first, unless `wanted` is "staged"."""
         if wanted != "staged":
-            writer.at_once = cls(connection, writer, table).write
+            writer.at_once = cls(connection, writer, table)
 
     async def write(self, batch: Batch) -> bool:
-        """Write the batch, durably. False, with nothing written, when it has to be staged."""
-        await self._count()
+        """Write the batch, durably. False, with nothing written, when it has to be staged.
+
+        It must be asked about every batch: what is staged, or placed, is to be moved before anything is written here.
+        """
+        if time.monotonic() >= self._count_at:
+            await self.count()
         reason = await self._write(batch)
         way = Way.AT_ONCE if reason is None else Way.MOVE
         self.changes[way, reason] += len(batch.rows)
@@ -112,12 +116,11 @@ class HeadWriter:
         except psycopg.Error as error:
             return await self._failed(error, batch)
 
-    async def _count(self) -> None:
+    async def count(self) -> None:
         """Store how many changes went which way since it was last stored; a crash may lose a second of it."""
-        now = time.monotonic()
-        if now < self._count_at or self.changes == self._counted:
+        self._count_at = time.monotonic() + COUNT_EVERY
+        if self.changes == self._counted:
             return
-        self._count_at = now + COUNT_EVERY
         new = self.changes - self._counted
         values = {
             "source": self._writer.source,

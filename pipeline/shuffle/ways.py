@@ -36,7 +36,7 @@ class Reason(StrEnum):
 
 def of_batch(batch: Batch) -> Reason | None:
     """Why this batch cannot be written at once, by itself; None when it can. Its rows are looked at when written."""
-    if batch.open_lsn is not None or batch.ends_staged or batch.position is None:
+    if batch.open_lsn is not None or batch.ends_staged or batch.position is None or not batch.rows:
         return Reason.PART
     if len(batch.rows) > MOST_ROWS or sum(map(len, batch.rows)) > MOST_BYTES:
         return Reason.LARGE

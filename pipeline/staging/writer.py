@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 import psycopg
 from psycopg import AsyncConnection, sql
@@ -78,6 +78,16 @@ class Batch:
         return not self.rows and not self.ends_staged
 
 
+class AtOnce(Protocol):
+    """What writes batches at once. It is asked about every batch, also those without rows."""
+
+    async def write(self, batch: Batch) -> bool:
+        """Whether it has written the batch, durably; else it is staged."""
+
+    async def count(self) -> None:
+        """Store what is counted of the batches so far."""
+
+
 def stored_position(connection: Connection, source: uuid.UUID, worker: int = 0) -> int | None:
     """The stored position of a worker; None when this source was never replicated."""
     row = connection.execute(statement("staging", "stored_position"), {"source": source, "worker": worker}).fetchone()
@@ -111,8 +121,8 @@ class Writer:
         self.generation = claim[0]
         self.position = claim[1]
         self.commit_lsn = claim[2]
-        self.at_once: Callable[[Batch], Awaitable[bool]] | None = None
-        """Tried first, with batches that have rows, outside of a transaction: whether it has written one, durably."""
+        self.at_once: AtOnce | None = None
+        """Tried first, outside of a transaction."""
 
     @classmethod
     async def claim(cls, connection: AsyncConnection[TupleRow], source: uuid.UUID, worker: int = 0) -> Writer:
@@ -153,7 +163,7 @@ class Writer:
         staged in part. Raises Fenced, having written nothing, when a newer writer has taken over.
         """
         inside = self._connection.info.transaction_status != TransactionStatus.IDLE
-        if batch.rows and self.at_once is not None and not inside and await self.at_once(batch):
+        if self.at_once is not None and not inside and await self.at_once.write(batch):
             pass
         elif batch.rows:
             await self._append(batch, durable=durable)
@@ -219,6 +229,8 @@ class Writer:
             if row is None:
                 raise self._fenced()
         self.position = row[0]
+        if self.at_once is not None:
+            await self.at_once.count()
 
     async def _prepare(self) -> None:
         """Prepare `store_batch` in this session, so that it is parsed and planned once."""

@@ -101,7 +101,7 @@ def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
     print(
         f"seed {outcome.seed}: {state} in {outcome.seconds:.1f} s, {outcome.transactions} transactions, "
         f"{outcome.changes} changes, {outcome.reads.total()} rows read; {record.in_short(outcome.hits)}; "
-        f"{outcome.ways['at_once']} changes at once; DDL {outcome.ddl}{_settings(outcome.seed)}",
+        f"small batches: {_counted(outcome.ways)}; DDL {outcome.ddl}{_settings(outcome.seed)}",
         flush=True,
     )
     if outcome.failure is not None:
@@ -114,6 +114,10 @@ def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
         print(
             f"again: {command} --seed {outcome.seed} --seeds 1\nsmaller: {command} --shrink {outcome.seed}", flush=True
         )
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none counted"
 
 
 def _settings(seed: int) -> str:

@@ -74,7 +74,7 @@ class Outcome:
     compared: Counter[str] = field(default_factory=Counter)
     """Rows that `verify --content` compared, by table."""
     ways: Counter[str] = field(default_factory=Counter)
-    """Changes by the way that they took into the log."""
+    """Changes that were written `at_once`, and those that were staged, by why."""
 
     @property
     def ddl(self) -> int:
@@ -158,9 +158,7 @@ def _run(scene: Scene, plan: Plan, counts: _Counts) -> None:
         counts.compared = verifier.at_rest(servers.tend)
     _compare(scene, counts, start)
     with scene.log() as log:
-        counts.ways = Counter(
-            dict(log.execute("select way, sum(changes)::int from pipeline.ways group by way").fetchall())
-        )
+        counts.ways = Counter(dict(log.execute(_WAYS).fetchall()))
         for fault in (follower.fault(), follower.compare(log), counter.fault(), verifier.fault):
             if fault:
                 raise Broken(fault)
@@ -279,6 +277,7 @@ def _read(scene: Scene, servers: Servers) -> None:
         raise Broken(f"not all tables are read: {open_tables()}\n{scene.newest_lines()}") from error
 
 
+_WAYS = "select coalesce(nullif(reason, ''), way), sum(changes)::int from pipeline.ways group by 1"
 _TABLES = """
     select 'public.' || c.relname, exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary),
         exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid

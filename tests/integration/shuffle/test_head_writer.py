@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -68,7 +69,7 @@ def writing(log: Staged, does: Callable[[Writer, HeadWriter], Awaitable[None]]) 
         async with await connect_writer(log.dsn) as connection:
             writer = await Writer.claim(connection, log.source)
             head = HeadWriter(connection, writer, DEFAULT)
-            writer.at_once = head.write
+            writer.at_once = head
             await does(writer, head)
             return head
 
@@ -103,6 +104,18 @@ def test_a_plain_batch_is_in_the_log_with_its_progress_and_passes_no_segment(log
         " from pipeline.shuffle_progress s, pipeline.events_tables t, pipeline.replication_progress p"
     ).fetchone()
     assert state == (1_100, 5, 5, 5, 5, 1_100, 1_101, 5, 5, True)
+
+
+def test_what_went_which_way_is_stored_with_the_position(log: Staged):
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        for lsn, row in ((1_000, {}), (1_100, {}), (1_200, {"action": b"truncate"})):
+            await writer.append(batch(log, lsn, **row), durable=False)
+        await writer.store_position(1_300)
+
+    log.connection.execute("truncate pipeline.ways")
+    writing(log, does)
+    found = log.connection.execute("select way, reason, changes from pipeline.ways order by way").fetchall()
+    assert found == [("at_once", "", 2), ("move", "values", 1)]
 
 
 def test_progress_is_that_of_an_empty_transaction_at_its_end(log: Staged):
@@ -185,11 +198,64 @@ def test_it_waits_for_the_shuffler_a_moment_and_keeps_the_order(log: Staged):
     assert [lsn for _, lsn in found] == sorted(lsn for _, lsn in found)
 
 
+PLACED = """
+    with backfill as (
+        insert into pipeline.backfills (source_id, epoch, table_oid, table_schema, table_name, kind)
+        values (%(source)s, 0, 1, 'public', 'orders', 'initial') returning id
+    )
+    insert into pipeline.snapshot_ranges (source_id, epoch, backfill_id, relation_oid, table_oid, state, commit_lsn)
+    select %(source)s, 0, id, 1, 1, 'placed', 1050 from backfill"""
+
+
+def test_rows_that_were_read_come_before_what_is_committed_behind_their_place(log: Staged):
+    """The transaction that says their place has no rows in the stream."""
+
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        await writer.append(batch(log, 1_000), durable=False)
+        log.connection.execute(PLACED, {"source": log.source})
+        await writer.append(Batch([], 0, 0, 0, 1, 1_051, 1_050, 1_050, None, 0, ends_staged=True), durable=False)
+        await writer.append(batch(log, 1_100), durable=False)
+
+    try:
+        assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.PART): 0, (Way.MOVE, Reason.STAGED): 1}
+        assert events(log)[1:] == [(2, 1_000)]
+    finally:
+        log.connection.execute("truncate pipeline.backfills cascade")
+
+
+def test_a_watermark_that_has_moved_since_it_was_looked_at_is_not_overwritten(log: Staged):
+    """As by rows that were read, of which the log had something newer: the newest seq says nothing of it."""
+
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        await writer.append(batch(log, 1_000), durable=False)
+        log.connection.execute("update pipeline.shuffle_progress set commit_lsn = 1050")
+        await writer.append(batch(log, 1_100), durable=False)
+
+    assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.CHANGED): 1}
+    assert events(log)[1:] == [(2, 1_000)]
+
+
+def test_nobody_hears_of_events_that_are_not_committed(log: Staged):
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        await writer.append(batch(log, 1_000), durable=False)
+        with psycopg.connect(log.dsn) as holder:
+            holder.execute("select from pipeline.events_tables for update")  # behind the rows, before the commit
+            await writer.append(batch(log, 1_100), durable=False)
+
+    with psycopg.connect(log.dsn, autocommit=True) as listener:
+        listener.execute("listen sequin_events")
+        assert writing(log, does).changes == {AT_ONCE: 1, (Way.MOVE, Reason.FAILED): 1}
+        shuffle(log.dsn)  # it says what there was, and what it has moved
+        heard = {json.loads(each.payload)["seq"] for each in listener.notifies(timeout=5, stop_after=3)}
+    assert heard == {seq for seq, _ in events(log)[1:]}
+    assert [lsn for _, lsn in events(log)[1:]] == [1_000, 1_100]
+
+
 def test_an_older_writer_can_write_nothing_at_once(log: Staged):
     async def run() -> None:
         async with await connect_writer(log.dsn) as old, await connect_writer(log.dsn) as new:
             zombie = await Writer.claim(old, log.source)
-            zombie.at_once = HeadWriter(old, zombie, DEFAULT).write
+            zombie.at_once = HeadWriter(old, zombie, DEFAULT)
             await zombie.append(batch(log, 1_000), durable=False)
             await Writer.claim(new, log.source)
             with pytest.raises(Fenced):
@@ -204,7 +270,7 @@ def test_a_writer_killed_before_its_commit_leaves_nothing(log: Staged):
     async def run() -> None:
         async with await connect_writer(log.dsn) as connection:
             writer = await Writer.claim(connection, log.source)
-            writer.at_once = HeadWriter(connection, writer, DEFAULT).write
+            writer.at_once = HeadWriter(connection, writer, DEFAULT)
             await writer.append(batch(log, 1_000), durable=False)
             with psycopg.connect(log.dsn) as holder:
                 holder.execute("select from pipeline.shuffle_progress for update")
