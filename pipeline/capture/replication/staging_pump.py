@@ -9,7 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from pipeline.capture.replication.batch_builder import BatchBuilder
-from pipeline.capture.replication.confirm_rule import CONFIRM_EVERY, PACE, ConfirmRule
+from pipeline.capture.replication.commit_pace import CommitPace
+from pipeline.capture.replication.confirm_rule import CONFIRM_EVERY, ConfirmRule
 from pipeline.capture.replication.feedback import Feedback
 from pipeline.capture.replication.stopwatch import Stopwatch
 from pipeline.staging.writer import Writer
@@ -19,10 +20,6 @@ logger = logging.getLogger(__name__)
 
 BUFFER_BYTES = 8_000_000
 """With so many bytes of rows waiting, reading stops until staging has caught up: this bounds the worker's memory."""
-BUSY_PACE = 0.012
-"""At least so many seconds between two staging commits under load, so that small transactions share one; else PACE."""
-BUSY_ROWS = 100
-"""A batch of so many rows or more counts as load."""
 
 
 class StagingPump:
@@ -41,6 +38,7 @@ class StagingPump:
         self._space = asyncio.Event()
         self._begun = asyncio.Event()
         self._stopping = False
+        self._pace = CommitPace()
         self.blocked = Stopwatch()
         """Adds up how long `room` has waited."""
 
@@ -84,7 +82,7 @@ class StagingPump:
                 rows = await self._stage(durable=started >= confirm_at)
                 if started >= confirm_at:
                     confirm_at = started + CONFIRM_EVERY
-                pace = PACE if rows < BUSY_ROWS else BUSY_PACE
+                pace = self._pace.after(rows, stretches=self._writer.at_once is not None)
                 await asyncio.sleep(max(0.0, pace - (time.monotonic() - started)))
             elif (position := self._idle.due(time.monotonic())) is not None:
                 await self._store(position)

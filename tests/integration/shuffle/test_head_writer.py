@@ -108,8 +108,8 @@ def test_a_plain_batch_is_in_the_log_with_its_progress_and_passes_no_segment(log
 
 def test_what_went_which_way_is_stored_with_the_position(log: Staged):
     async def does(writer: Writer, head: HeadWriter) -> None:
-        for lsn, row in ((1_000, {}), (1_100, {}), (1_200, {"action": b"truncate"})):
-            await writer.append(batch(log, lsn, **row), durable=False)
+        for lsn, action in ((1_000, b"insert"), (1_100, b"insert"), (1_200, b"truncate")):
+            await writer.append(batch(log, lsn, action=action), durable=False)
         await writer.store_position(1_300)
 
     log.connection.execute("truncate pipeline.ways")

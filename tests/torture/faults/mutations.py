@@ -35,6 +35,8 @@ SNAPSHOT, RANGE_WRITER = "pipeline/capture/snapshot", "pipeline/staging/range_wr
 RACES = "tests/integration/capture/snapshot/test_races.py"
 JOINING = "tests/integration/capture/snapshot/test_joining.py"
 READING = ("--old",)
+HEAD, HEAD_WRITER = "pipeline/shuffle/head.py", "pipeline/shuffle/head_writer.py"
+AT_ONCE = "tests/integration/shuffle/test_head_writer.py"
 SESSIONS = "pipeline/capture/sessions"
 WIRE = "tests/acceptance/wires/pgdeltastream"
 
@@ -301,6 +303,70 @@ MUTATIONS = (
         (),
         READING,
         f"{JOINING}::test_nothing_is_read_between_the_key_and_the_capture_of_updates",
+    ),
+    Mutation(
+        "a batch is written at once while a segment waits",
+        (Edit(HEAD, "    if has_staged:\n        return Reason.STAGED\n", ""),),
+        (),
+        test=f"{AT_ONCE}::test_what_is_not_plain_is_staged_and_so_is_what_comes_behind_it",
+    ),
+    Mutation(
+        "a batch is written at once before rows that were read",
+        (Edit(WRITER, "if self.at_once is not None and not inside", "if batch.rows and self.at_once and not inside"),),
+        (),
+        test=f"{AT_ONCE}::test_rows_that_were_read_come_before_what_is_committed_behind_their_place",
+    ),
+    Mutation(
+        "what is written at once is not fenced",
+        (Edit(f"{SHUFFLE_SQL}/begin_at_head.sql", " and generation = %(generation)s", ""),),
+        (points.BEFORE_WRITING,),
+    ),
+    Mutation(
+        "the watermark is not compared",
+        (Edit(f"{SHUFFLE_SQL}/begin_at_head.sql", " and s.commit_lsn = %(after)s", ""),),
+        (),
+        test=f"{AT_ONCE}::test_a_watermark_that_has_moved_since_it_was_looked_at_is_not_overwritten",
+    ),
+    Mutation(
+        "seqs that somebody has taken are given again",
+        (
+            Edit(
+                f"{SHUFFLE_SQL}/begin_at_head.sql",
+                "\n        and coalesce(pg_sequence_last_value(%(sequence)s::regclass), 0) = %(last_seq)s - %(rows)s",
+                "",
+            ),
+        ),
+        (),
+        test=f"{AT_ONCE}::test_seqs_that_somebody_has_taken_are_not_given_again",
+    ),
+    Mutation(
+        "readers hear of a batch before it is committed",
+        (
+            Edit(
+                HEAD_WRITER,
+                '            f"BEGIN; {LOCK_TIMEOUT};',
+                '            f"select pg_notify({channel}, {payload}); COMMIT; BEGIN; {LOCK_TIMEOUT};',
+            ),
+        ),
+        (),
+        test=f"{AT_ONCE}::test_nobody_hears_of_events_that_are_not_committed",
+    ),
+    Mutation(
+        "progress is committed before the rows",
+        (
+            Edit(
+                HEAD_WRITER,
+                'execute begin_at_head_{of}({begin}); "\n            f"copy',
+                'execute begin_at_head_{of}({begin}); COMMIT; BEGIN; "\n            f"copy',
+            ),
+        ),
+        (points.WRITING,),
+    ),
+    Mutation(
+        "an error behind a commit counts as one before it",
+        (Edit(HEAD_WRITER, "if await self._is_written(batch):", "if False:"),),
+        (),
+        test=f"{AT_ONCE}::test_an_error_behind_its_commit_is_not_taken_for_one_before_it",
     ),
     Mutation(
         "an acknowledgement of a part of a transaction counts for all of it",
