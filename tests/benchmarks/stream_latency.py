@@ -85,7 +85,15 @@ def report(cluster: Cluster, figures: Table, scale: float, runs: int, only: Sequ
 
 
 def in_turn(
-    name: str, contenders: Mapping[str, Receive], cluster: Cluster, figures: Table, runs: int, commits: int
+    name: str,
+    contenders: Mapping[str, Receive],
+    cluster: Cluster,
+    figures: Table,
+    runs: int,
+    commits: int,
+    *,
+    pace: int = PACE,
+    warm_up: int = WARM_UP,
 ) -> Found:
     """Measure each `runs` times, in turn, for the part of that name; adds their figures, and what was busy beside."""
     found: defaultdict[str, list[Latencies]] = defaultdict(list)
@@ -93,7 +101,7 @@ def in_turn(
     for run in range(1, runs + 1):
         for contender, receive in contenders.items():
             meter = OtherPrograms(postmaster(cluster))
-            found[contender].append(measure(cluster, receive, commits))
+            found[contender].append(measure(cluster, receive, commits, pace, warm_up))
             others.append(meter.cores())
             say(f"{name}, run {run} of {runs}: {contender}", found[contender][-1], others[-1])
     for contender, measured in found.items():
@@ -115,12 +123,12 @@ def ratios(mine: Sequence[Latencies], theirs: Sequence[Latencies]) -> list[float
     return [median(one.from_commit) / median(other.from_commit) for one, other in pairs]
 
 
-def measure(cluster: Cluster, receive: Receive, commits: int) -> Latencies:
-    """WARM_UP single-row transactions at PACE and, when they have come, those that count."""
+def measure(cluster: Cluster, receive: Receive, commits: int, pace: int = PACE, warm_up: int = WARM_UP) -> Latencies:
+    """Single-row transactions at this pace: `warm_up` of them and, when they have come, those that count."""
     with table(cluster) as source, receive(cluster, source) as receiver:
-        _write(cluster, 0, WARM_UP)
+        _write(cluster, 0, warm_up, pace)
         receiver.expect("warm", PATIENCE)
-        committed = _write(cluster, WARM_UP, commits)
+        committed = _write(cluster, warm_up, commits, pace)
         seen = {int(key): (int(at), int(said)) for key, at, said in receiver.rest(PATIENCE)}
     if missing := committed.keys() - seen.keys():
         raise BenchmarkFailed(f"{len(missing)} of {len(committed)} commits were never received")
@@ -132,8 +140,8 @@ def measure(cluster: Cluster, receive: Receive, commits: int) -> Latencies:
     )
 
 
-def _write(cluster: Cluster, after: int, commits: int) -> dict[int, int]:
-    with programs.module("writer", cluster.tcp_dsn(SOURCE_DATABASE), after, commits, PACE) as writer:
+def _write(cluster: Cluster, after: int, commits: int, pace: int) -> dict[int, int]:
+    with programs.module("writer", cluster.tcp_dsn(SOURCE_DATABASE), after, commits, pace) as writer:
         return {int(key): int(at) for key, at in writer.rest(PATIENCE)}
 
 
@@ -158,12 +166,19 @@ def _contenders(only: Sequence[str], events: int, classes: Path, figures: Table)
 
 
 @contextmanager
-def websocket(events: int, cluster: Cluster, source: Connection) -> Iterator[Program]:
+def websocket(
+    events: int,
+    cluster: Cluster,
+    source: Connection,
+    *,
+    warm_up: int = WARM_UP,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[Program]:
     """A client of our own stream."""
-    with serve(cluster, SLOT) as server:
+    with serve(cluster, SLOT, settings=settings) as server:
         server.wait_active(source)
         api.create_consumer(server, SLOT, "cursor")
-        with programs.module("receiver", events, LIMIT, WARM_UP, "websocket", api.stream(server, SLOT)) as receiver:
+        with programs.module("receiver", events, LIMIT, warm_up, "websocket", api.stream(server, SLOT)) as receiver:
             receiver.expect("connected", PATIENCE)
             yield receiver
             server.require_steady()

@@ -17,7 +17,7 @@ READERS, READING, RANGES = "snapshot workers", "reading backends", "range backen
 INTERVAL = 0.2
 """Seconds between two looks; what a process used after the last look at it is lost."""
 _ROLES = {"pipeline: replication": WORKER, "pipeline: shuffle": SHUFFLER, "pipeline: snapshot worker": READERS}
-_REST = "rest of the server"
+_REST, REST_OF_POSTGRES = "rest of the server", "rest of Postgres"
 OF_SERVER = (WORKER, HELPERS, READERS, SHUFFLER, _REST)
 _THEIRS = (WALSENDER, READING, "staging backend", RANGES, "shuffler backend")
 _BACKENDS = f"""
@@ -83,9 +83,7 @@ class Usage(threading.Thread):
         theirs = sum(used[name] for name in _THEIRS)
         rest = sum(map(processes.tree_cpu_seconds, self._postmasters)) - self._trees_before - theirs
         # A clock tick is 10 ms, so that a small rest may come out below 0.
-        return {name: used[name] for name in (*OF_SERVER, *_THEIRS) if used[name]} | {
-            "rest of Postgres": max(0.0, rest)
-        }
+        return {name: used[name] for name in (*OF_SERVER, *_THEIRS) if used[name]} | {REST_OF_POSTGRES: max(0.0, rest)}
 
     def megabytes(self) -> dict[str, float]:
         """Peak memory of one process of each name: resident; without what is shared for those of Postgres."""
