@@ -35,25 +35,26 @@ class Head:
 
 
 class Room:
-    """The newest partition, of which the shuffler makes the next one: asked for again when a seq is beyond it."""
+    """The partition that is written to, behind which the shuffler makes the next one from its middle on."""
 
     def __init__(self) -> None:
         self._lower = self._upper = self._ahead_at = 0.0
+        self._has_next = False
         self.partition = 0
-        """The oid of the newest partition."""
+        """Its oid."""
 
     def lacks(self, upto: int) -> bool:
         """Whether this seq has no partition, or now and then, when the next one should be made."""
         if upto >= self._upper:
             return True
-        if upto < (self._lower + self._upper) / 2 or time.monotonic() < self._ahead_at:
+        if not self._wants_next(upto) or time.monotonic() < self._ahead_at:
             return False
         self._ahead_at = time.monotonic() + AHEAD_EVERY
         return True
 
     async def look(self, connection: AsyncConnection[TupleRow], table: EventsTable, seq: int) -> bool:
         """Look for the partition that the next seq is in; whether there is one."""
-        if self._lower <= seq + 1 < self._upper:
+        if self._lower <= seq + 1 < self._upper and not self._wants_next(seq):
             return True
         found = []
         await connection.execute("set lock_timeout = '200ms'")  # who locks the log holds up no staging
@@ -64,8 +65,12 @@ class Room:
         for oid, _, _, lower, upper in found:
             if lower <= seq + 1 < upper:
                 self.partition, self._lower, self._upper = oid, lower, upper
+                self._has_next = found[-1][4] > upper
                 return True
         return False
+
+    def _wants_next(self, seq: int) -> bool:
+        return not self._has_next and seq >= (self._lower + self._upper) / 2
 
     def forget(self) -> None:
         """It may have been dropped."""

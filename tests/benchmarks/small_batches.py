@@ -17,7 +17,7 @@ from tests.benchmarks.table import Table
 from tests.benchmarks.usage import REST_OF_POSTGRES, Usage, postmaster
 from tests.fixtures.postgres import Cluster
 
-NAME = SLOT = "small-batches"
+NAME, SLOT = "small-batches", "small_batches"
 WAYS = ("staged", "at_once")
 RATES = {200: 1, 1000: 2, 2500: 4}
 """Transactions of one row a second, and by how many sessions."""

@@ -13,7 +13,9 @@ import psycopg
 import pytest
 
 from pipeline.errors import Fenced
+from pipeline.log.partitions import PARTITION_ROWS
 from pipeline.log.table import DEFAULT
+from pipeline.shuffle import head as head_module
 from pipeline.shuffle.head_writer import HeadWriter
 from pipeline.shuffle.ways import Reason, Way
 from pipeline.staging import rows
@@ -325,6 +327,22 @@ def test_seqs_that_somebody_has_taken_are_not_given_again(log: Staged):
     head = writing(log, does)
     assert head.changes == {AT_ONCE: 2, (Way.MOVE, Reason.CHANGED): 1}
     assert events(log)[1:] == [(2, 1_000), (5_001, 1_100), (5_002, 1_200)]
+
+
+def test_it_lets_the_shuffler_make_the_next_partition_once(log: Staged, monkeypatch: pytest.MonkeyPatch):
+    """From the middle of one on."""
+    monkeypatch.setattr(head_module, "AHEAD_EVERY", 0.0)
+    middle = PARTITION_ROWS // 2
+
+    async def does(writer: Writer, head: HeadWriter) -> None:
+        log.connection.execute("select setval('sequin_events_seq_seq', %s)", [middle])
+        await writer.append(batch(log, 1_000), durable=False)
+        shuffle(log.dsn)
+        for lsn in (1_100, 1_200, 1_300):
+            await writer.append(batch(log, lsn), durable=False)
+
+    assert writing(log, does).changes == {(Way.MOVE, Reason.PARTITION): 1, AT_ONCE: 3}
+    assert events(log)[1:] == [(middle + 1 + place, 1_000 + 100 * place) for place in range(4)]
 
 
 @pytest.mark.parametrize(

@@ -319,7 +319,8 @@ MUTATIONS = (
     Mutation(
         "what is written at once is not fenced",
         (Edit(f"{SHUFFLE_SQL}/begin_at_head.sql", " and generation = %(generation)s", ""),),
-        (points.BEFORE_WRITING,),
+        (),
+        test=f"{AT_ONCE}::test_an_older_writer_can_write_nothing_at_once",
     ),
     Mutation(
         "the watermark is not compared",
