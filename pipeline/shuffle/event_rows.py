@@ -15,6 +15,7 @@ COLUMNS = {
     "record_pk": "text",
     "record": "jsonb",
     "changes": "jsonb",
+    "exact": "jsonb",
     "source_database_id": "uuid",
     "source_epoch": "integer",
     "source_table_oid": "bigint",
@@ -37,7 +38,7 @@ _JSONB = b"\x01"
 
 
 class NotPlain(Exception):
-    """A row that only the shuffler can write: a message, a truncate, exact texts, values left out, annotations."""
+    """A row that only the shuffler can write: a message, a truncate, values left out, annotations."""
 
 
 def relation_of(staged: bytes) -> int:
@@ -51,32 +52,54 @@ def table_fields(source: bytes, epoch: int, oid: int, schema: str, name: str) ->
     return b"".join([_length(len(value)) + value for value in values])
 
 
-def events(staged: Iterable[bytes], tables: Mapping[int, bytes], seq: int) -> list[bytes]:
+def exact_texts(staged: Iterable[bytes]) -> dict[int, tuple[bytes, bytes]]:
+    """By place, record and source texts of the rows that have texts which jsonb may not give back as they were."""
+    found = {}
+    for place, row in enumerate(staged):
+        record_at, rest_at = _bounds(row)
+        if row[rest_at:] != _NO_REST:
+            at = rest_at + 4 + max(0, _lengths(row, rest_at)[0])
+            if (length := _lengths(row, at)[0]) >= 0:
+                found[place] = row[record_at + 4 : rest_at], row[at + 4 : at + 4 + length]
+    return found
+
+
+def events(
+    staged: Iterable[bytes], tables: Mapping[int, bytes], seq: int, exact: Mapping[int, bytes | None]
+) -> list[bytes]:
     """Rows that get these seqs, from `seq` up. Raises NotPlain.
 
-    `tables`: the `table_fields` of every table version.
+    `tables`: the `table_fields` of every table version; `exact`: what the events keep of each of `exact_texts`.
     """
-    return [_event(row, tables, place) for place, row in enumerate(staged, seq)]
+    return [_event(row, tables, seq + place, exact.get(place)) for place, row in enumerate(staged)]
 
 
-def _event(row: bytes, tables: Mapping[int, bytes], seq: int) -> bytes:
+def _bounds(row: bytes) -> tuple[int, int]:
+    """Where its record begins, and what comes after that."""
+    pk_at = _ACTION + _lengths(row, _ACTION - 4)[0]
+    record_at = pk_at + 4 + _lengths(row, pk_at)[0]
+    return record_at, record_at + 4 + _lengths(row, record_at)[0]
+
+
+def _event(row: bytes, tables: Mapping[int, bytes], seq: int, exact: bytes | None) -> bytes:
     pk_at = _ACTION + _lengths(row, _ACTION - 4)[0]
     if row[_ACTION:pk_at] not in ACTIONS:
         raise NotPlain
-    record_at = pk_at + 4 + _lengths(row, pk_at)[0]
-    length = _lengths(row, record_at)[0]
-    rest_at = record_at + 4 + length
+    record_at, rest_at = _bounds(row)
     rest = row[rest_at:]
     if rest == _NO_REST:
         changes = _NULL
     else:
         changes_end = 4 + max(0, _lengths(rest)[0])
-        if rest[changes_end : changes_end + 12] != _NULL * 3 or rest[-4:] != _NULL:
+        exact_end = changes_end + 4 + max(0, _lengths(rest, changes_end)[0])
+        if rest[exact_end : exact_end + 8] != _NULL * 2 or rest[-4:] != _NULL:
             raise NotPlain
         changes = _jsonb(rest[4:changes_end]) if changes_end > 4 else _NULL
     record = row[record_at + 4 : rest_at]
     fields = tables[relation_of(row)]
-    return b"".join((_seq(len(COLUMNS), 8, seq), row[2:22], row[_CHANGE:record_at], _jsonb(record), changes, fields))
+    texts = _NULL if exact is None else _jsonb(exact)
+    head = _seq(len(COLUMNS), 8, seq)
+    return b"".join((head, row[2:22], row[_CHANGE:record_at], _jsonb(record), changes, texts, fields))
 
 
 def _jsonb(text: bytes) -> bytes:

@@ -145,7 +145,7 @@ class HeadWriter:
 
     async def _copy(self, batch: Batch, at: Head) -> Reason | None:
         await self._know(batch.rows, at.epoch)
-        events = event_rows.events(batch.rows, self._tables, at.seq + 1)
+        events = event_rows.events(batch.rows, self._tables, at.seq + 1, await self._exact(batch.rows))
         last_seq = at.seq + len(events)
         values = {
             "last_lsn": batch.last_lsn,
@@ -210,6 +210,15 @@ class HeadWriter:
             self._tables[relation] = event_rows.table_fields(source, epoch, *names)
         if missing - self._tables.keys():
             raise NotPlain
+
+    async def _exact(self, staged: Sequence[bytes]) -> dict[int, bytes | None]:
+        """What the events keep of source texts: those that jsonb does not give back as they were."""
+        if not (texts := event_rows.exact_texts(staged)):
+            return {}
+        columns = list(texts), *([text.decode() for text in each] for each in zip(*texts.values(), strict=True))
+        values = dict(zip(("places", "records", "exacts"), columns, strict=True))
+        cursor = await self._connection.execute(statement("shuffle", "exact_texts"), values)
+        return {place: kept and kept.encode() for place, kept in await cursor.fetchall()}
 
     async def _failed(self, error: psycopg.Error, batch: Batch) -> Reason | None:
         """What cannot be written here is written, or found to be poison, by the shuffler; its session is as it was.
