@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncClientCursor, AsyncConnection
 from psycopg.rows import TupleRow
 
 from pipeline.log.table import EventsTable
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import event_rows
 from pipeline.shuffle.ways import Reason
+from pipeline.staging.pipelined_copy import roll_back
 
+LOCK_TIMEOUT = "set local lock_timeout = '200ms'"
+"""A session that locks the log, or tables beside it, holds up the log, as ever, and not the reading of the source."""
 AHEAD_EVERY = 1.0
 """Seconds between two batches that are moved so that the shuffler makes the next partition."""
 
@@ -56,12 +59,10 @@ class Room:
         """Look for the partition that the next seq is in; whether there is one."""
         if self._lower <= seq + 1 < self._upper and not self._wants_next(seq):
             return True
-        found = []
-        await connection.execute("set lock_timeout = '200ms'")  # who locks the log holds up no staging
+        found: list[TupleRow] = []
         with suppress(psycopg.errors.LockNotAvailable):
             values = {"table": table.identifier.as_string(connection)}
-            found = await (await connection.execute(statement("log", "list_partitions"), values)).fetchall()
-        await connection.execute("reset lock_timeout")
+            found = await ask(connection, statement("log", "list_partitions"), values)
         for oid, _, _, lower, upper in found:
             if lower <= seq + 1 < upper:
                 self.partition, self._lower, self._upper = oid, lower, upper
@@ -78,24 +79,24 @@ class Room:
 
 
 async def look(
-    connection: AsyncConnection[TupleRow], source: uuid.UUID, default: EventsTable, room: Room
+    connection: AsyncConnection[TupleRow], look_at_head: str, default: EventsTable, room: Room
 ) -> Head | Reason:
-    """The log's end, or why nothing can be written there at once. `default`: the events table of the settings."""
-    found = await _one(connection, "look_at_head", {"source": source})
-    if found is None or found[3] != str(default) or not found[4]:
+    """The log's end, or why nothing can be written there at once. `default`: the events table of the settings.
+
+    `look_at_head`: that statement, prepared.
+    """
+    found = await ask(connection, look_at_head)
+    if not found or found[0][3] != str(default) or not found[0][4]:
         return Reason.ROUTES
-    epoch, after, routes, _, _, has_staged, last_seq = found
+    epoch, after, routes, _, _, has_staged, last_seq = found[0]
     if has_staged:
         return Reason.STAGED
-    table = await _one(
-        connection,
-        "look_at_table",
-        {
-            "table": default.identifier.as_string(connection),
-            "sequence": default.sequence.as_string(connection),
-            "columns": json.dumps(event_rows.COLUMNS),
-        },
-    )
+    values = {
+        "table": default.identifier.as_string(connection),
+        "sequence": default.sequence.as_string(connection),
+        "columns": json.dumps(event_rows.COLUMNS),
+    }
+    table = await (await connection.execute(statement("shuffle", "look_at_table"), values)).fetchone()
     if table is None or not table[2] or table[1] < last_seq:
         return Reason.TABLE
     if not await room.look(connection, default, table[1]):
@@ -103,6 +104,18 @@ async def look(
     return Head(epoch, after, routes, default, table[0], table[1])
 
 
-async def _one(connection: AsyncConnection[TupleRow], name: str, values: dict[str, Any]) -> TupleRow | None:
-    cursor = await connection.execute(statement("shuffle", name), values)
-    return await cursor.fetchone()
+async def ask(
+    connection: AsyncConnection[TupleRow], query: str, values: Mapping[str, Any] | None = None
+) -> list[TupleRow]:
+    """The rows of one statement, which waits for locks no longer than LOCK_TIMEOUT says; after that it raises."""
+    cursor = AsyncClientCursor(connection)
+    text = cursor.mogrify(query, values)
+    try:
+        await cursor.execute(f"BEGIN; {LOCK_TIMEOUT}; {text}\n; COMMIT".encode())
+    except psycopg.Error:
+        with suppress(psycopg.Error):  # the connection itself may be broken
+            await roll_back(connection)
+        raise
+    cursor.nextset()
+    cursor.nextset()
+    return await cursor.fetchall() if cursor.description else []

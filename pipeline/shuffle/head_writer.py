@@ -11,6 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -23,7 +24,7 @@ from pipeline.log.table import EventsTable
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import event_rows, head, ways
 from pipeline.shuffle.event_rows import NotPlain
-from pipeline.shuffle.head import Head, Room
+from pipeline.shuffle.head import LOCK_TIMEOUT, Head, Room
 from pipeline.shuffle.ways import Reason, Way
 from pipeline.staging import rows
 from pipeline.staging.pipelined_copy import copy_within, roll_back
@@ -31,14 +32,12 @@ from pipeline.staging.writer import Batch, Writer
 
 logger = logging.getLogger(__name__)
 
-LOCK_TIMEOUT = "set local lock_timeout = '200ms'"
-"""A session that locks the events table holds up the log, as ever, and not the reading of the source."""
 AFTER_FAILURE = 5.0
 """Seconds for which batches are staged after one could not be written."""
 WARN_EVERY = 10.0
 """Seconds between two warnings of the same."""
 COUNT_EVERY = 1.0
-"""Seconds between two moments at which it is stored how many changes went which way."""
+"""Seconds between two moments at which it is stored how many changes went which way, and consumers are looked for."""
 WAIT_FOR, WAIT_STEP, WAIT_EVERY = 0.02, 0.002, 0.25
 """Seconds that a batch waits for the shuffler to move what is staged before it, and how often one does."""
 _COLUMNS = ", ".join(event_rows.COLUMNS)
@@ -55,6 +54,8 @@ _BEGIN = (
     "transactions",
 )
 _END = ("last_seq", "rows", "routes", "oid", "partition")
+_PREPARED: Mapping[str, Sequence[str]] = {"begin_at_head": _BEGIN, "end_at_head": _END, "look_at_head": ()}
+"""Statements and their parameters."""
 _COMMITTED_AT = slice(58, 66)
 """Where a staged row has it."""
 
@@ -73,7 +74,8 @@ class HeadWriter:
         self._head: Head | None = None
         self._tables: dict[int, bytes] = {}
         self._failed_until = self._wait_at = self._warn_at = 0.0
-        self._prepared = False
+        self._prepared: set[str] = set()
+        self._has_consumers = False
         self._counted: Counter[tuple[Way, Reason | None]] = Counter()
         self._count_at = 0.0
         self.changes: Counter[tuple[Way, Reason | None]] = Counter()
@@ -90,9 +92,12 @@ class HeadWriter:
 
         It must be asked about every batch: what is staged, or placed, is to be moved before anything is written here.
         """
-        if time.monotonic() >= self._count_at:
-            await self.count()
-        reason = await self._write(batch)
+        try:
+            reason = await self._write(batch)
+        except NotPlain as error:
+            reason = ways.of_error(error)
+        except psycopg.Error as error:
+            reason = await self._failed(error, batch)
         way = Way.AT_ONCE if reason is None else Way.MOVE
         self.changes[way, reason] += len(batch.rows)
         if reason is not None:
@@ -100,27 +105,23 @@ class HeadWriter:
         return reason is None
 
     async def _write(self, batch: Batch) -> Reason | None:
+        if time.monotonic() >= self._count_at:
+            await self.count()
         if reason := ways.of_batch(batch):
             return reason
         if time.monotonic() < self._failed_until:
             return Reason.FAILED
-        found = self._head or await self._look(batch)
+        await self._prepare()
+        found = self._head or await self._look()
         if isinstance(found, Reason):
             return found
         if self._room.lacks(found.seq + len(batch.rows)):
             return Reason.PARTITION
-        try:
-            return await self._copy(batch, found)
-        except NotPlain as error:
-            return ways.of_error(error)
-        except psycopg.Error as error:
-            return await self._failed(error, batch)
+        return await self._copy(batch, found)
 
     async def count(self) -> None:
         """Store how many changes went which way since it was last stored; a crash may lose a second of it."""
         self._count_at = time.monotonic() + COUNT_EVERY
-        if self.changes == self._counted:
-            return
         new = self.changes - self._counted
         values = {
             "source": self._writer.source,
@@ -128,19 +129,22 @@ class HeadWriter:
             "reasons": [reason or "" for _, reason in new],
             "changes": list(new.values()),
         }
-        await self._connection.execute(statement("shuffle", "count_ways"), values)
-        self._counted = self.changes.copy()
+        with suppress(psycopg.errors.LockNotAvailable):
+            found = await head.ask(self._connection, statement("shuffle", "count_ways"), values)
+            self._counted = self.changes.copy()
+            self._has_consumers = found[0][0]
 
-    async def _look(self, batch: Batch) -> Head | Reason:
+    async def _look(self) -> Head | Reason:
         """Look at the log's end; a while longer, now and then, when the shuffler has only a little to move."""
-        found = await head.look(self._connection, self._writer.source, self._table, self._room)
+        query = f"execute look_at_head_{self._writer.generation}"
+        found = await head.look(self._connection, query, self._table, self._room)
         now = time.monotonic()
         if found is not Reason.STAGED or now < self._wait_at:
             return found
         self._wait_at = now + WAIT_EVERY
         while found is Reason.STAGED and time.monotonic() < now + WAIT_FOR:
             await asyncio.sleep(WAIT_STEP)
-            found = await head.look(self._connection, self._writer.source, self._table, self._room)
+            found = await head.look(self._connection, query, self._table, self._room)
         return found
 
     async def _copy(self, batch: Batch, at: Head) -> Reason | None:
@@ -162,8 +166,6 @@ class HeadWriter:
             "oid": at.oid,
             "partition": self._room.partition,
         }
-        if not self._prepared:
-            await self._prepare()
         data = b"".join((rows.HEADER, *events, rows.TRAILER))
         if await copy_within(self._connection, self._statements(values, at.table, last_seq), data) is None:
             await roll_back(self._connection)
@@ -177,14 +179,18 @@ class HeadWriter:
         begin, end = (", ".join(str(values[name]) for name in names) for names in (_BEGIN, _END))
         channel, payload = (sql.Literal(each).as_string(self._connection) for each in log.notification(table, last_seq))
         of = self._writer.generation
+        wake = "; select pg_notify('pipeline_staged', '')" if self._has_consumers else ""  # the shuffler makes items
         return (
             f"BEGIN; {LOCK_TIMEOUT}; set local synchronous_commit = on; execute begin_at_head_{of}({begin}); "
             f"copy {table.identifier.as_string(self._connection)} ({_COLUMNS}) from stdin (format binary); "
             f"execute end_at_head_{of}({end}); COMMIT; "
-            f"select pg_notify({channel}, {payload}); execute wake_at_head_{of}"
+            f"select pg_notify({channel}, {payload}){wake}"
         )
 
     async def _prepare(self) -> None:
+        """Prepare what is not yet; a PREPARE that has to wait for a lock is tried again with the next batch."""
+        if len(self._prepared) == len(_PREPARED):
+            return
         who = {
             "source": self._writer.source,
             "generation": self._writer.generation,
@@ -192,21 +198,22 @@ class HeadWriter:
             "name": str(self._table),
         }
         literals = {name: sql.Literal(value).as_string(self._connection) for name, value in who.items()}
-        for name, given in (("begin_at_head", _BEGIN), ("end_at_head", _END), ("wake_at_head", ())):
+        for name in _PREPARED.keys() - self._prepared:
+            given = _PREPARED[name]
             numbers = {each: f"${number}::bigint" for number, each in enumerate(given, 1)}
             text = statement("shuffle", name) % {**literals, **numbers}
             types = f" ({', '.join(['bigint'] * len(given))})" if given else ""
-            await self._connection.execute(f"prepare {name}_{self._writer.generation}{types} as {text}".encode())
-        self._prepared = True
+            await head.ask(self._connection, f"prepare {name}_{self._writer.generation}{types} as {text}")
+            self._prepared.add(name)
 
     async def _know(self, staged: Sequence[bytes], epoch: int) -> None:
         """Look up the table versions of these rows that are not known yet."""
         missing = {event_rows.relation_of(row) for row in staged} - self._tables.keys()
         if not missing:
             return
-        cursor = await self._connection.execute(statement("shuffle", "tables_of_relations"), {"ids": sorted(missing)})
+        found = await head.ask(self._connection, statement("shuffle", "tables_of_relations"), {"ids": sorted(missing)})
         source = self._writer.source.bytes
-        for relation, *names in await cursor.fetchall():
+        for relation, *names in found:
             self._tables[relation] = event_rows.table_fields(source, epoch, *names)
         if missing - self._tables.keys():
             raise NotPlain
