@@ -993,6 +993,99 @@ CREATE FUNCTION pipeline.wake_consumer(consumer text) RETURNS void
     select pg_notify('pipeline_consumers', consumer)
 $$;
 
+CREATE TABLE pipeline.adopted_tables (
+    id bigint NOT NULL,
+    source_id uuid NOT NULL,
+    run bigint NOT NULL,
+    generation bigint NOT NULL,
+    events_table text NOT NULL,
+    table_name text NOT NULL,
+    state text DEFAULT 'waiting'::text NOT NULL,
+    attaches boolean NOT NULL,
+    ends boolean NOT NULL,
+    first_seq bigint NOT NULL,
+    last_seq bigint NOT NULL,
+    first_lsn bigint NOT NULL,
+    last_lsn bigint NOT NULL,
+    relations integer[] NOT NULL,
+    filled_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT adopted_tables_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'moved'::text])))
+);
+
+COMMENT ON TABLE pipeline.adopted_tables IS 'Tables with rows of an events table, in the order of the log, that wait to become partitions of it.';
+
+COMMENT ON COLUMN pipeline.adopted_tables.attaches IS 'False: it has no indexes, its rows are moved.';
+
+COMMENT ON COLUMN pipeline.adopted_tables.ends IS 'Whether it ends with a transaction; else the next one does.';
+
+COMMENT ON COLUMN pipeline.adopted_tables.relations IS 'The table versions that its rows are of.';
+
+ALTER TABLE pipeline.adopted_tables ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.adopted_tables_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.adoptions (
+    source_id uuid NOT NULL,
+    events_table text DEFAULT ''::text NOT NULL,
+    run bigint DEFAULT 0 NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    from_seq bigint,
+    not_before bigint DEFAULT 0 NOT NULL,
+    moved_run bigint DEFAULT 0 NOT NULL,
+    held_by text,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+COMMENT ON TABLE pipeline.adoptions IS 'Whether a worker writes its backlog as partitions of the events table, and what holds them up.';
+
+COMMENT ON COLUMN pipeline.adoptions.run IS 'Of runs, which begin when all that is staged is in the log, the last.';
+
+COMMENT ON COLUMN pipeline.adoptions.from_seq IS 'Nobody else hands out this seq or a later one; null between runs.';
+
+COMMENT ON COLUMN pipeline.adoptions.not_before IS 'Transactions up to this commit_lsn are staged as others are.';
+
+COMMENT ON COLUMN pipeline.adoptions.moved_run IS 'Of this run, and of earlier ones, no table is attached any more.';
+
+CREATE TABLE pipeline.replication_progress (
+    source_id uuid NOT NULL,
+    worker integer DEFAULT 0 NOT NULL,
+    epoch integer NOT NULL,
+    generation bigint DEFAULT 1 NOT NULL,
+    "position" bigint NOT NULL,
+    commit_lsn bigint DEFAULT 0 NOT NULL,
+    committed_at timestamp with time zone,
+    open_commit_lsn bigint,
+    open_changes bigint DEFAULT 0 NOT NULL,
+    changes bigint DEFAULT 0 NOT NULL,
+    transactions bigint DEFAULT 0 NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    backend_pid integer,
+    backend_start timestamp with time zone
+);
+
+COMMENT ON COLUMN pipeline.replication_progress.generation IS 'Counts up with each worker; an older one can write nothing.';
+
+COMMENT ON COLUMN pipeline.replication_progress."position" IS 'End of the last transaction staged whole, or a later point with nothing for us before it: what may be confirmed.';
+
+COMMENT ON COLUMN pipeline.replication_progress.backend_pid IS 'The session of the newest writer, with backend_start: a newer one may end it.';
+
+CREATE VIEW pipeline.adopting_sources AS
+ SELECT a.source_id
+   FROM (pipeline.adoptions a
+     JOIN pipeline.replication_progress p ON (((p.source_id = a.source_id) AND (p.worker = 0) AND (p.generation = a.generation))))
+  WHERE (a.from_seq IS NOT NULL)
+UNION
+ SELECT t.source_id
+   FROM pipeline.adopted_tables t
+  WHERE (t.state = 'waiting'::text);
+
+COMMENT ON VIEW pipeline.adopting_sources IS 'Sources whose backlog has got the seqs that come next: others are handed out once all of it is in the log.';
+
 CREATE VIEW pipeline.advisory_locks AS
  SELECT pid,
         CASE objsubid
@@ -1750,29 +1843,6 @@ CREATE TABLE pipeline.published_forms (
 );
 
 COMMENT ON TABLE pipeline.published_forms IS 'Tables before their first change came, where the catalog may tell another story by then: partitions that are detached or dropped meanwhile, keys beside a full replica identity.';
-
-CREATE TABLE pipeline.replication_progress (
-    source_id uuid NOT NULL,
-    worker integer DEFAULT 0 NOT NULL,
-    epoch integer NOT NULL,
-    generation bigint DEFAULT 1 NOT NULL,
-    "position" bigint NOT NULL,
-    commit_lsn bigint DEFAULT 0 NOT NULL,
-    committed_at timestamp with time zone,
-    open_commit_lsn bigint,
-    open_changes bigint DEFAULT 0 NOT NULL,
-    changes bigint DEFAULT 0 NOT NULL,
-    transactions bigint DEFAULT 0 NOT NULL,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    backend_pid integer,
-    backend_start timestamp with time zone
-);
-
-COMMENT ON COLUMN pipeline.replication_progress.generation IS 'Counts up with each worker; an older one can write nothing.';
-
-COMMENT ON COLUMN pipeline.replication_progress."position" IS 'End of the last transaction staged whole, or a later point with nothing for us before it: what may be confirmed.';
-
-COMMENT ON COLUMN pipeline.replication_progress.backend_pid IS 'The session of the newest writer, with backend_start: a newer one may end it.';
 
 CREATE VIEW pipeline.reached_workers AS
  SELECT source_id,
@@ -2617,6 +2687,12 @@ COMMENT ON COLUMN public.wal_events.metadata IS 'Marks of the event, as JSON; nu
 
 ALTER TABLE ONLY public.sequin_events ALTER COLUMN seq SET DEFAULT nextval('public.sequin_events_seq_seq'::regclass);
 
+ALTER TABLE ONLY pipeline.adopted_tables
+    ADD CONSTRAINT adopted_tables_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.adoptions
+    ADD CONSTRAINT adoptions_pkey PRIMARY KEY (source_id);
+
 ALTER TABLE ONLY pipeline.alembic_version
     ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);
 
@@ -2790,6 +2866,8 @@ ALTER TABLE ONLY public.consumer_records
 
 ALTER TABLE ONLY public.sequin_events
     ADD CONSTRAINT sequin_events_pkey PRIMARY KEY (seq);
+
+CREATE INDEX adopted_tables_next_idx ON pipeline.adopted_tables USING btree (source_id, first_seq);
 
 CREATE UNIQUE INDEX backfills_open_idx ON pipeline.backfills USING btree (source_id, table_oid) WHERE (state = ANY (ARRAY['waiting'::text, 'reading'::text, 'paused'::text]));
 

@@ -103,7 +103,7 @@ def make(
     _strew(items, meddler, _faults(seed, meddler, meddling, MEDDLING))
     if old:
         _strew(items, reading := random.Random(f"snapshot {seed}"), _faults(seed, reading, snapshot, SNAPSHOT_FAULTS))
-    if ways == "mixed":
+    if ways in ("mixed", "all"):
         _strew(items, changing := random.Random(f"ways {seed}"), _faults(seed, changing, mixed, WAY_FAULTS))
     settings = draw(seed) if settings is None else settings
     return Plan(seed, tuple(items), catchup, _bearable(settings) if old else settings, old, ways)
