@@ -55,7 +55,7 @@ test-one: $(VENV)/.dev ## One test, or some: T=tests/unit/wal/test_lsn.py, or T=
 	@test -n "$(T)" || { echo "Say which: make test-one T=tests/unit/wal/test_lsn.py" >&2; exit 2; }
 	@$(BIN)/python -m pytest $(if $(findstring /,$(T)),$(T),-k "$(T)") $(ARGS)
 
-test: $(VENV)/.dev .browser $(VENV)/spark-classes.jsa $(VENV)/.duckdb-iceberg ## All tests but the long ones
+test: $(VENV)/.dev .browser $(VENV)/spark-classes.jsa $(VENV)/.duckdb-iceberg $(VENV)/.moto ## All tests but the long ones
 	@$(BIN)/python -m pytest -m "not long" --numprocesses $(JOBS) --dist loadgroup $(ARGS)
 
 long: $(VENV)/.dev ## The tests that wait or repeat
@@ -117,6 +117,12 @@ $(VENV)/spark-classes.jsa: | $(VENV)/.dev
 $(VENV)/.duckdb-iceberg: | $(VENV)/.dev
 	@$(BIN)/python -m venv $(VENV)/duckdb-iceberg && $(VENV)/duckdb-iceberg/bin/python -m pip install --quiet \
 	  --disable-pip-version-check duckdb==1.5.5 duckdb-extension-avro==1.5.5 duckdb-extension-iceberg==1.5.5 || true
+	@touch $@
+
+# An object store for tests, away from ours: it brings a hundred megabytes. Without it its tests are left out.
+$(VENV)/.moto: | $(VENV)/.dev
+	@$(BIN)/python -m venv $(VENV)/moto && $(VENV)/moto/bin/python -m pip install --quiet \
+	  --disable-pip-version-check 'moto[s3]==5.2.5' flask flask-cors || true
 	@touch $@
 
 # One stamp per set of packages. What the wider set installs serves the narrower too, so it touches both.

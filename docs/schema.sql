@@ -1411,14 +1411,48 @@ CREATE TABLE pipeline.events_tables (
 
 COMMENT ON TABLE pipeline.events_tables IS 'Every events table that was ever written for a source: its newest seq, and the events that the shuffler added.';
 
+CREATE TABLE pipeline.export_compactions (
+    id bigint NOT NULL,
+    lake_id uuid NOT NULL,
+    state text DEFAULT 'writing'::text NOT NULL,
+    holder text NOT NULL,
+    reason text,
+    written json,
+    replaced json,
+    files_before integer NOT NULL,
+    files_after integer NOT NULL,
+    bytes bigint DEFAULT 0 NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    finished_at timestamp with time zone,
+    CONSTRAINT export_compactions_state_check CHECK ((state = ANY (ARRAY['writing'::text, 'switched'::text, 'done'::text, 'failed'::text])))
+);
+
+COMMENT ON TABLE pipeline.export_compactions IS 'Small files that were merged. Switched: the ledger and Iceberg have the new ones, folders of days may lack them.';
+
+COMMENT ON COLUMN pipeline.export_compactions.written IS 'Paths of the files that are made; null once it is done.';
+
+COMMENT ON COLUMN pipeline.export_compactions.replaced IS 'Paths of those that they replace; null once it is done.';
+
+ALTER TABLE pipeline.export_compactions ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.export_compactions_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE pipeline.export_datasets (
     lake_id uuid NOT NULL,
     dataset text NOT NULL,
     part bigint NOT NULL,
-    sealed bigint[] DEFAULT '{}'::bigint[] NOT NULL
+    sealed bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    upto_seq bigint
 );
 
 COMMENT ON TABLE pipeline.export_datasets IS 'What the head of a lake''s manifest says of each dataset: its newest part, and the parts that are full.';
+
+COMMENT ON COLUMN pipeline.export_datasets.upto_seq IS 'Up to which seq its newest part lists files; null: up to that by which the part is called.';
 
 CREATE TABLE pipeline.export_files (
     id bigint NOT NULL,
@@ -1440,7 +1474,9 @@ CREATE TABLE pipeline.export_files (
     first_idx integer,
     last_lsn bigint,
     last_idx integer,
-    part bigint
+    part bigint,
+    day date,
+    merged smallint DEFAULT 0 NOT NULL
 );
 
 COMMENT ON TABLE pipeline.export_files IS 'Files of changes. They are in the lake when their export is committed.';
@@ -1452,6 +1488,10 @@ COMMENT ON COLUMN pipeline.export_files.staged IS 'Where it was before its expor
 COMMENT ON COLUMN pipeline.export_files.first_lsn IS 'The least commit_lsn in it, with the least commit_idx; last_lsn the greatest: which versions of the table it has.';
 
 COMMENT ON COLUMN pipeline.export_files.part IS 'The full part of the manifest that lists it; null: the newest does.';
+
+COMMENT ON COLUMN pipeline.export_files.day IS 'The UTC date of its changes; null where a version before has written it, which is never merged.';
+
+COMMENT ON COLUMN pipeline.export_files.merged IS '0: as it was exported; 1: merged while its day went on; 2: it stays, whatever it was made of.';
 
 ALTER TABLE pipeline.export_files ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME pipeline.export_files_id_seq
@@ -1640,6 +1680,17 @@ ALTER TABLE pipeline.export_tables ALTER COLUMN id ADD GENERATED ALWAYS AS IDENT
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE pipeline.export_written (
+    lake_id uuid NOT NULL,
+    path text NOT NULL,
+    export_id bigint,
+    state_id bigint
+);
+
+COMMENT ON TABLE pipeline.export_written IS 'Objects that a run of the export writes to a bucket: those that nothing lists when it has ended are removed.';
+
+COMMENT ON COLUMN pipeline.export_written.state_id IS 'The version of a state that it is of; else it is of an export.';
 
 CREATE TABLE pipeline.exports (
     id bigint NOT NULL,
@@ -2729,6 +2780,9 @@ ALTER TABLE ONLY pipeline.epochs
 ALTER TABLE ONLY pipeline.events_tables
     ADD CONSTRAINT events_tables_pkey PRIMARY KEY (source_id, name);
 
+ALTER TABLE ONLY pipeline.export_compactions
+    ADD CONSTRAINT export_compactions_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY pipeline.export_datasets
     ADD CONSTRAINT export_datasets_pkey PRIMARY KEY (lake_id, dataset);
 
@@ -2764,6 +2818,9 @@ ALTER TABLE ONLY pipeline.export_tables
 
 ALTER TABLE ONLY pipeline.export_tables
     ADD CONSTRAINT export_tables_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.export_written
+    ADD CONSTRAINT export_written_pkey PRIMARY KEY (lake_id, path);
 
 ALTER TABLE ONLY pipeline.exports
     ADD CONSTRAINT exports_pkey PRIMARY KEY (id);
@@ -2877,11 +2934,21 @@ CREATE UNIQUE INDEX captured_tables_open ON pipeline.captured_tables USING btree
 
 CREATE INDEX dead_letters_open_idx ON pipeline.dead_letters USING btree (state, id) WHERE (state = ANY (ARRAY['parked'::text, 'retrying'::text]));
 
+CREATE INDEX export_compactions_newest_idx ON pipeline.export_compactions USING btree (lake_id, id);
+
+CREATE INDEX export_compactions_unfinished_idx ON pipeline.export_compactions USING btree (lake_id, state) WHERE (state = ANY (ARRAY['writing'::text, 'switched'::text]));
+
 CREATE INDEX export_files_dataset_idx ON pipeline.export_files USING btree (lake_id, dataset, last_seq);
+
+CREATE INDEX export_files_day_idx ON pipeline.export_files USING btree (lake_id, table_oid, day) WHERE (day IS NOT NULL);
 
 CREATE INDEX export_files_export_idx ON pipeline.export_files USING btree (export_id);
 
+CREATE INDEX export_files_merged_idx ON pipeline.export_files USING btree (lake_id, last_seq) WHERE (merged > 0);
+
 CREATE INDEX export_files_open_idx ON pipeline.export_files USING btree (lake_id, dataset) WHERE (part IS NULL);
+
+CREATE INDEX export_files_pending_idx ON pipeline.export_files USING btree (lake_id, day) WHERE ((day IS NOT NULL) AND (merged < 2));
 
 CREATE INDEX export_files_table_idx ON pipeline.export_files USING btree (lake_id, table_oid, last_seq);
 

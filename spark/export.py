@@ -17,10 +17,9 @@ from pyspark.sql import SparkSession
 from lake import class_archive, ledger, parent, replaced, script, shared_folder
 from lake.changes import exporter, plan, retention_check
 from lake.errors import ExportError
-from lake.folder import Folder
 from lake.iceberg import withdrawn
 from lake.iceberg.ledger import Settings
-from lake.identity import Lake
+from lake.identity import Lake, folder_at
 from lake.kept_session import KeptSession
 from lake.states import current
 from lake.states.ledger import Root
@@ -57,7 +56,7 @@ def run(dsn: str, arguments: argparse.Namespace, kept: KeptSession) -> None:
     If there is nothing new, Spark is not started.
     """
     with ledger.opened(dsn) as opened_ledger, catalog.connect(dsn) as connection:
-        lake = exporter.open_lake(opened_ledger, Folder(arguments.export_dir), arguments.events_table)
+        lake = exporter.open_lake(opened_ledger, folder_at(arguments.export_dir), arguments.events_table)
         current.recover(lake, arguments.keep, arguments.checkpoints)
         after = retention_check.begins_after(opened_ledger, lake.id, connection, arguments.events_table)
         head = catalog.head(connection, arguments.events_table)
@@ -84,7 +83,7 @@ def _export(
     script.say("begins", after_seq=after, upto_seq=head, ranges=len(todo))
     rows = 0
     with kept.spark(arguments, "pipeline export") as spark:
-        shared_folder.require(spark, arguments.export_dir)
+        shared_folder.require(spark, lake.root)
         for number, bounds in enumerate(todo, 1):
             files = exporter.export(
                 spark,

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from lake import identity, ledger, script
 from lake.changes import moments
-from lake.folder import Folder
 from lake.states import as_of
 
 
@@ -25,7 +24,7 @@ def run(dsn: str, arguments: argparse.Namespace) -> None:
     """Write the state; whether it can be written is checked before Spark is started."""
     asked = moments.parse(arguments.as_of)
     with ledger.opened(dsn) as opened_ledger:
-        lake = identity.reading(opened_ledger, Folder(arguments.export_dir))
+        lake = identity.reading(opened_ledger, identity.folder_at(arguments.export_dir))
         wanted = as_of.wanted(lake, arguments.table, moments.seq_at(lake, asked), arguments.output)
         script.say("begins", dataset=wanted.dataset, seq=wanted.seq, output=str(wanted.output))
         with script.spark(arguments, "pipeline export state") as spark:

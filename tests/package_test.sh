@@ -76,7 +76,7 @@ for path in Path(alembic.__file__).parent.rglob("*.*"):
 
 package = Path(pipeline.__file__).parent
 assert "site-packages" in package.parts, f"pipeline was imported from {package}"
-for name in ("_alembic/env.py", "_alembic/script.py.mako", "_alembic/versions", "_spark/export.py", "_spark/lake/states",
+for name in ("_alembic/env.py", "_alembic/script.py.mako", "_alembic/versions", "_spark/export.py", "_spark/reach.py", "_spark/lake/states",
              "rpc/protos/event_log.proto", "rpc/protos/plugin.proto"):
     assert (package / name).exists(), f"the wheel lacks pipeline/{name}"
 ours = metadata.distribution("wal-pipeline-server").files or []

@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args
 import typer
 from pydantic.fields import FieldInfo
 
+from pipeline.config.bucket import Bucket
 from pipeline.config.settings import SECRETS, Config
 
 
@@ -71,7 +72,8 @@ def _names(command: Any) -> dict[str, bool]:
 
 def _flags() -> Iterator[inspect.Parameter]:
     for name, setting in Config.model_fields.items():
-        is_path = Path in (setting.annotation, *get_args(setting.annotation))
+        kinds = setting.annotation, *get_args(setting.annotation)
+        is_path = Path in kinds and Bucket not in kinds  # a URL taken for a path loses a slash
         kind: Any = Path | None if is_path else str | None
         annotation = Annotated[kind, typer.Option(of(name), help=_help(setting))]
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

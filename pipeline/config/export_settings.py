@@ -7,6 +7,7 @@ from pydantic_settings import BaseSettings
 
 from pipeline.config import durations
 from pipeline.config.values import (
+    COMPACTION_SCHEDULE,
     EXPORT_SCHEDULE,
     CatalogUri,
     Duration,
@@ -22,7 +23,9 @@ from pipeline.config.values import (
 class ExportSettings(BaseSettings):
     """Part of `pipeline.config.settings.Config`."""
 
-    export_dir: LakePath = Field(None, description="the lake: a local or mounted folder; default <data_dir>/exports")
+    export_dir: LakePath = Field(
+        None, description="the lake: a local or mounted folder, or s3://bucket/prefix; default <data_dir>/exports"
+    )
     export_schedule: Schedule = Field(EXPORT_SCHEDULE, description="when to export: cron of five fields in UTC, or off")
     export_timeout: int = Field(3600, ge=1, description="seconds that one export run may take")
     export_keep: Duration = Field(
@@ -30,6 +33,9 @@ class ExportSettings(BaseSettings):
     )
     export_checkpoints: Duration = Field(
         "7d", description="how long each day's last current state stays, for states as of earlier: 7d, 12h, 30m, 45s"
+    )
+    export_compaction: Schedule = Field(
+        COMPACTION_SCHEDULE, description="when to merge small files of changes: cron of five fields in UTC, or off"
     )
     export_connections: int = Field(
         8, ge=1, le=1000, description="the most tasks of an export that read the log at a time, a connection each"

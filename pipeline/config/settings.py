@@ -17,6 +17,7 @@ from pipeline.config import cron, durations, follower_passwords, secret_files, s
 from pipeline.config import file as config_file
 from pipeline.config import routes as routing
 from pipeline.config import wires as wire_names
+from pipeline.config.bucket import Bucket, LakeAt
 from pipeline.config.export_settings import ExportSettings
 from pipeline.config.values import (
     Accepted,
@@ -158,8 +159,10 @@ class Config(ExportSettings):
         return self.model_copy(update={"source_dsn": SecretStr(source_dsn), "database_dsn": SecretStr(database_dsn)})
 
     @property
-    def exports(self) -> Path:
-        """The folder of the lake."""
+    def exports(self) -> LakeAt:
+        """Where the lake is: an absolute path, or a bucket."""
+        if isinstance(self.export_dir, Bucket):
+            return self.export_dir
         return (self.export_dir or self.data_dir / "exports").expanduser().absolute()
 
     @property

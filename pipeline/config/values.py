@@ -13,13 +13,15 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
 
-from pipeline.config import cron, durations, routes, sizes, spark, wires
+from pipeline.config import bucket, cron, durations, routes, sizes, spark, wires
+from pipeline.config.bucket import Bucket
 from pipeline.config.routes import Route
 
 OFF = "off"
 FORMATS = ("parquet", "iceberg")
 """What a lake can be read as."""
 EXPORT_SCHEDULE = "*/5 * * * *"
+COMPACTION_SCHEDULE = "7 * * * *"
 _DSN_FORMS = "a libpq URI (postgresql://user@host/db) or key=value pairs (host=… dbname=…)"
 
 
@@ -153,16 +155,9 @@ def _schedule(value: str) -> str:
     value = value.strip()
     if value.lower() == cron.OFF:
         return cron.OFF
-    if value != EXPORT_SCHEDULE:  # avoids importing the scheduler for the default
+    if value not in (EXPORT_SCHEDULE, COMPACTION_SCHEDULE):  # avoids importing the scheduler for the defaults
         cron.parse(value)
     return value
-
-
-def _folder(value: Any) -> Any:
-    """A URL is no folder: taken for one, it would be a folder of that name here."""
-    if isinstance(value, str) and (scheme := re.match(r"\s*([a-z][a-z0-9+.-]+):/", value, re.IGNORECASE)):
-        raise ValueError(f"{scheme[1]}: is not supported: name a local folder, or one that is mounted")
-    return _none_when_blank(value)
 
 
 def _none_when_blank(value: Any) -> Any:
@@ -190,7 +185,7 @@ MaxSlots = Annotated[Annotated[int, Field(ge=1, le=64)] | None, BeforeValidator(
 Schedule = Annotated[str, AfterValidator(_schedule)]
 Master = Annotated[str, AfterValidator(spark.master)]
 SparkSettings = Annotated[dict[str, str], NoDecode, BeforeValidator(spark.parse)]
-LakePath = Annotated[Path | None, BeforeValidator(_folder)]
+LakePath = Annotated[Path | Bucket | None, BeforeValidator(_none_when_blank), BeforeValidator(bucket.parse)]
 OptionalPath = Annotated[Path | None, BeforeValidator(_none_when_blank)]
 OptionalId = Annotated[uuid.UUID | None, BeforeValidator(_none_when_blank)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_when_blank)]

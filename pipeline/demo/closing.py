@@ -64,7 +64,7 @@ def report(console: Console, outcome: Outcome, server: Server, config: Config) -
     if lake.possible():
         exported = lake.export(console, config)
         if exported.differences:
-            return _differ(console, exported.differences, "the log and the Parquet files", config.exports)
+            return _differ(console, exported.differences, "the log and the Parquet files", lake.folder(config))
         _show_lake(console, exported, config)
     else:
         console.print("\nWith pip install '.[demo]' in a checkout, the log would be Parquet files by now.")
@@ -83,7 +83,7 @@ def _differ(console: Console, differences: list[str], between: str, kept: Path) 
 def _show_lake(console: Console, exported: Exported, config: Config) -> None:
     console.print(
         f"\n[bold green]✓ every event is in the lake, once[/]\n  Spark exported the log to {exported.files} Parquet "
-        f"files in {short(config.exports)}, {exported.seconds:.0f} s. DuckDB counts them as the log does:\n"
+        f"files in {short(lake.folder(config))}, {exported.seconds:.0f} s. DuckDB counts them as the log does:\n"
     )
     console.print(indent(exported.query, "  "), markup=False)
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")

@@ -47,13 +47,19 @@ def export(console: Console, config: Config) -> Exported:
                 status.update(f"updating the current state of {event['dataset']} with Spark")
 
         outcome = job.export(config, "command", on_event, lambda: False)
-    query = statement("demo", "count_files").strip().format(folder=_shown(config.exports))
+    query = statement("demo", "count_files").strip().format(folder=_shown(folder(config)))
     counted = _counted(query)
     with connections.connect(config.database, "pipeline database", name="demo") as connection:
         rows = connection.execute(statement("demo", "count_events"), {"upto": outcome.exported_upto}).fetchall()
     logged = Counter({(table, action): number for table, action, number in rows})
-    files = sum(1 for _ in (config.exports / "changes").rglob("*.parquet"))
+    files = sum(1 for _ in (folder(config) / "changes").rglob("*.parquet"))
     return Exported(query, counted, files, outcome.seconds, list(_differences(logged, counted)))
+
+
+def folder(config: Config) -> Path:
+    """The demo's lake; no setting of the user's names another."""
+    assert isinstance(config.exports, Path)  # noqa: S101  the default
+    return config.exports
 
 
 def _counted(query: str) -> Counts:

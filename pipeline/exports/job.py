@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psycopg
 
+from pipeline.config.bucket import Bucket
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportFailed, ExportStopped, PipelineError
 from pipeline.exports import child, extra, java, jvm, ledger
@@ -24,6 +25,9 @@ from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 
 LOGS_KEPT = 50
+COMPACTION = "pipeline compaction"
+"""What the session of a compaction is called: it holds the lake for a moment, for which every export waits."""
+_NAMES = {"compact.py": COMPACTION}
 WAIT_SECONDS = 0.5
 """Between two looks at another exporter that is waited for."""
 
@@ -63,11 +67,11 @@ def export(
         run = ledger.begin_run(connection, trigger)
         reason: str | None = None
         try:
-            log = _log(config, f"export-{run}")
+            log = log_file(config, f"export-{run}")
             ledger.set_log(connection, run, str(log))
             kept = kept if config.export_keep_session_seconds else None
             arguments = _arguments(config, run, kept)
-            last = _spark(config, "export.py", arguments, log, on_event, stopped, window.behind or None, kept)
+            last = run_script(config, "export.py", arguments, log, on_event, stopped, window.behind or None, kept)
         except BaseException as error:
             reason = str(error) if isinstance(error, PipelineError) else f"interrupted by {type(error).__name__}"
             raise
@@ -92,7 +96,7 @@ def _in_turn(
         if ours and not window.holder:
             return window
         holder = window.holder or ledger.running(connection) or "somebody"
-        if not wait:
+        if not wait and holder != COMPACTION:
             raise ExportBusy(f"an export is already running: {holder}; wait for it, or end it")
         if stopped():
             raise ExportStopped("stopped while another export was waited for; that one goes on")
@@ -104,7 +108,12 @@ def _in_turn(
 
 
 def require_lake(config: Config, window: Window) -> None:
-    """Raises ExportFailed when the files that the ledger says were exported are not in the folder."""
+    """Raises ExportFailed when the files that the ledger says were exported are not in the folder.
+
+    Of a bucket the export itself finds out, which has the credentials to ask it.
+    """
+    if isinstance(config.exports, Bucket):
+        return
     if window.exported_upto and not (config.exports / "manifest.json").exists():
         raise ExportFailed(
             f"{config.exports} is empty, but events up to seq {window.exported_upto} were exported to it; restore or "
@@ -120,7 +129,8 @@ def state(
     arguments = ["--as-of", as_of]
     if output is not None:
         arguments += ["--output", str(output.absolute())]
-    return _spark(config, "state.py", [*arguments, table], _log(config, f"state-{os.getpid()}"), on_event, stopped)
+    log = log_file(config, f"state-{os.getpid()}")
+    return run_script(config, "state.py", [*arguments, table], log, on_event, stopped)
 
 
 def scripts() -> Path:
@@ -130,7 +140,7 @@ def scripts() -> Path:
     return shipped if shipped.is_dir() else package.parent / "spark"
 
 
-def _spark(
+def run_script(
     config: Config,
     name: str,
     arguments: Sequence[str],
@@ -140,7 +150,7 @@ def _spark(
     events: int | None = None,
     kept: Kept | None = None,
 ) -> Event:
-    """Run a script; `events`: how many it reads, None: not known."""
+    """Run a script, and return its last event; `events`: how many it reads, None: not known. Raises ExportFailed."""
     found = java.find(os.environ)
     environment: dict[str, str | None] = {
         **{key: value for key, value in os.environ.items() if not key.startswith("PIPELINE_")},
@@ -149,7 +159,9 @@ def _spark(
         **_local(config.spark_master),
         # The server's children take no module from their own folder (PYTHONSAFEPATH), and the scripts need theirs.
         "PYTHONPATH": os.pathsep.join([str(scripts()), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        "PIPELINE_DATABASE_DSN": connections.conninfo(config.database, application_name="pipeline export"),
+        "PIPELINE_DATABASE_DSN": connections.conninfo(
+            config.database, application_name=_NAMES.get(name, "pipeline export")
+        ),
         "PIPELINE_SPARK": json.dumps(config.spark),
     }
     lake = ["--export-dir", str(config.exports), "--events-table", config.events_table]
@@ -165,7 +177,7 @@ def _spark(
 
 def _arguments(config: Config, run: int, kept: Kept | None) -> list[str]:
     """Of a run, beside those that say which lake."""
-    made = ["--run", str(run), "--keep", str(config.export_keep_seconds), *_formats(config)]
+    made = ["--run", str(run), "--keep", str(config.export_keep_seconds), *formats(config)]
     made += ["--checkpoints", str(config.export_checkpoints_seconds)]
     made += ["--connections", str(config.export_connections)]
     if kept is not None:
@@ -173,7 +185,7 @@ def _arguments(config: Config, run: int, kept: Kept | None) -> list[str]:
     return made
 
 
-def _formats(config: Config) -> list[str]:
+def formats(config: Config) -> list[str]:
     """The arguments that say what the lake is to be read as."""
     found = ["--formats", ",".join(config.export_formats), "--iceberg-catalog", config.export_iceberg_catalog]
     return [*found, "--iceberg-uri", config.export_iceberg_uri]
@@ -185,7 +197,7 @@ def _local(master: str) -> dict[str, str | None]:
     return {"SPARK_LOCAL_IP": "127.0.0.1"} if alone else {}
 
 
-def _log(config: Config, name: str) -> Path:
+def log_file(config: Config, name: str) -> Path:
     """The file for a run's log; the oldest logs are removed."""
     folder = config.data_dir.absolute() / "logs"
     kind = name.partition("-")[0]

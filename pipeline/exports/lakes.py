@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from pipeline.config.bucket import LakeAt
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportFailed, ExportStopped
 from pipeline.exports import job
@@ -23,11 +23,11 @@ class Exported:
     """What has come of the export of one events table to its lake."""
 
     events_table: str
-    lake: Path
+    lake: LakeAt
     outcome: Outcome
 
 
-def folder(config: Config, events_table: str) -> Path:
+def folder(config: Config, events_table: str) -> LakeAt:
     """Where the lake of an events table is."""
     if events_table == config.events_table:
         return config.exports
@@ -49,7 +49,7 @@ def named(config: Config, events_table: str | None) -> Config:
     if events_table is None or events_table == config.events_table:
         return config
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
-        known = _names(config, connection)
+        known = exported_tables(config, connection)
     if events_table not in known:
         raise ExportFailed(f"there is no events table {events_table}; name one of {', '.join(known)}")
     return of(config, events_table)
@@ -72,7 +72,7 @@ def export(
     exported before that.
     """
     with connections.connect(config.database, "pipeline database", name="pipeline export") as connection:
-        names = _names(config, connection)
+        names = exported_tables(config, connection)
     made: list[Exported] = []
     failed: ExportFailed | None = None
     for name in names:
@@ -90,8 +90,8 @@ def export(
     return made
 
 
-def _names(config: Config, connection: Connection) -> list[str]:
-    """The default table first; others as soon as something was written to them, as long as they exist."""
+def exported_tables(config: Config, connection: Connection) -> list[str]:
+    """The default events table first; others as soon as something was written to them, as long as they exist."""
     return list(dict.fromkeys([config.events_table, *(str(table) for table in tables.with_known(connection, []))]))
 
 

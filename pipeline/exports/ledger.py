@@ -91,6 +91,11 @@ def window(connection: Connection, config: Config) -> Window:
         ) from error
 
 
+def has_pending_merges(connection: Connection, config: Config) -> bool:
+    """Whether a compaction of the lake may find small files."""
+    return bool(queries.value(connection, statement("exports", "pending_merges"), {"directory": str(config.exports)}))
+
+
 def take_turn(connection: Connection, config: Config) -> bool:
     """Be the only one that starts exports to this folder until the session ends; False while another one is."""
     return bool(queries.value(connection, statement("exports", "take_turn"), {"directory": str(config.exports)}))

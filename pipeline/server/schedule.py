@@ -17,7 +17,7 @@ from pipeline.capture.sessions import bounds
 from pipeline.config import cron
 from pipeline.config.settings import Config
 from pipeline.errors import ExportBusy, ExportStopped, PipelineError, RetentionBusy
-from pipeline.exports import extra, lakes
+from pipeline.exports import compaction, extra, lakes
 from pipeline.exports.child import Kept
 from pipeline.log import indexes, table_shape
 from pipeline.log.table import EventsTable
@@ -85,6 +85,8 @@ def planned(config: Config, stopped: Callable[[], bool], kept: Kept | None = Non
     else:
         if lacking := extra.lacks(config.export_formats):
             logger.warning("exports will fail: %s; %s", lacking, extra.ICEBERG_REMEDY, extra={"action": "export.lacks"})
+        if config.export_compaction != cron.OFF:
+            scheduler.add_job(compact, cron.parse(config.export_compaction), [config, stopped], id="compaction")
         scheduler.add_job(export, cron.parse(config.export_schedule), [config, stopped, kept], id="export")
     if config.verify_schedule != cron.OFF:
         scheduler.add_job(verify, cron.parse(config.verify_schedule), [config, stopped], id="verify")
@@ -160,6 +162,19 @@ def export(config: Config, stopped: Callable[[], bool], kept: Kept | None = None
                 values = {"rows": found.rows, "seq": found.exported_upto, "seconds": round(found.seconds, 1)}
                 of = {"run": found.run, "events_table": each.events_table}
                 logger.info("exported", extra={"action": "export.done", **of, **values})
+
+
+def compact(config: Config, stopped: Callable[[], bool]) -> None:
+    """Merge small files of the lake, in a separate process; starts none when nothing is small."""
+    try:
+        made = compaction.compact(config, lambda _event: None, stopped)
+    except ExportStopped as error:
+        logger.info("%s", error, extra={"action": "compaction.stopped"})
+        return
+    for each in made:
+        if each.files_before:
+            values = {"events_table": each.events_table, "before": each.files_before, "after": each.files_after}
+            logger.info("small files merged", extra={"action": "compaction.done", **values})
 
 
 def retention(config: Config, stopped: Callable[[], bool]) -> None:

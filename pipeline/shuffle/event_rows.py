@@ -56,7 +56,7 @@ def exact_texts(staged: Iterable[bytes]) -> dict[int, tuple[bytes, bytes]]:
     """By place, record and source texts of the rows that have texts which jsonb may not give back as they were."""
     found = {}
     for place, row in enumerate(staged):
-        record_at, rest_at = _bounds(row)
+        _, record_at, rest_at = _bounds(row)
         if row[rest_at:] != _NO_REST:
             at = rest_at + 4 + max(0, _lengths(row, rest_at)[0])
             if (length := _lengths(row, at)[0]) >= 0:
@@ -74,18 +74,17 @@ def events(
     return [_event(row, tables, seq + place, exact.get(place)) for place, row in enumerate(staged)]
 
 
-def _bounds(row: bytes) -> tuple[int, int]:
-    """Where its record begins, and what comes after that."""
+def _bounds(row: bytes) -> tuple[int, int, int]:
+    """Where its key and its record begin, and what comes after that."""
     pk_at = _ACTION + _lengths(row, _ACTION - 4)[0]
-    record_at = pk_at + 4 + _lengths(row, pk_at)[0]
-    return record_at, record_at + 4 + _lengths(row, record_at)[0]
+    record_at = pk_at + 4 + max(0, _lengths(row, pk_at)[0])  # null where the row is too long, keys and all
+    return pk_at, record_at, record_at + 4 + _lengths(row, record_at)[0]
 
 
 def _event(row: bytes, tables: Mapping[int, bytes], seq: int, exact: bytes | None) -> bytes:
-    pk_at = _ACTION + _lengths(row, _ACTION - 4)[0]
+    pk_at, record_at, rest_at = _bounds(row)
     if row[_ACTION:pk_at] not in ACTIONS:
         raise NotPlain
-    record_at, rest_at = _bounds(row)
     rest = row[rest_at:]
     if rest == _NO_REST:
         changes = _NULL

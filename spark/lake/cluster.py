@@ -100,6 +100,8 @@ def _made(
     wanted = {setting: value for setting, value in preferred.items() if setting not in known} | given
     if password and settings.encrypts({**known, **given}):
         wanted["spark.executorEnv.PGPASSWORD"] = password  # Spark redacts it by its name
+    if settings.encrypts({**known, **given}):
+        wanted = {**settings.store_credentials(), **wanted}
     builder = SparkSession.builder
     for setting, value in {**wanted, **settings.ORDERS}.items():
         builder = builder.config(setting, value)

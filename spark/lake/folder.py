@@ -1,10 +1,8 @@
-"""The lake's folder on disk: which lake it holds, moving files in durably one by one, the manifest."""
+"""A lake in a folder on disk: which lake it holds, moving files in durably one by one, the manifest."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,8 +13,9 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lake import layout
+from lake import days, layout
 from lake.errors import Inexact, TargetUnfit
+from lake.storage.new_file import sha256, sync
 from pyspark_sequin_events.reading import arrow_schema
 
 
@@ -87,12 +86,14 @@ class Folder:
                 except FileNotFoundError as error:
                     if not self.holds(file):
                         raise Inexact(f"{file.path} is neither staged nor in its place") from error
+                folders |= days.show(self.path, file.path)
         for folder in folders:
             sync(folder)
 
     def move_out(self, files: Iterable[Published]) -> None:
         """Remove the files that `move_in` put in place."""
         for file in files:
+            days.hide(self.path, file.path)
             (self.path / file.path).unlink(missing_ok=True)
 
     def holds(self, file: Published) -> bool:
@@ -101,6 +102,17 @@ class Folder:
             return sha256(self.path / file.path) == file.sha256
         except FileNotFoundError:
             return False
+
+    def remove_all(self, paths: Iterable[str]) -> None:
+        """Remove files, and folders with all that is in them, if they are there. Raises TargetUnfit."""
+        for path in paths:
+            place = self.path / path
+            with unfit(place):
+                if place.is_dir() and not place.is_symlink():
+                    shutil.rmtree(place)
+                    days.remove_empty(self.path, path)
+                else:
+                    place.unlink(missing_ok=True)
 
     def clear_staging(self) -> None:
         """Remove the files of exports that did not finish."""
@@ -120,6 +132,11 @@ class Folder:
             new.replace(place)
             sync(place.parent)
 
+    def write_all(self, files: Mapping[str, bytes]) -> None:
+        """The same of several."""
+        for path, content in files.items():
+            self.write(path, content)
+
 
 def schema_content(columns: Mapping[str, str]) -> bytes:
     """What `layout.schema_file` holds: the columns, and the date of the folders."""
@@ -127,21 +144,6 @@ def schema_content(columns: Mapping[str, str]) -> bytes:
     pq.write_metadata(arrow_schema({**columns, "date": "date"}), sink)
     content: bytes = sink.getvalue().to_pybytes()
     return content
-
-
-def sha256(file: Path) -> str:
-    """The SHA-256 of a file's bytes, in hex."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def sync(path: Path) -> None:
-    """Make a file, or the names in a folder, durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager

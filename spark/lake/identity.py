@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 
 from lake.errors import TargetUnfit
 from lake.folder import Folder
 from lake.ledger import Ledger
+from lake.object_folder import ObjectFolder
+from lake.storage import where
+from lake.storage.new_file import Target
+from lake.storage.where import ObjectPath, Where
+from lake.storage.written import Owner
+
+LakeFolder = Folder | ObjectFolder
+
+
+def folder_at(text: str) -> LakeFolder:
+    """The lake in a folder, or in a bucket. Raises TargetUnfit for what is neither."""
+    at = where.parse(text)
+    return ObjectFolder(at) if isinstance(at, ObjectPath) else Folder(at)
 
 
 @dataclass(frozen=True)
@@ -16,17 +28,23 @@ class Lake:
     """A folder with its ledger; once locked, no other exporter writes to it while the ledger's session lives."""
 
     id: uuid.UUID
-    folder: Folder
+    folder: LakeFolder
     ledger: Ledger
     events_table: str
 
     @property
-    def root(self) -> Path:
-        """The absolute path that every path in the lake is relative to."""
+    def root(self) -> Where:
+        """What every path in the lake is relative to: an absolute path, or a prefix in a bucket."""
         return self.folder.path.absolute()
 
+    def target(self, staging: str, *, export: int = 0, state: int = 0) -> Target:
+        """Where tasks put the files of an export or of a version of a state: on a disk into the folder `staging`."""
+        if isinstance(self.root, ObjectPath):
+            return Target(self.root, Owner(self.ledger.dsn, str(self.id), self.root, export, state))
+        return Target(self.root / staging)
 
-def identify(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
+
+def identify(ledger: Ledger, folder: LakeFolder, events_table: str) -> Lake:
     """The lake in `folder`; a new lake if the folder is empty. Raises TargetUnfit if the folder is not ours."""
     known = ledger.lakes()
     directory = str(folder.path.absolute())
@@ -36,6 +54,11 @@ def identify(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
         found = here[0] if here else None
         if found is None or not ledger.exported_upto(found):
             folder.require_empty()
+        elif isinstance(folder, ObjectFolder):  # of a folder the server says so
+            raise TargetUnfit(
+                f"{directory} has no manifest, but events were exported to it; restore it, or name another "
+                "PIPELINE_EXPORT_DIR to export everything again"
+            )
         found = found or ledger.add_lake(directory, events_table)
         known = ledger.lakes()
     if found not in known:
@@ -53,7 +76,7 @@ def identify(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
     return Lake(found, folder, ledger, events_table)
 
 
-def reading(ledger: Ledger, folder: Folder) -> Lake:
+def reading(ledger: Ledger, folder: LakeFolder) -> Lake:
     """The lake in `folder`, for reading without its lock.
 
     Raises TargetUnfit when it is not a lake of this database, or was not exported to by this version yet.

@@ -2,12 +2,20 @@
 
 manifest.json                                  the head: up to which seq, and the newest part of each dataset
 manifest/<schema>.<table>/<number>.json        a part: files of changes, and the full parts before it
-changes/<schema>.<table>/date=2026-11-21/      the changes of a table, Parquet
-changes/<schema>.<table>/schema=2/date=…/      its changes after an incompatible change of its columns
+changes/<schema>.<table>/date=2026-11-21       the changes of a table, Parquet: a link to the folder of that day
+changes/<schema>.<table>/schema=2/date=…       its changes after an incompatible change of its columns
 changes/<schema>.<table>/_common_metadata      the columns of all files of that version, in their widest types
 current/<schema>.<table>/latest/               the table as it is now, as far as it was exported
-messages/date=…/                               logical messages
+messages/date=…                                logical messages
+days/<number>/changes/<schema>.<table>/date=…/ the folder of a day: a name of each of its files
+files/changes/<schema>.<table>/date=…/         the files themselves, by the paths that the manifest and Iceberg have
 .staging/                                      files that readers must not see yet
+
+In a bucket nothing has a name that a reader could guess: names are unique, and the manifest lists them.
+
+changes/<schema>.<table>/date=2026-11-21/<first>-<last>-<unique>.parquet
+current/<schema>.<table>/v<seq>/<unique>.parquet
+manifest/current/<schema>.<table>/<version>.json   which of those are the table as of its seq
 """
 
 from __future__ import annotations
@@ -17,8 +25,12 @@ import re
 
 MANIFEST = "manifest.json"
 MANIFEST_PART = "manifest/%s/%s.json"
+STATE_PART = "manifest/current/%s/%s.json"
 STAGING = ".staging"
+CURRENT = "current"
 MESSAGES = "messages"
+FILES = "files"
+DAYS = "days"
 UNTYPED = 0
 """Schema version of rows whose table has no known columns: a record as JSON text."""
 _MOST_BYTES = 200
@@ -42,7 +54,24 @@ def changes(dataset: str, version: int = 1) -> str:
 
 def change_file(dataset: str, version: int, date: str, first_seq: int, last_seq: int) -> str:
     """Path of a file of changes: their names sort as their seqs do."""
-    return f"{changes(dataset, version)}/date={date}/{first_seq:020d}-{last_seq:020d}.parquet"
+    return f"{FILES}/{changes(dataset, version)}/date={date}/{first_seq:020d}-{last_seq:020d}.parquet"
+
+
+def merged_file(dataset: str, version: int, date: str, first_seq: int, last_seq: int, compaction: int) -> str:
+    """Path of a file that a compaction makes of others: no other attempt writes to it."""
+    path = change_file(dataset, version, date, first_seq, last_seq)
+    return path.replace(".parquet", f"-m{compaction}.parquet")
+
+
+def day(path: str) -> str | None:
+    """The folder where readers by glob find a file of changes; None: it is there itself, by a version before."""
+    inner = path.removeprefix(f"{FILES}/")
+    return None if inner == path else inner.rpartition("/")[0]
+
+
+def day_view(folder: str, number: int) -> str:
+    """What that folder is a link to, after the compaction of that number; 0: before the first."""
+    return f"{DAYS}/{number}/{folder}"
 
 
 def schema_file(dataset: str, version: int) -> str:
@@ -55,6 +84,11 @@ def manifest_part(dataset: str, number: int) -> str:
     return MANIFEST_PART % (dataset, number)
 
 
+def state_part(dataset: str, version: int) -> str:
+    """Path of what the manifest of a lake in a bucket says of one version of a table's state."""
+    return STATE_PART % (dataset, version)
+
+
 def export_staging(export_id: int) -> str:
     """Where an export writes before it publishes."""
     return f"{STAGING}/export-{export_id}"
@@ -62,7 +96,7 @@ def export_staging(export_id: int) -> str:
 
 def current(dataset: str) -> str:
     """The folder of a table's current state."""
-    return f"current/{dataset}"
+    return f"{CURRENT}/{dataset}"
 
 
 def _escaped(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,18 @@ from adbc_driver_postgresql import dbapi
 
 from lake.errors import ExportError, ExportRunning, Fenced
 from pyspark_sequin_events import catalog
+from pyspark_sequin_events.dsn import without_password
+
+COMPACTION = "pipeline compaction"
+"""What the session of a compaction is called."""
+COMPACTION_SECONDS = 120.0
+"""For so long one that has the lake is waited for."""
+_POLL = 0.2
+_LOCK = "select pg_try_advisory_lock(hashtextextended('pipeline lake ' || $1, 0)) as locked"
+_COMPACTING = """
+    select 1 from pipeline.advisory_locks l join pg_stat_activity a on a.pid = l.pid
+    where l.key = hashtextextended('pipeline lake ' || $1, 0) and a.application_name = $2
+"""
 
 
 @dataclass(frozen=True)
@@ -36,8 +49,10 @@ def holder() -> str:
 class Ledger:
     """The ledger on one session, which holds the lake's lock until it ends."""
 
-    def __init__(self, connection: dbapi.Connection) -> None:
+    def __init__(self, connection: dbapi.Connection, dsn: str = "") -> None:
+        """`dsn`: of the same database, without a password."""
         self._connection = connection
+        self.dsn = dsn
         self.execute("set synchronous_commit = on")
 
     def lakes(self) -> dict[uuid.UUID, dict[str, Any]]:
@@ -59,11 +74,15 @@ class Ledger:
         self.execute("update pipeline.lakes set directory = $2 where id = $1::text::uuid", (str(lake), directory))
 
     def lock(self, lake: uuid.UUID) -> None:
-        """Become the lake's only exporter until this session ends. Raises ExportRunning, which names the other one."""
-        found = self.rows(
-            "select pg_try_advisory_lock(hashtextextended('pipeline lake ' || $1, 0)) as locked", (str(lake),)
-        )
-        if not found[0]["locked"]:
+        """Become the lake's only exporter until this session ends, after a compaction that is just being published.
+
+        Raises ExportRunning, which names the other one.
+        """
+        deadline = time.monotonic() + COMPACTION_SECONDS
+        while not self.rows(_LOCK, (str(lake),))[0]["locked"]:
+            if time.monotonic() < deadline and self.rows(_COMPACTING, (str(lake), COMPACTION)):
+                time.sleep(_POLL)
+                continue
             others = self.rows(
                 "select holder, started_at::text from pipeline.exports where lake_id = $1::text::uuid"
                 " and state in ('writing', 'publishing') order by id desc limit 1",
@@ -71,6 +90,10 @@ class Ledger:
             )
             who = f"{others[0]['holder']} since {others[0]['started_at']}" if others else "unknown"
             raise ExportRunning(f"an export is already running: {who}; wait for it, or end it")
+
+    def unlock(self, lake: uuid.UUID) -> None:
+        """Let others export to it."""
+        self.rows("select pg_advisory_unlock(hashtextextended('pipeline lake ' || $1, 0)) as unlocked", (str(lake),))
 
     def exported_upto(self, lake: uuid.UUID) -> int:
         """The lake holds every event up to this seq; 0 when it holds nothing."""
@@ -136,6 +159,17 @@ class Ledger:
         if not self.rows(statement, parameters):
             raise Fenced(f"{what} {parameters[0]} was taken over by another exporter; this one publishes nothing")
 
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All that is executed meanwhile, or nothing of it."""
+        self.execute("begin")
+        try:
+            yield
+        except BaseException:
+            self.execute("rollback")
+            raise
+        self.execute("commit")
+
     def rows(self, query: str, parameters: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
         """The rows that a query returns."""
         return catalog.rows(self._connection, query, parameters)
@@ -155,6 +189,6 @@ def opened(dsn: str) -> Iterator[Ledger]:
     """A ledger on its own session. Raises ExportError if the database does not answer or is not migrated."""
     try:
         with catalog.connect(dsn) as connection:
-            yield Ledger(connection)
+            yield Ledger(connection, without_password(dsn))
     except dbapi.Error as error:
         raise ExportError(f"the pipeline database refused: {' '.join(str(error).split())}") from error

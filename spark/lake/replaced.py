@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from lake.folder import unfit
 from lake.identity import Lake
+from lake.ledger import bigints
 
 LATEST = "latest"
 """The link that a table's current state is found by."""
@@ -16,6 +15,8 @@ KEEP = 86_400.0
 """Seconds that replaced files stay, unless the user says otherwise."""
 CHECKPOINTS = 7 * 86_400.0
 """Seconds that the last current state of each day stays, likewise."""
+_AT_ONCE = 500
+"""As many are forgotten at once."""
 _DUE = """
     select id, path from pipeline.export_replaced
     where lake_id = $1::text::uuid and replaced_at <= now() - make_interval(secs => $2) order by replaced_at, id
@@ -38,12 +39,15 @@ def remove_names(lake: Lake) -> None:
 
 
 def _remove(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> None:
-    for row in rows:
-        path = PurePosixPath(row["path"])
-        is_taken = path.name == LATEST and lake.ledger.rows(_TAKEN, (str(lake.id), path.parent.name))
-        with unfit(lake.root / path):
-            if (lake.root / path).is_dir() and path.name != LATEST:
-                shutil.rmtree(lake.root / path)
-            elif not is_taken:
-                (lake.root / path).unlink(missing_ok=True)
-        lake.ledger.execute("delete from pipeline.export_replaced where id = $1", (row["id"],))
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE]
+        lake.folder.remove_all(row["path"] for row in some if not _is_taken(lake, PurePosixPath(row["path"])))
+        lake.ledger.execute(
+            "delete from pipeline.export_replaced where id = any($1::text::bigint[])",
+            (bigints(row["id"] for row in some),),
+        )
+
+
+def _is_taken(lake: Lake, path: PurePosixPath) -> bool:
+    """Whether it is the `latest` of a name that a table has again."""
+    return path.name == LATEST and bool(lake.ledger.rows(_TAKEN, (str(lake.id), path.parent.name)))

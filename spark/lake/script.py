@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -21,7 +20,7 @@ from pyspark_sequin_events.dsn import VARIABLE, password, without_password
 def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
     """A parser with the arguments that every script takes."""
     made = argparse.ArgumentParser(prog=name, description=doc)
-    made.add_argument("--export-dir", type=Path, required=True, help="the lake: a local or shared folder")
+    made.add_argument("--export-dir", required=True, help="the lake: a local or shared folder, or s3://bucket/prefix")
     made.add_argument("--events-table", default="public.sequin_events", help="schema.table (default: %(default)s)")
     made.add_argument("--master", help="Spark master; default: what spark-submit says")
     return made

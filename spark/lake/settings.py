@@ -28,8 +28,9 @@ LOOPBACK: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.b
 WAIT = "spark.pipeline.waitForCores"
 """Our own among Spark's settings: seconds for which no executor may be there."""
 WAIT_SECONDS = 300
-SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
-"""Settings whose values Spark hides, by its own default."""
+SECRET = re.compile(r"(?i)secret|password|token|access[._]?key")
+"""Settings whose values Spark hides: what it hides by default, and how AWS writes it."""
+_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.authenticate.enableSaslEncryption")
 
 
@@ -55,3 +56,12 @@ def permissions() -> dict[str, str]:
 def encrypts(settings: Mapping[str, str]) -> bool:
     """Whether what Spark's processes tell each other is encrypted."""
     return any(settings.get(name, "").lower() == "true" for name in _ENCRYPTED)
+
+
+def store_credentials() -> dict[str, str]:
+    """For executors of a cluster that encrypts: the keys of an object store that this process has by its environment.
+
+    Spark hides their values, for which it has to know their names.
+    """
+    found = {f"spark.executorEnv.{name}": os.environ[name] for name in _CREDENTIALS if os.environ.get(name)}
+    return {**found, "spark.redaction.regex": SECRET.pattern} if found else {}

@@ -1,4 +1,4 @@
-"""Whether executors write to the lake's folder so that the driver can publish what they write: tried before a run."""
+"""Whether executors write to the lake so that the driver can publish what they write: tried before a run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pwd
 import shutil
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -16,6 +17,8 @@ from lake import layout
 from lake.cluster import each
 from lake.cores import cores, is_local
 from lake.errors import TargetUnfit
+from lake.storage import object_store
+from lake.storage.where import ObjectPath, Where
 
 _FILE = "file"
 _REMEDY = "let both users be in the folder's group, give the folder mode 2775 and both of them umask 002"
@@ -31,9 +34,12 @@ class _Tried:
     error: str | None
 
 
-def require(spark: SparkSession, folder: Path) -> None:
+def require(spark: SparkSession, folder: Where) -> None:
     """Raises TargetUnfit, which names host and user, where it would fail later. Does nothing with a local master."""
     if is_local(spark):
+        return
+    if isinstance(folder, ObjectPath):
+        _require_objects(spark, folder)
         return
     staging = folder.absolute() / layout.STAGING
     here = staging / f"probe-{uuid.uuid4().hex}"
@@ -43,6 +49,24 @@ def require(spark: SparkSession, folder: Path) -> None:
             _take_over(one, folder)
     finally:
         shutil.rmtree(here, ignore_errors=True)
+
+
+def _require_objects(spark: SparkSession, folder: ObjectPath) -> None:
+    names = [f"{layout.STAGING}/probe-{uuid.uuid4().hex}" for _ in range(cores(spark))]
+    tried = each(spark, partial(_try_object, folder), names, lambda _: None)
+    object_store.remove_all(folder / one.path for one in tried if not one.error)
+    if failed := next((one for one in tried if one.error), None):
+        raise TargetUnfit(f"{folder}: executors on {failed.who} cannot write there: {failed.error}")
+
+
+def _try_object(folder: ObjectPath, name: str) -> _Tried:
+    """Write an object, as a task does. Runs on executors."""
+    try:
+        object_store.put(folder / name, b"0")
+        error = None
+    except TargetUnfit as found:
+        error = str(found)
+    return _Tried(name, f"{platform.node()} as user {_user()}", error)
 
 
 def _try(path: str) -> _Tried:

@@ -50,6 +50,7 @@ def test_every_events_table_is_exported(database_dsn: str, tmp_path: Path, caplo
             f"pipeline: there is no events table public.nothing; name one of public.sequin_events, {AUDIT}\n"
         )
 
+        assert isinstance(config.exports, Path) and isinstance(inner, Path)
         (config.exports / "manifest.json").rename(tmp_path / "manifest.json")
         add_inserts(log, 10)
         route(log, first=31, last=40)

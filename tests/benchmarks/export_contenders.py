@@ -133,7 +133,9 @@ def main(settings: dict[str, Any]) -> None:
             began = time.monotonic()
             act(folder)
             seconds = time.monotonic() - began
-            files = list(folder.rglob("*.parquet"))
+            files = [
+                path for path in folder.rglob("*.parquet") if "days" not in path.parts
+            ]  # those are names of others
             size = sum(path.stat().st_size for path in files)
             rows = sum(pq.read_metadata(path).num_rows for path in files)
             shown = {"name": name, "run": run, "seconds": seconds, "files": len(files), "bytes": size, "rows": rows}

@@ -143,10 +143,10 @@ def _measured(cluster: Cluster, book: Ledger, runs: int) -> tuple[dict[str, Cost
 
 def _costs(cluster: Cluster, database: psycopg.Connection[Any], book: Ledger, names: list[str]) -> dict[str, Cost]:
     """One run, and one status."""
-    config = load(database_dsn=cluster.dsn(DATABASE), data_dir=book.lake.root.parent)
+    config = load(database_dsn=cluster.dsn(DATABASE), data_dir=book.root.parent)
 
     def run() -> None:
-        lake = exporter.open_lake(book.lake.ledger, Folder(book.lake.root), EVENTS)
+        lake = exporter.open_lake(book.lake.ledger, Folder(book.root), EVENTS)
         book.publish(*names)
         book.update()
         current.recover(lake)
@@ -158,7 +158,7 @@ def _costs(cluster: Cluster, database: psycopg.Connection[Any], book: Ledger, na
         with connections.connect(cluster.dsn(DATABASE), "pipeline database") as connection:
             export_status.read(config, connection)
 
-    return {name: _cost(database, book.lake.root, act) for name, act in (("run", run), ("status", status))}
+    return {name: _cost(database, book.root, act) for name, act in (("run", run), ("status", status))}
 
 
 def _cost(database: psycopg.Connection[Any], folder: Path, act: Any) -> Cost:

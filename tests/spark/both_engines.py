@@ -16,6 +16,7 @@ from lake.states import current, engines
 from lake.states.current import Pending
 from lake.states.folded import Folded, Task
 from lake.states.small import fold as small
+from lake.storage.new_file import Target
 
 
 def assert_equal(spark: SparkSession, lake: Lake, pending: Sequence[Pending]) -> int:
@@ -31,7 +32,7 @@ def assert_equal(spark: SparkSession, lake: Lake, pending: Sequence[Pending]) ->
 
 
 def _folded(spark: SparkSession, lake: Lake, pending: Pending, folder: Path) -> dict[str, Any]:
-    task = Task(lake.root, current.base_folder(lake, pending.foldings[0]), pending.foldings, folder)
+    task = Task(lake.root, current.base_folder(lake, pending.foldings[0]), pending.foldings, Target(folder))
     made = small.fold(task) if folder.name == "small" else engines.fold_large(spark, task)
     assert isinstance(made, Folded), made
     files = {written.bucket: pq.ParquetFile(written.path) for written in made.written}

@@ -20,6 +20,7 @@ from lake.cluster import session
 from lake.folder import Folder
 from pipeline.config.settings import Config
 from pyspark_sequin_events import catalog
+from tests.fixtures.object_store import CREDENTIALS
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.server import ROOT
 from tests.fixtures.spark import environment
@@ -89,6 +90,8 @@ def spark() -> Iterator[SparkSession]:
     """A local session, as `export.py` makes it, with our modules on the path as an installed wheel has them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT / "spark"))
+        for name, value in CREDENTIALS.items():  # for tasks too
+            patch.setenv(name, value)
         if home := environment().get("JAVA_HOME"):  # for the session, and for the scripts that tests start
             patch.setenv("JAVA_HOME", home)
         with session("local[2]", "tests") as made:

@@ -43,9 +43,12 @@ def main(dsn: str, directory: str, seq: int, fatal: int) -> None:
         assert folding.base is not None
         first, *kept = folding.base.files
         version = states.begin(known.id, folding)
-        staging = current._staging(lake, version) / f"bucket={first.bucket}"
+        assert isinstance(lake.root, Path)
+        staging = lake.root / current._staging(version) / f"bucket={first.bucket}"
         staging.mkdir(parents=True)
-        old = current.base_folder(lake, folding) / first.name
+        base = current.base_folder(lake, folding)
+        assert isinstance(base, Path)
+        old = base / first.name
         pq.write_table(pq.ParquetFile(old).read(), staging / "new.parquet")
         folded = Folded([seal(staging / "new.parquet")], kept, folding.base.buckets)
         _die_at(fatal)

@@ -41,7 +41,8 @@ def test_each_has_a_lake_of_its_own_in_that_of_the_default_one(
     spark: SparkSession, database_dsn: str, tmp_path: Path
 ) -> None:
     config = load(database_dsn=database_dsn, data_dir=tmp_path)
-    inner = lakes.folder(config, str(AUDIT))
+    inner, outer = lakes.folder(config, str(AUDIT)), config.exports
+    assert isinstance(inner, Path) and isinstance(outer, Path)
     assert inner == tmp_path / "exports/public.audit%2Fevents"
     with small_log(database_dsn, 0) as log:
         route(log)
@@ -50,16 +51,16 @@ def test_each_has_a_lake_of_its_own_in_that_of_the_default_one(
         assert rows(inner / "current/public.audits/latest") == 30
 
         add_inserts(log, 50)  # the default one's lake comes later, around the other
-        assert export(spark, database_dsn, config.exports, str(DEFAULT)) == ["public.orders"]
-        assert rows(config.exports / "changes/public.orders") == 50
-        assert not (config.exports / "changes/public.audits").exists()
+        assert export(spark, database_dsn, outer, str(DEFAULT)) == ["public.orders"]
+        assert rows(outer / "changes/public.orders") == 50
+        assert not (outer / "changes/public.audits").exists()
 
         route(log, first=31, last=35)  # the same oid, and seqs that the other table has, too
         route(log, "orders", 16384, first=1, last=3)
         assert sorted(export(spark, database_dsn, inner, str(AUDIT))) == ["public.audits", "public.orders"]
         assert rows(inner / "current/public.audits/latest") == 35
         assert rows(inner / "current/public.orders/latest") == 3
-        assert rows(config.exports / "current/public.orders/latest") == 50
+        assert rows(outer / "current/public.orders/latest") == 50
         assert [
             tuple(row) for row in log.execute("select events_table, position from pipeline.readers order by 1")
         ] == [

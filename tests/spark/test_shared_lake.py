@@ -74,7 +74,7 @@ def test_they_work_for_changes_and_states_where_the_group_may_write(cluster: Clu
         run = exporter(log, standalone, 0o002)
         assert run.end() == 0, run.said[-1:]
         export_kills.require_exact(log)
-        owners = {path.owner() for path in log.lake.glob("changes/**/*.parquet")}
+        owners = {path.owner() for path in log.lake.glob("changes/*/date=*/*.parquet")}
         assert owners == {EXECUTORS}
         with psycopg.connect(log.dsn) as connection:  # what has no columns is folded by DataFrames
             connection.execute(
@@ -92,7 +92,7 @@ def test_they_work_for_changes_and_states_where_the_group_may_write(cluster: Clu
         ]
         for table in export_kills.TABLES:
             assert ds.dataset(log.lake / f"current/public.{table}/latest").count_rows() == 2_000
-        assert list((log.lake / "changes/public.notes").glob("schema=0/**/*.parquet"))
+        assert list((log.lake / "changes/public.notes").glob("schema=0/date=*/*.parquet"))
 
 
 @pytest.mark.parametrize(

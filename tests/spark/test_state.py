@@ -233,7 +233,7 @@ def test_a_table_that_cannot_be_folded_keeps_no_other_back(exported: Pipeline, s
     exported.replicate(*(f"update public.{table} set n = 0" for table in KEYS))
     exported.replicate("insert into public.single (id, n) values (1000002, 1)")
     exported.export()
-    lost = max((exported.folder / "changes/public.pair").rglob("date=*/*.parquet"), key=lambda file: file.name)
+    lost = max((exported.folder / "files/changes/public.pair").rglob("*.parquet"), key=lambda file: file.name)
     lost.rename(lost.with_suffix(".away"))
     with pytest.raises(ExportError, match=r"^the state of public\.pair: FileNotFoundError: .*\.parquet"):
         fold(exported, spark)

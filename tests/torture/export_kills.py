@@ -48,6 +48,8 @@ FILES = """
     select f.path, f.bytes, f.sha256 from pipeline.export_files f
     join pipeline.exports e on e.id = f.export_id and e.state = 'committed'
 """
+DAYS = "changes/*/date=*", "changes/*/schema=*/date=*"
+"""The folders in which readers look."""
 LIMIT = 120.0
 """Seconds that an exporter may take."""
 
@@ -111,9 +113,9 @@ class Log:
             ).fetchall()
 
     def visible(self) -> list[tuple[Any, ...]]:
-        """What a reader of `changes/**/*.parquet` sees, in order of seq; a torn file raises."""
+        """What a reader of the folders of days sees, in order of seq; a torn file raises."""
         found = []
-        for path in self.lake.glob("changes/**/*.parquet"):
+        for path in (path for pattern in DAYS for path in self.lake.glob(f"{pattern}/*.parquet")):
             table = path.relative_to(self.lake).parts[1].partition(".")[2]
             columns = ["seq", "commit_lsn", "commit_idx", "action", "record_pk", "id", "name", "amount"]
             read = pq.ParquetFile(path).read(columns=columns).to_pylist()
@@ -237,8 +239,9 @@ def require_exact(log: Log) -> None:
     """Lake equals log, ledger equals files, manifest equals ledger, nothing is left over."""
     assert log.visible() == log.rows()
     listed = log.files()
-    present = {str(path.relative_to(log.lake)) for path in (log.lake / "changes").rglob("*") if path.is_file()}
-    assert {path for path in present if path.endswith(".parquet")} == set(listed)
+    shown = {f"files/{path.relative_to(log.lake)}" for day in DAYS for path in log.lake.glob(f"{day}/*.parquet")}
+    present = {str(path.relative_to(log.lake)) for path in (log.lake / "files").rglob("*.parquet")}
+    assert shown == present == set(listed)
     for path, file in listed.items():
         content = (log.lake / path).read_bytes()
         assert (len(content), hashlib.sha256(content).hexdigest()) == (file["bytes"], file["sha256"]), path

@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT / "spark"))
 
 import export  # noqa: E402
 
+from lake.changes.files import ChangeFiles  # noqa: E402
 from lake.folder import Folder  # noqa: E402
 from lake.ledger import Ledger  # noqa: E402
 
@@ -70,7 +71,7 @@ def at_move(number: int) -> None:
 POINTS: dict[str, Callable[[], None]] = {
     "before the range is begun": lambda: at(Ledger, "begin"),
     "after the range was begun": lambda: at(Ledger, "begin", after=True),
-    "before the ledger knows the files": lambda: at(Ledger, "publish"),
+    "before the ledger knows the files": lambda: at(ChangeFiles, "publish"),
     "between the ledger's list and the first move": lambda: at_move(1),
     "between two moves": lambda: at_move(3),
     "between the last move and the ledger's commit": lambda: at(Ledger, "commit"),

@@ -119,6 +119,8 @@ OWNERS = {
     "pipeline.export_iceberg_commits": Owner("spark/lake"),
     "pipeline.export_iceberg_tables": Owner("spark/lake"),
     "pipeline.export_iceberg_written": Owner("spark/lake"),
+    "pipeline.export_compactions": Owner("spark/lake"),
+    "pipeline.export_written": Owner("spark/lake"),
     "pipeline.export_replaced": Owner("spark/lake"),
     "pipeline.export_schemas": Owner("spark/lake", {"pipeline/exports": JOB}),
     "pipeline.export_states": Owner("spark/lake"),

@@ -42,6 +42,24 @@ def export_run(context: typer.Context, as_json: Json = False, no_wait: NoWait = 
     return 0
 
 
+@app.command("compact")
+def export_compact(context: typer.Context, as_json: Json = False) -> int:
+    """Merge small files of changes now, as the server does by its schedule. --json: one event per line."""
+    from pipeline.cli.render import export_progress
+    from pipeline.exports import compaction
+
+    with resolved(load(context, "export")) as config, _stoppable() as stopped:
+        if as_json:
+            made = compaction.compact(config, _print_event, stopped)
+            if not made:
+                _print_event({"event": "done", "files_before": 0, "files_after": 0})
+            return 0
+        with export_progress.shown() as on_event:
+            made = compaction.compact(config, on_event, stopped)
+        export_progress.compacted(made)
+    return 0
+
+
 @app.command("list")
 def export_list(context: typer.Context, as_json: Json = False, limit: Limit = 20) -> int:
     """The newest ranges, and the newest runs with the reason if one failed."""

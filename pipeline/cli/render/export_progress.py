@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from pipeline.config.bucket import LakeAt
 from pipeline.exports.child import Event, OnEvent
+from pipeline.exports.compaction import Compacted
 from pipeline.exports.job import Outcome
 from pipeline.operate import formatting
 
@@ -95,6 +96,12 @@ class Progress:
         made = f"{formatting.count(event['rows'], 'row')}, {event['rewritten']} of {event['buckets']} buckets rewritten"
         self.doing = f"{event['dataset']} as of seq {event['seq']}: {made}"
 
+    def _on_compacted(self, event: Event) -> None:
+        self.doing = f"{formatting.count(event['files_before'], 'file')} became {event['files_after']}"
+
+    def _on_waits(self, event: Event) -> None:
+        self.doing = f"waiting: {event['reason']}"
+
     def _on_done(self, _event: Event) -> None:
         self.doing, self.part = "done", 1.0
 
@@ -127,13 +134,22 @@ def shown() -> Iterator[OnEvent]:
         yield tell
 
 
-def outcome(found: Outcome, lake: Path) -> None:
+def outcome(found: Outcome, lake: LakeAt) -> None:
     """Print the result of a run, and which folder it is about."""
     if found.run is None:
         print(f"nothing is new: everything up to seq {found.exported_upto} is in the lake {lake}")
         return
     moved = f"{formatting.count(found.rows, 'event')} in {formatting.lasted(found.seconds)}"
     print(f"run {found.run}: {moved}, everything up to seq {found.exported_upto} is in the lake {lake}")
+
+
+def compacted(made: Sequence[Compacted]) -> None:
+    """Print what has become of the small files of each lake."""
+    if not any(each.files_before for each in made):
+        print("nothing is to be merged: no file is small, or none has waited for long enough")
+    for each in made:
+        if each.files_before:
+            print(f"{formatting.count(each.files_before, 'file')} became {each.files_after} in the lake {each.lake}")
 
 
 def state(table: str, last: Event) -> None:

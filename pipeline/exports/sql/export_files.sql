@@ -1,8 +1,16 @@
--- The files of one range in order of seq; what a version before has written is still in the range itself.
+-- The files of one range in order of seq: its own, and those of which a compaction has made others that have its changes
+-- beside some of other ranges; what a version before has written is still in the range itself.
 select f.path, f.dataset, s.version as schema, f.rows, f.bytes, f.sha256, f.first_seq, f.last_seq
 from pipeline.export_files f
 join pipeline.export_schemas s on s.id = f.schema_id
-where f.export_id = %(id)s
+where f.export_id = %(id)s and f.merged = 0
+union all
+select f.path, f.dataset, s.version as schema, f.rows, f.bytes, f.sha256, f.first_seq, f.last_seq
+from pipeline.exports e
+join pipeline.export_files f
+    on f.lake_id = e.lake_id and f.merged > 0 and f.last_seq > e.after_seq and f.first_seq <= e.upto_seq
+join pipeline.export_schemas s on s.id = f.schema_id
+where e.id = %(id)s and e.state = 'committed'
 union all
 select f.path, f.dataset, f.schema, f.rows, f.bytes, f.sha256, f.first_seq, f.last_seq
 from pipeline.exports e

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pipeline.config.bucket import Bucket
 from pipeline.config.settings import Config
 from pipeline.errors import ExportFailed
-from pipeline.exports import extra, java
+from pipeline.exports import extra, java, reach
 from pipeline.operate.export_status import why_off
 from pipeline.operate.preflight import spark_cluster
 from pipeline.operate.preflight.findings import Finding, Findings
@@ -35,15 +36,24 @@ def run(config: Config) -> Findings:
 
 def _folder(config: Config) -> Finding:
     path = config.exports
+    if isinstance(path, Bucket):
+        if refused := reach.unfit(path):
+            text, _, remedy = refused.partition("; ")
+            return Finding("warning", "export", text, remedy)
+        return _ready(config)
     try:
         wrong = _unfit(path)
     except OSError as error:
         wrong = error.strerror or str(error)
     if wrong:
         return Finding("warning", "export", f"{path}: {wrong}", f"fix that, or {_OTHER_FOLDER}")
+    return _ready(config)
+
+
+def _ready(config: Config) -> Finding:
     off = why_off(config)
     when = f"only by `pipeline export run` ({off})" if off else f"at {config.export_schedule} (UTC)"
-    return Finding("ok", "export", f"to {path} {when}, Spark at {config.spark_master}")
+    return Finding("ok", "export", f"to {config.exports} {when}, Spark at {config.spark_master}")
 
 
 def _unfit(path: Path) -> str | None:

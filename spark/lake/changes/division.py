@@ -10,6 +10,7 @@ from adbc_driver_postgresql import dbapi
 
 from lake.changes.plan import Part
 from lake.changes.writer import Piece
+from lake.storage.new_file import Target
 from pyspark_sequin_events import catalog
 
 FEW_ROWS = 50_000
@@ -17,7 +18,7 @@ FEW_ROWS = 50_000
 
 
 def pieces(
-    connection: dbapi.Connection, parts: Sequence[Part], folder: str, *, rows_per_file: int, tasks: int
+    connection: dbapi.Connection, parts: Sequence[Part], target: Target, *, rows_per_file: int, tasks: int
 ) -> list[Piece]:
     """What each task reads, that with most rows first, so that none begins last that takes longest.
 
@@ -25,11 +26,11 @@ def pieces(
     """
     fair = ceil(sum(part.rows for part in parts) / max(1, tasks))
     most = min(rows_per_file, max(fair, FEW_ROWS))
-    found = [each for part in parts for each in _pieces(connection, part, folder, most)]
+    found = [each for part in parts for each in _pieces(connection, part, target, most)]
     return [piece for _, piece in sorted(found, key=lambda each: -each[0])]
 
 
-def _pieces(connection: dbapi.Connection, part: Part, folder: str, most: int) -> Iterator[tuple[int, Piece]]:
+def _pieces(connection: dbapi.Connection, part: Part, target: Target, most: int) -> Iterator[tuple[int, Piece]]:
     """Each with about how many rows it has."""
     number = ceil(part.rows / most)
     rows = ceil(part.rows / max(1, number))
@@ -41,6 +42,6 @@ def _pieces(connection: dbapi.Connection, part: Part, folder: str, most: int) ->
             read = replace(part.read, after=after, upto=upto)
             yield (
                 rows,
-                Piece(read, part.dataset, part.version, part.source_id, part.source_epoch, part.table_oid, folder),
+                Piece(read, part.dataset, part.version, part.source_id, part.source_epoch, part.table_oid, target),
             )
             after = upto

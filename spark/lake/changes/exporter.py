@@ -20,11 +20,13 @@ from lake.changes.files import ChangeFile, ChangeFiles, Schemas
 from lake.changes.manifest import Manifest
 from lake.changes.writer import WrittenFile, write
 from lake.cluster import each
+from lake.compaction import switching
 from lake.cores import cores
 from lake.errors import ExportError, Inexact
-from lake.folder import Folder, schema_content
-from lake.identity import Lake, identify
+from lake.folder import schema_content
+from lake.identity import Lake, LakeFolder, identify
 from lake.ledger import Ledger
+from lake.storage.where import ObjectPath
 
 RANGE_ROWS = 4_000_000
 """Seqs that are exported at once: the most work that a crash loses, and what the driver plans at a time."""
@@ -43,7 +45,7 @@ class Progress:
     done: int
 
 
-def open_lake(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
+def open_lake(ledger: Ledger, folder: LakeFolder, events_table: str) -> Lake:
     """Find or make the lake in `folder`, take its lock, and finish or remove what an earlier exporter left.
 
     Raises TargetUnfit for a folder that is not ours, ExportRunning while another exporter is at work.
@@ -57,6 +59,7 @@ def open_lake(ledger: Ledger, folder: Folder, events_table: str) -> Lake:
         _write_schemas(lake, dataset, versions, only_missing=True)
     _recover(lake, files)
     folder.clear_staging()
+    switching.finish(lake)
     Manifest(lake).update()
     return lake
 
@@ -80,9 +83,9 @@ def export(
     number = lake.ledger.begin(lake.id, *bounds, run)
     try:
         parts = plan.parts(connection, dsn, lake.events_table, *bounds)
-        folder = lake.root / layout.export_staging(number)
+        target = lake.target(layout.export_staging(number), export=number)
         tasks = min(cores(spark), connections)
-        pieces = division.pieces(connection, parts, str(folder), rows_per_file=rows_per_file, tasks=tasks)
+        pieces = division.pieces(connection, parts, target, rows_per_file=rows_per_file, tasks=tasks)
         rows = sum(part.rows for part in parts)
         average = rows / max(1, len(pieces))
         report(Progress(*bounds, rows, 0))
@@ -156,8 +159,10 @@ def _write_schemas(
     lake: Lake, dataset: str, versions: Mapping[int, Mapping[str, str]], *, only_missing: bool = False
 ) -> None:
     """Write the schema files, before files with new columns are in place: a reader that knows the old columns only
-    would fail on those.
+    would fail on those. A lake in a bucket has none: whoever takes its files from the manifest has their columns.
     """
+    if isinstance(lake.root, ObjectPath):
+        return
     for version, columns in versions.items():
         path = layout.schema_file(dataset, version)
         if not only_missing or not (lake.root / path).exists():

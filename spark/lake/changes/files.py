@@ -79,13 +79,13 @@ _PUBLISH = """
     ),
     listed as (
         insert into pipeline.export_files (export_id, lake_id, dataset, schema_id, source_id, source_epoch, table_oid,
-            path, staged, rows, bytes, sha256, first_seq, last_seq, first_lsn, first_idx, last_lsn, last_idx)
+            path, staged, rows, bytes, sha256, first_seq, last_seq, first_lsn, first_idx, last_lsn, last_idx, day)
         select m.id, m.lake_id, f.dataset, s.id, f.source_id, f.source_epoch, f.table_oid, f.path, f.staged, f.rows,
-            f.bytes, f.sha256, f.first_seq, f.last_seq, f.first_lsn, f.first_idx, f.last_lsn, f.last_idx
+            f.bytes, f.sha256, f.first_seq, f.last_seq, f.first_lsn, f.first_idx, f.last_lsn, f.last_idx, f.day
         from moved m
         cross join json_to_recordset($3::text::json) f (dataset text, version int, source_id uuid, source_epoch int,
             table_oid bigint, path text, staged text, rows bigint, bytes bigint, sha256 text, first_seq bigint,
-            last_seq bigint, first_lsn bigint, first_idx int, last_lsn bigint, last_idx int)
+            last_seq bigint, first_lsn bigint, first_idx int, last_lsn bigint, last_idx int, day date)
         join (select id, dataset, version from known where id is not null union all table added) s
             using (dataset, version)
     )
@@ -145,10 +145,12 @@ class ChangeFiles:
                 **{
                     name: value
                     for name, value in asdict(file).items()
-                    if name not in ("path", "date", "last_committed_at")
+                    if name not in ("path", "place", "date", "last_committed_at")
                 },
-                "path": layout.change_file(file.dataset, file.version, file.date, file.first_seq, file.last_seq),
-                "staged": f"{layout.export_staging(export)}/{file.path.rpartition('/')[2]}",
+                "path": file.place
+                or layout.change_file(file.dataset, file.version, file.date, file.first_seq, file.last_seq),
+                "staged": None if file.place else f"{layout.export_staging(export)}/{file.path.rpartition('/')[2]}",
+                "day": file.date,
             }
             for file in written
         ]

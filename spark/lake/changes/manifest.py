@@ -2,21 +2,35 @@
 
 `manifest.json`, the head, is small. For each dataset it names the newest part, a file that never changes: that lists
 the newest files and, beside it, the full parts before it. So a run writes what is new, however much the lake holds.
+
+A compaction replaces files of full parts: what else these list is listed by the newest part again. That is called by
+the compaction then (-7.json), since nothing else has changed.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from lake import layout
 from lake.identity import Lake
+from lake.storage.where import ObjectPath
 
 FULL = 100
 """A part with so many files is full: the next one names it, and begins empty."""
 _TOUCHED = """
     select distinct f.dataset from pipeline.exports e join pipeline.export_files f on f.export_id = e.id
     where e.lake_id = $1::text::uuid and e.state = 'committed' and e.upto_seq > $2
+"""
+_MERGED = """
+    select coalesce(max(c.id), 0) as number from pipeline.export_compactions c
+    where c.lake_id = $1::text::uuid and c.state in ('switched', 'done')
+"""
+_MERGED_DATASETS = """
+    select distinct r.dataset from pipeline.export_compactions c
+    cross join json_to_recordset(c.replaced) r (dataset text)
+    where c.lake_id = $1::text::uuid and c.state = 'switched'
 """
 _OPEN = """
     select f.dataset, f.path, s.version as schema, f.rows, f.bytes, f.sha256, f.first_seq, f.last_seq, f.source_epoch,
@@ -36,13 +50,23 @@ _PARTS = """
     select dataset, part, array_to_json(sealed)::text as sealed from pipeline.export_datasets
     where lake_id = $1::text::uuid order by dataset
 """
+_STATES = """
+    select s.dataset, s.seq, s.id from pipeline.export_tables t
+    cross join lateral (
+        select s.id, s.dataset, s.seq from pipeline.export_states s
+        where s.table_id = t.id and s.state = 'committed' order by s.seq desc limit 1
+    ) s
+    where t.lake_id = $1::text::uuid and t.dataset is not null order by s.dataset
+"""
 _SEAL = """
     with listed as (
         select f.id, f.dataset, d.part, count(*) over (partition by f.dataset) as files
         from pipeline.export_datasets d
         join pipeline.export_files f on f.lake_id = d.lake_id and f.dataset = d.dataset and f.part is null
-        join pipeline.exports e on e.id = f.export_id and e.state = 'committed' and e.upto_seq <= d.part
-        where d.lake_id = $1::text::uuid and d.dataset = any(array(select json_array_elements_text($2::text::json)))
+        join pipeline.exports e on e.id = f.export_id and e.state = 'committed'
+            and e.upto_seq <= coalesce(d.upto_seq, d.part)
+        where d.lake_id = $1::text::uuid and d.part <> $4
+            and d.dataset = any(array(select json_array_elements_text($2::text::json)))
     ),
     kept as (
         update pipeline.export_files f set part = l.part from listed l where l.files >= $3 and f.id = l.id
@@ -60,9 +84,9 @@ _STORE = """
         where d.lake_id = $1::text::uuid and d.part <> $3 and d.part <> all(d.sealed)
     ),
     stored as (
-        insert into pipeline.export_datasets as d (lake_id, dataset, part)
-        select $1::text::uuid, dataset, $3 from given
-        on conflict (lake_id, dataset) do update set part = excluded.part
+        insert into pipeline.export_datasets as d (lake_id, dataset, part, upto_seq)
+        select $1::text::uuid, dataset, $3, $5 from given
+        on conflict (lake_id, dataset) do update set part = excluded.part, upto_seq = excluded.upto_seq
     )
     insert into pipeline.export_replaced (lake_id, path)
     select $1::text::uuid, format($4, dataset, part) from replaced
@@ -78,41 +102,58 @@ class Manifest:
 
     def update(self) -> None:
         """Bring it to what the ledger says is committed."""
-        upto = self._lake.ledger.exported_upto(self._lake.id)
-        listed = self._listed_upto()
-        if listed != upto:
-            self._add_parts(upto, listed)
+        ledger = self._lake.ledger
+        upto, merged = ledger.exported_upto(self._lake.id), int(ledger.rows(_MERGED, (self._id,))[0]["number"])
+        head = self._head()
+        listed = int(head.get("exported_upto", 0))
+        changed = [row["dataset"] for row in ledger.rows(_TOUCHED, (self._id, listed))] if listed != upto else []
+        again = [row["dataset"] for row in ledger.rows(_MERGED_DATASETS, (self._id,))]
+        if head.get("compaction", 0) == merged:
+            again = []
+        self._seal(sorted({*changed} - {*again}), upto)
+        self._add_parts(sorted({*changed, *again}), -merged if again else upto, upto)
         self.write_head()
 
     def write_head(self) -> None:
         """Write the head anew, if it says something else by now."""
-        content = {
+        content: dict[str, Any] = {
             "lake": self._id,
             "events_table": self._lake.events_table,
             "exported_upto": self._lake.ledger.exported_upto(self._lake.id),
+            "compaction": int(self._lake.ledger.rows(_MERGED, (self._id,))[0]["number"]),
             "datasets": {
                 row["dataset"]: {"part": layout.manifest_part(row["dataset"], row["part"])}
                 for row in self._lake.ledger.rows(_PARTS, (self._id,))
             },
         }
+        if isinstance(self._lake.root, ObjectPath):
+            content["current"] = {
+                row["dataset"]: {"seq": row["seq"], "part": layout.state_part(row["dataset"], row["id"])}
+                for row in self._lake.ledger.rows(_STATES, (self._id,))
+            }
         self._lake.folder.write(layout.MANIFEST, json.dumps(content, indent=1, ensure_ascii=False).encode())
 
-    def _listed_upto(self) -> int:
-        """Up to which seq the head lists files; 0 where there is none, or one of a version before this."""
+    def _head(self) -> dict[str, Any]:
+        """What is there; nothing where there is none, or one of a version before this."""
         content = self._lake.folder.read(layout.MANIFEST)
         head: dict[str, Any] = json.loads(content) if content else {}
         of_before = any("part" not in dataset for dataset in head.get("datasets", {}).values())
-        return 0 if of_before else int(head.get("exported_upto", 0))
+        return {} if of_before else head
 
-    def _add_parts(self, number: int, after: int) -> None:
-        """Write a new part, called by that number, of each dataset that has files from after that seq.
+    def _seal(self, names: Sequence[str], number: int) -> None:
+        """Their newest part stays, if it is full.
 
         A part becomes a full one only when the next is written: until then it may have been written in vain.
         """
+        if names:
+            self._lake.ledger.execute(_SEAL, (self._id, json.dumps(names), FULL, number))
+
+    def _add_parts(self, names: Sequence[str], number: int, upto: int) -> None:
+        """Write a new part, called by that number, of each of these datasets, which lists its files up to that seq."""
+        if not names:
+            return
         ledger = self._lake.ledger
-        names = [row["dataset"] for row in ledger.rows(_TOUCHED, (self._id, after))]
         asked = self._id, json.dumps(names)
-        ledger.execute(_SEAL, (*asked, FULL))
         sealed = {row["dataset"]: json.loads(row["sealed"]) for row in ledger.rows(_PARTS, (self._id,))}
         files: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
         for file in ledger.rows(_OPEN, asked):
@@ -121,6 +162,7 @@ class Manifest:
         for row in ledger.rows(_SCHEMAS, asked):
             schema = {"columns": json.loads(row["columns"]), "key": json.loads(row["key"])}
             schemas.setdefault(row["dataset"], {})[str(row["version"])] = schema
+        parts: dict[str, bytes] = {}
         for name in names:
             content = {
                 "dataset": name,
@@ -128,7 +170,6 @@ class Manifest:
                 "before": [f"{each}.json" for each in sealed.get(name, ())],
                 "files": files[name],
             }
-            self._lake.folder.write(
-                layout.manifest_part(name, number), json.dumps(content, ensure_ascii=False).encode()
-            )
-        ledger.execute(_STORE, (*asked, number, layout.MANIFEST_PART))
+            parts[layout.manifest_part(name, number)] = json.dumps(content, ensure_ascii=False).encode()
+        self._lake.folder.write_all(parts)
+        ledger.execute(_STORE, (*asked, number, layout.MANIFEST_PART, upto))

@@ -5,21 +5,30 @@ Commit times grow with seq almost, but not quite: a server stamps a commit a mom
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from lake.errors import ExportError
 from lake.identity import Lake
+from lake.storage.reading import dataset
 
 _RANGE = """
-    select e.id, e.upto_seq from pipeline.exports e
+    select e.id, e.after_seq, e.upto_seq from pipeline.exports e
     where e.lake_id = $1::text::uuid and e.state = 'committed'
         and (e.last_committed_at is null or e.last_committed_at > $2::text::timestamptz)
     order by e.after_seq
 """
-_FILES = "select path, first_seq from pipeline.export_files where export_id = $1 order by first_seq"
+_FILES = """
+    select path, first_seq from pipeline.export_files where export_id = $1 and merged = 0
+    union all
+    select path, first_seq from pipeline.export_files
+    where lake_id = $2::text::uuid and merged > 0 and last_seq > $3 and first_seq <= $4
+    order by first_seq
+"""
 
 
 def parse(text: str) -> int | datetime:
@@ -43,7 +52,7 @@ def seq_at(lake: Lake, as_of: int | datetime) -> int:
     if isinstance(as_of, int):
         return as_of
     for row in lake.ledger.rows(_RANGE, (str(lake.id), as_of.isoformat())):
-        if (found := _first_after(lake, row["id"], as_of)) is not None:
+        if (found := _first_after(lake, row, as_of)) is not None:
             return _not_before_all(found - 1, as_of)
     raise ExportError(
         f"the lake holds nothing that was committed after {as_of.isoformat(sep=' ')}, so it may lack what was committed"
@@ -57,13 +66,14 @@ def _not_before_all(seq: int, as_of: datetime) -> int:
     return seq
 
 
-def _first_after(lake: Lake, export: int, as_of: datetime) -> int | None:
+def _first_after(lake: Lake, export: Mapping[str, Any], as_of: datetime) -> int | None:
     """The first seq of a range that was committed after the moment; None where all of it was by then."""
     found: int | None = None
-    for file in lake.ledger.rows(_FILES, (export,)):
+    asked = export["id"], str(lake.id), export["after_seq"], export["upto_seq"]
+    for file in lake.ledger.rows(_FILES, asked):
         if found is not None and file["first_seq"] >= found:
             continue
-        changes = ds.dataset(lake.root / file["path"]).to_table(["seq"], filter=ds.field("committed_at") > as_of)
+        changes = dataset(lake.root / file["path"]).to_table(["seq"], filter=ds.field("committed_at") > as_of)
         if changes.num_rows:
             first = pc.min(changes.column("seq")).as_py()
             found = first if found is None else min(found, first)

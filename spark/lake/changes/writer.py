@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -12,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lake.folder import sha256, sync
+from lake import layout
+from lake.storage.new_file import NewFile, Target
+from lake.storage.where import ObjectPath, relative
 from pyspark_sequin_events.reading import Read, arrow_schema, batches
 
 GROUP_ROWS = 256 * 1024
@@ -25,7 +26,7 @@ GROUP_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Piece:
-    """What one task reads, the folder that it writes to, and what its files are of.
+    """What one task reads, where it writes to, and what its files are of.
 
     `source_id`, `source_epoch` and `table_oid`: the table whose changes these are, 0 for messages.
     """
@@ -36,16 +37,16 @@ class Piece:
     source_id: str
     source_epoch: int
     table_oid: int
-    folder: str
+    target: Target
 
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file of a piece: whole, durable, and not where readers look.
+    """A file of a piece: whole, durable, and nowhere listed.
 
     `first_lsn` and `first_idx`: the least place of a change in it; `last_lsn` and `last_idx`: the greatest, but of
     changes that were retried, which are out of order. None where none has one. `last_committed_at`: the latest of
-    its changes, in ISO 8601.
+    its changes, in ISO 8601. `place`: its path in the lake, where it is there already, as it is in a bucket.
     """
 
     path: str
@@ -65,6 +66,7 @@ class WrittenFile:
     last_lsn: int | None
     last_idx: int | None
     last_committed_at: str
+    place: str | None = None
 
 
 def write(piece: Piece) -> list[WrittenFile]:
@@ -80,7 +82,7 @@ def write(piece: Piece) -> list[WrittenFile]:
         return [day.finish() for day in days.values()]
     finally:
         for opened in days.values():
-            opened.writer.close()
+            opened.close()
 
 
 class _Day:
@@ -89,22 +91,14 @@ class _Day:
     def __init__(self, piece: Piece, schema: pa.Schema, day: date) -> None:
         self._piece = piece
         self._day = day
-        self._path = Path(piece.folder) / f"{uuid.uuid4().hex}.parquet"
+        self._file = NewFile(piece.target)
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._first = self._last = 0
         self._first_place: Place | None = None
         self._last_place: Place | None = None
         self._latest = datetime.min.replace(tzinfo=UTC)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self.writer = pq.ParquetWriter(
-            self._path,
-            schema,
-            compression="zstd",
-            write_page_index=True,
-            store_decimal_as_integer=True,
-            sorting_columns=[pq.SortingColumn(schema.get_field_index("seq"))],
-        )
+        self._writer = opened(self._file.path, schema)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows that follow all rows added before."""
@@ -116,27 +110,28 @@ class _Day:
         self._latest = max(self._latest, pc.max(batch.column("committed_at")).as_py())
         self._last_place = max(filter(None, (self._last_place, last_place(batch))), default=None)
         self._waiting.append(batch)
-        waiting = sum(part.num_rows for part in self._waiting)
-        if waiting >= GROUP_ROWS or sum(part.nbytes for part in self._waiting) >= GROUP_BYTES:
+        if is_full(self._waiting):
             self._write_group()
 
     def finish(self) -> WrittenFile:
         """Make the file whole and durable."""
         if self._waiting:
             self._write_group()
-        self.writer.close()
-        sync(self._path)
+        self._writer.close()
+        piece, folder, day = self._piece, self._piece.target.folder, self._day.isoformat()
+        place = layout.change_file(piece.dataset, piece.version, day, self._first, self._last)
+        made = self._file.finish(place.removesuffix(".parquet"))
         return WrittenFile(
-            path=str(self._path),
-            dataset=self._piece.dataset,
-            version=self._piece.version,
-            source_id=self._piece.source_id,
-            source_epoch=self._piece.source_epoch,
-            table_oid=self._piece.table_oid,
-            date=self._day.isoformat(),
+            path=made.at,
+            dataset=piece.dataset,
+            version=piece.version,
+            source_id=piece.source_id,
+            source_epoch=piece.source_epoch,
+            table_oid=piece.table_oid,
+            date=day,
             rows=self._rows,
-            bytes=self._path.stat().st_size,
-            sha256=sha256(self._path),
+            bytes=made.bytes,
+            sha256=made.sha256,
             first_seq=self._first,
             last_seq=self._last,
             first_lsn=self._first_place[0] if self._first_place else None,
@@ -144,12 +139,37 @@ class _Day:
             last_lsn=self._last_place[0] if self._last_place else None,
             last_idx=self._last_place[1] if self._last_place else None,
             last_committed_at=self._latest.isoformat(),
+            place=relative(made.at, folder) if isinstance(folder, ObjectPath) else None,
         )
+
+    def close(self) -> None:
+        """Whatever has become of it."""
+        self._writer.close()
+        self._file.discard()
 
     def _write_group(self) -> None:
         group = pa.Table.from_batches(self._waiting)
-        self.writer.write_table(group, row_group_size=group.num_rows)
+        self._writer.write_table(group, row_group_size=group.num_rows)
         self._waiting = []
+
+
+def opened(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """Begin a file of changes, whose rows are sorted by seq."""
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        write_page_index=True,
+        store_decimal_as_integer=True,
+        sorting_columns=[pq.SortingColumn(schema.get_field_index("seq"))],
+    )
+
+
+def is_full(waiting: Sequence[pa.RecordBatch]) -> bool:
+    """Whether these are to be a row group of a file of changes."""
+    rows = sum(batch.num_rows for batch in waiting)
+    size: int = sum(batch.nbytes for batch in waiting)
+    return rows >= GROUP_ROWS or size >= GROUP_BYTES
 
 
 def first_place(changes: pa.RecordBatch | pa.Table) -> Place | None:

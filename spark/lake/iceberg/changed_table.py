@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
@@ -54,7 +55,7 @@ class Change:
     """What becomes of a table, which `was` called so; None: it is new. `columns`: name → type, None: as they are.
 
     `same`: which of its columns each is of those that were there before; None: that of its name. `added`: locations of
-    files. With `is_whole` they replace all that were there.
+    files. With `is_whole` they replace all that were there, else those in `removed`.
     """
 
     identifier: Identifier
@@ -63,6 +64,7 @@ class Change:
     columns: Mapping[str, str] | None = None
     same: Mapping[str, str] | None = None
     added: Sequence[str] = ()
+    removed: Sequence[str] = ()
     is_whole: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -141,10 +143,19 @@ def _add_snapshot(transaction: Transaction, io: FileIO, change: Change, stamp: S
         AFTER_SEQ: str(stamp.after_seq),
         UPTO_SEQ: str(stamp.upto_seq),
     }
-    begun = transaction.update_snapshot(snapshot_properties=summary)
-    with Replacing.all_files(transaction, io, summary) if change.is_whole else begun.merge_append() as snapshot:
+    with _snapshot(transaction, io, change, summary) as snapshot:
         for location in change.added:
             snapshot.append_data_file(parquet_file_to_data_file(io, transaction.table_metadata, location))
+
+
+def _snapshot(
+    transaction: Transaction, io: FileIO, change: Change, summary: dict[str, str]
+) -> AbstractContextManager[Any]:
+    if change.is_whole:
+        return Replacing.all_files(transaction, io, summary)
+    if change.removed:
+        return Replacing.files(transaction, io, summary, change.removed)
+    return transaction.update_snapshot(snapshot_properties=summary).merge_append()
 
 
 def _expire(transaction: Transaction, io: FileIO, kept: int, *, everything: bool) -> tuple[int, list[str]]:

@@ -122,6 +122,15 @@ _COMMIT = """
     )
     select lake_id from moved
 """
+_REPLACED = """
+    with given as (
+        select json_array_elements_text($2::text::json) as path
+    ),
+    known as (
+        delete from pipeline.export_iceberg_written w using given g where w.lake_id = $1::text::uuid and w.path = g.path
+    )
+    insert into pipeline.export_replaced (lake_id, path) select $1::text::uuid, path from given
+"""
 _FORGET = """
     with gone as (
         delete from pipeline.export_iceberg where lake_id = $1::text::uuid returning *
@@ -143,7 +152,9 @@ _FORGET = """
         returning substr(p.metadata_location, length(g.location) + 2) as path
     )
     insert into pipeline.export_replaced (lake_id, path)
-    select $1::text::uuid, regexp_replace(path, '/metadata/[^/]*$', '') from pointers
+    select $1::text::uuid, regexp_replace(path, '/metadata/[^/]*$', '') from pointers where $2 = ''
+    union all
+    select $1::text::uuid, json_array_elements_text(nullif($2, '')::json)
 """
 
 
@@ -229,9 +240,12 @@ class IcebergLedger:
         )
         return Head(**rows[0])
 
-    def forget(self) -> None:
-        """The lake has no Iceberg tables any more; in the pipeline database, readers find none."""
-        self._ledger.execute(_FORGET, (self._lake,))
+    def forget(self, withdrawn: Sequence[str] | None = None) -> None:
+        """The lake has no Iceberg tables any more; in the pipeline database, readers find none.
+
+        `withdrawn`: their files, which are replaced by that; None: their folders are.
+        """
+        self._ledger.execute(_FORGET, (self._lake, "" if withdrawn is None else json.dumps(list(withdrawn))))
 
     def kept(self, seconds: float) -> Head | None:
         """The oldest commit that readers may still read; None: there was none yet."""
@@ -272,6 +286,10 @@ class IcebergLedger:
             "select path from pipeline.export_iceberg_written where lake_id = $1::text::uuid", (self._lake,)
         )
         return [row["path"] for row in rows]
+
+    def replaced(self, paths: Sequence[str]) -> None:
+        """Those files go when what is replaced now does."""
+        self._ledger.execute(_REPLACED, (self._lake, json.dumps(list(paths))))
 
     def removed(self) -> None:
         """Those files are gone."""

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from lake import layout
@@ -113,7 +114,7 @@ class Planner:
             was = known[row["table_id"]].identifier if row["table_id"] in known else None
             was = was if self.has_renames or was == identifier else None
             form = int(self.had(was, FORM) or 0) if was else 0
-            folder = f"{self.base}/{layout.current(row['folder'])}/{version_name(row['seq'])}"
+            folder = f"{self.base}/{self._folder(row)}"
             change = Change(
                 identifier,
                 was,
@@ -125,6 +126,12 @@ class Planner:
                 properties={STATE: str(row["state_id"]), FORM: str(row["form_id"])},
             )
             yield Planned(change, row["dataset"], table_id=row["table_id"], state_id=row["state_id"]), root
+
+    def _folder(self, row: Mapping[str, Any]) -> str:
+        """What the names of a version's files are relative to."""
+        if not isinstance(self.lake.root, Path):
+            return layout.CURRENT
+        return f"{layout.current(row['folder'])}/{version_name(row['seq'])}"
 
     def _behind(self, behind: Collection[Root]) -> set[int]:
         if not behind:

@@ -1,11 +1,11 @@
-"""A snapshot whose files take the place of all that were there before.
+"""A snapshot whose files take the place of all that were there before, or of some.
 
 PyIceberg's own overwrite keeps the lists of what it deleted for ever: a table that is replaced at each run would grow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
@@ -17,30 +17,79 @@ from pyiceberg.table.update.snapshot import _SnapshotProducer
 class Replacing(_SnapshotProducer["Replacing"]):
     """Lists what it deletes, for readers of single snapshots, and nothing that is older."""
 
+    _paths: frozenset[str] | None = None
+    """Of the files that it deletes; None: of all."""
+    _known: dict[str, list[ManifestEntry]]
+    """What was read of each manifest."""
+
     @classmethod
     def all_files(cls, transaction: Transaction, io: FileIO, summary: Mapping[str, str]) -> Replacing:
         """Begin a snapshot that deletes all files of the one before."""
+        return cls._begin(transaction, io, summary, None)
+
+    @classmethod
+    def files(
+        cls, transaction: Transaction, io: FileIO, summary: Mapping[str, str], locations: Collection[str]
+    ) -> Replacing:
+        """Begin a snapshot that deletes these. Raises ValueError when the one before has not all of them."""
+        made = cls._begin(transaction, io, summary, frozenset(locations))
+        if lacking := len(locations) - len(made._deleted_data_files):
+            raise ValueError(f"{lacking} of {len(locations)} files that were merged are not in it")
+        return made
+
+    @classmethod
+    def _begin(
+        cls, transaction: Transaction, io: FileIO, summary: Mapping[str, str], paths: frozenset[str] | None
+    ) -> Replacing:
         made = cls(Operation.OVERWRITE, transaction, io, snapshot_properties=dict(summary))
-        for entry in made._before():
+        made._paths, made._known = paths, {}
+        for entry in made._gone():
             made.delete_data_file(entry.data_file)
         return made
 
-    def _before(self) -> list[ManifestEntry]:
+    def _before(self) -> list[ManifestFile]:
         snapshot = self._transaction.table_metadata.current_snapshot()
-        manifests = snapshot.manifests(self._io) if snapshot else []
-        return [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(self._io)]
+        return snapshot.manifests(self._io) if snapshot else []
+
+    def _gone(self) -> list[ManifestEntry]:
+        return [entry for manifest in self._before() for entry in self._entries(manifest) if self._goes(entry)]
+
+    def _entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
+        """Read once: they are asked for three times, and may be in a bucket."""
+        path = manifest.manifest_path
+        if path not in self._known:
+            self._known[path] = manifest.fetch_manifest_entry(self._io)
+        return self._known[path]
+
+    def _goes(self, entry: ManifestEntry) -> bool:
+        return self._paths is None or entry.data_file.file_path in self._paths
 
     def _deleted_entries(self) -> list[ManifestEntry]:
-        return [
-            ManifestEntry.from_args(
-                status=ManifestEntryStatus.DELETED,
-                snapshot_id=self._snapshot_id,
-                sequence_number=entry.sequence_number,
-                file_sequence_number=entry.file_sequence_number,
-                data_file=entry.data_file,
-            )
-            for entry in self._before()
-        ]
+        return [self._again(entry, ManifestEntryStatus.DELETED, self._snapshot_id) for entry in self._gone()]
 
     def _existing_manifests(self) -> list[ManifestFile]:
-        return []
+        """Those that have files which stay: as they are, or written again without the others."""
+        if self._paths is None:
+            return []
+        found = []
+        for manifest in self._before():
+            entries = self._entries(manifest)
+            stay = [entry for entry in entries if not self._goes(entry)]
+            if stay and len(stay) == len(entries):
+                found.append(manifest)
+            elif stay:
+                with self.new_manifest_writer(self.spec(manifest.partition_spec_id)) as writer:
+                    for entry in stay:
+                        writer.add_entry(self._again(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id))
+                found.append(writer.to_manifest_file())
+        return found
+
+    @staticmethod
+    def _again(entry: ManifestEntry, status: ManifestEntryStatus, snapshot: int | None) -> ManifestEntry:
+        return ManifestEntry.from_args(
+            status=status,
+            snapshot_id=snapshot,
+            sequence_number=entry.sequence_number,
+            file_sequence_number=entry.file_sequence_number,
+            data_file=entry.data_file,
+        )

@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from lake.errors import ExportError
 from lake.iceberg.failures import FAILURES, told
 from lake.iceberg.names import Identifier
+from lake.storage.where import SCHEME, ObjectPath, parse
 
 
 def opened(name: str, uri: str) -> Rest:
@@ -33,7 +34,7 @@ class Rest:
     """Names may be exchanged between tables, which a catalog of this kind cannot do at once."""
 
     def __init__(self, name: str, uri: str) -> None:
-        self._catalog: Catalog = load_catalog(name, type="rest", uri=uri)
+        self._catalog: Catalog = load_catalog(name, type="rest", uri=uri, **_store())
         self._made: set[Identifier] = set()
         self.written: Mapping[str, bytes] = {}
         self.moved: Mapping[Identifier, str | None] = {}
@@ -64,3 +65,11 @@ class Rest:
             with suppress(NamespaceAlreadyExistsError):
                 self._catalog.create_namespace(namespace)
             self._made.add(namespace)
+
+
+def _store() -> dict[str, str]:
+    """Where PyIceberg finds a bucket, as all else here does; that catalog's own settings come first."""
+    at = parse(f"{SCHEME}://any")
+    assert isinstance(at, ObjectPath)  # noqa: S101  a URL
+    known = {"s3.endpoint": at.endpoint, "s3.region": at.region}
+    return {name: value for name, value in known.items() if value}

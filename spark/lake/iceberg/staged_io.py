@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from typing import cast
 
+from pyarrow.fs import FileSystem
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from lake.storage.object_store import file_system
+from lake.storage.where import SCHEME, ObjectPath, parse
 
 
 class StagedIO(FileIO):
@@ -15,7 +20,7 @@ class StagedIO(FileIO):
     def __init__(self) -> None:
         super().__init__()
         self.written: dict[str, bytes] = {}
-        self._there = PyArrowFileIO()
+        self._there = _There()
 
     def new_input(self, location: str) -> InputFile:
         """A file to read."""
@@ -28,6 +33,15 @@ class StagedIO(FileIO):
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Forget a file that was to be written; what is there already stays."""
         self.written.pop(location if isinstance(location, str) else location.location, None)
+
+
+class _There(PyArrowFileIO):
+    """Asks a store as all else here does: by the same credentials, with the same patience."""
+
+    def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
+        if scheme == SCHEME and netloc:
+            return file_system(cast(ObjectPath, parse(f"{SCHEME}://{netloc}")))
+        return super()._initialize_fs(scheme, netloc)
 
 
 class _Staged(InputFile, OutputFile):

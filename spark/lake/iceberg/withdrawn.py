@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lake.folder import unfit
+from pathlib import Path
+
 from lake.iceberg.ledger import IcebergLedger
 from lake.identity import Lake
 
@@ -11,20 +12,30 @@ def withdraw(lake: Lake) -> None:
     """Readers find no Iceberg tables; their metadata goes when what was replaced does. The lake's lock must be held."""
     book = IcebergLedger(lake)
     if found := book.found():
+        files: list[str] | None = None
         if found["uri"]:
             from lake.iceberg.rest import opened  # PyIceberg is an extra
 
             catalog = opened(found["catalog"], found["uri"])
             for table in book.tables():
                 catalog.drop(table.identifier)
-        book.forget()
+        elif not isinstance(lake.root, Path):
+            from lake.iceberg.pointers import Pointers  # PyIceberg is an extra
+            from lake.iceberg.table_files import files_of
+
+            there = {table.identifier: table.location for table in book.tables() if table.location}
+            pointers, base = Pointers(there), f"{lake.root}/"
+            paths = [path for identifier in there for path in files_of(pointers.load(identifier, identifier))]
+            files = [path.removeprefix(base) for path in paths if path.startswith(base)]
+        book.forget(files)
         sweep(lake, book)
 
 
 def sweep(lake: Lake, book: IcebergLedger) -> None:
     """Remove the files of a commit that never came."""
     if left := book.left_over():
-        for path in left:
-            with unfit(lake.root / path):
-                (lake.root / path).unlink(missing_ok=True)
-        book.removed()
+        if isinstance(lake.root, Path):
+            lake.folder.remove_all(left)
+            book.removed()
+        else:  # a request of a process that has ended may still arrive
+            book.replaced(left)

@@ -21,6 +21,7 @@ from lake.states.folded import Task
 from lake.states.folders import hand_over
 from lake.states.ledger import StateLedger
 from lake.states.plan import Folding, StateVersion, plan
+from lake.storage.new_file import Target
 from lake.tables.lake_tables import LakeTables
 from lake.tables.source_tables import SourceTable
 
@@ -56,14 +57,21 @@ def wanted(lake: Lake, table: str, seq: int, output: Path | None) -> Wanted:
         if not known or not ChangeFiles(lake.ledger, lake.id).knows(dataset):
             raise ExportError(f"table {table} is not in the lake; name one that has been exported")
         raise ExportError(f"no table was called {table} as of seq {seq}; name it as it was called then")
-    output = (output or lake.folder.path / OUTPUTS / dataset / str(seq)).absolute()
-    made = Wanted(dataset, seq, output, tables, found)
+    made = Wanted(dataset, seq, _output(lake, dataset, seq, output), tables, found)
     if not _foldings(lake, made):
         raise ExportError(f"table {table} has no key as of seq {seq}, so it has no state; read its changes instead")
-    with unfit(output, ANOTHER):
-        if output.exists() and (held := sorted(entry.name for entry in output.iterdir())):
-            raise TargetUnfit(f"{output} holds {held[0]}; name a folder that is new or empty")
+    with unfit(made.output, ANOTHER):
+        if made.output.exists() and (held := sorted(entry.name for entry in made.output.iterdir())):
+            raise TargetUnfit(f"{made.output} holds {held[0]}; name a folder that is new or empty")
     return made
+
+
+def _output(lake: Lake, dataset: str, seq: int, asked: Path | None) -> Path:
+    if asked is not None:
+        return asked.absolute()
+    if not isinstance(lake.root, Path):
+        raise TargetUnfit(f"the lake is in the bucket {lake.root.bucket}; name a folder for the state by --output")
+    return lake.root / OUTPUTS / dataset / str(seq)
 
 
 def as_of(spark: SparkSession, lake: Lake, wanted: Wanted) -> Published:
@@ -94,7 +102,7 @@ def _versions(lake: Lake, wanted: Wanted) -> list[StateVersion]:
 def _written(spark: SparkSession, lake: Lake, foldings: Sequence[Folding], output: Path) -> Published:
     base = base_folder(lake, foldings[0])
     with _staging(output) as staging:
-        folded = fold_one(spark, Task(lake.root, base, foldings, staging))
+        folded = fold_one(spark, Task(lake.root, base, foldings, Target(staging)))
         files = hand_over(output, foldings[-1].seq, folded, base)
     return published(foldings[-1], folded, files)
 

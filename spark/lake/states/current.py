@@ -2,7 +2,8 @@
 
 A version goes through the ledger's states. `writing`: files are made where no reader looks, then the whole folder is
 renamed into place. `committed`: the folder stays, the table has the name that the version was made for, and then
-`latest` is set to it. After a crash at any point `latest` names a whole version, and `recover` does the rest.
+`latest` is set to it. After a crash at any point `latest` names a whole version, and `recover` does the rest. In a
+bucket there is neither a folder to rename nor a link to set (`lake.states.in_bucket`).
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ from pyspark.sql import SparkSession
 
 from lake import layout, replaced
 from lake.changes.files import ChangeFiles
+from lake.changes.manifest import Manifest
 from lake.errors import ExportError
 from lake.identity import Lake
-from lake.states import engines
+from lake.states import engines, in_bucket
 from lake.states.folded import Folded, Task
-from lake.states.folders import States
+from lake.states.folders import States, version_name
 from lake.states.ledger import Root, StateLedger
 from lake.states.plan import BucketFile, Folding, plan
 from lake.states.side_by_side import Begun, Job, side_by_side
+from lake.storage import written
+from lake.storage.new_file import Target
+from lake.storage.where import Where
 from lake.tables.lake_tables import LakeTables
 from lake.tables.source_tables import SourceTable
 
@@ -66,15 +71,20 @@ def recover(lake: Lake, keep: float = replaced.KEEP, checkpoints: float = replac
     `checkpoints` seconds: a state as of an earlier seq begins with one of them.
     """
     ledger = StateLedger(lake.ledger, lake.id)
-    for dataset in ledger.unfinished():
-        States(lake.root, dataset).sweep(ledger.seqs(dataset))
+    if isinstance(lake.root, Path):
+        for dataset in ledger.unfinished():
+            States(lake.root, dataset).sweep(ledger.seqs(dataset))
     ledger.fail_unfinished()
     for table in ledger.to_be_shown():
         _show(lake, table.id, str(table.dataset), ledger.versions(table.id)[-1].seq)
     for version in ledger.superseded(keep, checkpoints):
-        ledger.drop(version.id)
-        States(lake.root, version.dataset).remove(version.seq)
+        if isinstance(lake.root, Path):
+            ledger.drop(version.id)
+            States(lake.root, version.dataset).remove(version.seq)
+        else:
+            in_bucket.drop(lake, version.id)
         ledger.forget(version.id)
+    written.settle(lake.ledger, str(lake.id))
     replaced.remove(lake, keep)
 
 
@@ -129,6 +139,7 @@ def fold_all(
         else:
             report(made)
     replaced.remove_names(lake)
+    Manifest(lake).write_head()
     if failed:
         raise failed[0]
     lake.ledger.folded(lake.id, seq)
@@ -136,9 +147,17 @@ def fold_all(
 
 def publish(lake: Lake, table: int, version: int, folding: Folding, folded: Folded) -> Published:
     """Make what a fold wrote the newest state of its table, under the name that the table has by now."""
-    ledger, states = StateLedger(lake.ledger, lake.id), States(lake.root, folding.dataset)
-    staged = _staging(lake, version) / "version"
-    files = states.assemble(staged, folding.seq, folded, base_folder(lake, folding))
+    ledger = StateLedger(lake.ledger, lake.id)
+    if not isinstance(lake.root, Path):
+        files = in_bucket.files(lake, folded)
+        in_bucket.write_part(lake, version, folding, files)
+        ledger.commit(version, folded, files)
+        ledger.shown(table, folding.seq)
+        return published(folding, folded, files)
+    states = States(lake.root, folding.dataset)
+    staged = lake.root / _staging(version) / "version"
+    base = lake.root / _base_folder(folding)
+    files = states.assemble(staged, folding.seq, folded, base)
     states.put_in_place(staged, folding.seq)
     ledger.commit(version, folded, files)
     _show(lake, table, folding.dataset, folding.seq)
@@ -146,7 +165,8 @@ def publish(lake: Lake, table: int, version: int, folding: Folding, folded: Fold
 
 
 def _show(lake: Lake, table: int, dataset: str, seq: int) -> None:
-    States(lake.root, dataset).set_latest(seq)
+    if isinstance(lake.root, Path):
+        States(lake.root, dataset).set_latest(seq)
     StateLedger(lake.ledger, lake.id).shown(table, seq)
 
 
@@ -213,7 +233,7 @@ def _begin(lake: Lake, pending: Pending) -> _Begun:
     table = ledger.add_table(pending.root).id
     version = ledger.begin(table, pending.foldings[-1])
     base = base_folder(lake, pending.foldings[0])
-    return _Begun(pending, table, version, Task(lake.root, base, pending.foldings, _staging(lake, version)))
+    return _Begun(pending, table, version, Task(lake.root, base, pending.foldings, _target(lake, version, pending)))
 
 
 def _finish(lake: Lake, one: _Begun, outcome: engines.Outcome) -> Published | ExportError:
@@ -228,15 +248,26 @@ def _finish(lake: Lake, one: _Begun, outcome: engines.Outcome) -> Published | Ex
             return error
         raise
     finally:
-        shutil.rmtree(one.task.folder, ignore_errors=True)
+        if isinstance(one.task.target.folder, Path):
+            shutil.rmtree(one.task.target.folder, ignore_errors=True)
 
 
-def _staging(lake: Lake, version: int) -> Path:
-    return lake.root / layout.STAGING / f"state-{version}"
+def _target(lake: Lake, version: int, pending: Pending) -> Target:
+    if isinstance(lake.root, Path):
+        return lake.target(_staging(version), state=version)
+    return in_bucket.target(lake, version, pending.foldings[-1])
 
 
-def base_folder(lake: Lake, folding: Folding) -> Path:
+def _staging(version: int) -> str:
+    return f"{layout.STAGING}/state-{version}"
+
+
+def base_folder(lake: Lake, folding: Folding) -> Where:
     """The folder of the version that a fold begins with; one that is not used where it begins with none."""
+    return lake.root / (_base_folder(folding) if isinstance(lake.root, Path) else layout.CURRENT)
+
+
+def _base_folder(folding: Folding) -> str:
     if folding.base is None:
-        return lake.root / layout.STAGING
-    return States(lake.root, folding.base.dataset).version(folding.base.seq)
+        return layout.STAGING
+    return f"{layout.current(folding.base.dataset)}/{version_name(folding.base.seq)}"

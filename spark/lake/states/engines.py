@@ -39,7 +39,7 @@ def fold_large(spark: SparkSession, task: Task) -> Outcome:
     """What has come of it."""
     spark.sparkContext.setLocalProperty("spark.job.description", f"fold {task.foldings[-1].dataset}")
     try:
-        return fold_by_frames(spark, task.root, task.base_folder, task.foldings, task.folder)
+        return fold_by_frames(spark, task.root, task.base_folder, task.foldings, task.target)
     except ExportError as error:
         return error
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import ceil
-from pathlib import Path
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -17,22 +16,24 @@ from lake.states import rekeying, schema_cast, unchanged
 from lake.states.folded import Base, Folded, folded
 from lake.states.plan import STATE, BucketFile, Column, Folding, buckets_of
 from lake.states.writer import MOST_TASKS, bucket, empty, write
+from lake.storage.new_file import Target
+from lake.storage.where import Where
 
 BYTES_PER_TASK = 16 * 1024 * 1024
 """How many compressed bytes of change files one task of a shuffle takes."""
 
 
-def fold(spark: SparkSession, root: Path, base_folder: Path, foldings: Sequence[Folding], folder: Path) -> Folded:
-    """Write the buckets that changed to `folder`. Raises ExportError; the files in `folder` are then useless."""
+def fold(spark: SparkSession, root: Where, base_folder: Where, foldings: Sequence[Folding], target: Target) -> Folded:
+    """Write the buckets that changed to `target`. Raises ExportError; the files there are then useless."""
 
-    def one(base: Base | None, folding: Folding, into: Path) -> Folded:
+    def one(base: Base | None, folding: Folding, into: Target) -> Folded:
         with plain_errors(), _settings(spark, folding.bytes):
             return _fold(spark, root, base, folding, into)
 
-    return folded(one, base_folder, foldings, folder)
+    return folded(one, base_folder, foldings, target)
 
 
-def _fold(spark: SparkSession, root: Path, base: Base | None, folding: Folding, folder: Path) -> Folded:
+def _fold(spark: SparkSession, root: Where, base: Base | None, folding: Folding, target: Target) -> Folded:
     log = schema_cast.changes(spark, root, folding)
     emptied, omitted = _omissions(log)
     if base is not None and base.seq < emptied:
@@ -48,10 +49,10 @@ def _fold(spark: SparkSession, root: Path, base: Base | None, folding: Folding, 
         changed = [file for file in base.files if file not in kept] if base else []
         before = _before(spark, base, changed, folding) if base and changed else None
         rows = _rows(entries, winners, before, omitted, folding.columns)
-        rewritten = folder / "rewritten"
+        rewritten = target / "rewritten"
         written = write(spark, rows, folding.columns, buckets, len(touched), rewritten) if touched else []
     if not written and not kept:
-        written = [empty(folder, folding.schema)]
+        written = [empty(target, folding.schema)]
     return Folded(written, kept, buckets)
 
 

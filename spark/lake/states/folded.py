@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from lake.states import plan
 from lake.states.plan import BucketFile, Column, Folding
+from lake.storage.new_file import Target
+from lake.storage.where import Where, relative
 
 MOST_BYTES = 80 * 1024 * 1024
 """Of rows in the memory of one task, which takes four times that at most."""
@@ -15,7 +16,7 @@ MOST_BYTES = 80 * 1024 * 1024
 
 @dataclass(frozen=True)
 class WrittenBucket:
-    """A file that is whole and durable, in a folder that no reader looks into."""
+    """A file that is whole and durable, and that no reader finds yet."""
 
     bucket: int
     path: str
@@ -26,15 +27,15 @@ class WrittenBucket:
 
 @dataclass(frozen=True)
 class Task:
-    """What an engine folds: the first of `foldings` over its version in `base_folder`; it writes to `folder`.
+    """What an engine folds: the first of `foldings` over its version in `base_folder`; it writes to `target`.
 
     `most_bytes`: what the rows of the changes may take in memory, and those of the base, for a table that is small.
     """
 
-    root: Path
-    base_folder: Path
+    root: Where
+    base_folder: Where
     foldings: Sequence[Folding]
-    folder: Path
+    target: Target
     rows_per_bucket: int = field(default_factory=lambda: plan.ROWS_PER_BUCKET)
     most_bytes: int = field(default_factory=lambda: MOST_BYTES)
 
@@ -52,7 +53,7 @@ class Folded:
 class Base:
     """What changes are folded over: a version, or what the fold before has made."""
 
-    folder: Path
+    folder: Where
     files: Sequence[BucketFile]
     columns: Sequence[Column]
     seq: int
@@ -64,11 +65,11 @@ class Base:
         return sum(file.rows for file in self.files)
 
 
-One = Callable[[Base | None, Folding, Path], Folded]
-"""A fold over a base, which writes to a folder."""
+One = Callable[[Base | None, Folding, Target], Folded]
+"""A fold over a base, which writes there."""
 
 
-def folded(one: One, base_folder: Path, foldings: Sequence[Folding], folder: Path) -> Folded:
+def folded(one: One, base_folder: Where, foldings: Sequence[Folding], target: Target) -> Folded:
     """The last of the folds, each over what the one before has made; the first over its version in `base_folder`."""
     first = foldings[0]
     base = (
@@ -77,11 +78,11 @@ def folded(one: One, base_folder: Path, foldings: Sequence[Folding], folder: Pat
         else None
     )
     for number, folding in enumerate(foldings):
-        into = folder / f"fold-{number}"
+        into = target / f"fold-{number}"
         made = one(base, folding, into)
         files = [
-            BucketFile(str(Path(written.path).relative_to(into)), written.bucket, written.rows, written.bytes, "")
+            BucketFile(relative(written.path, into.folder), written.bucket, written.rows, written.bytes, "")
             for written in made.written
         ]
-        base = Base(into, files, folding.columns, folding.after, made.buckets)
+        base = Base(into.folder, files, folding.columns, folding.after, made.buckets)
     return made

@@ -14,13 +14,17 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable, Collection
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 from lake import layout
-from lake.folder import sync, unfit
+from lake.folder import unfit
 from lake.replaced import LATEST
 from lake.states.folded import Folded, WrittenBucket
 from lake.states.plan import BucketFile
+from lake.storage.new_file import sync
+from lake.storage.reading import copy
+from lake.storage.where import Where
 
 
 def version_name(seq: int) -> str:
@@ -96,10 +100,13 @@ class States:
                 self.folder.rmdir()
 
 
-def hand_over(output: Path, seq: int, folded: Folded, base: Path) -> list[BucketFile]:
+def hand_over(output: Path, seq: int, folded: Folded, base: Where) -> list[BucketFile]:
     """Put files into a folder outside of the lake; they are copied, so none is linked to a file of the lake."""
     with unfit(output):
-        return _gather(output, seq, folded, base, shutil.copyfile)
+        kept = [replace(file, name=PurePosixPath(file.name).name) for file in folded.kept]
+        for file, own in zip(folded.kept, kept, strict=True):
+            copy(base / file.name, output / own.name)
+        return [*_gather(output, seq, replace(folded, kept=[]), output, _link), *kept]
 
 
 def _gather(

@@ -10,14 +10,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
-from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lake import layout
+from lake.states import object_frames
 from lake.states.plan import STATE, BucketFile, Folding, Reading, Source, own
 from lake.states.plan import Column as TableColumn
+from lake.storage.where import ObjectPath, Where
 from lake.tables.forms import Place
 from pyspark_sequin_events.frame import struct
 from pyspark_sequin_events.types import element, wider
@@ -52,7 +53,7 @@ def column(number: int) -> str:
     return f"c{number}"
 
 
-def changes(spark: SparkSession, root: Path, folding: Folding) -> DataFrame:
+def changes(spark: SparkSession, root: Where, folding: Folding) -> DataFrame:
     """The changes of a fold: what CHANGE names, `exact`, and the table's columns."""
     frames = [frame for source in folding.sources for frame in _of_source(spark, root, source, folding)]
     if not frames:
@@ -70,7 +71,7 @@ def _has_content() -> Column:
 
 def rows(
     spark: SparkSession,
-    folder: Path,
+    folder: Where,
     files: Iterable[BucketFile],
     had: Sequence[TableColumn],
     wanted: Sequence[TableColumn],
@@ -90,7 +91,7 @@ def retyped(rows: DataFrame, had: Sequence[TableColumn], wanted: Sequence[TableC
     return _unified(frame, types, numbers, wanted, ("record_pk", "seq", "committed_at"))
 
 
-def _of_source(spark: SparkSession, root: Path, source: Source, folding: Folding) -> Iterator[DataFrame]:
+def _of_source(spark: SparkSession, root: Where, source: Source, folding: Folding) -> Iterator[DataFrame]:
     of_table = [(F.col("source_epoch") == epoch) & (F.col("source_table_oid") == oid) for epoch, oid in source.tables]
     in_range = (F.col("seq") > folding.after) & (F.col("seq") <= folding.seq)
     for reading in source.readings:
@@ -122,8 +123,11 @@ def _not_before(place: Place) -> Column:
     return (epoch > place.epoch) | ((epoch == place.epoch) & within)
 
 
-def _read(spark: SparkSession, columns: Mapping[str, str], paths: Iterable[Path]) -> DataFrame:
-    literal = [re.sub(r"([\[\]{}*?\\])", r"\\\1", str(path)) for path in paths]
+def _read(spark: SparkSession, columns: Mapping[str, str], paths: Iterable[Where]) -> DataFrame:
+    found = list(paths)
+    if objects := [each for each in found if isinstance(each, ObjectPath)]:
+        return object_frames.read(spark, columns, objects)
+    literal = [re.sub(r"([\[\]{}*?\\])", r"\\\1", str(path)) for path in found]
     return spark.read.schema(struct(columns)).option("datetimeRebaseMode", "CORRECTED").parquet(*literal)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,18 +11,19 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lake.cluster import each
-from lake.folder import sha256, sync
-from lake.states import schema_cast
+from lake.states import object_frames, schema_cast
 from lake.states.folded import WrittenBucket
 from lake.states.plan import STATE
 from lake.states.plan import Column as TableColumn
+from lake.storage.new_file import Target, new_file, sha256, sync
+from lake.storage.where import ObjectPath
 from pyspark_sequin_events.reading import arrow_schema
 
 MOST_TASKS = 2000
 
 
 def write(
-    spark: SparkSession, rows: DataFrame, columns: Sequence[TableColumn], buckets: int, most: int, folder: Path
+    spark: SparkSession, rows: DataFrame, columns: Sequence[TableColumn], buckets: int, most: int, target: Target
 ) -> list[WrittenBucket]:
     """Write the rows of a fold, sorted by key, one file for each bucket with rows: at most `most` of `buckets`."""
     number = "bucket"
@@ -32,6 +32,10 @@ def write(
     renamed = [F.col(schema_cast.column(column.number)).alias(column.name) for column in columns]
     placed = rows.select(bucket(buckets).alias(number), *STATE, *renamed).repartition(min(most, MOST_TASKS), number)
     ordered = placed.sortWithinPartitions(number, "record_pk")
+    if isinstance(target.folder, ObjectPath):
+        types = {**STATE, **{column.name: column.type for column in columns}}
+        return object_frames.write(ordered, number, types, target)
+    folder = target.folder
     ordered.write.option("maxRecordsPerFile", 0).partitionBy(number).parquet(str(folder))
     files = sorted(folder.glob(f"{number}=*/*.parquet"))
     return each(spark, seal, files, lambda _: None) if files else []
@@ -50,9 +54,9 @@ def seal(path: Path) -> WrittenBucket:
     return WrittenBucket(int(found[1]) if found else 0, str(path), rows, path.stat().st_size, sha256(path))
 
 
-def empty(folder: Path, columns: Mapping[str, str]) -> WrittenBucket:
+def empty(target: Target, columns: Mapping[str, str]) -> WrittenBucket:
     """Write a file without rows, so that readers find the schema."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{uuid.uuid4().hex}.parquet"
-    pq.write_table(arrow_schema({**STATE, **columns}).empty_table(), path, compression="zstd")
-    return seal(path)
+    with new_file(target) as made:
+        pq.write_table(arrow_schema({**STATE, **columns}).empty_table(), made.path, compression="zstd")
+        finished = made.finish()
+    return WrittenBucket(0, finished.at, 0, finished.bytes, finished.sha256)

@@ -16,6 +16,7 @@ from lake.changes.writer import last_place
 from lake.identity import Lake
 from lake.ledger import bigints
 from lake.states.plan import History, Reset
+from lake.storage.reading import dataset
 from lake.tables import forms
 from lake.tables.file_names import file_names
 from lake.tables.forms import Place
@@ -101,7 +102,7 @@ class LakeTables:
         columns = ["seq", "source_epoch", "source_table_oid", "commit_lsn", "commit_idx", "event_metadata"]
         of_table = [(ds.field("source_epoch") == e) & (ds.field("source_table_oid") == oid) for e, oid in _pairs(table)]
         wanted = (ds.field("seq") <= self._seq) & reduce(or_, of_table)
-        changes = ds.dataset(self._lake.root / file.path).to_table(columns, filter=wanted)
+        changes = dataset(self._lake.root / file.path).to_table(columns, filter=wanted)
         if not changes.num_rows:
             return _NOWHERE
         epoch = pc.max(changes.column("source_epoch")).as_py()

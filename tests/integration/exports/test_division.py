@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
 from adbc_driver_postgresql import dbapi
 
 from lake.changes import division, plan
+from lake.storage.new_file import Target
 from pyspark_sequin_events import catalog, reading
 from tests.fixtures.small_log import add_inserts, add_table
 
@@ -44,7 +46,7 @@ def divided(log: psycopg.Connection, tasks: int, rows_per_file: int = 500_000) -
     dsn = log.info.dsn
     with catalog.connect(dsn) as connection:
         parts = plan.parts(connection, dsn, EVENTS, 0, catalog.head(connection, EVENTS))
-        pieces = division.pieces(connection, parts, "", rows_per_file=rows_per_file, tasks=tasks)
+        pieces = division.pieces(connection, parts, Target(Path()), rows_per_file=rows_per_file, tasks=tasks)
     found: dict[str, list[int]] = {}
     for piece in pieces:
         rows = sum(batch.num_rows for batch in reading.batches(piece.read))

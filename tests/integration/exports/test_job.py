@@ -69,6 +69,7 @@ def add_export(log: Log, after: int, upto: int, *, key: str = '["id"]') -> None:
 
 
 def add_manifest(config: Config) -> None:
+    assert isinstance(config.exports, Path)
     config.exports.mkdir(parents=True)
     (config.exports / "manifest.json").write_text("{}")
 
@@ -290,6 +291,7 @@ def test_a_master_that_does_not_answer(log: Log, config: Config) -> None:
 
 
 def test_a_folder_of_somebody_else(log: Log, config: Config) -> None:
+    assert isinstance(config.exports, Path)
     config.exports.mkdir(parents=True)
     (config.exports / "notes.txt").write_text("mine")
     with pytest.raises(ExportFailed, match=r"holds notes.txt, which is not ours; name an empty PIPELINE_EXPORT_DIR"):
@@ -318,7 +320,7 @@ def test_the_newest_logs_are_kept(config: Config) -> None:
         path.write_text("")
         os.utime(path, (number, number))
     (folder / "state-1.log").write_text("")
-    job._log(config, "export-60").write_text("")
+    job.log_file(config, "export-60").write_text("")
     assert {path.name for path in folder.iterdir()} == {"state-1.log", *(f"export-{n}.log" for n in range(11, 61))}
 
 

@@ -31,11 +31,11 @@ def test_every_file_is_named_once_through_many_parts(book: Ledger) -> None:
         book.publish("public.always", *(["public.now"] if number % 4 == 0 else []))
         book.update()
         require_all(book)
-    newest = [path for path in all_files(book.lake.root) if path.startswith("manifest/public.always/")]
+    newest = [path for path in all_files(book.root) if path.startswith("manifest/public.always/")]
     assert len(newest) == 10, "parts that were replaced stay for their readers"
     replaced.remove(book.lake, 0)
     require_all(book)
-    assert len([path for path in all_files(book.lake.root) if path.startswith("manifest/public.always/")]) == 4
+    assert len([path for path in all_files(book.root) if path.startswith("manifest/public.always/")]) == 4
 
 
 def test_what_was_not_listed_before_a_crash_is_listed_after_it(book: Ledger) -> None:
@@ -63,7 +63,7 @@ def test_a_manifest_that_is_lost_is_written_again(book: Ledger) -> None:
     for _ in range(5):
         book.publish("public.a", "public.b")
         book.update()
-    (book.lake.root / "manifest.json").unlink()
+    (book.root / "manifest.json").unlink()
     book.update()
     require_all(book)
     book.publish("public.a")
@@ -75,10 +75,10 @@ def test_a_run_writes_as_much_after_many_runs(book: Ledger, monkeypatch: pytest.
     monkeypatch.setattr(manifest, "FULL", 10)
     sizes = []
     for _ in range(40):
-        before = set(all_files(book.lake.root))
+        before = set(all_files(book.root))
         book.publish("public.a")
         book.update()
-        new = set(all_files(book.lake.root)) - before
-        sizes.append(sum((book.lake.root / path).stat().st_size for path in new))
+        new = set(all_files(book.root)) - before
+        sizes.append(sum((book.root / path).stat().st_size for path in new))
     assert max(sizes) < 1.2 * max(sizes[:10])
     require_all(book)

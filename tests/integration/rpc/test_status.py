@@ -36,6 +36,8 @@ def test_sessions_with_what_they_owe_and_those_that_are_waited_for(log: psycopg.
             return walstream_status.read(rpc.config, log)
 
         assert now() == Walstream(served=True)
+        # Its clients get what comes after that.
+        eventually(lambda: log.execute("select from pipeline.consumers where name = 'walstream'").rowcount == 1)
         with Client(rpc.address).connected() as client:
             add_inserts(log, 30)
             announce(log)

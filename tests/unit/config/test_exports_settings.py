@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.config import cron
+from pipeline.config.bucket import Bucket
 from pipeline.config.settings import load
 from pipeline.errors import ConfigError
+from pipeline.exports import lakes
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)  # a Saturday
 
@@ -36,6 +38,30 @@ def test_a_blank_folder_is_not_given(given: str, tmp_path: Path) -> None:
 def test_a_folder_is_taken_from_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     assert load(export_dir="lake").exports == tmp_path / "lake"
+
+
+def test_a_bucket_is_taken_as_it_is() -> None:
+    config = load(export_dir=" s3://shop-lake/a/b/ ")
+    assert config.exports == Bucket("s3://shop-lake/a/b")
+    assert str(lakes.folder(config, "public.audit/events")) == "s3://shop-lake/a/b/public.audit%2Fevents"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("gs://lake/a", "gs: is not supported: name a local folder, one that is mounted, or s3://bucket/prefix"),
+        ("abfss://lake@account/a", "abfss: is not supported"),
+        ("s3a://lake/a", "s3a: is not supported"),
+        ("s3:/lake", "expected s3://bucket/prefix with the name of a bucket"),
+        ("s3://Lake", "expected s3://bucket/prefix with the name of a bucket"),
+        ("s3://lake/a//b", "a prefix has no empty parts"),
+        ("s3://lake/../b", "a prefix has no empty parts, no dots alone"),
+        ("s3://lake/a#b", ".*none of #"),
+    ],
+)
+def test_what_is_no_lake_is_refused(url: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"PIPELINE_EXPORT_DIR: {said}"):
+        load(export_dir=url)
 
 
 def test_the_section_of_the_file(tmp_path: Path) -> None:

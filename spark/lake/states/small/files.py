@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-import uuid
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lake.folder import sha256, sync
+from lake.states import file_form
 from lake.states.folded import WrittenBucket
 from lake.states.plan import STATE, Column
 from lake.states.schema_cast import column
 from lake.states.small.new_rows import NewRows
+from lake.storage.new_file import Target, new_file
 from pyspark_sequin_events.reading import arrow_schema
-
-GROUP_ROWS = 128 * 1024
-"""Rows of a row group: whoever reads the file again keeps one of them in memory, besides what it wants of it."""
-GROUP_BYTES = 32 * 1024 * 1024
 
 
 def bucket(record_pk: str | None, buckets: int) -> int:
@@ -28,7 +23,7 @@ def bucket(record_pk: str | None, buckets: int) -> int:
     return zlib.crc32(record_pk.encode()) % buckets if record_pk is not None else 0
 
 
-def write(rows: NewRows, columns: Sequence[Column], buckets: int, folder: Path) -> list[WrittenBucket]:
+def write(rows: NewRows, columns: Sequence[Column], buckets: int, target: Target) -> list[WrittenBucket]:
     """Write the rows, sorted by key, one file for each bucket that has rows."""
     keys = rows.held.table.column("record_pk").take(pa.array(rows.places, pa.int64()))
     order = pa.table({"record_pk": keys, "number": pa.array(range(len(rows.places)), pa.int64())})
@@ -45,14 +40,14 @@ def write(rows: NewRows, columns: Sequence[Column], buckets: int, folder: Path) 
         while end < len(numbers) and found[end] == found[start]:
             end += 1
         table = _table(rows, numbers[start:end], columns)
-        written.append(_write(table, found[start], folder))
+        written.append(_write(table, found[start], target))
         start = end
     return written
 
 
-def empty(columns: Sequence[Column], folder: Path) -> WrittenBucket:
+def empty(columns: Sequence[Column], target: Target) -> WrittenBucket:
     """Write a file without rows, so that readers find the schema."""
-    return _write(_schema(columns).empty_table(), 0, folder)
+    return _write(_schema(columns).empty_table(), 0, target)
 
 
 def _schema(columns: Sequence[Column]) -> pa.Schema:
@@ -97,19 +92,14 @@ def _exact(rows: NewRows, numbers: Sequence[int], columns: Sequence[Column]) -> 
     return pa.array(made, pa.string())
 
 
-def _write(table: pa.Table, number: int, folder: Path) -> WrittenBucket:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{uuid.uuid4().hex}.parquet"
+def _write(table: pa.Table, number: int, target: Target) -> WrittenBucket:
     wide = max(1, table.nbytes // max(1, table.num_rows))
-    pq.write_table(
-        table,
-        path,
-        row_group_size=max(1, min(GROUP_ROWS, GROUP_BYTES // wide)),
-        compression="zstd",
-        write_page_index=True,
-        store_decimal_as_integer=True,
-        store_schema=False,
-        sorting_columns=[pq.SortingColumn(0)],
-    )
-    sync(path)
-    return WrittenBucket(number, str(path), table.num_rows, path.stat().st_size, sha256(path))
+    with new_file(target) as made:
+        pq.write_table(
+            table,
+            made.path,
+            row_group_size=max(1, min(file_form.GROUP_ROWS, file_form.GROUP_BYTES // wide)),
+            **file_form.options(),
+        )
+        finished = made.finish()
+    return WrittenBucket(number, finished.at, table.num_rows, finished.bytes, finished.sha256)

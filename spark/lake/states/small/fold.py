@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -23,6 +22,7 @@ from lake.states.small.log import Log, TooLarge, read
 from lake.states.small.new_rows import new_rows
 from lake.states.small.rows import Rows
 from lake.states.small.steps import GONE, Steps, steps
+from lake.storage.new_file import Target
 from lake.tables.columns import Numbered
 from pyspark_sequin_events.types import wider
 
@@ -43,7 +43,7 @@ def fold(task: Task) -> Folded | ExportError | None:
     An error is returned, so that it fails this table only. None: the table is more than a task may hold.
     """
     try:
-        return folded(partial(_fold, task), task.base_folder, task.foldings, task.folder)
+        return folded(partial(_fold, task), task.base_folder, task.foldings, task.target)
     except TooLarge:
         return None
     except ExportError as error:
@@ -70,7 +70,7 @@ def _keeps_values(folding: Folding) -> bool:
     )
 
 
-def _fold(task: Task, base: Base | None, folding: Folding, folder: Path) -> Folded:
+def _fold(task: Task, base: Base | None, folding: Folding, target: Target) -> Folded:
     log = read(task.root, folding, MOST_CHANGES)
     if base is not None and base.seq < log.emptied:
         base = None
@@ -85,9 +85,9 @@ def _fold(task: Task, base: Base | None, folding: Folding, folder: Path) -> Fold
     changed = [file for file in base.files if file not in kept] if base else []
     before = _rows_before(task, base, changed, folding) if base and changed else rows.none(folding.columns)
     made = new_rows(log, found, before, folding.columns, task.most_bytes)
-    written = files.write(made, folding.columns, buckets, folder)
+    written = files.write(made, folding.columns, buckets, target)
     if not written and not kept:
-        written = [files.empty(folding.columns, folder)]
+        written = [files.empty(folding.columns, target)]
     return Folded(written, kept, buckets)
 
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +13,8 @@ import pyarrow.parquet as pq
 
 from lake.errors import Unclear
 from lake.states.plan import Folding, Reading, Source
+from lake.storage.reading import parquet
+from lake.storage.where import Where
 from lake.tables.forms import Place
 from pyspark_sequin_events.types import arrow_type
 
@@ -41,7 +42,7 @@ class TooLarge(Exception):
 class Part:
     """Changes in one row group of a file, of one reading."""
 
-    path: Path
+    path: Where
     group: int
     source: Source
     reading: Reading
@@ -60,7 +61,7 @@ class Log:
     emptied: int
 
 
-def read(root: Path, folding: Folding, most: int) -> Log:
+def read(root: Where, folding: Folding, most: int) -> Log:
     """The changes of a fold. Raises Unclear for those that are refused, TooLarge when they are more than `most`."""
     parts: list[Part] = []
     tables = [_SCHEMA.empty_table()]
@@ -99,11 +100,11 @@ def columns_in(file: pq.ParquetFile, group: int, columns: Mapping[str, str]) -> 
     return pa.table(arrays, names=list(columns))
 
 
-def _masked(root: Path, folding: Folding) -> Iterator[tuple[Part, pa.Table, pa.ChunkedArray]]:
+def _masked(root: Where, folding: Folding) -> Iterator[tuple[Part, pa.Table, pa.ChunkedArray]]:
     """Each part, what was read of its row group, and which rows of that are its changes."""
     for source in folding.sources:
         for path in source.paths:
-            with pq.ParquetFile(root / path) as file:
+            with parquet(root / path) as file:
                 for group in range(file.num_row_groups):
                     held = columns_in(file, group, _READ)
                     wanted = _and(_of_table(held, source), _in_range(held, folding), _has_content(held))

@@ -6,15 +6,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lake.states.folded import Base
 from lake.states.plan import STATE, BucketFile, Column, own
 from lake.states.schema_cast import column
 from lake.states.small.log import Log, TooLarge, columns_in
+from lake.storage.reading import parquet
+from lake.storage.where import Where
 from pyspark_sequin_events.types import arrow_type
 
 Texts = dict[int, dict[int, str]]
@@ -64,7 +64,7 @@ def of_changes(log: Log, wanted: Sequence[int], columns: Sequence[Column], most:
 
     def read() -> Iterable[Rows]:
         for part, rows in by_part:
-            with pq.ParquetFile(part.path) as file:
+            with parquet(part.path) as file:
                 had = own(part.source.columns)
                 names = {name: had[name] for name in part.reading.numbers if name in had}
                 found = columns_in(file, part.group, {**STATE, **names})
@@ -84,7 +84,7 @@ def of_base(base: Base, files: Sequence[BucketFile], columns: Sequence[Column], 
 
     def read() -> Iterable[Rows]:
         for path in paths:
-            with pq.ParquetFile(path) as file:
+            with parquet(path) as file:
                 for group in range(file.num_row_groups):
                     yield _unified(columns_in(file, group, {**STATE, **names}), numbers, columns)
 
@@ -100,9 +100,10 @@ def retyped(rows: Rows, columns: Sequence[Column]) -> Rows:
     return Rows(_unified(table, numbers, columns).table, texts)
 
 
-def _bytes(path: Path) -> int:
+def _bytes(path: Where) -> int:
     """What a file takes in memory, or less: its values may be stored once each."""
-    groups = pq.read_metadata(path)
+    with parquet(path) as file:
+        groups = file.metadata
     return sum(groups.row_group(number).total_byte_size for number in range(groups.num_row_groups))
 
 

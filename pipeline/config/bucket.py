@@ -1,0 +1,42 @@
+"""A lake in a bucket: `s3://bucket/prefix`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_URL = re.compile(r"\s*([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
+_BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9](/.*)?")
+_EXAMPLE = "s3://bucket/prefix"
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Where it is; takes `/` as a path does."""
+
+    url: str
+
+    def __str__(self) -> str:
+        return self.url
+
+    def __truediv__(self, name: str) -> Bucket:
+        return Bucket(f"{self.url}/{name}")
+
+
+LakeAt = Path | Bucket
+
+
+def parse(value: Any) -> Any:
+    """A bucket's URL as a Bucket, all else as it is. Raises ValueError for other URLs, which would be folders here."""
+    if not isinstance(value, str) or (scheme := _URL.match(value)) is None:
+        return value
+    if scheme[1].lower() != "s3":
+        raise ValueError(f"{scheme[1]}: is not supported: name a local folder, one that is mounted, or {_EXAMPLE}")
+    url = value.strip().rstrip("/")
+    if not _BUCKET.fullmatch(url):
+        raise ValueError(f"expected {_EXAMPLE} with the name of a bucket as S3 allows it, not {value!r}")
+    if re.search(r"//|/\.\.?(/|$)|[#?\s]", url.removeprefix("s3://")):
+        raise ValueError(f"a prefix has no empty parts, no dots alone, and none of #, ? and blanks, unlike {value!r}")
+    return Bucket(url)

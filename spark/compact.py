@@ -1,0 +1,58 @@
+"""`spark-submit compact.py`, or `pipeline export compact`, which starts it: small files of changes become large ones.
+
+What it does is printed as JSON, one event a line. Exit status 0: all that may be merged by now is; 1: not, and the last
+line says why. Spark is started where there is much to merge, and only there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import ExitStack
+from functools import cache
+
+from pyspark.sql import SparkSession
+
+from lake import identity, ledger, script
+from lake.compaction import run as compaction
+from lake.iceberg import withdrawn
+from lake.iceberg.ledger import IcebergLedger
+
+
+def main(argv: list[str]) -> int:
+    """Merge what the arguments ask for."""
+    return script.run(run, _arguments(argv))
+
+
+def run(dsn: str, arguments: argparse.Namespace) -> None:
+    """Compact the lake, while exports go on."""
+    with ledger.opened(dsn) as opened_ledger, ExitStack() as stack:
+
+        @cache
+        def spark() -> SparkSession:
+            return stack.enter_context(script.spark(arguments, "pipeline compaction"))
+
+        def waits(reason: str) -> None:
+            script.say("waits", reason=reason)
+
+        lake = identity.reading(opened_ledger, identity.folder_at(arguments.export_dir))
+        if "iceberg" not in arguments.formats.split(",") and IcebergLedger(lake).found():
+            with compaction.locked(lake, waits):
+                withdrawn.withdraw(lake)
+        before = after = 0
+        for made in compaction.compact(lake, spark, waits):
+            before, after = before + made.files_before, after + made.files_after
+            script.say("compacted", **vars(made))
+        script.say("done", files_before=before, files_after=after)
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = script.parser("compact.py", __doc__)
+    parser.add_argument("--formats", default="parquet", help="what it can be read as: parquet, or parquet,iceberg")
+    parser.add_argument("--iceberg-catalog", default="lake", help="name of the Iceberg catalog (default: %(default)s)")
+    parser.add_argument("--iceberg-uri", default="", help="a REST catalog; default: in the pipeline database")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,201 @@
+"""The ledger of compactions: which files are small and new, what is being made of them, and the switch to that."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lake.compaction.plan import File
+from lake.errors import Fenced
+from lake.ledger import Ledger, bigints, holder
+
+SETTLES = 3600
+"""Seconds after midnight (UTC) for which a day may go on: what was committed before is still to be exported."""
+WAITS = 3600
+"""Seconds after which files of a day that goes on are merged."""
+_FILES = """
+    with pending as (
+        select f.table_oid, f.day from pipeline.export_files f
+        where f.lake_id = $1::text::uuid and f.day is not null and f.merged < 2 group by 1, 2
+    ),
+    since as (
+        select p.table_oid, min(d.first_seq) as seq from pending p
+        cross join lateral (
+            select min(f.first_seq) as first_seq from pipeline.export_files f
+            where f.lake_id = $1::text::uuid and f.table_oid = p.table_oid and f.day = p.day
+        ) d group by 1
+    )
+    select f.id, f.export_id, e.upto_seq, f.dataset, s.version, f.schema_id, f.day::text, f.source_id::text,
+        f.source_epoch, f.table_oid, f.path, f.rows, f.bytes, f.sha256, f.first_seq, f.last_seq, f.first_lsn,
+        f.first_idx, f.last_lsn, f.last_idx, f.merged as level,
+        f.day >= ((now() - make_interval(secs => $3)) at time zone 'UTC')::date as is_open,
+        e.committed_at <= now() - make_interval(secs => $4) as has_waited
+    from since p
+    join pipeline.export_files f
+        on f.lake_id = $1::text::uuid and f.table_oid = p.table_oid and f.last_seq >= p.seq
+    join pipeline.export_schemas s on s.id = f.schema_id
+    join pipeline.exports e on e.id = f.export_id and e.state = 'committed' and e.upto_seq <= $2
+"""
+_BEGIN = """
+    insert into pipeline.export_compactions (lake_id, holder, written, replaced, files_before, files_after)
+    values ($1::text::uuid, $2, '[]', '[]', 0, 0) returning id
+"""
+_PLANNED = """
+    update pipeline.export_compactions set written = $2::text::json, replaced = $3::text::json, files_before = $4,
+        files_after = $5, bytes = $6
+    where id = $1 and state = 'writing' returning id
+"""
+_SWITCHED = "update pipeline.export_compactions set state = 'switched' where id = $1 and state = 'writing' returning id"
+_REPLACED = """
+    with gone as (
+        delete from pipeline.export_files f where f.id = any($1::text::bigint[])
+        returning f.id, f.lake_id, f.dataset, f.path, f.part
+    ),
+    kept as (
+        insert into pipeline.export_replaced (lake_id, path) select lake_id, path from gone
+    )
+    select id, dataset, part from gone
+"""
+_ADDED = """
+    insert into pipeline.export_files (export_id, lake_id, dataset, schema_id, source_id, source_epoch, table_oid, path,
+        rows, bytes, sha256, first_seq, last_seq, first_lsn, first_idx, last_lsn, last_idx, day, merged)
+    select f.export_id, $1::text::uuid, f.dataset, f.schema_id, f.source_id, f.source_epoch, f.table_oid, f.path,
+        f.rows, f.bytes, f.sha256, f.first_seq, f.last_seq, f.first_lsn, f.first_idx, f.last_lsn, f.last_idx, f.day,
+        f.level
+    from json_to_recordset($2::text::json) f (export_id bigint, dataset text, schema_id bigint, source_id uuid,
+        source_epoch int, table_oid bigint, path text, rows bigint, bytes bigint, sha256 text, first_seq bigint,
+        last_seq bigint, first_lsn bigint, first_idx int, last_lsn bigint, last_idx int, day date, level smallint)
+"""
+_OPENED = """
+    with parts as (
+        select dataset, part from json_to_recordset($2::text::json) p (dataset text, part bigint)
+    ),
+    files as (
+        update pipeline.export_files f set part = null from parts p
+        where f.lake_id = $1::text::uuid and f.dataset = p.dataset and f.part = p.part
+    ),
+    replaced as (
+        insert into pipeline.export_replaced (lake_id, path)
+        select $1::text::uuid, format('manifest/%s/%s.json', dataset, part) from parts
+    )
+    update pipeline.export_datasets d
+    set sealed = array(select s from unnest(d.sealed) with ordinality u (s, n)
+        where s not in (select part from parts p where p.dataset = d.dataset) order by n)
+    where d.lake_id = $1::text::uuid and d.dataset in (select dataset from parts)
+"""
+
+
+@dataclass(frozen=True)
+class ListedFile:
+    """A file of a compaction, and of which Iceberg table it is."""
+
+    path: str
+    dataset: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A compaction whose process ended."""
+
+    id: int
+    written: Sequence[ListedFile]
+    replaced: Sequence[ListedFile]
+
+
+class CompactionLedger:
+    """Of one lake."""
+
+    def __init__(self, ledger: Ledger, lake: uuid.UUID) -> None:
+        self._ledger = ledger
+        self._lake = str(lake)
+
+    def lock(self) -> bool:
+        """Become the only one that compacts the lake until this session ends; False while another one does."""
+        found = self._ledger.rows(
+            "select pg_try_advisory_lock(hashtextextended('pipeline compaction ' || $1, 0)) as locked", (self._lake,)
+        )
+        return bool(found[0]["locked"])
+
+    def files(self, upto: int) -> list[File]:
+        """Files of all tables that have small new ones, from the first of a day with such on.
+
+        Those of exports that go beyond `upto` are left out.
+        """
+        rows = self._ledger.rows(_FILES, (self._lake, upto, float(SETTLES), float(WAITS)))
+        return [File(**row) for row in rows]
+
+    def iceberg_upto(self) -> int | None:
+        """Up to which seq the lake's Iceberg tables are; None where it has none."""
+        rows = self._ledger.rows(
+            "select upto_seq from pipeline.export_iceberg where lake_id = $1::text::uuid", (self._lake,)
+        )
+        return int(rows[0]["upto_seq"]) if rows else None
+
+    def keep(self, files: Iterable[File]) -> None:
+        """These stay as they are."""
+        self._ledger.execute(
+            "update pipeline.export_files set merged = 2 where id = any($1::text::bigint[])",
+            (bigints(file.id for file in files),),
+        )
+
+    def begin(self) -> int:
+        """Begin a compaction; returns its id."""
+        return int(self._ledger.rows(_BEGIN, (self._lake, holder()))[0]["id"])
+
+    def planned(self, number: int, written: Sequence[ListedFile], replaced: Sequence[ListedFile], size: int) -> None:
+        """These files are about to be written: the next compaction removes them unless they are switched to."""
+        paths = (json.dumps([asdict(path) for path in each]) for each in (written, replaced))
+        self._ledger.step("compaction", _PLANNED, (number, *paths, len(replaced), len(written), size))
+
+    def switch(self, number: int, made: Sequence[Mapping[str, Any]], replaced: Sequence[File]) -> None:
+        """Within a transaction: the lake has these files in place of those. Raises Fenced."""
+        self._ledger.step("compaction", _SWITCHED, (number,))
+        gone = self._ledger.rows(_REPLACED, (bigints(file.id for file in replaced),))
+        if len(gone) != len(replaced):
+            raise Fenced(f"compaction {number}: files that it merges were replaced by another one; nothing is changed")
+        self._ledger.execute(_ADDED, (self._lake, json.dumps(list(made))))
+        parts = {(row["dataset"], row["part"]) for row in gone if row["part"] is not None}
+        if parts:
+            given = [{"dataset": dataset, "part": part} for dataset, part in sorted(parts)]
+            self._ledger.execute(_OPENED, (self._lake, json.dumps(given)))
+
+    def replaced_folder(self, path: str) -> None:
+        """The folder of a day is about to be replaced."""
+        self._ledger.execute(
+            "insert into pipeline.export_replaced (lake_id, path) values ($1::text::uuid, $2)", (self._lake, path)
+        )
+
+    def unfinished(self, state: str) -> list[Unfinished]:
+        """Compactions in that state: writing or switched."""
+        rows = self._ledger.rows(
+            "select id, written::text, replaced::text from pipeline.export_compactions"
+            " where lake_id = $1::text::uuid and state = $2 and state in ('writing', 'switched') order by id",
+            (self._lake, state),
+        )
+        return [Unfinished(row["id"], *(_paths(row[name]) for name in ("written", "replaced"))) for row in rows]
+
+    def done(self, number: int) -> None:
+        """All that reads by glob or manifest has the new files too; what was long ago is forgotten."""
+        self._ledger.execute(
+            "with old as (delete from pipeline.export_compactions where lake_id = $2::text::uuid and id < $1"
+            " and finished_at < now() - interval '30 days')"
+            " update pipeline.export_compactions set state = 'done', finished_at = now(), written = null,"
+            " replaced = null where id = $1 and state = 'switched'",
+            (number, self._lake),
+        )
+
+    def fail(self, number: int, reason: str) -> None:
+        """Give it up: the lake stays as it was."""
+        self._ledger.execute(
+            "update pipeline.export_compactions set state = 'failed', finished_at = now(), reason = $2, written = null,"
+            " replaced = null where id = $1 and state = 'writing'",
+            (number, reason),
+        )
+
+
+def _paths(text: str) -> list[ListedFile]:
+    return [ListedFile(**each) for each in json.loads(text)]

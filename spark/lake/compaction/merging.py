@@ -1,0 +1,122 @@
+"""Makes one file of several, whose rows follow each other by seq: row group by row group, so that memory is bounded."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lake.changes import writer
+from lake.errors import Inexact, TargetUnfit
+from lake.storage import object_store, reading
+from lake.storage.new_file import sha256, sync
+from lake.storage.where import Where
+
+BATCH_ROWS = 32 * 1024
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file in the lake, with what the ledger says of it."""
+
+    path: str
+    sha256: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """`sources`, in order of seq, become `target`, which nobody looks for before all of it is there."""
+
+    root: Where
+    sources: Sequence[Source]
+    target: str
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A file that is whole and durable. `refused`: why there is none."""
+
+    bytes: int = 0
+    sha256: str = ""
+    refused: str | None = None
+
+
+def merge(task: Task) -> Merged:
+    """Write the file. Runs on executors, or in the driver where that is soonest."""
+    with tempfile.TemporaryDirectory(prefix="pipeline-lake-") as here:
+        try:
+            return _merge(task, Path(here))
+        except (Inexact, TargetUnfit, OSError, pa.ArrowException) as error:
+            if isinstance(task.root, Path):
+                (task.root / task.target).unlink(missing_ok=True)
+            return Merged(refused=f"{task.target} was not made: {' '.join(str(error).split())}")
+
+
+def _merge(task: Task, here: Path) -> Merged:
+    """`here` is for what is read from a bucket, or on its way there."""
+    at = task.root / task.target
+    place = at if isinstance(at, Path) else here / "merged.parquet"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    first = _whole(task, 0, here)
+    with writer.opened(place, pq.read_schema(first)) as out:
+        waiting: list[pa.RecordBatch] = []
+        for batch in _batches(task, first, here):
+            waiting.append(batch)
+            if writer.is_full(waiting):
+                _write(out, waiting)
+                waiting = []
+        if waiting:
+            _write(out, waiting)
+    rows = sum(source.rows for source in task.sources)
+    if (written := pq.read_metadata(place).num_rows) != rows:
+        raise Inexact(f"{written} rows were written of {rows}")
+    made = Merged(place.stat().st_size, sha256(place))
+    if isinstance(at, Path):
+        sync(place)
+        sync(place.parent)
+    else:
+        object_store.upload(place, at)
+    return made
+
+
+def _whole(task: Task, number: int, here: Path) -> Path:
+    """Where a source can be read, which is what was exported. Raises Inexact."""
+    source = task.sources[number]
+    at = task.root / source.path
+    if not isinstance(at, Path):
+        at, found = here / "source.parquet", at
+        reading.copy(found, at)
+    if sha256(at) != source.sha256:
+        raise Inexact(f"{source.path} is not the file that was exported; restore it")
+    return at
+
+
+def _batches(task: Task, first: Path, here: Path) -> Iterator[pa.RecordBatch]:
+    """`first`: where the first source can be read."""
+    schema, last = pq.read_schema(first), 0
+    for number, source in enumerate(task.sources):
+        with pq.ParquetFile(_whole(task, number, here) if number else first) as file:
+            if not file.schema_arrow.equals(schema, check_metadata=True):
+                raise Inexact(f"{source.path} has other columns than {task.sources[0].path}")
+            for batch in file.iter_batches(BATCH_ROWS):
+                last = _require_order(batch.column("seq"), last, source)
+                yield batch
+
+
+def _require_order(seqs: pa.Array, last: int, source: Source) -> int:
+    """Returns the last of these. Raises Inexact."""
+    is_ordered = not pc.any(pc.less(seqs[1:], seqs[:-1])).as_py()
+    if seqs[0].as_py() < last or not is_ordered:
+        raise Inexact(f"{source.path} is not in order of seq")
+    return int(seqs[-1].as_py())
+
+
+def _write(out: pq.ParquetWriter, waiting: Sequence[pa.RecordBatch]) -> None:
+    group = pa.Table.from_batches(waiting)
+    out.write_table(group, row_group_size=group.num_rows)

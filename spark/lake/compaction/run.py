@@ -1,0 +1,201 @@
+"""A compaction: small files of changes become large ones, while exports go on; only the switch waits for them.
+
+Its ledger goes through these states. `writing`: files are made beside the others, where no reader knows of them; if the
+process ends, the next compaction removes them. `switched`: the ledger and Iceberg have them instead of those that they
+were made of. `done`: so have folders and the manifest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from adbc_driver_postgresql import dbapi
+from pyspark.sql import SparkSession
+
+from lake import days, layout
+from lake.changes import exporter
+from lake.cluster import each
+from lake.compaction import merging, switching
+from lake.compaction.ledger import CompactionLedger, ListedFile
+from lake.compaction.merging import Merged, Source
+from lake.compaction.plan import STAYS, File, Plan, level, plan
+from lake.errors import ExportError, ExportRunning, Inexact
+from lake.identity import Lake
+from lake.storage.where import Where
+
+AT_ONCE = 2_000
+"""Files that one compaction replaces, about: what a crash repeats, and how long exports wait for a switch."""
+SOON = 256 * 1024 * 1024
+"""Bytes that are merged sooner than Spark would have started."""
+_POLL = 0.2
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What one compaction has done: how many files became how many, of how many bytes together."""
+
+    compaction: int
+    files_before: int
+    files_after: int
+    bytes: int
+
+
+def compact(lake: Lake, spark: Callable[[], SparkSession], waits: Callable[[str], None]) -> Iterator[Compacted]:
+    """Merge all that is small and may be merged by now. Takes the lake's lock for each switch, and only then.
+
+    `spark` is asked for a session where there is much to do; `waits` is told of an export that is waited for.
+    Raises ExportRunning while another compaction is at work, ExportError when files could not be merged; others were.
+    """
+    book = CompactionLedger(lake.ledger, lake.id)
+    if not book.lock():
+        raise ExportRunning("a compaction of this lake is already running; wait for it, or end it")
+    _sweep(lake, book)
+    refused: list[str] = []
+    found = _plan(lake, book)
+    for some in _some(found.merged):
+        made = _merged(lake, book, spark, waits, some, refused)
+        if made is not None:
+            yield made
+    book.keep(found.kept)
+    if refused:
+        raise Inexact("; ".join(refused[:3]))
+
+
+def _sweep(lake: Lake, book: CompactionLedger) -> None:
+    """Remove what a compaction has written that ended before its switch."""
+    for left in book.unfinished("writing"):
+        lake.folder.remove_all(each.path for each in left.written)
+        book.fail(left.id, "its process ended before the lake had what it wrote")
+
+
+def _plan(lake: Lake, book: CompactionLedger) -> Plan:
+    upto = book.iceberg_upto()
+    files = book.files(lake.ledger.exported_upto(lake.id) if upto is None else upto)
+    fixed = _fixed(lake.root, {layout.day(file.path) for file in files if file.day})
+    stay = [file for file in files if file.day and layout.day(file.path) in fixed and file.level < STAYS]
+    found = plan([replace(file, day=None) if layout.day(file.path) in fixed else file for file in files])
+    return Plan(found.merged, [*found.kept, *stay])
+
+
+def _fixed(root: Where, folders: set[str | None]) -> set[str | None]:
+    """Folders of days that a version before has made: readers cannot go over from them at once."""
+    if not isinstance(root, Path):
+        return set()
+    return {folder for folder in folders if folder is None or not days.is_link(root, folder)}
+
+
+def _some(groups: Sequence[Sequence[File]]) -> Iterator[list[Sequence[File]]]:
+    """As many as one compaction takes; a day of a dataset belongs to one, since each gives it a new folder."""
+    taken: list[Sequence[File]] = []
+    folder: str | None = None
+    for group in sorted(groups, key=lambda group: layout.day(group[0].path) or ""):
+        before, folder = folder, layout.day(group[0].path)
+        if folder != before and sum(map(len, taken)) >= AT_ONCE:
+            yield taken
+            taken = []
+        taken.append(group)
+    if taken:
+        yield taken
+
+
+def _merged(
+    lake: Lake,
+    book: CompactionLedger,
+    spark: Callable[[], SparkSession],
+    waits: Callable[[str], None],
+    groups: Sequence[Sequence[File]],
+    refused: list[str],
+) -> Compacted | None:
+    number = book.begin()
+    targets = [_target(group, number) for group in groups]
+    paths = [
+        ListedFile(target, group[0].dataset, group[0].version) for target, group in zip(targets, groups, strict=True)
+    ]
+    book.planned(number, paths, _paths(groups), sum(file.bytes for group in groups for file in group))
+    try:
+        outcomes = _merge(lake, spark, groups, targets)
+        good = [n for n, outcome in enumerate(outcomes) if outcome.refused is None]
+        refused += [outcome.refused for outcome in outcomes if outcome.refused is not None]
+        groups = [groups[n] for n in good]
+        if not groups:
+            book.fail(number, refused[-1])
+            return None
+        made = [_row(groups[i], targets[n], outcomes[n]) for i, n in enumerate(good)]
+        size = sum(outcomes[n].bytes for n in good)
+        book.planned(number, [paths[n] for n in good], _paths(groups), size)
+        with locked(lake, waits):
+            switching.switch(lake, number, made, [file for group in groups for file in group])
+    except (ExportError, dbapi.Error) as error:
+        book.fail(number, str(error))
+        raise
+    return Compacted(number, sum(map(len, groups)), len(groups), size)
+
+
+def _merge(
+    lake: Lake, spark: Callable[[], SparkSession], groups: Sequence[Sequence[File]], targets: Sequence[str]
+) -> list[Merged]:
+    tasks = [
+        merging.Task(lake.root, [Source(file.path, file.sha256, file.rows) for file in group], target)
+        for group, target in zip(groups, targets, strict=True)
+    ]
+    if sum(file.bytes for group in groups for file in group) <= SOON:
+        return [merging.merge(task) for task in tasks]
+    return each(spark(), merging.merge, tasks, lambda _: None, description="compaction")
+
+
+@contextmanager
+def locked(lake: Lake, waits: Callable[[str], None]) -> Iterator[None]:
+    """With the lake's lock, once no export has it, and with all done that a crash has left."""
+    told = False
+    while True:
+        try:
+            lake.ledger.lock(lake.id)
+            break
+        except ExportRunning as error:
+            if not told:
+                waits(str(error))
+            told = True
+        time.sleep(_POLL)
+    try:
+        exporter.open_lake(lake.ledger, lake.folder, lake.events_table)
+        lake.ledger.unlock(lake.id)  # which that has taken once more
+        yield
+    finally:
+        lake.ledger.unlock(lake.id)
+
+
+def _target(group: Sequence[File], number: int) -> str:
+    first = group[0]
+    return layout.merged_file(
+        first.dataset, first.version, str(first.day), first.first_seq, max(file.last_seq for file in group), number
+    )
+
+
+def _paths(groups: Sequence[Sequence[File]]) -> list[ListedFile]:
+    return [ListedFile(file.path, file.dataset, file.version) for group in groups for file in group]
+
+
+def _row(group: Sequence[File], target: str, merged: Merged) -> dict[str, Any]:
+    """As the ledger has the file that a group became."""
+    newest = max(group, key=lambda file: file.upto_seq)
+    first = min(((f.first_lsn, f.first_idx) for f in group if f.first_lsn is not None), default=(None, None))
+    last = max(((f.last_lsn, f.last_idx) for f in group if f.last_lsn is not None), default=(None, None))
+    return {
+        **asdict(newest),
+        "path": target,
+        "rows": sum(file.rows for file in group),
+        "bytes": merged.bytes,
+        "sha256": merged.sha256,
+        "first_seq": group[0].first_seq,
+        "last_seq": max(file.last_seq for file in group),
+        "first_lsn": first[0],
+        "first_idx": first[1],
+        "last_lsn": last[0],
+        "last_idx": last[1],
+        "level": level(group, merged.bytes),
+    }

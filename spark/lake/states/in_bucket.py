@@ -1,0 +1,82 @@
+"""Versions of states in a bucket: their files stay where tasks have put them, and the manifest says which they are.
+
+    current/<schema>.<table>/v00000000000000000123/<unique>.parquet
+    manifest/current/<schema>.<table>/<version>.json
+
+A bucket of rows that did not change is the same object in the next version. A version has no folder of its own: an
+object goes when no version lists it any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from lake import layout
+from lake.identity import Lake
+from lake.states.folded import Folded
+from lake.states.folders import version_name
+from lake.states.plan import STATE, BucketFile, Folding
+from lake.storage.new_file import Target
+from lake.storage.where import ObjectPath, relative
+from lake.storage.written import Owner
+
+_DROP = """
+    with version as (
+        select id, lake_id, table_id, dataset, superseded_at, files from pipeline.export_states
+        where id = $1 and state = 'committed' and files is not null
+    ),
+    kept as (
+        select f ->> 'name' as name from pipeline.export_states s, version v, jsonb_array_elements(s.files) f
+        where s.table_id = v.table_id and s.id <> v.id and s.state = 'committed'
+    ),
+    gone as (
+        insert into pipeline.export_replaced (lake_id, path, replaced_at)
+        select v.lake_id, format($2, f ->> 'name'), coalesce(v.superseded_at, now())
+        from version v, jsonb_array_elements(v.files) f
+        where not exists (select from kept k where k.name = f ->> 'name')
+        union all
+        select v.lake_id, format($3, v.dataset, v.id), coalesce(v.superseded_at, now()) from version v
+    )
+    update pipeline.export_states set state = 'dropped', files = null where id = $1
+"""
+
+
+def target(lake: Lake, version: int, folding: Folding) -> Target:
+    """Where tasks put the files of a version."""
+    made = lake.target("", state=version)
+    return made / f"{layout.current(folding.dataset)}/{version_name(folding.seq)}"
+
+
+def files(lake: Lake, folded: Folded) -> list[BucketFile]:
+    """All files of a version, called by their paths in `current`."""
+    folder = lake.root / layout.CURRENT
+    made = [
+        BucketFile(relative(each.path, folder), each.bucket, each.rows, each.bytes, each.sha256)
+        for each in folded.written
+    ]
+    return [*made, *folded.kept]
+
+
+def write_part(lake: Lake, version: int, folding: Folding, listed: Sequence[BucketFile]) -> None:
+    """What the manifest says of a version, before it is committed."""
+    part = layout.state_part(folding.dataset, version)
+    content = {
+        "dataset": folding.dataset,
+        "seq": folding.seq,
+        "rows": sum(file.rows for file in listed),
+        "columns": {**STATE, **folding.schema},
+        "key": list(folding.form.form.key),
+        "files": [
+            {"path": f"{layout.CURRENT}/{file.name}", "rows": file.rows, "bytes": file.bytes, "sha256": file.sha256}
+            for file in listed
+        ],
+    }
+    assert isinstance(lake.root, ObjectPath)  # noqa: S101  whoever calls this has looked
+    Owner(lake.ledger.dsn, str(lake.id), lake.root, state=version).record_on(lake.ledger, lake.root / part)
+    lake.folder.write_all({part: json.dumps(content, ensure_ascii=False).encode()})
+
+
+def drop(lake: Lake, version: int) -> None:
+    """Mark a version dropped; what only it lists has been replaced when it was."""
+    lake.ledger.execute(_DROP, (version, f"{layout.CURRENT}/%s", layout.STATE_PART))

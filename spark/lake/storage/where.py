@@ -1,0 +1,81 @@
+"""Where files of a lake are: a path here, or an object in a bucket. Both take `/`, and neither is touched by that."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from lake.errors import TargetUnfit
+
+SCHEME = "s3"
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/.*", re.DOTALL)
+_BUCKET = re.compile(r"s3://([a-z0-9][a-z0-9.\-]{1,61}[a-z0-9])(?:/(.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class ObjectPath:
+    """An object of a bucket, or what the names of objects begin with; `key` neither begins nor ends with a slash.
+
+    `endpoint`: the store that has the bucket, None: Amazon's; `region`: where in it, None: not known. Tasks get both
+    with the path, so that hosts need no settings of their own.
+    """
+
+    bucket: str
+    key: str = ""
+    endpoint: str | None = None
+    region: str | None = None
+
+    def __truediv__(self, name: str | PurePosixPath) -> ObjectPath:
+        return replace(self, key=f"{self.key}/{name}" if self.key else str(name))
+
+    def __str__(self) -> str:
+        return f"{SCHEME}://{self.in_store}".rstrip("/")
+
+    @property
+    def in_store(self) -> str:
+        """As a file system of pyarrow knows it."""
+        return f"{self.bucket}/{self.key}"
+
+    @property
+    def name(self) -> str:
+        """What follows the last slash."""
+        return self.key.rpartition("/")[2]
+
+    def relative_to(self, other: ObjectPath) -> str:
+        """What comes after `other`, in which it must be."""
+        if self.bucket != other.bucket or not self.key.startswith(f"{other.key}/" if other.key else ""):
+            raise ValueError(f"{self} is not in {other}")
+        return self.key[len(other.key) :].removeprefix("/")
+
+    def absolute(self) -> ObjectPath:
+        """Itself."""
+        return self
+
+
+Where = Path | ObjectPath
+
+
+def parse(text: str | Path, environment: Mapping[str, str] = os.environ) -> Where:
+    """A folder, or `s3://bucket/prefix` in the store that the environment names. Raises TargetUnfit for another URL."""
+    if isinstance(text, Path) or not _URL.fullmatch(text):
+        return Path(text)
+    if (found := _BUCKET.fullmatch(text)) is None:
+        raise TargetUnfit(f"{text} is neither a folder nor s3://bucket/prefix; name one of those")
+    key = (found[2] or "").strip("/")
+    if re.search(r"//|(^|/)\.\.?(/|$)|[#?\x00-\x1f]", key):
+        raise TargetUnfit(f"{text} has a part that is empty or a dot, or one of # and ?; name another prefix")
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or None
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or None
+    return ObjectPath(found[1], key, endpoint, region)
+
+
+def relative(at: str, folder: Where) -> str:
+    """The path in `folder` of a file in it."""
+    if isinstance(folder, Path):
+        return str(Path(at).relative_to(folder))
+    found = parse(at)
+    assert isinstance(found, ObjectPath)  # noqa: S101  what is in a bucket
+    return found.relative_to(folder)

@@ -1,0 +1,215 @@
+"""A lake in a bucket of an unreliable store: exact, nothing listed or renamed, nothing left that nobody needs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow.dataset as ds
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import StaticTable
+from pyspark.sql import SparkSession
+
+from lake import identity, ledger
+from lake.changes import exporter
+from lake.changes.manifest import Manifest
+from lake.compaction import run as compaction
+from lake.errors import TargetUnfit
+from lake.iceberg import publish
+from lake.iceberg.ledger import IcebergLedger, Settings
+from lake.identity import folder_at
+from lake.states import as_of, current, engines
+from pipeline.config.settings import load
+from pipeline.operate.preflight import exports as check_exports
+from pyspark_sequin_events import catalog
+from tests.fixtures.object_store import BUCKET, CREDENTIALS, ObjectStore, object_store
+from tests.fixtures.postgres import unique
+from tests.fixtures.small_log import SOURCE, small_log
+
+pytestmark = pytest.mark.xdist_group("spark")  # for --dist loadgroup: one JVM
+EVENTS = "public.sequin_events"
+POINTERS = "select table_namespace || '.' || table_name, metadata_location from pipeline.iceberg_tables"
+
+
+@dataclass
+class Bucketed:
+    """A lake with a prefix of its own, of a log that is in the tests' hands."""
+
+    store: ObjectStore
+    dsn: str
+    log: psycopg.Connection
+    spark: SparkSession
+    prefix: str
+
+    @property
+    def url(self) -> str:
+        return f"s3://{BUCKET}/{self.prefix}"
+
+    def run(self, keep: float = 3600) -> None:
+        """What `export.py` does."""
+        with ledger.opened(self.dsn) as book, catalog.connect(self.dsn) as connection:
+            lake = exporter.open_lake(book, folder_at(self.url), EVENTS)
+            current.recover(lake, keep, keep)
+            bounds = book.exported_upto(lake.id), catalog.head(connection, EVENTS)
+            if bounds[0] < bounds[1]:
+                exporter.export(
+                    self.spark, lake, connection, self.dsn, bounds, run=None, rows_per_file=500_000, report=_nothing
+                )
+            current.fold_all(self.spark, lake, current.outdated(lake), _nothing)
+            publish.publish(lake, Settings("lake"), keep)
+
+    def compact(self) -> list[tuple[int, int]]:
+        """What `compact.py` does: how many files became how many."""
+        with ledger.opened(self.dsn) as book:
+            lake = identity.reading(book, folder_at(self.url))
+            made = list(compaction.compact(lake, lambda: self.spark, _nothing))
+        return [(each.files_before, each.files_after) for each in made]
+
+    def changes(self) -> list[int]:
+        """The seqs that a reader of the manifest finds."""
+        head = self.manifest("manifest.json")
+        paths: list[str] = []
+        for dataset in head["datasets"].values():
+            newest = self.manifest(dataset["part"])
+            before = [f"{dataset['part'].rpartition('/')[0]}/{name}" for name in newest["before"]]
+            for part in (newest, *map(self.manifest, before)):
+                paths += [file["path"] for file in part["files"]]
+        return sorted(self.rows(paths, "seq"))
+
+    def state(self) -> dict[int, Any]:
+        """The table as it is, by the manifest."""
+        part = self.manifest(self.manifest("manifest.json")["current"]["public.orders"]["part"])
+        found = self._dataset([file["path"] for file in part["files"]]).to_table(["id", "state"])
+        return dict(zip(found["id"].to_pylist(), found["state"].to_pylist(), strict=True))
+
+    def iceberg(self, name: str) -> list[int]:
+        """The seqs of an Iceberg table."""
+        io = PyArrowFileIO({"s3.endpoint": self.store.direct, "s3.region": CREDENTIALS["AWS_REGION"]})
+        [location] = [at for table, at in self.log.execute(POINTERS).fetchall() if table == name]
+        table = StaticTable.from_metadata(location, io.properties)
+        return sorted(table.scan().to_arrow()["seq"].to_pylist())
+
+    def manifest(self, path: str) -> dict[str, Any]:
+        with self.store.files.open_input_file(f"{BUCKET}/{self.prefix}/{path}") as stream:
+            found: dict[str, Any] = json.loads(stream.read())
+            return found
+
+    def rows(self, paths: list[str], column: str) -> list[int]:
+        found: list[int] = self._dataset(paths).to_table([column])[column].to_pylist()
+        return found
+
+    def _dataset(self, paths: list[str]) -> ds.Dataset:
+        return ds.dataset(
+            [f"{BUCKET}/{self.prefix}/{path}" for path in paths], filesystem=self.store.files, format="parquet"
+        )
+
+    def change(self, ids: str, state: int) -> None:
+        """Set the state of rows."""
+        self.log.execute(
+            "insert into public.sequin_events (source_database_id, commit_lsn, commit_idx, xid, source_table_oid,"
+            " source_table_schema, source_table_name, record_pk, record, action, committed_at)"
+            f" select %s, 9000000 + %s, n, 7, 16384, 'public', 'orders', n::text, jsonb_build_object('id', n,"
+            f" 'customer', 'anew', 'state', %s::int), 'update', timestamptz '2026-11-21 12:00+00' from {ids} n",
+            [SOURCE, state, state],
+        )
+
+
+def _nothing(_: object) -> None:
+    return
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        with object_store() as made:
+            patch.setenv("AWS_ENDPOINT_URL", made.endpoint)
+            yield made
+
+
+@pytest.fixture
+def bucketed(store: ObjectStore, spark: SparkSession, database_dsn: str) -> Iterator[Bucketed]:
+    with small_log(database_dsn, 500) as log:
+        yield Bucketed(store, database_dsn, log, spark, unique("lake"))
+        store.faults.share = 0.0
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_it_is_exact_though_requests_fail(bucketed: Bucketed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    faults = bucketed.store.faults
+    faults.share = 0.12
+    faults.requests.clear()
+    bucketed.run()
+    bucketed.change("generate_series(1, 50)", 70)
+    monkeypatch.setattr(engines, "is_small", lambda _: False)  # that of DataFrames
+    bucketed.run()
+    faults.share = 0.0
+    assert len(faults.seen) >= 4, faults.seen
+    assert bucketed.changes() == list(range(1, 551))
+    assert bucketed.state() == {n: 70 if 1 <= n <= 50 else n % 7 for n in range(500)}
+    assert bucketed.iceberg("changes.public.orders") == list(range(1, 551))
+    assert bucketed.iceberg("current.public.orders") == [1, *range(52, 551)]
+    bucketed.change("generate_series(51, 52)", 71)
+    bucketed.run()
+    assert (bucketed.compact(), bucketed.compact()) == ([(2, 1)], []), "two files of a day that is over"
+    assert bucketed.changes() == bucketed.iceberg("changes.public.orders") == list(range(1, 553))
+    assert not [request for request in faults.requests if "list-type" in request or "prefix=" in request]
+
+
+@pytest.mark.long
+def test_what_a_run_leaves_is_removed_and_the_next_one_is_exact(
+    bucketed: Bucketed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def ended(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for owner, step in (
+        (exporter, "publish"),
+        (Manifest, "_add_parts"),
+        (current, "publish"),
+        (IcebergLedger, "commit"),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(owner, step, ended)
+            bucketed.run()
+    bucketed.run()
+    bucketed.change("generate_series(1, 50)", 70)
+    bucketed.run()
+    for _ in range(3):  # what Iceberg has no longer the next run removes
+        bucketed.run(keep=0)
+    assert bucketed.changes() == list(range(1, 551))
+    assert bucketed.state() == {n: 70 if 1 <= n <= 50 else n % 7 for n in range(500)}
+    assert bucketed.iceberg("current.public.orders") == [1, *range(52, 551)]
+    held = bucketed.store.objects(f"{bucketed.prefix}/")
+    kinds = Counter(key.removeprefix(f"{bucketed.prefix}/").partition("/")[0] for key in held)
+    assert kinds["files"] == 2  # a file of each day
+    assert kinds["current"] == 1
+    assert kinds["manifest"] == 2  # of changes and of the state
+    assert bucketed.log.execute("select count(*) from pipeline.export_written").fetchone() == (0,)
+
+    with ledger.opened(bucketed.dsn) as book:
+        lake = identity.reading(book, folder_at(bucketed.url))
+        before = as_of.wanted(lake, "public.orders", 500, tmp_path / "state")
+        as_of.as_of(bucketed.spark, lake, before)
+        with pytest.raises(TargetUnfit, match="name a folder for the state by --output"):
+            as_of.wanted(lake, "public.orders", 500, None)
+    assert ds.dataset(tmp_path / "state").to_table(["state"])["state"].to_pylist().count(70) == 0
+
+
+def test_what_is_wrong_with_a_bucket_is_said_in_one_line(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def finding(url: str) -> tuple[str, str, str | None]:
+        found = next(check_exports.run(load(export_dir=url, export_schedule="off")))
+        return found.level, found.text, found.remedy
+
+    assert finding(f"s3://{BUCKET}/new")[0] == "ok"
+    assert store.objects("new/") == {}
+    level, text, remedy = finding("s3://nobody-has-this/lake")
+    assert level == "warning" and text.endswith("there is no such bucket"), text
+    assert remedy == "make it, or name another"
