@@ -185,7 +185,7 @@ class BacklogWriter:
         if self._run is not None:
             return bool(batch.rows) and self._run.goes_on and not self._is_near()
         behind, now = self._behind(), time.monotonic()
-        if behind is None or behind < self._sizes.threshold or now < self._pause_until or self._begun is not None:
+        if behind is None or not self._sizes.is_backlog(behind) or now < self._pause_until or self._begun is not None:
             return False
         if not batch.rows or batch.ends_staged or batch.places_range or not await self._is_plain(batch):
             return False
@@ -241,7 +241,7 @@ class BacklogWriter:
 
     def _is_near(self) -> bool:
         behind = self._behind()
-        return behind is not None and behind <= self._sizes.near
+        return behind is not None and self._sizes.is_near(behind)
 
 
 def attach(

@@ -29,7 +29,7 @@ class EventMaker:
         return event_rows.events(staged, self._tables, seq, await self._exact(staged, ask))
 
     async def _know(self, staged: Sequence[bytes], ask: Ask) -> None:
-        missing = {event_rows.relation_of(row) for row in staged} - self._tables.keys()
+        missing = event_rows.relations_of(staged) - self._tables.keys()
         if not missing:
             return
         found = await ask(_literal("shuffle.adoption", "name_versions", ids=sorted(missing)))

@@ -105,7 +105,7 @@ class Segment:
         filled = self._filled
         if events:
             await self._write(batch, events)
-            filled.relations.update(map(event_rows.relation_of, batch.rows))
+            filled.relations |= event_rows.relations_of(batch.rows)
         if batch.position is not None:
             filled.batch = batch
             filled.transactions += batch.transactions

@@ -13,6 +13,8 @@ BYTES_OF_ROW = 256
 """A backlog of a smaller threshold than SMALLEST such rows makes smaller segments."""
 WORTH = 4
 """What has not a quarter of a segment's rows becomes no partition of its own: its rows are moved."""
+NEAR = 8
+"""An eighth of the threshold is no backlog any more."""
 PAUSE, LONGEST_PAUSE = 5.0, 300.0
 """Seconds without a run after one whose last segment was too small: twice as long each time."""
 
@@ -41,10 +43,13 @@ class Sizes:
         """Whether a segment of so many rows becomes a partition."""
         return rows * WORTH >= self.full(events)
 
-    @property
-    def near(self) -> int:
-        """So many bytes of WAL ahead are no backlog any more."""
-        return self.threshold // 8
+    def is_backlog(self, behind: int) -> bool:
+        """Whether so many bytes of WAL ahead are one. Where the threshold is less than a row, whatever comes is."""
+        return behind >= self.threshold or self.threshold < BYTES_OF_ROW
+
+    def is_near(self, behind: int) -> bool:
+        """Whether so many bytes of WAL ahead are none any more."""
+        return behind <= self.threshold // NEAR and self.threshold >= BYTES_OF_ROW
 
     def pause(self, before: float) -> float:
         """Seconds until the next run, after one that was not worth it; `before`: what it was the last time."""
