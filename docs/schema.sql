@@ -458,6 +458,24 @@ begin
         hint = 'Create another consumer that begins where this one is, and drop this one.';
 end $$;
 
+CREATE FUNCTION pipeline.keep_turn() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    AS $$
+begin
+    if exists (
+        select from pipeline.adopted_tables t where t.source_id = new.source_id and t.state = 'waiting'
+            and (t.last_lsn <= new.commit_lsn or new.epoch <> old.epoch)
+    ) then
+        raise exception 'tables with a backlog come next in the log, which this version does not know'
+            using errcode = 'object_not_in_prerequisite_state',
+                hint = 'Start the newer version, until `pipeline status` shows that none waits.';
+    end if;
+    return null;
+end $$;
+
+COMMENT ON FUNCTION pipeline.keep_turn() IS 'The log never passes tables that wait, whichever version moves it: an older one knows of none.';
+
 CREATE FUNCTION pipeline.log_floor() RETURNS bigint
     LANGUAGE sql STABLE
     SET search_path TO ''
@@ -3024,6 +3042,8 @@ CREATE INDEX sequin_events_row_history_idx ON ONLY public.sequin_events USING bt
 
 CREATE TRIGGER consumers_keep_collapse BEFORE UPDATE OF collapse ON pipeline.consumers FOR EACH ROW WHEN ((old.collapse IS DISTINCT FROM new.collapse)) EXECUTE FUNCTION pipeline.keep_collapse();
 
+CREATE TRIGGER shuffle_progress_keep_turn AFTER UPDATE OF commit_lsn, epoch ON pipeline.shuffle_progress FOR EACH ROW WHEN (((new.commit_lsn <> old.commit_lsn) OR (new.epoch <> old.epoch))) EXECUTE FUNCTION pipeline.keep_turn();
+
 ALTER TABLE ONLY pipeline.backfills
     ADD CONSTRAINT backfills_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
 
@@ -3152,6 +3172,8 @@ REVOKE ALL ON FUNCTION pipeline.give_back(consumer text, ack_ids uuid[]) FROM PU
 REVOKE ALL ON FUNCTION pipeline.hand_out(consumer pipeline.consumers, upto integer, visibility interval) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.keep_collapse() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.keep_turn() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.log_floor() FROM PUBLIC;
 

@@ -60,11 +60,30 @@ select t.source_id from pipeline.adopted_tables t where t.state = 'waiting';
 comment on view pipeline.adopting_sources is
     'Sources whose backlog has got the seqs that come next: others are handed out once all of it is in the log.';
 comment on column pipeline.adopted_tables.relations is 'The table versions that its rows are of.';
+
+create function pipeline.keep_turn() returns trigger language plpgsql set search_path = '' as $$
+begin
+    if exists (
+        select from pipeline.adopted_tables t where t.source_id = new.source_id and t.state = 'waiting'
+            and (t.last_lsn <= new.commit_lsn or new.epoch <> old.epoch)
+    ) then
+        raise exception 'tables with a backlog come next in the log, which this version does not know'
+            using errcode = 'object_not_in_prerequisite_state',
+                hint = 'Start the newer version, until `pipeline status` shows that none waits.';
+    end if;
+    return null;
+end $$;
+create trigger shuffle_progress_keep_turn after update of commit_lsn, epoch on pipeline.shuffle_progress
+    for each row when (new.commit_lsn <> old.commit_lsn or new.epoch <> old.epoch)
+    execute function pipeline.keep_turn();
+revoke execute on function pipeline.keep_turn from public;
+comment on function pipeline.keep_turn is
+    'The log never passes tables that wait, whichever version moves it: an older one knows of none.';
 """
 
 
 def upgrade() -> None:
-    """Two empty tables."""
+    """Two empty tables, and what holds an older version back while one of them is not."""
     op.execute(ADOPTION)
 
 
@@ -77,6 +96,8 @@ def downgrade() -> None:
                 'until `pipeline status` shows that none waits, stop it, and try again';
         end if;
     end $$;
+    drop trigger shuffle_progress_keep_turn on pipeline.shuffle_progress;
+    drop function pipeline.keep_turn;
     drop view pipeline.adopting_sources;
     drop table pipeline.adopted_tables, pipeline.adoptions;
     """)

@@ -20,7 +20,7 @@ from pipeline.log import partitions
 from pipeline.log.table import DEFAULT
 from pipeline.operate import adoption
 from pipeline.postgres.queries import statement
-from pipeline.shuffle import retrying
+from pipeline.shuffle import poison, retrying
 from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
 from pipeline.shuffle.adoption.sizes import Sizes
 from pipeline.shuffle.head_writer import HeadWriter
@@ -472,6 +472,19 @@ def test_a_dead_letter_is_retried_behind_a_backlog(log: Staged):
     assert events(log)[1:21] == places((1_000, 10), (2_000, 10))
     assert log.connection.execute(letters).fetchall() == [("retried",)]
     assert len(events(log)) == 22
+
+
+@pytest.mark.parametrize("passes", ["commit_lsn = 2000", "commit_lsn = 0, epoch = epoch + 1"])
+def test_an_older_version_cannot_pass_what_waits(log: Staged, passes: str):
+    """It knows of no tables that wait, and would move what is staged behind them."""
+    adopt(log, batch(log, 1_000, 10), batch(log, 2_000, 10))
+    log.connection.execute("update pipeline.shuffle_progress set commit_lsn = 999")
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="come next in the log") as refused:
+        log.connection.execute(f"update pipeline.shuffle_progress set {passes}")
+    assert not poison.is_poison(refused.value)
+    log.shuffle()
+    log.connection.execute(f"update pipeline.shuffle_progress set {passes}")
+    assert events(log) == places((1_000, 10), (2_000, 10))
 
 
 def test_nothing_is_written_at_once_while_a_segment_waits(log: Staged):
