@@ -31,8 +31,6 @@ _PACKAGE = "shuffle.adoption"
 DRAIN_STEP, DRAIN_STALLED = 0.02, 2.0
 """Seconds between two looks whether all that is staged is in the log; and after how many without any move none is
 waited for."""
-STAY_AWAY = 30.0
-"""Seconds without a try where the events table has what its partitions would lack."""
 SETTLE_AFTER = 0.5
 """Seconds without a batch after which a segment ends."""
 
@@ -194,7 +192,7 @@ class BacklogWriter:
         found = await self._drained()
         if not isinstance(found, Run):
             self._pause = self._sizes.pause(self._pause)
-            self._pause_until = time.monotonic() + (STAY_AWAY if found else self._pause)
+            self._pause_until = time.monotonic() + (self._sizes.stay_away if found else self._pause)
             return False
         self._run = found
         told = {"action": "adoption.begun", "run": found.number, "from_seq": found.next_seq, "behind": behind}

@@ -15,7 +15,7 @@ WORTH = 4
 """What has not a quarter of a segment's rows becomes no partition of its own: its rows are moved."""
 NEAR = 8
 """An eighth of the threshold is no backlog any more."""
-PAUSE, LONGEST_PAUSE = 5.0, 300.0
+PAUSE, LONGEST_PAUSE, STAY_AWAY = 5.0, 300.0, 30.0
 """Seconds without a run after one whose last segment was too small: twice as long each time."""
 
 
@@ -53,5 +53,13 @@ class Sizes:
 
     def pause(self, before: float) -> float:
         """Seconds until the next run, after one that was not worth it; `before`: what it was the last time."""
-        scale = self.smallest / SMALLEST
-        return min(LONGEST_PAUSE * scale, max(PAUSE * scale, 2 * before))
+        return min(LONGEST_PAUSE * self._scale, max(PAUSE * self._scale, 2 * before))
+
+    @property
+    def stay_away(self) -> float:
+        """Seconds without a try where the events table has what its partitions would lack."""
+        return STAY_AWAY * self._scale
+
+    @property
+    def _scale(self) -> float:
+        return self.smallest / SMALLEST

@@ -189,6 +189,37 @@ def test_attaching_builds_no_index_and_scans_no_table(log: Staged):
     assert log.connection.execute("select count(*) from pg_index where not indisvalid").fetchone() == (0,)
 
 
+def test_partitions_come_with_the_watermark(log: Staged):
+    """Whoever dies between, or looks, finds both or neither."""
+    adopt(log, batch(log, 1_000, 10))
+    shuffler = log.shuffler()
+    assert log.shufflers.connection is not None
+    blocked = f"select from pg_locks where not granted and pid = {log.shufflers.connection.info.backend_pid}"
+    state = "select count(*), (select sum(commit_lsn) from pipeline.shuffle_progress)::int from sequin_events"
+    with psycopg.connect(log.dsn) as other, psycopg.connect(log.dsn, autocommit=True) as looking:
+        other.execute("lock table pipeline.ways")
+        attaching = threading.Thread(target=move, args=[shuffler])
+        attaching.start()
+        eventually(lambda: looking.execute(blocked).rowcount == 1)
+        assert looking.execute(state).fetchone() == (1, 100)
+        other.rollback()
+        attaching.join()
+        assert looking.execute(state).fetchone() == (11, 1_000)
+
+
+def test_tables_whose_seqs_were_handed_out_are_moved(log: Staged):
+    """By somebody who has written an event behind them: readers may have got that already."""
+    adopt(log, batch(log, 1_000, 10))
+    log.connection.execute(
+        "create table pipeline.theirs partition of sequin_events for values from (90000000) to (90000010);"
+        " create temporary table one as select * from sequin_events where seq = 1; update one set seq = 90000000;"
+        " insert into sequin_events select * from one; drop table one"
+    )
+    log.shuffle()
+    assert events(log)[1:] == places((1_000, 10))
+    assert ways(log) == {"move": 10}
+
+
 def seen(connection: psycopg.Connection[Any]) -> list[tuple[int, int]]:
     return connection.execute(EVENTS).fetchall()[1:]
 
