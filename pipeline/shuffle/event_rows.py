@@ -46,7 +46,14 @@ _JSONB = b"\x01"
 
 
 class NotPlain(Exception):
-    """A row that only the shuffler can write: a message, a truncate, values left out, annotations."""
+    """A row that only the shuffler can write: a message, a truncate, values left out, annotations.
+
+    `place`: of the first such row; 0 where it is not known.
+    """
+
+    def __init__(self, place: int = 0) -> None:
+        super().__init__(place)
+        self.place = place
 
 
 def relation_of(staged: bytes) -> int:
@@ -91,11 +98,13 @@ def events(
         change = row[_RELATION - 4 : _PLAIN_PK]
         if change != known:
             if change[-6:] not in ACTIONS:
-                raise NotPlain
+                raise NotPlain(place)
             known, tail = change, _NULL * 2 + tables[relation_of(row)]
         key_length = _lengths(row, _PLAIN_PK)[0]
         if row[_REST:] != _NO_REST or key_length < 0:
-            made.append(_event(row, tables, seq + place, exact.get(place)))
+            if (event := _event(row, tables, seq + place, exact.get(place))) is None:
+                raise NotPlain(place)
+            made.append(event)
             continue
         at = _PLAIN_PK + 4 + key_length
         # What most rows are, in one pass: the worker spends its time here while there is a backlog.
@@ -111,7 +120,8 @@ def _bounds(row: bytes) -> tuple[int, int, int]:
     return pk_at, record_at, record_at + 4 + _lengths(row, record_at)[0]
 
 
-def _event(row: bytes, tables: Mapping[int, bytes], seq: int, exact: bytes | None) -> bytes:
+def _event(row: bytes, tables: Mapping[int, bytes], seq: int, exact: bytes | None) -> bytes | None:
+    """None: it is not plain."""
     _, record_at, rest_at = _bounds(row)
     rest = row[rest_at:]
     if rest == _NO_REST:
@@ -120,7 +130,7 @@ def _event(row: bytes, tables: Mapping[int, bytes], seq: int, exact: bytes | Non
         changes_end = 4 + max(0, _lengths(rest)[0])
         exact_end = changes_end + 4 + max(0, _lengths(rest, changes_end)[0])
         if rest[exact_end : exact_end + 8] != _NULL * 2 or rest[-4:] != _NULL:
-            raise NotPlain
+            return None
         changes = _jsonb(rest[4:changes_end]) if changes_end > 4 else _NULL
     record = row[record_at + 4 : rest_at]
     texts = _NULL if exact is None else _jsonb(exact)

@@ -109,14 +109,26 @@ class BacklogWriter:
             if batch.places_range:
                 raise NotPlain
             events = await self._events(batch, self._next_seq)
-        except NotPlain:
-            await self._give_up(batch)
-            return batch
+        except NotPlain as odd:
+            return await self._take_before(batch, odd.place)
         for part in batch_parts.split(batch):
             if not await self._add(part, events[: len(part.rows)]):
                 return part
             events = events[len(part.rows) :]
         return None
+
+    async def _take_before(self, batch: Batch, place: int) -> Batch:
+        """Take the whole transactions before this row, which is for the shuffler only, and end the segment.
+
+        Returns the rest.
+        """
+        rest = batch
+        if (found := None if batch.places_range else batch_parts.before(batch, place)) is not None:
+            whole = found[0]
+            if await self._add(whole, await self._events(whole, self._next_seq)):
+                rest = found[1]
+        await self._give_up(rest)
+        return rest
 
     async def _add(self, part: Batch, events: list[bytes]) -> bool:
         """Add a part of a batch; False when the run has come to its end before it."""
@@ -222,10 +234,12 @@ class BacklogWriter:
         return None
 
     async def _is_plain(self, batch: Batch) -> bool:
+        """Whether at least half of it can be taken."""
         try:
             await self._events(batch, 0)
-        except NotPlain:
-            return False
+        except NotPlain as odd:
+            found = batch_parts.before(batch, odd.place)
+            return found is not None and 2 * len(found[0].rows) >= len(batch.rows)
         return True
 
     async def _events(self, batch: Batch, seq: int) -> list[bytes]:

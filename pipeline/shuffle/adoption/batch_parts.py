@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.staging.rows import lsn_of
+from pipeline.staging.rows import committed_at_of, lsn_of
 from pipeline.staging.writer import Batch
+
+_LSN = slice(6, 14)
+"""Where a row has its commit_lsn."""
 
 
 def split(batch: Batch) -> list[Batch]:
@@ -30,3 +33,34 @@ def split(batch: Batch) -> list[Batch]:
         committed_at=None,
     )
     return [whole, begun] if place or batch.ends_staged else [begun]
+
+
+def before(batch: Batch, place: int) -> tuple[Batch, Batch] | None:
+    """A part with the whole transactions before the one of this row, and the rest; None where there are none."""
+    lsn = lsn_of(batch.rows[place])
+    while place and lsn_of(batch.rows[place - 1]) == lsn:
+        place -= 1
+    if not place:
+        return None
+    staged = batch.rows[:place]
+    transactions = len({row[_LSN] for row in staged})
+    whole = replace(
+        batch,
+        rows=staged,
+        last_lsn=lsn_of(staged[-1]),
+        transactions=transactions,
+        position=lsn,  # a position may be anywhere between two transactions
+        commit_lsn=lsn_of(staged[-1]),
+        committed_at=committed_at_of(staged[-1]),
+        open_lsn=None,
+        open_changes=0,
+    )
+    rest = replace(
+        batch,
+        rows=batch.rows[place:],
+        first_lsn=lsn,
+        first_ordinal=batch.first_ordinal + place,
+        transactions=max(0, batch.transactions - transactions),
+        ends_staged=False,
+    )
+    return whole, rest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -22,21 +22,18 @@ from pipeline.operate import adoption
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import poison, retrying
 from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
-from pipeline.shuffle.adoption.sizes import Sizes
 from pipeline.shuffle.head_writer import HeadWriter
 from pipeline.shuffle.worker import Shuffler
 from pipeline.staging import rows
-from pipeline.staging.writer import Batch, Writer, connect_writer
+from pipeline.staging.writer import Writer
+from tests.fixtures.adopting import adopt, batch, begun, writing
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import move, shuffle
 from tests.fixtures.staged import Staged, Table, insert, staging_of
 from tests.fixtures.waiting import eventually
 
-SIZES = Sizes(2_560)
-"""Segments of ten rows, tables of at most 200."""
 EVENTS = "select commit_lsn, commit_idx from sequin_events order by seq"
 WAITING = "select first_seq, last_seq, attaches from pipeline.adopted_tables where state = 'waiting' order by first_seq"
-Doing = Callable[[Writer, BacklogWriter], Awaitable[None]]
 
 
 @pytest.fixture(scope="module")
@@ -53,56 +50,6 @@ def log(made: Staged) -> Iterator[Staged]:
     shuffle(made.dsn)
     yield made
     made.shufflers.close()
-
-
-def row(log: Staged, lsn: int, idx: int, ordinal: int, record: str | None = None, rest: Any = None) -> bytes:
-    change = rows.change_head(log._relations["orders"], 7, lsn, b"insert")
-    value = (record or f'{{"id": "{lsn}.{idx}"}}').encode()
-    return rows.row(rows.transaction_head(lsn), idx, ordinal, change, f"{lsn}.{idx}".encode(), value, rest)
-
-
-def batch(log: Staged, lsn: int, count: int = 1, first: int = 0, **given: Any) -> Batch:
-    """One transaction of so many rows, or its end from row `first` on."""
-    staged = [row(log, lsn, idx, lsn + idx, **given) for idx in range(first, first + count)]
-    return Batch(staged, lsn, lsn, lsn + first, 1, lsn + 1, lsn, lsn, None, 0, ends_staged=first > 0)
-
-
-def begun(log: Staged, lsn: int, count: int, first: int = 0, **given: Any) -> Batch:
-    """So many rows of a transaction that goes on."""
-    whole = batch(log, lsn, count, first, **given)
-    return replace(
-        whole,
-        transactions=0,
-        position=None,
-        commit_lsn=None,
-        committed_at=None,
-        open_lsn=lsn,
-        open_changes=first + count,
-        ends_staged=False,
-    )
-
-
-def writing(log: Staged, does: Doing, behind: int = 10**9) -> None:
-    """Run this with a worker's writer that is so many bytes behind the source."""
-
-    async def run() -> None:
-        async with await connect_writer(log.dsn) as connection:
-            writer = await Writer.claim(connection, log.source)
-            writer.backlog = backlog = BacklogWriter(connection, writer, DEFAULT, SIZES, lambda: behind)
-            await does(writer, backlog)
-
-    asyncio.run(run())
-
-
-def adopt(log: Staged, *batches: Batch) -> None:
-    """Stage a backlog, to its end."""
-
-    async def does(writer: Writer, backlog: BacklogWriter) -> None:
-        for each in batches:
-            await writer.append(each, durable=False)
-        await backlog.finish()
-
-    writing(log, does)
 
 
 def events(log: Staged) -> list[tuple[int, int]]:
@@ -218,6 +165,7 @@ def test_tables_whose_seqs_were_handed_out_are_moved(log: Staged):
     log.shuffle()
     assert events(log)[1:] == places((1_000, 10))
     assert ways(log) == {"move": 10}
+    log.connection.execute("drop table pipeline.theirs")
 
 
 def seen(connection: psycopg.Connection[Any]) -> list[tuple[int, int]]:
@@ -312,6 +260,27 @@ def test_what_only_the_shuffler_can_write_comes_between_two_runs(log: Staged):
     move(shuffler)
     assert events(log) == [*places((1_000, 10)), (2_000, 0), *places((3_000, 10))]
     assert ways(log) == {"adopt": 20}
+
+
+def test_of_a_batch_the_transactions_before_such_a_change_are_taken(log: Staged):
+    annotated = (None, None, None, b"{}", None, None)
+    whole = [batch(log, 1_000, 6, 4), batch(log, 2_000, 4), batch(log, 3_000, 3, rest=annotated), batch(log, 4_000, 2)]
+    staged = rows.renumbered([each for part in whole for each in part.rows], 1_004)
+    several = replace(whole[-1], rows=staged, first_lsn=1_000, first_ordinal=1_004, transactions=4, ends_staged=True)
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        await writer.append(begun(log, 1_000, 4), durable=False)
+        await writer.append(several, durable=True)
+        assert (writer.position, backlog.is_open) == (4_001, False)
+
+    progress = "select position, commit_lsn, changes, transactions - %s from pipeline.replication_progress"
+    before = log.connection.execute("select transactions from pipeline.replication_progress").fetchone()
+    writing(log, does)
+    assert waiting(log)[0][1] - waiting(log)[0][0] == 13
+    assert log.connection.execute(progress, before).fetchone() == (4_001, 4_000, 20, 4)
+    log.shuffle()
+    assert events(log) == places((1_000, 10), (2_000, 4), (3_000, 3), (4_000, 2))
+    assert ways(log) == {"adopt": 14}
 
 
 def test_a_transaction_that_turns_out_to_be_for_the_shuffler_is_read_again_and_staged(log: Staged):

@@ -63,14 +63,16 @@ def test_rows_of_several_tables_and_kinds_in_turn():
 
 @pytest.mark.parametrize("rest", [(None, None, b"[]", None, None, None), (None, None, None, None, b"1", b"{}")])
 def test_what_the_shuffler_has_to_fill_in_is_not_plain(rest: Rest):
-    with pytest.raises(NotPlain):
-        event_rows.events([staged(), staged(rest=rest)], TABLES, 1, {})
+    with pytest.raises(NotPlain) as found:
+        event_rows.events([staged(), staged(), staged(rest=rest)], TABLES, 1, {})
+    assert found.value.place == 2
 
 
 @pytest.mark.parametrize("action", [b"message", b"truncate", b"read"])
 def test_other_actions_are_not_plain(action: bytes):
-    with pytest.raises(NotPlain):
+    with pytest.raises(NotPlain) as found:
         event_rows.events([staged(), staged(action)], TABLES, 1, {})
+    assert found.value.place == 1
 
 
 def test_a_row_without_a_key_and_texts_are_found():
