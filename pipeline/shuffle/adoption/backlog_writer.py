@@ -28,9 +28,9 @@ from pipeline.staging.writer import Batch, Writer
 logger = logging.getLogger(__name__)
 
 _PACKAGE = "shuffle.adoption"
-DRAIN_STEP, DRAIN_STALLED = 0.02, 2.0
+DRAIN_STEP, DRAIN_STALLED, DRAIN_LONGEST = 0.02, 2.0, 30.0
 """Seconds between two looks whether all that is staged is in the log; and after how many without any move none is
-waited for."""
+waited for: the first where the shuffler does nothing, the second where it is at work, on a large transaction."""
 SETTLE_AFTER = 0.5
 """Seconds without a batch after which a segment ends."""
 
@@ -221,15 +221,18 @@ class BacklogWriter:
     async def _drained(self) -> Run | str | None:
         """Wait until all that is staged is in the log, as long as it is being moved, and begin a run."""
         query, source = statement(_PACKAGE, "is_drained"), {"source": self._writer.source}
-        moved, stalled_at = None, time.monotonic() + DRAIN_STALLED
-        while time.monotonic() < stalled_at:
+        moved, moved_at, stalled_at = None, time.monotonic(), time.monotonic() + DRAIN_STALLED
+        while time.monotonic() < min(stalled_at, moved_at + DRAIN_LONGEST):
             found = await (await self._connection.execute(query, source)).fetchone()
             if found is None:
                 return None
             if found[0]:
                 return await run.begin(self._connection, self._writer.source, self._writer.generation, self._table)
+            now = time.monotonic()
             if found[1] != moved:
-                moved, stalled_at = found[1], time.monotonic() + DRAIN_STALLED
+                moved, moved_at = found[1], now
+            if found[2] or moved_at == now:
+                stalled_at = now + DRAIN_STALLED
             await asyncio.sleep(DRAIN_STEP)
         return None
 

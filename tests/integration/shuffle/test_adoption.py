@@ -21,6 +21,7 @@ from pipeline.log.table import DEFAULT
 from pipeline.operate import adoption
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import poison, retrying
+from pipeline.shuffle.adoption import backlog_writer
 from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
 from pipeline.shuffle.head_writer import HeadWriter
 from pipeline.shuffle.worker import Shuffler
@@ -33,6 +34,7 @@ from tests.fixtures.staged import Staged, Table, insert, staging_of
 from tests.fixtures.waiting import eventually
 
 EVENTS = "select commit_lsn, commit_idx from sequin_events order by seq"
+WORKING = "select from pg_stat_activity where application_name = 'pipeline shuffle' and wait_event = 'PgSleep'"
 WAITING = "select first_seq, last_seq, attaches from pipeline.adopted_tables where state = 'waiting' order by first_seq"
 
 
@@ -222,6 +224,35 @@ def test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_t
     assert events(log) == [(200, 0), *places((10_000, 10))]
     assert ways(log) == {"adopt": 10}
     old.close()
+
+
+def test_a_shuffler_that_is_at_work_is_waited_for(log: Staged, monkeypatch: pytest.MonkeyPatch):
+    """Else a backlog of large transactions is never adopted: when one is moved the next has begun to be staged."""
+    monkeypatch.setattr(backlog_writer, "DRAIN_STALLED", 0.3)
+    log.commit(insert("orders", id="2"))
+    shuffler = log.shuffler()
+    large = psycopg.connect(log.dsn, application_name="pipeline shuffle")
+
+    def work() -> None:
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            large.execute("select pg_sleep(300)")
+
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        working = asyncio.create_task(asyncio.to_thread(work))
+        await asyncio.to_thread(eventually, lambda: log.connection.execute(WORKING).rowcount == 1)
+        adopting = asyncio.create_task(writer.append(batch(log, 10_000, 10), durable=False))
+        await asyncio.sleep(0.6)
+        await asyncio.to_thread(move, shuffler)
+        await adopting
+        await backlog.finish()
+        large.cancel()
+        await working
+
+    writing(log, does)
+    large.close()
+    move(shuffler)
+    assert events(log) == [(200, 0), *places((10_000, 10))]
+    assert ways(log) == {"adopt": 10}
 
 
 def test_nothing_of_half_a_transaction_is_ever_seen(log: Staged):
