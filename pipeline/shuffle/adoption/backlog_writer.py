@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -28,9 +27,6 @@ from pipeline.staging.writer import Batch, Writer
 logger = logging.getLogger(__name__)
 
 _PACKAGE = "shuffle.adoption"
-DRAIN_STEP, DRAIN_STALLED, DRAIN_LONGEST = 0.02, 2.0, 30.0
-"""Seconds between two looks whether all that is staged is in the log; and after how many without any move none is
-waited for: the first where the shuffler does nothing, the second where it is at work, on a large transaction."""
 SETTLE_AFTER = 0.5
 """Seconds without a batch after which a segment ends."""
 
@@ -201,7 +197,7 @@ class BacklogWriter:
             return False
         if batch.first_lsn <= await self._staged_until():
             return False
-        found = await self._drained()
+        found = await run.begin_drained(self._connection, self._writer, self._table)
         if not isinstance(found, Run):
             self._pause = self._sizes.pause(self._pause)
             self._pause_until = time.monotonic() + (self._sizes.stay_away if found else self._pause)
@@ -217,24 +213,6 @@ class BacklogWriter:
             found = await (await self._connection.execute(query, {"source": self._writer.source})).fetchone()
             self._not_before = int(found[0]) if found else 0
         return self._not_before
-
-    async def _drained(self) -> Run | str | None:
-        """Wait until all that is staged is in the log, as long as it is being moved, and begin a run."""
-        query, source = statement(_PACKAGE, "is_drained"), {"source": self._writer.source}
-        moved, moved_at, stalled_at = None, time.monotonic(), time.monotonic() + DRAIN_STALLED
-        while time.monotonic() < min(stalled_at, moved_at + DRAIN_LONGEST):
-            found = await (await self._connection.execute(query, source)).fetchone()
-            if found is None:
-                return None
-            if found[0]:
-                return await run.begin(self._connection, self._writer.source, self._writer.generation, self._table)
-            now = time.monotonic()
-            if found[1] != moved:
-                moved, moved_at = found[1], now
-            if found[2] or moved_at == now:
-                stalled_at = now + DRAIN_STALLED
-            await asyncio.sleep(DRAIN_STEP)
-        return None
 
     async def _is_plain(self, batch: Batch) -> bool:
         """Whether at least half of it can be taken."""

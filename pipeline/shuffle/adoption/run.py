@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 import uuid
 from dataclasses import dataclass
 
@@ -13,7 +15,11 @@ from psycopg.rows import TupleRow
 from pipeline.log.table import EventsTable
 from pipeline.log.table_shape import ADDED, REQUIRED
 from pipeline.postgres.queries import statement
+from pipeline.staging.writer import Writer
 
+DRAIN_STEP, DRAIN_STALLED, DRAIN_LONGEST = 0.02, 2.0, 15.0
+"""Seconds between two looks whether all that is staged is in the log; and after how many without any move none is
+waited for: the first where the shuffler does nothing, the second where it is at work, on a large transaction."""
 LOCK_TIMEOUT = "set local lock_timeout = '1s'"
 COLUMNS = json.dumps({**REQUIRED, **ADDED})
 """What an events table of ours has, and no more."""
@@ -61,6 +67,25 @@ async def begin(
     except psycopg.errors.LockNotAvailable:  # the shuffler writes: later
         return None
     return None if row is None else Run(source, generation, row[0], row[1], row[2], row[3])
+
+
+async def begin_drained(connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable) -> Run | str | None:
+    """The same once all that is staged is in the log, which is waited for as long as it is being moved."""
+    query, source = statement("shuffle.adoption", "is_drained"), {"source": writer.source}
+    moved, moved_at, stalled_at = None, time.monotonic(), time.monotonic() + DRAIN_STALLED
+    while time.monotonic() < min(stalled_at, moved_at + DRAIN_LONGEST):
+        found = await (await connection.execute(query, source)).fetchone()
+        if found is None:
+            return None
+        if found[0]:
+            return await begin(connection, writer.source, writer.generation, table)
+        now = time.monotonic()
+        if found[1] != moved:
+            moved, moved_at = found[1], now
+        if found[2] or moved_at == now:
+            stalled_at = now + DRAIN_STALLED
+        await asyncio.sleep(DRAIN_STEP)
+    return None
 
 
 async def end(connection: AsyncConnection[TupleRow], run: Run, not_before: int = 0) -> None:

@@ -21,7 +21,7 @@ from pipeline.log.table import DEFAULT
 from pipeline.operate import adoption
 from pipeline.postgres.queries import statement
 from pipeline.shuffle import poison, retrying
-from pipeline.shuffle.adoption import backlog_writer
+from pipeline.shuffle.adoption import run
 from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
 from pipeline.shuffle.head_writer import HeadWriter
 from pipeline.shuffle.worker import Shuffler
@@ -228,7 +228,7 @@ def test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_t
 
 def test_a_shuffler_that_is_at_work_is_waited_for(log: Staged, monkeypatch: pytest.MonkeyPatch):
     """Else a backlog of large transactions is never adopted: when one is moved the next has begun to be staged."""
-    monkeypatch.setattr(backlog_writer, "DRAIN_STALLED", 0.3)
+    monkeypatch.setattr(run, "DRAIN_STALLED", 0.3)
     log.commit(insert("orders", id="2"))
     shuffler = log.shuffler()
     large = psycopg.connect(log.dsn, application_name="pipeline shuffle")
