@@ -28,7 +28,7 @@ from pipeline.shuffle.adoption.sizes import Sizes
 from pipeline.staging.writer import Writer
 from pyspark_sequin_events import catalog
 from tests.fixtures.adopting import adopt, batch, writing
-from tests.fixtures.followers import primary_and_standby
+from tests.fixtures.followers import primary_and_standby, run
 from tests.fixtures.postgres import Cluster
 from tests.fixtures.shuffling import shuffle
 from tests.fixtures.staged import Staged, Table, insert, staging_of
@@ -152,7 +152,7 @@ def test_a_dump_is_restored(log: Staged, cluster: Cluster, tmp_path: Path):
     subprocess.run([tools / "pg_dump", "-Fc", "-f", dump, log.dsn], check=True, capture_output=True)
     state = """
         select array(select (seq, commit_lsn, commit_idx, record)::text from sequin_events order by seq),
-            array(select pg_get_indexdef(indexrelid) from pg_index order by 1),
+            array(select indexdef from pg_indexes where schemaname in ('public', 'pipeline') order by 1),
             pg_sequence_last_value('sequin_events_seq_seq')"""
     with cluster.database("restored") as restored:
         subprocess.run([tools / "pg_restore", "-d", restored, dump], check=True, capture_output=True)
@@ -183,6 +183,8 @@ def test_a_snapshot_of_a_standby_has_a_prefix_of_the_log(server_directory: Path)
     """Commits come there in their order, so what holds at the primary holds at it."""
     primary, standby = primary_and_standby(server_directory)
     migrations.upgrade(primary.dsn("postgres"))
+    run(standby.dsn("postgres"), "alter system set hot_standby_feedback = on")  # or vacuum may end old snapshots
+    run(standby.dsn("postgres"), "select pg_reload_conf()")
     old: list[psycopg.Connection[Any]] = []
     with closing(Staged(primary.dsn("postgres"), (Table("orders"),))) as log:
         log.moved(insert("orders", id="1"))
