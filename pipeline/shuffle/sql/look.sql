@@ -1,7 +1,8 @@
 -- Up to where events were moved, up to where transactions are staged whole, and the segments with rows to move, in the
 -- order in which they must be drained: one transaction may fill several. One statement, so that all of it is of one moment.
--- And the place of the next range of a table that was read, and of the next table that is to be adopted. None of a worker before whose part something is missing. `generation` changes with each new worker, and when another
--- worker's segments become the next to be drained. Makes the watermark at first use.
+-- And the place of the next range of a table that was read, and of the next table that is to be adopted. None of a worker
+-- before whose part something is missing. `generation` changes with each new worker, and when another worker's segments
+-- become the next to be drained. Makes the watermark at first use.
 with made as (
     insert into pipeline.shuffle_progress (source_id, epoch)
     select source_id, epoch from pipeline.replication_progress where source_id = %(source)s and worker = 0
