@@ -458,6 +458,24 @@ begin
         hint = 'Create another consumer that begins where this one is, and drop this one.';
 end $$;
 
+CREATE FUNCTION pipeline.keep_turn() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    AS $$
+begin
+    if exists (
+        select from pipeline.adopted_tables t where t.source_id = new.source_id and t.state = 'waiting'
+            and (t.last_lsn <= new.commit_lsn or new.epoch <> old.epoch)
+    ) then
+        raise exception 'tables with a backlog come next in the log, which this version does not know'
+            using errcode = 'object_not_in_prerequisite_state',
+                hint = 'Start the newer version, until `pipeline status` shows that none waits.';
+    end if;
+    return null;
+end $$;
+
+COMMENT ON FUNCTION pipeline.keep_turn() IS 'The log never passes tables that wait, whichever version moves it: an older one knows of none.';
+
 CREATE FUNCTION pipeline.log_floor() RETURNS bigint
     LANGUAGE sql STABLE
     SET search_path TO ''
@@ -992,6 +1010,99 @@ CREATE FUNCTION pipeline.wake_consumer(consumer text) RETURNS void
     AS $$
     select pg_notify('pipeline_consumers', consumer)
 $$;
+
+CREATE TABLE pipeline.adopted_tables (
+    id bigint NOT NULL,
+    source_id uuid NOT NULL,
+    run bigint NOT NULL,
+    generation bigint NOT NULL,
+    events_table text NOT NULL,
+    table_name text NOT NULL,
+    state text DEFAULT 'waiting'::text NOT NULL,
+    attaches boolean NOT NULL,
+    ends boolean NOT NULL,
+    first_seq bigint NOT NULL,
+    last_seq bigint NOT NULL,
+    first_lsn bigint NOT NULL,
+    last_lsn bigint NOT NULL,
+    relations integer[] NOT NULL,
+    filled_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT adopted_tables_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'moved'::text])))
+);
+
+COMMENT ON TABLE pipeline.adopted_tables IS 'Tables with rows of an events table, in the order of the log, that wait to become partitions of it.';
+
+COMMENT ON COLUMN pipeline.adopted_tables.attaches IS 'False: it has no indexes, its rows are moved.';
+
+COMMENT ON COLUMN pipeline.adopted_tables.ends IS 'Whether it ends with a transaction; else the next one does.';
+
+COMMENT ON COLUMN pipeline.adopted_tables.relations IS 'The table versions that its rows are of.';
+
+ALTER TABLE pipeline.adopted_tables ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME pipeline.adopted_tables_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE pipeline.adoptions (
+    source_id uuid NOT NULL,
+    events_table text DEFAULT ''::text NOT NULL,
+    run bigint DEFAULT 0 NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    from_seq bigint,
+    not_before bigint DEFAULT 0 NOT NULL,
+    moved_run bigint DEFAULT 0 NOT NULL,
+    held_by text,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+COMMENT ON TABLE pipeline.adoptions IS 'Whether a worker writes its backlog as partitions of the events table, and what holds them up.';
+
+COMMENT ON COLUMN pipeline.adoptions.run IS 'Of runs, which begin when all that is staged is in the log, the last.';
+
+COMMENT ON COLUMN pipeline.adoptions.from_seq IS 'Nobody else hands out this seq or a later one; null between runs.';
+
+COMMENT ON COLUMN pipeline.adoptions.not_before IS 'Transactions up to this commit_lsn are staged as others are.';
+
+COMMENT ON COLUMN pipeline.adoptions.moved_run IS 'Of this run, and of earlier ones, no table is attached any more.';
+
+CREATE TABLE pipeline.replication_progress (
+    source_id uuid NOT NULL,
+    worker integer DEFAULT 0 NOT NULL,
+    epoch integer NOT NULL,
+    generation bigint DEFAULT 1 NOT NULL,
+    "position" bigint NOT NULL,
+    commit_lsn bigint DEFAULT 0 NOT NULL,
+    committed_at timestamp with time zone,
+    open_commit_lsn bigint,
+    open_changes bigint DEFAULT 0 NOT NULL,
+    changes bigint DEFAULT 0 NOT NULL,
+    transactions bigint DEFAULT 0 NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    backend_pid integer,
+    backend_start timestamp with time zone
+);
+
+COMMENT ON COLUMN pipeline.replication_progress.generation IS 'Counts up with each worker; an older one can write nothing.';
+
+COMMENT ON COLUMN pipeline.replication_progress."position" IS 'End of the last transaction staged whole, or a later point with nothing for us before it: what may be confirmed.';
+
+COMMENT ON COLUMN pipeline.replication_progress.backend_pid IS 'The session of the newest writer, with backend_start: a newer one may end it.';
+
+CREATE VIEW pipeline.adopting_sources AS
+ SELECT a.source_id
+   FROM (pipeline.adoptions a
+     JOIN pipeline.replication_progress p ON (((p.source_id = a.source_id) AND (p.worker = 0) AND (p.generation = a.generation))))
+  WHERE (a.from_seq IS NOT NULL)
+UNION
+ SELECT t.source_id
+   FROM pipeline.adopted_tables t
+  WHERE (t.state = 'waiting'::text);
+
+COMMENT ON VIEW pipeline.adopting_sources IS 'Sources whose backlog has got the seqs that come next: others are handed out once all of it is in the log.';
 
 CREATE VIEW pipeline.advisory_locks AS
  SELECT pid,
@@ -1801,29 +1912,6 @@ CREATE TABLE pipeline.published_forms (
 );
 
 COMMENT ON TABLE pipeline.published_forms IS 'Tables before their first change came, where the catalog may tell another story by then: partitions that are detached or dropped meanwhile, keys beside a full replica identity.';
-
-CREATE TABLE pipeline.replication_progress (
-    source_id uuid NOT NULL,
-    worker integer DEFAULT 0 NOT NULL,
-    epoch integer NOT NULL,
-    generation bigint DEFAULT 1 NOT NULL,
-    "position" bigint NOT NULL,
-    commit_lsn bigint DEFAULT 0 NOT NULL,
-    committed_at timestamp with time zone,
-    open_commit_lsn bigint,
-    open_changes bigint DEFAULT 0 NOT NULL,
-    changes bigint DEFAULT 0 NOT NULL,
-    transactions bigint DEFAULT 0 NOT NULL,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    backend_pid integer,
-    backend_start timestamp with time zone
-);
-
-COMMENT ON COLUMN pipeline.replication_progress.generation IS 'Counts up with each worker; an older one can write nothing.';
-
-COMMENT ON COLUMN pipeline.replication_progress."position" IS 'End of the last transaction staged whole, or a later point with nothing for us before it: what may be confirmed.';
-
-COMMENT ON COLUMN pipeline.replication_progress.backend_pid IS 'The session of the newest writer, with backend_start: a newer one may end it.';
 
 CREATE VIEW pipeline.reached_workers AS
  SELECT source_id,
@@ -2668,6 +2756,12 @@ COMMENT ON COLUMN public.wal_events.metadata IS 'Marks of the event, as JSON; nu
 
 ALTER TABLE ONLY public.sequin_events ALTER COLUMN seq SET DEFAULT nextval('public.sequin_events_seq_seq'::regclass);
 
+ALTER TABLE ONLY pipeline.adopted_tables
+    ADD CONSTRAINT adopted_tables_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY pipeline.adoptions
+    ADD CONSTRAINT adoptions_pkey PRIMARY KEY (source_id);
+
 ALTER TABLE ONLY pipeline.alembic_version
     ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);
 
@@ -2848,6 +2942,8 @@ ALTER TABLE ONLY public.consumer_records
 ALTER TABLE ONLY public.sequin_events
     ADD CONSTRAINT sequin_events_pkey PRIMARY KEY (seq);
 
+CREATE INDEX adopted_tables_next_idx ON pipeline.adopted_tables USING btree (source_id, first_seq);
+
 CREATE UNIQUE INDEX backfills_open_idx ON pipeline.backfills USING btree (source_id, table_oid) WHERE (state = ANY (ARRAY['waiting'::text, 'reading'::text, 'paused'::text]));
 
 CREATE INDEX backfills_table_idx ON pipeline.backfills USING btree (source_id, table_oid, id);
@@ -2945,6 +3041,8 @@ CREATE INDEX consumer_records_visible_idx ON public.consumer_records USING btree
 CREATE INDEX sequin_events_row_history_idx ON ONLY public.sequin_events USING btree (source_database_id, source_table_oid, record_pk, seq);
 
 CREATE TRIGGER consumers_keep_collapse BEFORE UPDATE OF collapse ON pipeline.consumers FOR EACH ROW WHEN ((old.collapse IS DISTINCT FROM new.collapse)) EXECUTE FUNCTION pipeline.keep_collapse();
+
+CREATE TRIGGER shuffle_progress_keep_turn AFTER UPDATE OF commit_lsn, epoch ON pipeline.shuffle_progress FOR EACH ROW WHEN (((new.commit_lsn <> old.commit_lsn) OR (new.epoch <> old.epoch))) EXECUTE FUNCTION pipeline.keep_turn();
 
 ALTER TABLE ONLY pipeline.backfills
     ADD CONSTRAINT backfills_source_id_fkey FOREIGN KEY (source_id) REFERENCES pipeline.sources(id);
@@ -3074,6 +3172,8 @@ REVOKE ALL ON FUNCTION pipeline.give_back(consumer text, ack_ids uuid[]) FROM PU
 REVOKE ALL ON FUNCTION pipeline.hand_out(consumer pipeline.consumers, upto integer, visibility interval) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.keep_collapse() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION pipeline.keep_turn() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION pipeline.log_floor() FROM PUBLIC;
 

@@ -11,6 +11,7 @@ PipelineError                    exit 1
 ├── NotReady                     `pipeline check` finds what neither waiting nor a running server can cure
 ├── AddressInUse                 the HTTP port is already in use
 ├── Unavailable                  a database does not answer, or the connection is lost; retried while the server runs
+│   ├── ReadAgain                changes that were read have to be written in another way: the source sends them again
 │   └── Refused                  a database answers, and refuses a statement of ours; retried, as its cause may go
 ├── StorageError                 the pipeline database rejected what the server needs to store
 │   └── Fenced                   another worker or shuffler has taken over; this one must write nothing more
@@ -108,6 +109,10 @@ class Unavailable(PipelineError):
 
 class Refused(Unavailable):
     """A database answers, and refuses a statement of ours; the text has its words and the SQLSTATE."""
+
+
+class ReadAgain(Unavailable):
+    """Changes that were read, and not stored, have to be written in another way: the source is asked for them again."""
 
 
 class StorageError(PipelineError):

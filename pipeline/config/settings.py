@@ -74,6 +74,9 @@ class Config(ExportSettings):
     small_batches: Literal["at_once", "staged"] = Field(
         "staged", description="small transactions, when nothing waits: at_once, in one transaction, or staged first"
     )
+    adopt_threshold: Threshold = Field(
+        "off", description="WAL backlog above which it becomes partitions of the events table: bytes, 64MB, or off"
+    )
     catchup_threshold: Threshold = Field(
         "1GB", description="WAL backlog above which more slots are opened: bytes, 64MB, 1GB, or off"
     )
@@ -176,6 +179,11 @@ class Config(ExportSettings):
     def catchup_bytes(self) -> int | None:
         """The lag in bytes above which more slots are opened; None: never."""
         return sizes.parse(self.catchup_threshold)
+
+    @property
+    def adopt_bytes(self) -> int | None:
+        """The lag in bytes above which a backlog becomes partitions; None: never."""
+        return sizes.parse(self.adopt_threshold)
 
     @property
     def sessions_idle_seconds(self) -> float:

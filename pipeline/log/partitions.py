@@ -55,7 +55,7 @@ def attached(connection: Connection, table: EventsTable) -> list[Partition]:
     return queries.rows(connection, Partition, statement("log", "list_partitions"), {"table": name})
 
 
-def _stem(table: EventsTable) -> str:
+def stem(table: EventsTable) -> str:
     """How the names of a table's partitions begin. All are in one schema: a digest tells apart tables of one name."""
     if table.schema == "public" and len(table.name.encode()) <= _LONGEST_STEM:
         return table.name
@@ -162,7 +162,7 @@ class Partitions:
         """Add a partition; False, with nothing changed, when the lock could not be taken in time."""
         lower, upper = self._upper, min(self._upper + self._taken + rows, LAST_SEQ + 1)
         names: dict[str, sql.Composable] = {
-            "partition": sql.Identifier("pipeline", f"{_stem(self._table)}_{lower:012d}"),
+            "partition": sql.Identifier("pipeline", f"{stem(self._table)}_{lower:012d}"),
             "table": self._table.identifier,
             "lower": sql.Literal(lower),
             "upper": sql.Literal(upper),

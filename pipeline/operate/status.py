@@ -22,6 +22,7 @@ from pipeline.errors import PipelineError
 from pipeline.log import dead_letters, tables
 from pipeline.log.tables import KnownTable
 from pipeline.operate import (
+    adoption,
     export_status,
     followers,
     retention,
@@ -30,6 +31,7 @@ from pipeline.operate import (
     walstream_status,
     ways,
 )
+from pipeline.operate.adoption import Adoption
 from pipeline.operate.export_status import ExportStatus
 from pipeline.operate.followers import Shown as Follower
 from pipeline.operate.json_values import as_json
@@ -102,6 +104,7 @@ class Status:
     followers: list[Follower] = field(default_factory=list)
     dead_letters: dict[str, int] = field(default_factory=dict)
     ways: list[WayCount] = field(default_factory=list)
+    adoption: Adoption | None = None
     slots: list[SlotLag] = field(default_factory=list)
     slot_marked: bool | None = None
     catchup: list[Part] = field(default_factory=list)
@@ -147,6 +150,7 @@ def collect(config: Config, patience: float = 60.0) -> Status:
                 found,
                 snapshots=snapshot_status.read(connection, stored),
                 ways=ways.counts(connection, stored.id),
+                adoption=adoption.read(connection, stored.id),
                 verification=verifications.last(connection, stored),
             )
         return _explained(config, connection, found, look, moved)

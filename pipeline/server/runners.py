@@ -12,6 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import psycopg
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
 
 from pipeline.capture.source import blocked_transactions, sources
 from pipeline.config.settings import Config
@@ -26,6 +28,7 @@ from pipeline.server import older_servers
 
 if TYPE_CHECKING:
     from pipeline.shuffle.poison import Poison
+    from pipeline.staging.writer import Writer
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +94,6 @@ async def _replicate(role: Role) -> None:
     from pipeline.capture.catchup.coordinator import Coordinator
     from pipeline.capture.replication import prepare, undecodable
     from pipeline.capture.replication.stream import ReplicationStream, application_name
-    from pipeline.shuffle.head_writer import HeadWriter
     from pipeline.staging.writer import connect_writer
 
     config, connection, stop = role.config, role.connection, role.stop
@@ -107,11 +109,9 @@ async def _replicate(role: Role) -> None:
                 start = await undecodable.skip_requested(connection, staging, prepared.source)
                 stream.close()
                 names = prepared.publications.names
-                at_once = partial(
-                    HeadWriter.attach, staging, EventsTable.parse(config.events_table), config.small_batches
-                )
+                ways = partial(_other_ways, config, staging)
                 launch = role.launch(CATCH_UP, helper.COMMAND)
-                coordinator = Coordinator(config, source, connection, staging, prepared.source, names, launch, at_once)
+                coordinator = Coordinator(config, source, connection, staging, prepared.source, names, launch, ways)
                 stop.then(in_loop(coordinator.stop))
                 await coordinator.run(start, partial(role.report, "running"))
         except Undecodable as error:
@@ -123,6 +123,18 @@ async def _replicate(role: Role) -> None:
             raise connections.unavailable_one(source, config.source, config.database, error) from error
         finally:
             stream.close()
+
+
+def _other_ways(
+    config: Config, staging: AsyncConnection[TupleRow], writer: Writer, behind: Callable[[], int | None]
+) -> None:
+    """Let the writer of staging write otherwise than by staging, as the settings say."""
+    from pipeline.shuffle.adoption import backlog_writer
+    from pipeline.shuffle.head_writer import HeadWriter
+
+    events = EventsTable.parse(config.events_table)
+    HeadWriter.attach(staging, events, config.small_batches, writer)
+    backlog_writer.attach(staging, events, None if config.routes else config.adopt_bytes, writer, behind)
 
 
 def _run_shuffle(role: Role) -> None:

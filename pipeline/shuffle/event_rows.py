@@ -25,25 +25,46 @@ COLUMNS = {
 """The columns that are written, in this order, and the type that each must have."""
 
 ACTIONS = frozenset({b"insert", b"update", b"delete"})
+"""All of one length."""
 
 _lengths = Struct(">i").unpack_from
 _seq = Struct(">hiq").pack
 _length = Struct(">i").pack
-_RELATION, _CHANGE, _ACTION = 38, 42, 70
-"""Where a staged row has the id of its relation, its xid, and its action (`pipeline.staging.rows`)."""
+_record = Struct(">iB").pack
+_RELATION, _CHANGE, _ACTION, _PLAIN_PK = 38, 42, 70, 76
+"""Where a staged row has the id of its relation, its xid, its action and, where that is one of ACTIONS, the length of
+its key (`pipeline.staging.rows`)."""
 _NULL = b"\xff\xff\xff\xff"
 _NO_REST = _NULL * 6
+_REST = -len(_NO_REST)
+"""A row that ends so has nothing but a record: these bytes are in no text."""
+_AROUND = 4 + len(_NO_REST) - 1
+"""What is around its record, without the byte that an event has before that."""
+_WIDTH = len(COLUMNS)
 _JSONB = b"\x01"
 """The version that jsonb's binary format begins with; its text follows (jsonb_recv)."""
 
 
 class NotPlain(Exception):
-    """A row that only the shuffler can write: a message, a truncate, values left out, annotations."""
+    """A row that only the shuffler can write: a message, a truncate, values left out, annotations.
+
+    `place`: of the first such row; 0 where it is not known.
+    """
+
+    def __init__(self, place: int = 0) -> None:
+        super().__init__(place)
+        self.place = place
 
 
 def relation_of(staged: bytes) -> int:
     """The id of a staged row's table version."""
     return int(_lengths(staged, _RELATION)[0])
+
+
+def relations_of(staged: Iterable[bytes]) -> set[int]:
+    """Those of all of these rows."""
+    found = {row[_RELATION:_CHANGE] for row in staged}
+    return set(map(int.from_bytes, found))
 
 
 def table_fields(source: bytes, epoch: int, oid: int, schema: str, name: str) -> bytes:
@@ -56,8 +77,8 @@ def exact_texts(staged: Iterable[bytes]) -> dict[int, tuple[bytes, bytes]]:
     """By place, record and source texts of the rows that have texts which jsonb may not give back as they were."""
     found = {}
     for place, row in enumerate(staged):
-        _, record_at, rest_at = _bounds(row)
-        if row[rest_at:] != _NO_REST:
+        if row[_REST:] != _NO_REST:
+            _, record_at, rest_at = _bounds(row)
             at = rest_at + 4 + max(0, _lengths(row, rest_at)[0])
             if (length := _lengths(row, at)[0]) >= 0:
                 found[place] = row[record_at + 4 : rest_at], row[at + 4 : at + 4 + length]
@@ -71,7 +92,25 @@ def events(
 
     `tables`: the `table_fields` of every table version; `exact`: what the events keep of each of `exact_texts`.
     """
-    return [_event(row, tables, seq + place, exact.get(place)) for place, row in enumerate(staged)]
+    made = []
+    known = tail = b""
+    for place, row in enumerate(staged):
+        change = row[_RELATION - 4 : _PLAIN_PK]
+        if change != known:
+            if change[-6:] not in ACTIONS:
+                raise NotPlain(place)
+            known, tail = change, _NULL * 2 + tables[relation_of(row)]
+        key_length = _lengths(row, _PLAIN_PK)[0]
+        if row[_REST:] != _NO_REST or key_length < 0:
+            if (event := _event(row, tables, seq + place, exact.get(place))) is None:
+                raise NotPlain(place)
+            made.append(event)
+            continue
+        at = _PLAIN_PK + 4 + key_length
+        # What most rows are, in one pass: the worker spends its time here while there is a backlog.
+        head, record = _seq(_WIDTH, 8, seq + place), _record(len(row) - at - _AROUND, 1)
+        made.append(b"".join((head, row[2:22], row[_CHANGE:at], record, row[at + 4 : _REST], tail)))
+    return made
 
 
 def _bounds(row: bytes) -> tuple[int, int, int]:
@@ -81,10 +120,9 @@ def _bounds(row: bytes) -> tuple[int, int, int]:
     return pk_at, record_at, record_at + 4 + _lengths(row, record_at)[0]
 
 
-def _event(row: bytes, tables: Mapping[int, bytes], seq: int, exact: bytes | None) -> bytes:
-    pk_at, record_at, rest_at = _bounds(row)
-    if row[_ACTION:pk_at] not in ACTIONS:
-        raise NotPlain
+def _event(row: bytes, tables: Mapping[int, bytes], seq: int, exact: bytes | None) -> bytes | None:
+    """None: it is not plain."""
+    _, record_at, rest_at = _bounds(row)
     rest = row[rest_at:]
     if rest == _NO_REST:
         changes = _NULL
@@ -92,13 +130,12 @@ def _event(row: bytes, tables: Mapping[int, bytes], seq: int, exact: bytes | Non
         changes_end = 4 + max(0, _lengths(rest)[0])
         exact_end = changes_end + 4 + max(0, _lengths(rest, changes_end)[0])
         if rest[exact_end : exact_end + 8] != _NULL * 2 or rest[-4:] != _NULL:
-            raise NotPlain
+            return None
         changes = _jsonb(rest[4:changes_end]) if changes_end > 4 else _NULL
     record = row[record_at + 4 : rest_at]
-    fields = tables[relation_of(row)]
     texts = _NULL if exact is None else _jsonb(exact)
-    head = _seq(len(COLUMNS), 8, seq)
-    return b"".join((head, row[2:22], row[_CHANGE:record_at], _jsonb(record), changes, texts, fields))
+    head = _seq(_WIDTH, 8, seq)
+    return b"".join((head, row[2:22], row[_CHANGE:record_at], _jsonb(record), changes, texts, tables[relation_of(row)]))
 
 
 def _jsonb(text: bytes) -> bytes:

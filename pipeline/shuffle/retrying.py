@@ -33,6 +33,9 @@ def retry(connection: Connection, source: uuid.UUID, targets: Targets) -> bool:
         with connection.transaction():
             wanted = dead_letters.claim_retries(connection, source, AT_ONCE)
             connection.execute(statement("shuffle", "lock_log"), {"source": source})
+            if connection.execute(statement("shuffle", "retry_wanted"), {"source": source}).fetchone() is None:
+                wanted = []  # a backlog has got the seqs that come next
+                raise psycopg.Rollback
             targets.begin()
             written = [
                 _append(connection, source, name, targets, [each for each in wanted if each.events_table == name])

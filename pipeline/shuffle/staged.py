@@ -14,7 +14,8 @@ from pipeline.staging.segments import Segment
 class Staged:
     """Up to `watermark` all is moved, up to `complete` all is staged whole. `generation` changes with each worker.
 
-    `next_range`: the next place at which rows that were read from a table come.
+    `next_range`: the next place at which rows that were read from a table come; `next_adopted`: the next transaction
+    of a table that is to become a partition.
     """
 
     epoch: int
@@ -22,15 +23,17 @@ class Staged:
     complete: int
     generation: str
     next_range: int | None = None
+    next_adopted: int | None = None
 
     @property
     def whole(self) -> int:
-        """The last transaction that can be moved before the next range of a table is."""
-        return self.complete if self.next_range is None else min(self.complete, self.next_range - 1)
+        """The last transaction that can be moved before the next range of a table, or table to be adopted, is."""
+        places = [place - 1 for place in (self.next_range, self.next_adopted) if place is not None]
+        return min([self.complete, *places])
 
 
 def look(connection: Connection, source: uuid.UUID) -> tuple[Staged | None, list[Segment]]:
     """The state of staging and log, None before the first staged row; and the segments with rows to move, in order."""
     found = connection.execute(statement("shuffle", "look"), {"source": source}).fetchall()
-    pending = [Segment(*row[5:]) for row in found if row[5] is not None]
-    return (Staged(*found[0][:5]) if found else None), pending
+    pending = [Segment(*row[6:]) for row in found if row[6] is not None]
+    return (Staged(*found[0][:6]) if found else None), pending

@@ -77,6 +77,10 @@ class Target:
         """So many more rows are in the table, from `seq` up without gaps."""
         self._seq = self.seq + rows
 
+    def attached(self, first: int, last: int) -> None:
+        """Rows with these seqs are in the table, and no others since the transaction began."""
+        self._first, self._seq = first, last + 1
+
     def back_to(self, added: int) -> None:
         """A rollback to a savepoint, at which so many had been added."""
         if self._first is not None:

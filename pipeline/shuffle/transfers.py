@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
+from pipeline.log.table import EventsTable
 from pipeline.postgres.connections import Connection
 from pipeline.shuffle.batched_transaction import StatementBatch
 from pipeline.shuffle.targets import Targets
@@ -26,6 +27,15 @@ class Transfers:
         self._stopped_in: tuple[int, int] | None = None
         self.drained = 0
         """Number of segments that committed transfers have drained, and that are not emptied yet."""
+
+    @property
+    def default(self) -> EventsTable:
+        """The events table of what no route matches."""
+        return self._targets().default.table
+
+    def attached(self, first: int, last: int) -> None:
+        """Instead of a move: tables with these seqs became partitions of the default table."""
+        self._targets().default.attached(first, last)
 
     def begin(self, place: Place, statements: StatementBatch | None = None) -> Transfer:
         """Begin one inside of its transaction; without `statements` each statement is sent at once."""

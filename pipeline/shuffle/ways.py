@@ -13,10 +13,13 @@ MOST_BYTES = 1_000_000
 
 
 class Way(StrEnum):
-    """`AT_ONCE`: one transaction writes events, progress and watermark. `MOVE`: staged, and moved by the shuffler."""
+    """`AT_ONCE`: one transaction writes events, progress and watermark. `MOVE`: staged, and moved by the shuffler.
+    `ADOPT`: staged as tables that become partitions.
+    """
 
     AT_ONCE = "at_once"
     MOVE = "move"
+    ADOPT = "adopt"
 
 
 class Reason(StrEnum):
@@ -32,6 +35,7 @@ class Reason(StrEnum):
     PARTITION = "partition"
     CHANGED = "log_changed"
     FAILED = "failed"
+    ADOPTION = "not_adopted"
 
 
 def of_batch(batch: Batch) -> Reason | None:

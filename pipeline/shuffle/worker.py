@@ -16,6 +16,9 @@ from pipeline.postgres.connections import Connection
 from pipeline.readers.queue import consumers
 from pipeline.readers.queue.consumers import RecordsConsumer
 from pipeline.shuffle import batched_transaction, placed_ranges, poison, queue_apply, retrying, routes
+from pipeline.shuffle.adoption import waiting
+from pipeline.shuffle.adoption.attaching import Attacher
+from pipeline.shuffle.adoption.waiting import WaitingRun
 from pipeline.shuffle.batched_transaction import Prepared
 from pipeline.shuffle.large_transactions import LargeTransactionMover
 from pipeline.shuffle.last_changes import LastChanges
@@ -78,6 +81,7 @@ class Shuffler:
         self._prepared = Prepared(connection)
         self._changes = LastChanges()
         self._transfers = Transfers(connection, source, lambda: self._targets)
+        self._attacher = Attacher(connection, source, self._transfers)
         self._large = LargeTransactionMover(connection, self._transfers, lambda: self._look(), stopping)
         self._look_at = 0.0
         self._queues: list[RecordsConsumer] = []
@@ -112,11 +116,25 @@ class Shuffler:
         if self.poison is not None and self._is_still_poison(self.poison, staged):
             return -1
         run = next_run(pending, staged.watermark, staged.whole) or self._next_range(staged)
-        moved = self._move(run, staged.epoch, self._prepared) if run else self._large.move(staged, pending)
+        if run is not None:
+            moved = self._move(run, staged.epoch, self._prepared)
+        elif staged.next_adopted is not None:
+            moved = self._adopt(staged)
+        else:
+            moved = self._large.move(staged, pending)
         if moved > 0:
             logger.debug("moved", extra={"action": "shuffle.moved", "events": moved})
         if self._transfers.drained >= EMPTY_AT:
             self._empty()
+        return moved
+
+    def _adopt(self, staged: Staged) -> int:
+        """Attach the tables that come next, or move their rows."""
+        done = self._attacher.step(staged.epoch, staged.watermark)
+        if isinstance(done, int):
+            return done
+        moved = self._move(done, staged.epoch)
+        waiting.drop_moved(self._connection, self._source)
         return moved
 
     def _keep_queues(self, is_busy: bool, left: float) -> bool:
@@ -141,7 +159,7 @@ class Shuffler:
     def _next_range(self, staged: Staged) -> Run | None:
         """Rows that were read from a table, once everything before their place is in the log."""
         place = staged.next_range
-        if place is None or place > staged.complete:
+        if place is None or place > staged.complete or (staged.next_adopted or place) < place:
             return None
         return placed_ranges.run_of(
             self._connection, self._source, staged.epoch, staged.watermark, place, self._changes
@@ -156,6 +174,7 @@ class Shuffler:
 
     def _empty(self) -> None:
         segments.empty_drained(self._connection)
+        waiting.drop_moved(self._connection, self._source)
         self._transfers.drained = 0
         self._empty_at = time.monotonic() + EMPTY_EVERY
 
@@ -219,6 +238,8 @@ class Shuffler:
             mover.move(segment, self._transfers.next_ordinal(segment, run.after, transfer), run.upto)
         if isinstance(run, PlacedRun):
             placed_ranges.moved(self._connection, run, transfer)
+        if isinstance(run, WaitingRun):
+            waiting.moved(self._connection, self._source, run.tables)
         transfer.finish(run.upto, run.drained)
 
     def _is_still_poison(self, known: Poison, staged: Staged) -> bool:

@@ -82,6 +82,11 @@ def lsn_of(staged: bytes) -> int:
     return int.from_bytes(staged[6:14], "big", signed=True)
 
 
+def committed_at_of(staged: bytes) -> int:
+    """The committed_at of a row, µs since 2000."""
+    return int.from_bytes(staged[58:66], "big", signed=True)
+
+
 def renumbered(staged: list[bytes], first: int) -> list[bytes]:
     """The same rows with ordinals that count up from `first`."""
     return [row[:26] + (first + place).to_bytes(8, "big") + row[34:] for place, row in enumerate(staged)]

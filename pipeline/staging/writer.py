@@ -16,14 +16,13 @@ from pipeline.errors import Fenced, StorageError, Unavailable
 from pipeline.postgres import connections
 from pipeline.postgres.connections import Connection
 from pipeline.postgres.queries import statement
-from pipeline.staging import rows, segments
+from pipeline.staging import half_staged, rows, segments
+from pipeline.staging.backlog import Backlog
 from pipeline.staging.pipelined_copy import copy_within
 
 CLAIM_TIMEOUT = "set local lock_timeout = '5s'"
 """So that a new writer does not wait for ever for the locks of an older one."""
 _COLUMNS = ", ".join(rows.COLUMNS)
-_IDENTITY = sql.SQL("alter table {} replica identity full")
-"""A segment has no key: in somebody's publication for all tables, no row of it could be deleted without this."""
 _BATCH_VALUES = (
     "segment",
     "full_at",
@@ -57,7 +56,8 @@ class Batch:
 
     `position`, `commit_lsn` and `committed_at` (µs since 2000) are those of the last complete transaction, None when
     there is none; `open_lsn` and `open_changes` those of the incomplete one. `ends_staged`: a complete one counts
-    though it has no rows here: an earlier batch has them, or rows that were read from a table come at its place.
+    though it has no rows here: an earlier batch has them, or rows that were read from a table come at its place
+    (`places_range`).
     """
 
     rows: list[bytes]
@@ -71,6 +71,7 @@ class Batch:
     open_lsn: int | None
     open_changes: int
     ends_staged: bool = False
+    places_range: bool = False
 
     @property
     def is_idle(self) -> bool:
@@ -123,6 +124,13 @@ class Writer:
         self.commit_lsn = claim[2]
         self.at_once: AtOnce | None = None
         """Tried first, outside of a transaction."""
+        self.backlog: Backlog | None = None
+        """Takes batches before that."""
+
+    @property
+    def takes_any(self) -> bool:
+        """Whether it makes no difference where in a transaction a batch ends."""
+        return self.at_once is None and self.backlog is None
 
     @classmethod
     async def claim(cls, connection: AsyncConnection[TupleRow], source: uuid.UUID, worker: int = 0) -> Writer:
@@ -147,7 +155,7 @@ class Writer:
                     raise Fenced(f"part {worker} of source {source} no longer exists: another worker has taken it over")
                 if row is None:
                     raise StorageError(f"no progress is stored for source {source}")
-                await _drop_half_staged(connection, who, row[2])
+                await half_staged.drop(connection, who, row[2])
         except psycopg.errors.LockNotAvailable as error:
             raise Unavailable(
                 f"another session holds staging of source {source}: {error}; it is tried again, or end that session"
@@ -162,6 +170,10 @@ class Writer:
         If the caller has a transaction open it becomes part of that. A batch without rows ends transactions that were
         staged in part. Raises Fenced, having written nothing, when a newer writer has taken over.
         """
+        rest = batch if self.backlog is None else await self.backlog.takes(batch)
+        if rest is None:
+            return
+        batch = rest
         inside = self._connection.info.transaction_status != TransactionStatus.IDLE
         if self.at_once is not None and not inside and await self.at_once.write(batch):
             pass
@@ -189,7 +201,7 @@ class Writer:
             staged = batch.rows if follows else rows.renumbered(batch.rows, self._next_ordinal)
             state = await copy_within(self._connection, statements, b"".join((rows.HEADER, *staged, rows.TRAILER)))
             if state is None:
-                raise self._fenced()
+                raise self.fenced()
         except (psycopg.Error, Fenced):
             if not inside:
                 with suppress(psycopg.Error):  # the connection itself may be broken
@@ -216,7 +228,7 @@ class Writer:
                 },
             )
             if await cursor.fetchone() is None:
-                raise self._fenced()
+                raise self.fenced()
 
     async def store_position(self, position: int) -> None:
         """Store, durably, that all changes before `position` are staged; earlier batches become durable too."""
@@ -227,7 +239,7 @@ class Writer:
             )
             row = await cursor.fetchone()
             if row is None:
-                raise self._fenced()
+                raise self.fenced()
         self.position = row[0]
         if self.at_once is not None:
             await self.at_once.count()
@@ -268,32 +280,9 @@ class Writer:
         await self._connection.execute(segments.create(row[0]))
         return int(row[0])
 
-    def _fenced(self) -> Fenced:
+    def fenced(self) -> Fenced:
+        """What to raise once a newer worker has taken over."""
         return Fenced(
             f"another replication worker has taken over source {self._who['source']}; "
             f"this one (generation {self._who['generation']}) stops"
         )
-
-
-async def _drop_half_staged(connection: AsyncConnection[TupleRow], who: dict[str, object], commit_lsn: int) -> None:
-    cursor = await connection.execute(statement("staging", "drop_half_staged"), {**who, "commit_lsn": commit_lsn})
-    void = 0
-    for segment, state, mixed, rows_in_it in await cursor.fetchall():
-        if state == "drained":
-            void += rows_in_it
-        elif mixed:
-            await _allow_deletes(connection, segments.table(segment))
-            removed = await connection.execute(
-                sql.SQL("delete from only {} where commit_lsn > %s").format(segments.table(segment)), (commit_lsn,)
-            )
-            cut = {"id": segment, "commit_lsn": commit_lsn, "removed": removed.rowcount}
-            await connection.execute(statement("staging", "cut_segment"), cut)
-            void += removed.rowcount
-    await connection.execute(statement("staging", "uncount_changes"), {**who, "void": void})
-
-
-async def _allow_deletes(connection: AsyncConnection[TupleRow], table: sql.Identifier) -> None:
-    """An older version has made segments without an identity, and asks for a lock only for those."""
-    cursor = await connection.execute(statement("staging", "identity_is_full"), {"table": table.as_string()})
-    if await cursor.fetchone() != (True,):
-        await connection.execute(_IDENTITY.format(table))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.benchmarks import (
+    adoption,
     burst,
     catchup,
     clients,
@@ -69,6 +70,7 @@ PARTS: dict[str, Part] = {
     **{name: _drained(name) for name in BACKLOGS},
     catchup.NAME: lambda b: catchup.report(b.cluster, b.figures, b.scale, b.runs),
     slots.NAME: lambda b: slots.report(b.cluster, b.figures, b.scale, b.runs, b.docs),
+    adoption.NAME: lambda b: adoption.report(b.cluster, b.figures, b.scale, b.runs),
     burst.NAME: lambda b: burst.report(b.cluster, b.figures, b.scale, b.docs),
     latency.NAME: lambda b: latency.report(b.cluster, b.figures, b.scale),
     steady.NAME: lambda b: steady.report(b.cluster, b.figures, b.scale),

@@ -223,6 +223,32 @@ def test_servers_of_both_versions_take_over_from_each_other(
         eventually(lambda: log.receive() > 0)
 
 
+@pytest.mark.long
+def test_an_older_server_does_not_pass_a_backlog_that_waits(
+    source_dsn: str, cluster: Cluster, code_before: Path, serve: Callable[..., Serving]
+):
+    """It stood by while a newer one led, which was killed, and has left tables that become partitions."""
+    waiting = """
+        insert into pipeline.adopted_tables (source_id, run, generation, events_table, table_name, attaches, ends,
+            first_seq, last_seq, first_lsn, last_lsn, relations)
+        select source_id, 1, 1, 'public.sequin_events', 'gone', true, true, 1, 1, commit_lsn + 1, commit_lsn + 1, '{}'
+        from pipeline.shuffle_progress"""
+    with cluster.database("events") as database_dsn, psycopg.connect(source_dsn, autocommit=True) as source:
+        log = Log(source, database_dsn)
+        server = serve(code=code_before, database_dsn=database_dsn)
+        migrations.upgrade(database_dsn)
+        log.goes_on()
+        with psycopg.connect(database_dsn, autocommit=True) as database:
+            before = database.execute("select max(seq) from sequin_events").fetchone()
+            database.execute(waiting)
+            source.execute("insert into t values (1000)")
+            eventually(lambda: "a backlog come next in the log" in server.log(), timeout=60)
+            assert database.execute("select max(seq) from sequin_events").fetchone() == before
+            database.execute("delete from pipeline.adopted_tables")
+        log._written.append(("t", "1000"))
+        log.goes_on()
+
+
 def test_a_worker_waits_for_the_end_of_an_older_shuffler(
     source_dsn: str, database_dsn: str, serve: Callable[..., Serving]
 ):

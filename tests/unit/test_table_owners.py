@@ -194,6 +194,17 @@ OWNERS = {
     "pipeline.verifications": Owner("pipeline/operate"),
     "pipeline.routes": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
     "pipeline.ways": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
+    "pipeline.adoptions": Owner("pipeline/shuffle", {"pipeline/operate": REPORT}),
+    "pipeline.adopted_tables": Owner(
+        "pipeline/shuffle",
+        {
+            "pipeline/capture/snapshot": YIELDS,
+            "pipeline/operate": REPORT,
+            "pipeline/operate/verify": PROOF,
+            "pipeline/staging": "what waits is not in the log yet",
+        },
+    ),
+    "pipeline.adopting_sources": Owner("pipeline/shuffle"),
     "pipeline.segments": Owner(
         "pipeline/staging",
         {

@@ -27,6 +27,7 @@ from pipeline.capture.replication.worker import WATCH_SECONDS, ReplicationWorker
 from pipeline.capture.source import own_tables, slots
 from pipeline.capture.source.sources import Source
 from pipeline.config.settings import Config
+from pipeline.errors import ReadAgain
 from pipeline.postgres.connections import Connection
 from pipeline.process.child import POLL, Launch
 from pipeline.process.signals import in_thread
@@ -53,19 +54,20 @@ class Coordinator:
         stored: Source,
         publications: Sequence[str],
         launch: Launch,
-        at_once: Callable[[Writer], None] = lambda writer: None,
+        ways: Callable[[Writer, Callable[[], int | None]], None] = lambda writer, behind: None,
     ) -> None:
         """`publications`: those that are replicated. `launch` starts a helper. Nothing else may use the connections.
-        `at_once`: lets worker 0's writer write batches at once.
+        `ways`: lets worker 0's writer write batches otherwise than by staging them; it is given `behind`.
         """
         self._config = config
         self._source, self._pipeline, self._staging = source, pipeline, staging
         self._stored = stored
         self._publications = list(publications)
-        self._at_once = at_once
+        self._ways = ways
         self._pool = WorkerPool(launch, partial(helper.task, config, self._publications))
         self._lag = Lag(config, source, stored)
         self._worker: ReplicationWorker | None = None
+        self._wal_end: int | None = None
         self._writer: Writer | None = None
         self._stopping = False
         self._parts: list[Part] = []
@@ -81,6 +83,12 @@ class Coordinator:
         self._pool.retire_all()
         if self._worker is not None:
             self._worker.stop()
+
+    def behind(self) -> int | None:
+        """How many bytes of WAL the source is ahead of worker 0, as of the last look; None when that is not known."""
+        if self._wal_end is None or self._worker is None or self._parts:
+            return None
+        return max(0, self._wal_end - self._worker.begun)
 
     async def run(self, start: int, running: Callable[[], None]) -> None:
         """`start`: the LSN to start the slot at, 0 for its own position; `running` is called when the stream has
@@ -99,11 +107,12 @@ class Coordinator:
         while not self._stopping:
             await self._read_plan()
             self._writer = writer = await Writer.claim(self._staging, self._stored.id)
-            self._at_once(writer)
+            self._ways(writer, self.behind)
             if self._parts and self._parts[0].complete:
                 await self._take_over(writer, self._parts[1])
             else:
-                await self._stream(writer, start, running)
+                with suppress(ReadAgain):
+                    await self._stream(writer, start, running)
             start = 0
 
     async def _stream(self, writer: Writer, start: int, running: Callable[[], None]) -> None:
@@ -185,6 +194,8 @@ class Coordinator:
     async def _measure(self) -> None:
         """Plan a catch-up when the lag is large enough."""
         worker, writer = self._worker, self._writer
+        if self._config.adopt_bytes is not None:
+            self._wal_end = await in_thread(self._lag.wal_end) or self._wal_end
         if worker is None or writer is None or not worker.resumed or self._parts or self._stopping:
             return
         behind = await in_thread(self._lag.behind, worker.begun)

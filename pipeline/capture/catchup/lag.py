@@ -34,17 +34,19 @@ class Lag:
     def behind(self, position: int) -> tuple[int, int] | None:
         """Where the source's WAL ends, and how many bytes ahead; None if that is within the threshold, or not known."""
         threshold = self._config.catchup_bytes
-        if threshold is None:
+        if threshold is None or (end := self.wal_end()) is None:
             return None
-        try:
-            row = self._source.execute(statement("capture.catchup", "wal_end")).fetchone()
-        except psycopg.errors.InFailedSqlTransaction:  # another thread's transaction, which ends by itself
-            return None
-        assert row is not None  # noqa: S101  a query without a table
-        if row[0] - position > threshold:
-            return row[0], row[0] - position
+        if end - position > threshold:
+            return end, end - position
         self._warned = None
         return None
+
+    def wal_end(self) -> int | None:
+        """Where the source's WAL ends; None if it cannot be asked just now."""
+        try:
+            return int(queries.value(self._source, statement("capture.catchup", "wal_end")))
+        except psycopg.errors.InFailedSqlTransaction:  # another thread's transaction, which ends by itself
+            return None
 
     def slots(self, pipeline: Connection, position: int) -> int:
         """How many slots may read the WAL after `position`; logs why, when they are fewer than wanted."""

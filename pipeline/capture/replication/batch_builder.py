@@ -202,6 +202,7 @@ class BatchBuilder:
             open_lsn=self._begin.final_lsn if self._begin else None,
             open_changes=self._idx if self._begin else 0,
             ends_staged=ends_staged,
+            places_range=self._places_range and whole is not None,
         )
         self._rows, self._whole, self._transactions, self.size = [], None, 0, 0
         self._open_at = 0

@@ -67,6 +67,8 @@ class ConfirmRule:
         self._open = False
         self._whole = False
         self._taken = False
+        self.held = False
+        """Whether something that was taken is not stored yet, though all that was taken is written."""
         self._asked = False
         self._wanted = NEVER
         self._staged = 0
@@ -158,7 +160,7 @@ class ConfirmRule:
 
     @property
     def _target(self) -> int:
-        return self.position if self._open or self._whole else max(self.position, self.passed)
+        return self.position if self._open or self._whole or self.held else max(self.position, self.passed)
 
     def due_at_end(self) -> int | None:
         """The same at the end, when every complete transaction is staged and no more will be."""
@@ -169,7 +171,7 @@ class ConfirmRule:
     def staged(self) -> int:
         """No change for us that commits before it waits to be staged; 0 before `resume`."""
         if self.resumed:
-            busy = self._taken or self._open or self._whole
+            busy = self._taken or self._open or self._whole or self.held
             self._staged = max(self._staged, self.position, 0 if busy else self.passed)
         return self._staged
 

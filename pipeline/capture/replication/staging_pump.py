@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from pipeline.capture.replication.batch_builder import BatchBuilder
 from pipeline.capture.replication.commit_pace import CommitPace
-from pipeline.capture.replication.confirm_rule import CONFIRM_EVERY, ConfirmRule
+from pipeline.capture.replication.confirm_rule import CONFIRM_EVERY, PACE, ConfirmRule
 from pipeline.capture.replication.feedback import Feedback
 from pipeline.capture.replication.stopwatch import Stopwatch
 from pipeline.staging.writer import Writer
@@ -84,8 +84,11 @@ class StagingPump:
                     confirm_at = started + CONFIRM_EVERY
                 pace = self._pace.after(rows, stretches=self._writer.at_once is not None)
                 await asyncio.sleep(max(0.0, pace - (time.monotonic() - started)))
+            elif not await self._settled():
+                await asyncio.sleep(PACE)  # what is wanted is stored later: nothing else lets others run
             elif (position := self._idle.due(time.monotonic())) is not None:
                 await self._store(position)
+        await self._settled(finish=True)
         if (position := self._idle.due_at_end()) is not None:
             await self._store(position)
         logger.info("drained", extra={"action": "replication.drained", "confirmed": lsn.show(self._idle.confirmed)})
@@ -100,7 +103,7 @@ class StagingPump:
 
     async def _stage(self, *, durable: bool) -> int:
         """Stage the collected rows; returns how many there were."""
-        batch = self._batch.take() if self._writer.at_once is None else self._batch.take_whole()
+        batch = self._batch.take() if self._writer.takes_any else self._batch.take_whole()
         if batch is None:
             return 0
         self._space.set()
@@ -108,11 +111,26 @@ class StagingPump:
             self._idle.stage(batch.position or 0, empty=True)
             return 0
         await self._writer.append(batch, durable=durable)
-        self._idle.stage(self._writer.position)
+        self._stored()
         if durable:
             self._feedback.confirm(self._writer.position)
         logger.debug("staged", extra={"action": "replication.staged", "rows": len(batch.rows)})
         return len(batch.rows)
+
+    async def _settled(self, *, finish: bool = False) -> bool:
+        """Store what is written of a backlog, if that has ended, or is to `finish`; whether nothing is open then."""
+        if (backlog := self._writer.backlog) is None:
+            return True
+        was_open = backlog.is_open
+        await (backlog.finish() if finish else backlog.settle())
+        if was_open:
+            self._stored()
+        return not backlog.is_open
+
+    def _stored(self) -> None:
+        """Everything that was taken is written, and stored up to the writer's position."""
+        self._idle.held = self._writer.backlog is not None and self._writer.backlog.is_open
+        self._idle.stage(self._writer.position)
 
     async def _store(self, position: int) -> None:
         """Make durable what was staged, and move the position past WAL that holds no changes for us."""

@@ -25,6 +25,7 @@ from pipeline.cli.render import (
     walstream,
 )
 from pipeline.operate import formatting
+from pipeline.operate.adoption import Adoption
 from pipeline.operate.preflight.findings import Finding
 from pipeline.operate.sources import KnownSource
 from pipeline.operate.status import Progress, Status
@@ -152,6 +153,8 @@ def _facts(now: Status) -> Iterator[tuple[str, object, str]]:
     yield "events", "", _events(progress)
     if now.ways:
         yield "ways", "", _ways(now.ways)
+    if now.adoption:
+        yield "backlog", "", _adoption(now.adoption)
     yield "lag", _lag(now), "" if now.lag_bytes is None else f"the log is {formatting.size(now.lag_bytes)} behind"
     events, changes = progress.events_per_second, progress.changes_per_second
     yield "rates", _rate(events, "event"), _rate(changes, "change") + " staged"
@@ -195,10 +198,19 @@ def _events(progress: Progress) -> str:
 def _ways(found: Sequence[WayCount]) -> str:
     """The share of each way; of changes that were staged first also the commonest reason."""
     total = sum(each.changes for each in found) or 1
-    at_once = sum(each.changes for each in found if not each.reason)
+    at_once, adopted = (sum(each.changes for each in found if each.way == way) for way in ("at_once", "adopt"))
     text = f"{at_once / total:.0%} of changes written at once"
+    text += f", {adopted / total:.0%} adopted as partitions" if adopted else ""
     reasons = max((each for each in found if each.reason), key=lambda each: each.changes, default=None)
     return text if reasons is None else f"{text}; the others staged first, most for: {reasons.reason.replace('_', ' ')}"
+
+
+def _adoption(found: Adoption) -> str:
+    """What waits, and for whom."""
+    text = f"{found.tables:,} tables with {formatting.count(found.events, 'event')} wait to become partitions"
+    if found.from_seq is not None:
+        text += f"; more are filled, seq {found.from_seq} was the first"
+    return f"{text}; {found.held_by} holds them up" if found.held_by else text
 
 
 def _lag(now: Status) -> str | None:

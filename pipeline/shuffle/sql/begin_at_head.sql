@@ -7,6 +7,7 @@ with moved as materialized (
         updated_at = clock_timestamp()
     where s.source_id = %(source)s and s.epoch = %(epoch)s and s.commit_lsn = %(after)s
         and coalesce(pg_sequence_last_value(%(sequence)s::regclass), 0) = %(last_seq)s - %(rows)s
+        and not exists (select from pipeline.adopted_tables a where a.source_id = s.source_id and a.state = 'waiting')
     returning 1
 )
 update pipeline.replication_progress

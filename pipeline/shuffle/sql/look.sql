@@ -1,7 +1,8 @@
 -- Up to where events were moved, up to where transactions are staged whole, and the segments with rows to move, in the
 -- order in which they must be drained: one transaction may fill several. One statement, so that all of it is of one moment.
--- And the place of the next range of a table that was read. None of a worker before whose part something is missing. `generation` changes with each new worker, and when another
--- worker's segments become the next to be drained. Makes the watermark at first use.
+-- And the place of the next range of a table that was read, and of the next table that is to be adopted. None of a worker
+-- before whose part something is missing. `generation` changes with each new worker, and when another worker's segments
+-- become the next to be drained. Makes the watermark at first use.
 with made as (
     insert into pipeline.shuffle_progress (source_id, epoch)
     select source_id, epoch from pipeline.replication_progress where source_id = %(source)s and worker = 0
@@ -17,6 +18,8 @@ with made as (
 select w.epoch, w.commit_lsn as watermark, p.complete, p.generation,
     (select min(r.commit_lsn) from pipeline.snapshot_ranges r where r.source_id = %(source)s and r.epoch = w.epoch
         and r.state = 'placed' and r.commit_lsn > w.commit_lsn) as next_range,
+    (select min(greatest(a.first_lsn, w.commit_lsn + 1)) from pipeline.adopted_tables a
+        where a.source_id = %(source)s and a.state = 'waiting') as next_adopted,
     s.id, s.state = 'full', s.first_lsn, s.last_lsn, s.first_ordinal, s.row_count
 from watermark w
 join (

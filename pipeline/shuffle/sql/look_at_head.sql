@@ -4,6 +4,8 @@ select s.epoch, s.commit_lsn, r.id, r.events_table, r.routes = '[]'::jsonb as is
         select from pipeline.segments g
         where g.source_id = s.source_id and g.state in ('filling', 'full') and g.last_lsn > s.commit_lsn
     ) or exists (
+        select from pipeline.adopted_tables a where a.source_id = s.source_id and a.state = 'waiting'
+    ) or exists (
         select from pipeline.snapshot_ranges n
         where n.source_id = s.source_id and n.epoch = s.epoch and n.state = 'placed' and n.commit_lsn > s.commit_lsn
     ) as has_staged,

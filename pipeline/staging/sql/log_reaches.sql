@@ -3,6 +3,8 @@
 select coalesce(p.moved >= %(lsn)s or p.position >= %(lsn)s
     and not exists (select from pipeline.segments g where g.source_id = %(source)s and g.worker >= 0
         and g.state in ('filling', 'full') and g.last_lsn > p.moved)
+    and not exists (select from pipeline.adopted_tables a where a.source_id = %(source)s and a.state = 'waiting'
+        and a.last_lsn > p.moved)
     and not exists (select from pipeline.snapshot_ranges r where r.source_id = %(source)s and r.state = 'placed'
         and r.commit_lsn > p.moved), false) as reaches, p.position, p.moved
 from (

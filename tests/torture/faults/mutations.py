@@ -37,6 +37,8 @@ JOINING = "tests/integration/capture/snapshot/test_joining.py"
 READING = ("--old",)
 HEAD, HEAD_WRITER = "pipeline/shuffle/head.py", "pipeline/shuffle/head_writer.py"
 AT_ONCE = "tests/integration/shuffle/test_head_writer.py"
+ADOPTION, ADOPTED = "pipeline/shuffle/adoption", "tests/integration/shuffle/test_adoption.py"
+MIGRATION = "alembic/versions/0031_adoption.py"
 SESSIONS = "pipeline/capture/sessions"
 WIRE = "tests/acceptance/wires/pgdeltastream"
 
@@ -73,11 +75,11 @@ MUTATIONS = (
             Edit(
                 PUMP,
                 "        await self._writer.append(batch, durable=durable)\n"
-                "        self._idle.stage(self._writer.position)\n"
+                "        self._stored()\n"
                 "        if durable:\n            self._feedback.confirm(self._writer.position)\n",
                 "        if batch.position is not None:\n            self._feedback.confirm(batch.position)\n"
                 "        await self._writer.append(batch, durable=durable)\n"
-                "        self._idle.stage(self._writer.position)\n",
+                "        self._stored()\n",
             ),
         ),
         (points.BEFORE_STAGED,),
@@ -109,7 +111,7 @@ MUTATIONS = (
     ),
     Mutation(
         "half-staged rows not removed at restart",
-        (Edit(WRITER, "                await _drop_half_staged(connection, who, row[2])\n", ""),),
+        (Edit(WRITER, "                await half_staged.drop(connection, who, row[2])\n", ""),),
         (points.HALF_STAGED,),
     ),
     Mutation(
@@ -136,8 +138,8 @@ MUTATIONS = (
             ),
             Edit(
                 CONFIRM_RULE,
-                "self.position if self._open or self._whole else",
-                "self.position if self._whole else",
+                "self.position if self._open or self._whole or self.held else",
+                "self.position if self._whole or self.held else",
             ),
         ),
         (points.ASKED_WITH_END,),
@@ -368,6 +370,94 @@ MUTATIONS = (
         (Edit(HEAD_WRITER, "if await self._is_written(batch):", "if False:"),),
         (),
         test=f"{AT_ONCE}::test_an_error_behind_its_commit_is_not_taken_for_one_before_it",
+    ),
+    Mutation(
+        "tables become partitions before the watermark moves",
+        (
+            Edit(
+                f"{ADOPTION}/attaching.py",
+                "            if self._unfit() is not None:\n",
+                '            self._connection.execute("commit")\n            self._connection.execute("begin")\n'
+                "            if self._unfit() is not None:\n",
+            ),
+        ),
+        (),
+        test=f"{ADOPTED}::test_partitions_come_with_the_watermark",
+    ),
+    Mutation(
+        "a dead letter is retried above what waits",
+        (
+            Edit(
+                f"{SHUFFLE_SQL}/retry_wanted.sql",
+                "\n    and not exists (select from pipeline.adopting_sources a where a.source_id = %(source)s)",
+                "",
+            ),
+        ),
+        (),
+        test=f"{ADOPTED}::test_a_dead_letter_is_retried_behind_a_backlog",
+    ),
+    Mutation(
+        "an index of what is adopted is left invalid",
+        (
+            Edit(
+                f"{ADOPTION}/sql/finish_table.sql",
+                "    analyze {table};\n",
+                "    update pg_index set indisvalid = false where indrelid = '{table}'::regclass;\n",
+            ),
+        ),
+        (),
+        test=f"{ADOPTED}::test_attaching_builds_no_index_and_scans_no_table",
+    ),
+    Mutation(
+        "what an older worker has filled is adopted",
+        (Edit(f"{ADOPTION}/sql/commit_tables.sql", " and generation = %(generation)s and epoch", " and epoch"),),
+        (),
+        test=f"{ADOPTED}::test_an_older_worker_can_store_no_segment",
+    ),
+    Mutation(
+        "a batch is written at once while a table waits",
+        (
+            Edit(
+                f"{SHUFFLE_SQL}/look_at_head.sql",
+                "select from pipeline.adopted_tables a where a.source_id = s.source_id and a.state = 'waiting'",
+                "select where false",
+            ),
+            Edit(
+                f"{SHUFFLE_SQL}/begin_at_head.sql",
+                "select from pipeline.adopted_tables a where a.source_id = s.source_id and a.state = 'waiting'",
+                "select where false",
+            ),
+            Edit(MIGRATION, "and (t.last_lsn <= new.commit_lsn or", "and ("),
+        ),
+        (),
+        test=f"{ADOPTED}::test_nothing_is_written_at_once_while_a_segment_waits",
+    ),
+    Mutation(
+        "a run begins while something staged is not in the log",
+        (
+            Edit(f"{ADOPTION}/sql/is_drained.sql", "g.last_lsn > s.commit_lsn)", "false)"),
+            Edit(f"{ADOPTION}/sql/begin_run.sql", "and g.last_lsn > s.commit_lsn)", "and false)"),
+        ),
+        (),
+        test=f"{ADOPTED}::test_a_snapshot_of_before_rows_were_moved_does_not_have_the_segment_behind_them",
+    ),
+    Mutation(
+        "tables are attached below a seq that was handed out",
+        (Edit(f"{ADOPTION}/attaching.py", "if seq >= tables[0].first_seq else None", "if seq < 0 else None"),),
+        (),
+        test=f"{ADOPTED}::test_tables_whose_seqs_were_handed_out_are_moved",
+    ),
+    Mutation(
+        "what is behind rows that were moved is attached",
+        (Edit(f"{ADOPTION}/sql/next_tables.sql", "attaches and run > moved_run as attaches", "attaches"),),
+        (),
+        test=f"{ADOPTED}::test_what_cannot_be_attached_any_more_is_moved_and_so_is_all_that_is_behind_it",
+    ),
+    Mutation(
+        "an older version passes what waits",
+        (Edit(MIGRATION, "and (t.last_lsn <= new.commit_lsn or new.epoch <> old.epoch)", "and false"),),
+        (),
+        test=f"{ADOPTED}::test_an_older_version_cannot_pass_what_waits",
     ),
     Mutation(
         "an acknowledgement of a part of a transaction counts for all of it",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import cycle
 from typing import Any
@@ -20,6 +20,16 @@ from tests.torture.rig import Scene
 
 CATCHUP: dict[str, Any] = {"catchup_threshold": "16kB", "catchup_interval": 0.05, "catchup_max_slots": 4}
 NO_CATCHUP: dict[str, Any] = {"catchup_threshold": "off"}
+_AT_ONCE, _STAGED, _ADOPT = {"small_batches": "at_once"}, {"small_batches": "staged"}, {"adopt_threshold": "1"}
+_ADOPT["catchup_interval"] = "0.05"
+WAYS: Mapping[Ways, Sequence[Mapping[str, Any]]] = {
+    "default": ({},),
+    "at_once": (_AT_ONCE,),
+    "staged": (_STAGED,),
+    "mixed": (_AT_ONCE, _STAGED),
+    "adopt": (_STAGED | _ADOPT,),
+    "all": (_AT_ONCE | _ADOPT, _STAGED, _STAGED | _ADOPT, _AT_ONCE),
+}
 FIND_WITHIN = 15.0
 """Seconds a fault waits for something to hit; after that it has not happened."""
 TAKEN_OVER_WITHIN = 120.0
@@ -42,9 +52,9 @@ class Servers:
     ) -> None:
         """`tables`: PIPELINE_TABLES of each; `catchup`: forced; `read`: PIPELINE_SNAPSHOT_TABLES, or nothing is read.
 
-        `ways`: PIPELINE_SMALL_BATCHES. Returns when the slot keeps what comes.
+        `ways`: PIPELINE_SMALL_BATCHES, and whether a backlog is adopted. Returns when the slot keeps what comes.
         """
-        self._ways = cycle(("at_once", "staged") if ways == "mixed" else (ways,))
+        self._ways = cycle(WAYS[ways])
         self._scene = scene
         self._settings = {"tables": tables, **(CATCHUP if catchup else NO_CATCHUP)}
         self._settings |= {"snapshot_tables": read} if read else {"snapshot": "never"}
@@ -60,9 +70,7 @@ class Servers:
 
     def start(self) -> Serving:
         """One more."""
-        way = next(self._ways)
-        settings = self._settings | ({} if way == "default" else {"small_batches": way})
-        return self._scene.start_server(wait=False, **settings)
+        return self._scene.start_server(wait=False, **(self._settings | dict(next(self._ways))))
 
     def kill(self) -> None:
         """SIGKILL to the current one's supervisor, and another is started at once."""

@@ -77,8 +77,10 @@ class LanePlanner:
         if self._left <= 0:
             return self._end()
         self._left -= 1
-        operations = self.PREPARABLE if self._prepares else self.OPERATIONS
-        return self._chance.choice(operations)(self)
+        return self._chance.choice(self._operations())(self)
+
+    def _operations(self) -> Sequence[Callable[[LanePlanner], Step]]:
+        return self.PREPARABLE if self._prepares else self.OPERATIONS
 
     def large(self) -> list[Step]:
         """A whole transaction of 9 to 13 thousand rows of 2 kB: it fills several segments."""
@@ -253,3 +255,24 @@ class LanePlanner:
         *[_update_items, _update_big, _copy_lines, _move_line, _delete_lines, _delete_whole, _fill_private],
         *[_fill_scratch, _update_scratch, _fill_parent, _fill_child, _truncate, _truncate_cascade, _message_at_once],
     )
+
+
+class PlainLanePlanner(LanePlanner):
+    """Mostly rows that come whole: what only the shuffler can write ends what a worker writes as a table."""
+
+    ODD_ONE_IN = 250
+    """One statement of so many may be any."""
+    PLAIN: Sequence[Callable[[LanePlanner], Step]] = (
+        *[LanePlanner._insert_items, LanePlanner._insert_lines, LanePlanner._insert_whole] * 3,
+        *[LanePlanner._savepoint, LanePlanner._leave_savepoint, LanePlanner._delete_items, LanePlanner._update_lines]
+        * 2,
+        *[LanePlanner._copy_items, LanePlanner._copy_lines, LanePlanner._move_line, LanePlanner._delete_lines],
+        *[LanePlanner._fill_private, LanePlanner._fill_scratch, LanePlanner._fill_parent, LanePlanner._fill_child],
+        *[LanePlanner._message_at_once, LanePlanner._delete_whole, LanePlanner._update_whole],
+    )
+
+    def _operations(self) -> Sequence[Callable[[LanePlanner], Step]]:
+        every = super()._operations()
+        if self._chance.randrange(self.ODD_ONE_IN) == 0:
+            return every
+        return [operation for operation in self.PLAIN if operation in every]

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from tests.torture.plan.hostile import Settings
 
 Values = dict[str, str | None]
-Ways = Literal["default", "at_once", "staged", "mixed"]
+Ways = Literal["default", "at_once", "staged", "mixed", "adopt", "all"]
 Kind = Literal[
     "begin",
     "change",
@@ -144,7 +144,9 @@ class Plan:
     old: bool = False
     """Whether tables have rows from before, which the server reads."""
     ways: Ways = "default"
-    """Which way small batches take into the log; `mixed`: each server another than the one before it."""
+    """Which way small batches take into the log; `mixed`: each server another than the one before it. `adopt`: what is
+    staged becomes partitions where it can; `all`: the ways of `mixed` beside it.
+    """
 
     @property
     def faults(self) -> list[Fault]:

@@ -10,7 +10,7 @@ from itertools import count
 
 from tests.torture.plan.hostile import Settings, draw
 from tests.torture.plan.kinds import ODD_LANES
-from tests.torture.plan.lane import LanePlanner
+from tests.torture.plan.lane import LanePlanner, PlainLanePlanner
 from tests.torture.plan.odd_lane import OddLanePlanner
 from tests.torture.plan.old_tables import OldLanePlanner
 from tests.torture.plan.plan import Fault, Item, Plan, Step, Ways
@@ -28,6 +28,8 @@ SLOW_ONE_IN = 2
 """One seed of so many has a fault that takes its time."""
 ODD_NOT_IN = 4
 """One seed of so many leaves the odd tables, and DDL, alone."""
+ODD_ADOPTED_ONE_IN = 5
+"""But where a backlog becomes partitions, only one of so many has them: what they write is mostly moved."""
 CATCHUP_ONE_IN, CATCHUP_FAULTS = 3, 4
 """One seed of so many opens more slots as soon as it is a little behind, and has so many faults of its own for that."""
 MEDDLING = 4
@@ -79,8 +81,9 @@ def make(
     `settings`: hostile ones, `old`: whether tables have rows that are read; by default the seed decides. What `kinds`
     has of catch-up, of what is read, or of mixed `ways`, comes only then, beside other faults.
     """
+    adopts = ways in ("adopt", "all")
     if catchup is None:
-        catchup = seed % CATCHUP_ONE_IN == 0
+        catchup = seed % (ODD_ADOPTED_ONE_IN if adopts else CATCHUP_ONE_IN) == 0
     own = {name: kind for name, kind in kinds.items() if kind.catchup}
     meddling = {name: kind for name, kind in kinds.items() if kind.meddling}
     snapshot = {name: kind for name, kind in kinds.items() if kind.snapshot}
@@ -88,9 +91,9 @@ def make(
     kinds = {name: kind for name, kind in kinds.items() if name not in {*own, *meddling, *snapshot, *mixed}}
     chance = random.Random(seed)
     if old is None:
-        old = random.Random(f"old {seed}").random() < OLD_SHARE
-    odd = seed % ODD_NOT_IN != 0 if odd is None else odd
-    items: list[Item] = list(_interleaved(chance, transactions, odd=odd, old=old))
+        old = random.Random(f"old {seed}").random() < (OLD_SHARE / 2 if adopts else OLD_SHARE)
+    odd = (seed % ODD_NOT_IN != 0 and not (adopts and seed % ODD_ADOPTED_ONE_IN)) if odd is None else odd
+    items: list[Item] = list(_interleaved(chance, transactions, odd=odd, old=old, plain=adopts and not odd))
     faults = _faults(seed, chance, kinds, quick_faults)
     places = sorted(chance.randint(int(len(items) * _FIRST_FAULT), int(len(items) * _LAST_FAULT)) for _ in faults)
     if len(places) > 1 and chance.random() < 0.5:  # two at once
@@ -103,7 +106,7 @@ def make(
     _strew(items, meddler, _faults(seed, meddler, meddling, MEDDLING))
     if old:
         _strew(items, reading := random.Random(f"snapshot {seed}"), _faults(seed, reading, snapshot, SNAPSHOT_FAULTS))
-    if ways == "mixed":
+    if ways in ("mixed", "all"):
         _strew(items, changing := random.Random(f"ways {seed}"), _faults(seed, changing, mixed, WAY_FAULTS))
     settings = draw(seed) if settings is None else settings
     return Plan(seed, tuple(items), catchup, _bearable(settings) if old else settings, old, ways)
@@ -139,9 +142,9 @@ def _turn(names: list[str], seed: int, how_many: int) -> list[str]:
     return chosen
 
 
-def _interleaved(chance: random.Random, transactions: int, *, odd: bool, old: bool) -> list[Step]:
+def _interleaved(chance: random.Random, transactions: int, *, odd: bool, old: bool, plain: bool) -> list[Step]:
     numbers = count(1)
-    planner = OldLanePlanner if old else LanePlanner
+    planner = OldLanePlanner if old else PlainLanePlanner if plain else LanePlanner
     lanes: list[Lane] = [planner(number, chance, lambda: next(numbers)) for number in range(1, LANES + 1)]
     if odd:
         lanes += [OddLanePlanner(number, chance, lambda: next(numbers)) for number in ODD_LANES]

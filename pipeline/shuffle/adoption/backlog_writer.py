@@ -1,0 +1,249 @@
+"""Which batches of a worker become partitions of the events table, and where segments of them begin and end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.pq import TransactionStatus
+from psycopg.rows import TupleRow
+
+from pipeline.errors import ReadAgain
+from pipeline.log.table import EventsTable
+from pipeline.postgres.queries import statement
+from pipeline.shuffle import poison
+from pipeline.shuffle.adoption import batch_parts, run
+from pipeline.shuffle.adoption.event_maker import EventMaker
+from pipeline.shuffle.adoption.run import Run
+from pipeline.shuffle.adoption.segment import Segment
+from pipeline.shuffle.adoption.sizes import Sizes
+from pipeline.shuffle.event_rows import NotPlain
+from pipeline.staging.open_copy import OpenCopy
+from pipeline.staging.writer import Batch, Writer
+
+logger = logging.getLogger(__name__)
+
+_PACKAGE = "shuffle.adoption"
+SETTLE_AFTER = 0.5
+"""Seconds without a batch after which a segment ends."""
+
+
+class BacklogWriter:
+    """Takes batches of a backlog into segments; the writer of staging asks it first, and stages what it does not take.
+
+    `behind`: bytes of WAL that the source is ahead of the worker, None where that is not known.
+    """
+
+    def __init__(
+        self,
+        connection: AsyncConnection[TupleRow],
+        writer: Writer,
+        table: EventsTable,
+        sizes: Sizes,
+        behind: Callable[[], int | None],
+    ) -> None:
+        self._connection = connection
+        self._writer = writer
+        self._table, self._sizes, self._behind = table, sizes, behind
+        self._maker = EventMaker(writer.source)
+        self._run: Run | None = None
+        self._segment: Segment | None = None
+        self._begun: int | None = None
+        """The transaction of which a part is staged as ever, and more is to come."""
+        self._not_before: int | None = None
+        self._pause = self._pause_until = 0.0
+        self._taken_at = 0.0
+        self._last_lsn = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a segment is being filled: what it has is not stored, and the connection is its own."""
+        return self._segment is not None
+
+    async def takes(self, batch: Batch) -> Batch | None:
+        """Add the batch to a segment, perhaps a new one. Returns what of it is to be staged; no segment is open then.
+
+        Raises ReadAgain when what was taken of a transaction has to be staged after all, and Fenced.
+        """
+        try:
+            rest = await self._take(batch)
+        except psycopg.Error as error:
+            raise await self._failed(error, batch.last_lsn) from error
+        if rest is None:
+            self._taken_at = time.monotonic()
+        else:
+            await self._leave_run()
+            self._begun = rest.open_lsn if rest.open_lsn in (rest.last_lsn, self._begun) else None
+        return rest
+
+    async def settle(self) -> None:
+        """End the segment if the backlog has ended: nothing came for a while."""
+        inside = self._segment is not None and self._segment.is_inside
+        if self._run is not None and not inside and time.monotonic() - self._taken_at >= SETTLE_AFTER:
+            await self.finish()
+
+    async def finish(self) -> None:
+        """End the segment at its last whole transaction: of what comes after that nothing is stored."""
+        try:
+            if self._segment is not None:
+                await self._segment.back()
+                await self._commit(self._segment)
+            await self._leave_run()
+        except psycopg.Error as error:
+            raise await self._failed(error, self._last_lsn) from error
+
+    async def _take(self, batch: Batch) -> Batch | None:
+        if self._segment is None and not await self._may_begin(batch):
+            return batch
+        if self._segment is not None and not self._segment.is_inside and self._is_near():
+            await self._commit(self._segment)
+            return batch
+        try:
+            if batch.places_range:
+                raise NotPlain
+            events = await self._events(batch, self._next_seq)
+        except NotPlain as odd:
+            return await self._take_before(batch, odd.place)
+        for part in batch_parts.split(batch):
+            if not await self._add(part, events[: len(part.rows)]):
+                return part
+            events = events[len(part.rows) :]
+        return None
+
+    async def _take_before(self, batch: Batch, place: int) -> Batch:
+        """Take the whole transactions before this row, which is for the shuffler only, and end the segment.
+
+        Returns the rest.
+        """
+        rest = batch
+        if (found := None if batch.places_range else batch_parts.before(batch, place)) is not None:
+            whole = found[0]
+            if await self._add(whole, await self._events(whole, self._next_seq)):
+                rest = found[1]
+        await self._give_up(rest)
+        return rest
+
+    async def _add(self, part: Batch, events: list[bytes]) -> bool:
+        """Add a part of a batch; False when the run has come to its end before it."""
+        if self._run is None or not self._run.goes_on:
+            return False
+        if (segment := self._segment) is None:
+            segment = self._segment = Segment(self._connection, self._table, self._run, self._sizes.largest)
+            await segment.begin()
+        self._last_lsn = part.last_lsn
+        await segment.add(part, events)
+        if not segment.is_inside and segment.rows >= self._sizes.full(self._run.events):
+            await self._commit(segment)
+        return True
+
+    async def _give_up(self, batch: Batch) -> None:
+        """A change is for the shuffler only: what is whole is committed, what there is of its transaction is not."""
+        if (segment := self._segment) is None:
+            return
+        begun = segment.is_inside
+        await segment.back()
+        await self._commit(segment)
+        if begun:
+            await self._leave_run(batch.first_lsn)
+            raise ReadAgain("a transaction has changes that only the shuffler can write: it is read again and staged")
+
+    async def _commit(self, segment: Segment) -> None:
+        """End the segment, and with it the run if it was not worth a partition."""
+        assert self._run is not None  # noqa: S101  a segment is of a run
+        if not segment.rows:
+            self._segment = None
+            await segment.abandon()
+            return
+        worth = self._sizes.is_worth(segment.rows, self._run.events)
+        batch = await segment.commit(attaches=worth)
+        self._segment = None
+        if batch is None:
+            raise self._writer.fenced()
+        self._writer.position = max(self._writer.position, batch.position or 0)
+        self._run.events += segment.rows
+        self._run.goes_on = self._run.goes_on and worth
+        self._pause = 0.0 if worth else self._sizes.pause(self._pause)
+        self._pause_until = time.monotonic() + self._pause
+        told = {"action": "adoption.filled", "rows": segment.rows, "run": self._run.number, "attaches": worth}
+        logger.debug("a segment is filled", extra=told)
+
+    async def _leave_run(self, not_before: int = 0) -> None:
+        if (ended := self._run) is None:
+            return
+        self._run, self._not_before = None, max(self._not_before or 0, not_before)
+        await run.end(self._connection, ended, not_before)
+
+    async def _failed(self, error: psycopg.Error, lsn: int) -> Exception:
+        """What to raise. Where the server refuses a row, the segment is read again, and staged up to `lsn`."""
+        if self._connection.info.transaction_status == TransactionStatus.UNKNOWN or not poison.is_poison(error):
+            return error
+        if self._segment is not None:
+            await self._segment.abandon()
+            self._segment = None
+        await self._leave_run(lsn)
+        return ReadAgain(f"a change cannot be written: {poison.cause_of(error)}; what came with it is staged")
+
+    async def _may_begin(self, batch: Batch) -> bool:
+        """Whether a segment may begin with this batch."""
+        if self._run is not None:
+            return bool(batch.rows) and self._run.goes_on and not self._is_near()
+        behind, now = self._behind(), time.monotonic()
+        if behind is None or not self._sizes.is_backlog(behind) or now < self._pause_until or self._begun is not None:
+            return False
+        if not batch.rows or batch.ends_staged or batch.places_range or not await self._is_plain(batch):
+            return False
+        if batch.first_lsn <= await self._staged_until():
+            return False
+        found = await run.begin_drained(self._connection, self._writer, self._table)
+        if not isinstance(found, Run):
+            self._pause = self._sizes.pause(self._pause)
+            self._pause_until = time.monotonic() + (self._sizes.stay_away if found else self._pause)
+            return False
+        self._run = found
+        told = {"action": "adoption.begun", "run": found.number, "from_seq": found.next_seq, "behind": behind}
+        logger.info("a backlog becomes partitions of %s", self._table, extra=told)
+        return True
+
+    async def _staged_until(self) -> int:
+        if self._not_before is None:
+            query = statement(_PACKAGE, "not_before")
+            found = await (await self._connection.execute(query, {"source": self._writer.source})).fetchone()
+            self._not_before = int(found[0]) if found else 0
+        return self._not_before
+
+    async def _is_plain(self, batch: Batch) -> bool:
+        """Whether at least half of it can be taken."""
+        try:
+            await self._events(batch, 0)
+        except NotPlain as odd:
+            found = batch_parts.before(batch, odd.place)
+            return found is not None and 2 * len(found[0].rows) >= len(batch.rows)
+        return True
+
+    async def _events(self, batch: Batch, seq: int) -> list[bytes]:
+        ask = self._segment.ask if self._segment else OpenCopy(self._connection).execute
+        return await self._maker.events(batch.rows, seq, ask)
+
+    @property
+    def _next_seq(self) -> int:
+        assert self._run is not None  # noqa: S101  it has begun
+        return self._run.next_seq if self._segment is None else self._segment.next_seq
+
+    def _is_near(self) -> bool:
+        behind = self._behind()
+        return behind is not None and self._sizes.is_near(behind)
+
+
+def attach(
+    connection: AsyncConnection[TupleRow],
+    table: EventsTable,
+    threshold: int | None,
+    writer: Writer,
+    behind: Callable[[], int | None],
+) -> None:
+    """Let the writer of staging, on this connection, hand backlogs of so many bytes to one; None: never."""
+    if threshold is not None:
+        writer.backlog = BacklogWriter(connection, writer, table, Sizes(threshold), behind)

@@ -1,0 +1,94 @@
+"""A run: segments, one after the other, with seqs that nobody else hands out. Before it all that is staged is moved."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from pipeline.log.table import EventsTable
+from pipeline.log.table_shape import ADDED, REQUIRED
+from pipeline.postgres.queries import statement
+from pipeline.staging.writer import Writer
+
+DRAIN_STEP, DRAIN_STALLED, DRAIN_LONGEST = 0.02, 2.0, 15.0
+"""Seconds between two looks whether all that is staged is in the log; and after how many without any move none is
+waited for: the first where the shuffler does nothing, the second where it is at work, on a large transaction."""
+LOCK_TIMEOUT = "set local lock_timeout = '1s'"
+COLUMNS = json.dumps({**REQUIRED, **ADDED})
+"""What an events table of ours has, and no more."""
+
+
+@dataclass
+class Run:
+    """`next_seq`: of its next row; `events`: of the log when it began. `goes_on`: none of it was moved."""
+
+    source: uuid.UUID
+    generation: int
+    number: int
+    next_seq: int
+    epoch: int
+    events: int
+    goes_on: bool = True
+
+
+async def begin(
+    connection: AsyncConnection[TupleRow], source: uuid.UUID, generation: int, table: EventsTable
+) -> Run | str | None:
+    """Begin one, and make durable all that is staged; None while something staged is not in the log.
+
+    Or why tables cannot become partitions of this one.
+    """
+    values = {
+        "source": source,
+        "generation": generation,
+        "name": str(table),
+        "table": table.identifier.as_string(connection),
+        "sequence": table.sequence.as_string(connection),
+        "columns": COLUMNS,
+    }
+    try:
+        async with connection.transaction():
+            await connection.execute(LOCK_TIMEOUT)
+            await connection.execute("set local synchronous_commit = on")
+            cursor = await connection.execute(statement("log", "adoptable"), values)
+            reason = await cursor.fetchone()
+            if reason != (None,):
+                return str(reason and reason[0])
+            await connection.execute(statement("shuffle", "hold_watermark"), {"source": source})
+            cursor = await connection.execute(statement("shuffle.adoption", "begin_run"), values)
+            row = await cursor.fetchone()
+    except psycopg.errors.LockNotAvailable:  # the shuffler writes: later
+        return None
+    return None if row is None else Run(source, generation, row[0], row[1], row[2], row[3])
+
+
+async def begin_drained(connection: AsyncConnection[TupleRow], writer: Writer, table: EventsTable) -> Run | str | None:
+    """The same once all that is staged is in the log, which is waited for as long as it is being moved."""
+    query, source = statement("shuffle.adoption", "is_drained"), {"source": writer.source}
+    moved, moved_at, stalled_at = None, time.monotonic(), time.monotonic() + DRAIN_STALLED
+    while time.monotonic() < min(stalled_at, moved_at + DRAIN_LONGEST):
+        found = await (await connection.execute(query, source)).fetchone()
+        if found is None:
+            return None
+        if found[0]:
+            return await begin(connection, writer.source, writer.generation, table)
+        now = time.monotonic()
+        if found[1] != moved:
+            moved, moved_at = found[1], now
+        if found[2] or moved_at == now:
+            stalled_at = now + DRAIN_STALLED
+        await asyncio.sleep(DRAIN_STEP)
+    return None
+
+
+async def end(connection: AsyncConnection[TupleRow], run: Run, not_before: int = 0) -> None:
+    """End it: others may hand out seqs again once all of it is in the log."""
+    values = {"source": run.source, "generation": run.generation, "not_before": not_before}
+    await connection.execute(statement("shuffle.adoption", "end_run"), values)

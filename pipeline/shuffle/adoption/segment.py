@@ -1,0 +1,196 @@
+"""A segment: tables in the shape of the events table that one transaction fills, with whole transactions of the source.
+
+It is made, filled, indexed and committed with its progress, so a crash leaves all of it or nothing, and a reader whose
+snapshot has one row of it has all rows before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from psycopg import AsyncConnection, sql
+from psycopg.rows import TupleRow
+
+from pipeline.log import partitions
+from pipeline.log.table import EventsTable
+from pipeline.postgres.queries import statement
+from pipeline.shuffle import event_rows
+from pipeline.shuffle.adoption.run import Run
+from pipeline.staging.open_copy import Answer, OpenCopy
+from pipeline.staging.pipelined_copy import roll_back
+from pipeline.staging.writer import Batch
+
+LARGEST = 5_000_000
+"""Rows of a table: what is longer goes on in another."""
+_COLUMNS = ", ".join(event_rows.COLUMNS)
+_PACKAGE = "shuffle.adoption"
+
+
+@dataclass
+class _Table:
+    """A table of the segment, with the places of its first and last row. `ends`: with a transaction."""
+
+    name: sql.Identifier
+    first_seq: int
+    last_seq: int
+    first_lsn: int
+    last_lsn: int
+    ends: bool = True
+
+    @property
+    def rows(self) -> int:
+        return self.last_seq - self.first_seq + 1
+
+
+@dataclass
+class _Filled:
+    """What the transaction has so far. `batch`: its last one that ended a transaction, for progress."""
+
+    next_seq: int
+    tables: list[_Table] = field(default_factory=list)
+    relations: set[int] = field(default_factory=set)
+    batch: Batch | None = None
+    transactions: int = 0
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.tables)
+
+    def copy(self) -> _Filled:
+        return replace(self, tables=[replace(table) for table in self.tables], relations=set(self.relations))
+
+
+class Segment:
+    """Filled on the connection of the worker, which belongs to it until `commit` or `abandon`."""
+
+    def __init__(self, connection: AsyncConnection[TupleRow], table: EventsTable, run: Run, largest: int) -> None:
+        """`largest`: rows of a table."""
+        self._connection = connection
+        self._copy = OpenCopy(connection)
+        self._table, self._run = table, run
+        self._largest = largest
+        self._filled = _Filled(run.next_seq)
+        self._kept: _Filled | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows of it so far."""
+        return self._filled.rows
+
+    @property
+    def next_seq(self) -> int:
+        """The seq of the next row."""
+        return self._filled.next_seq
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it has a part of a transaction of which more is to come."""
+        return self._kept is not None
+
+    async def begin(self) -> None:
+        """Begin the transaction."""
+        await self._copy.execute("BEGIN; set local synchronous_commit = on")
+
+    async def ask(self, query: str) -> Answer:
+        """Ask something in between."""
+        return await self._copy.execute(query)
+
+    async def add(self, batch: Batch, events: Sequence[bytes]) -> None:
+        """Add a batch of whole transactions, or a part of one, by `is_inside` perhaps its end; `events`: its rows."""
+        if batch.position is None and self._kept is None:
+            await self._copy.execute("savepoint inside")
+            self._kept = self._filled.copy()
+        filled = self._filled
+        if events:
+            await self._write(batch, events)
+            filled.relations |= event_rows.relations_of(batch.rows)
+        if batch.position is not None:
+            filled.batch = batch
+            filled.transactions += batch.transactions
+            if self._kept is not None:
+                await self._copy.execute("release savepoint inside")
+                self._kept = None
+                filled.tables[-1].ends = True
+
+    async def _write(self, batch: Batch, events: Sequence[bytes]) -> None:
+        tables, seq = self._filled.tables, self._filled.next_seq
+        if not tables or tables[-1].rows + len(events) > self._largest:
+            if tables:
+                tables[-1].ends = tables[-1].last_lsn != batch.first_lsn
+            tables.append(_Table(await self._make(seq), seq, seq - 1, batch.first_lsn, batch.first_lsn))
+        table = tables[-1]
+        copy = sql.SQL("copy {} ({}) from stdin (format binary)").format(table.name, sql.SQL(_COLUMNS))
+        await self._copy.write(copy.as_string(), events)
+        table.last_seq += len(events)
+        table.last_lsn = batch.last_lsn
+        table.ends = batch.position is not None
+        self._filled.next_seq += len(events)
+
+    async def back(self) -> None:
+        """Undo what there is of a transaction of which more was to come."""
+        if self._kept is not None:
+            await self._copy.execute("rollback to savepoint inside")
+            self._filled, self._kept = self._kept, None
+
+    async def commit(self, *, attaches: bool) -> Batch | None:
+        """Commit, durably, and return the batch with which progress ends; None where a newer worker has taken over.
+
+        Without `attaches` its rows will be moved, and have no indexes. None of it may be part of a transaction.
+        """
+        for table in self._filled.tables if attaches else ():
+            await self._run_sql("finish_table", table.name, first=table.first_seq, last=table.last_seq)
+        values = self._values(attaches=attaches)
+        found = await self._copy.execute(self._literal(statement(_PACKAGE, "commit_tables"), values))
+        if not found:
+            await self.abandon()
+            return None
+        await self._copy.execute("COMMIT")
+        self._run.goes_on = self._run.goes_on and found[0][0] == b"t"
+        self._run.next_seq = self._filled.next_seq
+        return self._filled.batch
+
+    async def abandon(self) -> None:
+        """Roll back."""
+        self._copy.is_open = False
+        await roll_back(self._connection)
+
+    def _values(self, *, attaches: bool) -> dict[str, Any]:
+        batch, tables = self._filled.batch, self._filled.tables
+        assert batch is not None  # noqa: S101  a whole transaction is in it
+        return {
+            "source": self._run.source,
+            "generation": self._run.generation,
+            "run": self._run.number,
+            "epoch": self._run.epoch,
+            "name": str(self._table),
+            "attaches": attaches,
+            "position": batch.position,
+            "commit_lsn": batch.commit_lsn,
+            "committed_at": batch.committed_at,
+            "rows": self.rows,
+            "transactions": self._filled.transactions,
+            "names": [table.name.as_string() for table in tables],
+            "ends": [table.ends for table in tables],
+            "first_seqs": [table.first_seq for table in tables],
+            "last_seqs": [table.last_seq for table in tables],
+            "first_lsns": [table.first_lsn for table in tables],
+            "last_lsns": [table.last_lsn for table in tables],
+            "relations": sorted(self._filled.relations),
+        }
+
+    async def _make(self, first_seq: int) -> sql.Identifier:
+        name = sql.Identifier("pipeline", f"{partitions.stem(self._table)}_{first_seq:012d}_{self._run.number}")
+        events = sql.Literal(self._table.identifier.as_string())
+        text = sql.SQL(statement(_PACKAGE, "make_table")).format(table=name, events=events)
+        await self._copy.execute(text.as_string())
+        return name
+
+    async def _run_sql(self, what: str, table: sql.Identifier, **literals: int) -> None:
+        names = {each: sql.Literal(value) for each, value in literals.items()}
+        text = sql.SQL(statement(_PACKAGE, what)).format(table=table, **names)
+        await self._copy.execute(text.as_string())
+
+    def _literal(self, query: str, values: dict[str, Any]) -> str:
+        return query % {name: sql.Literal(value).as_string() for name, value in values.items()}

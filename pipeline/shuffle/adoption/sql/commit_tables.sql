@@ -1,0 +1,26 @@
+-- Progress of the transactions in these tables, which wait from now on; no row when a newer worker has taken over. Returns
+-- whether the run goes on: not when an earlier table of it was moved.
+with fenced as (
+    update pipeline.replication_progress
+    set position = greatest(position, %(position)s),
+        commit_lsn = greatest(commit_lsn, %(commit_lsn)s),
+        committed_at = timestamptz '2000-01-01 00:00:00+00' + %(committed_at)s * interval '1 microsecond',
+        open_commit_lsn = null,
+        open_changes = 0,
+        changes = changes + %(rows)s,
+        transactions = transactions + %(transactions)s,
+        updated_at = clock_timestamp()
+    where source_id = %(source)s and worker = 0 and generation = %(generation)s and epoch = %(epoch)s
+    returning 1
+), added as (
+    insert into pipeline.adopted_tables (source_id, run, generation, events_table, table_name, attaches, ends, first_seq,
+        last_seq, first_lsn, last_lsn, relations)
+    select %(source)s, %(run)s, %(generation)s, %(name)s, t.name, %(attaches)s, t.ends, t.first_seq, t.last_seq,
+        t.first_lsn, t.last_lsn, %(relations)s
+    from unnest(%(names)s::text[], %(ends)s::boolean[], %(first_seqs)s::bigint[], %(last_seqs)s::bigint[],
+        %(first_lsns)s::bigint[], %(last_lsns)s::bigint[]) as t (name, ends, first_seq, last_seq, first_lsn, last_lsn)
+    where exists (select from fenced)
+)
+select (select a.moved_run < %(run)s from pipeline.adoptions a where a.source_id = %(source)s),
+    pg_notify('pipeline_staged', '')
+from fenced

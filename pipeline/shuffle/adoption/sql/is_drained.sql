@@ -1,0 +1,12 @@
+-- Whether all that is staged is in the log, up to where it is, and whether the shuffler is at work, as on a transaction that
+-- takes long; no row before the first shuffler has run.
+select not exists (
+        select from pipeline.segments g
+        where g.source_id = s.source_id and g.state in ('filling', 'full') and g.last_lsn > s.commit_lsn)
+    and not exists (
+        select from pipeline.adopted_tables a where a.source_id = s.source_id and a.state = 'waiting'), s.commit_lsn,
+    exists (
+        select from pg_stat_activity a
+        where a.datname = current_database() and a.application_name = 'pipeline shuffle' and a.state = 'active'
+            and a.wait_event_type is distinct from 'Lock')
+from pipeline.shuffle_progress s where s.source_id = %(source)s

@@ -1,0 +1,217 @@
+"""A log of many adopted partitions is read, checked and dropped as any other."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from adbc_driver_postgresql import dbapi
+
+from lake.changes import plan
+from pipeline.config import settings
+from pipeline.log import partitions
+from pipeline.log.page import PageRequest
+from pipeline.log.table import DEFAULT
+from pipeline.operate import retention
+from pipeline.operate.verify import verify
+from pipeline.postgres import migrations
+from pipeline.postgres.embedded import Server
+from pipeline.readers.cursor import shapes
+from pipeline.shuffle.adoption.backlog_writer import BacklogWriter
+from pipeline.shuffle.adoption.sizes import Sizes
+from pipeline.staging.writer import Writer
+from pyspark_sequin_events import catalog
+from tests.fixtures.adopting import adopt, batch, writing
+from tests.fixtures.followers import primary_and_standby, run
+from tests.fixtures.postgres import Cluster
+from tests.fixtures.shuffling import shuffle
+from tests.fixtures.staged import Staged, Table, insert, staging_of
+from tests.fixtures.waiting import eventually
+
+FEW, MANY, VERY_MANY = 12, 100, 1_000
+ROWS = 300
+"""Of a partition: with less, scanning it is the better plan."""
+HISTORY = """
+    select * from public.sequin_events
+    where source_database_id = $1 and source_table_oid = $2 and record_pk = $3 order by seq"""
+NEXT = "select * from public.sequin_events where seq > $1 order by seq limit 100"
+
+
+@pytest.fixture(
+    scope="module", params=[FEW, *[pytest.param(each, marks=pytest.mark.long) for each in (MANY, VERY_MANY)]]
+)
+def log(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Staged]:
+    """Two runs, with rows that were moved before, between and behind them."""
+    with staging_of(cluster, Table("orders")) as made:
+        made.commit(insert("orders", id="1"))
+        shuffle(made.dsn)
+        fill(made, 1_000, request.param // 2)
+        made._lsn = 5_000_000
+        made.moved(insert("orders", id="1"))
+        fill(made, 10_000_000, request.param - request.param // 2)
+        made._lsn = 50_000_000
+        made.moved(insert("orders", id="1"))
+        yield made
+
+
+class Fixed(Sizes):
+    """All of one size, however large the log is."""
+
+    def full(self, events: int) -> int:
+        return ROWS
+
+
+def fill(log: Staged, first_lsn: int, segments: int) -> None:
+    async def does(writer: Writer, backlog: BacklogWriter) -> None:
+        for number in range(segments):
+            await writer.append(batch(log, first_lsn + 1_000 * number, ROWS), durable=False)
+        await backlog.finish()
+
+    writing(log, does, sizes=Fixed(256 * ROWS))
+    log.shuffle()
+
+
+def count(log: Staged) -> int:
+    row = log.connection.execute("select count(*) from sequin_events").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def ran(dsn: str, mode: str, query: str, types: str, *values: object) -> list[dict[str, Any]]:
+    """The nodes of the prepared query's plan that ran."""
+    with psycopg.connect(dsn, autocommit=True, options=f"-c plan_cache_mode={mode}") as connection:
+        return executed(connection, query, types, *values)
+
+
+def executed(connection: psycopg.Connection[Any], query: str, types: str, *values: object) -> list[dict[str, Any]]:
+    connection.execute(f"prepare query ({types}) as {query}".encode())
+    literals = ", ".join(psycopg.sql.Literal(value).as_string(connection) for value in values)
+    row = connection.execute(f"explain (analyze, format json) execute query ({literals})".encode()).fetchone()
+    assert row is not None
+    return [node for node in nodes(row[0][0]["Plan"]) if node["Actual Loops"]]
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_reading_on_and_the_history_of_a_row_sort_nothing_and_scan_no_table(log: Staged, mode: str):
+    attached = partitions.attached(log.connection, DEFAULT)
+    for each in attached[1 : len(attached) : max(1, len(attached) // 5)]:
+        found = ran(log.dsn, mode, NEXT, "bigint", each.lower - 5)
+        scans = [node for node in found if "Relation Name" in node and node["Actual Rows"]]
+        assert {node["Node Type"] for node in scans} <= {"Index Scan"}
+        assert not [node for node in found if "Sort" in node["Node Type"]]
+        assert len(scans) <= 3, "one of a moved row may be between"
+    oid = log.connection.execute("select source_table_oid from sequin_events limit 1").fetchone()
+    assert oid is not None
+    found = ran(log.dsn, mode, HISTORY, "uuid, bigint, text", log.source, oid[0], "1")
+    assert found[0]["Actual Rows"] == 3
+    assert not [node for node in found if "Sort" in node["Node Type"]]
+    assert max(node.get("Rows Removed by Filter", 0) for node in found) <= 20, "those of a page are read as they are"
+
+
+def test_everything_is_read_once_and_in_order_over_the_gaps(log: Staged):
+    """By pages, as over HTTP, gRPC and by consumers; as Spark's parts; and as an export plans it."""
+    after, found = 0, 0
+    while not (page := shapes.JSON.read(log.connection, PageRequest(after, 10_000, 10**8))).at_head or page.entries:
+        seqs = [entry.seq for entry in page.entries]
+        assert all(one < two for one, two in pairwise([after, *seqs]))
+        found, after = found + len(seqs), page.upto
+    assert found == count(log)
+    with closing(dbapi.connect(log.dsn, autocommit=True)) as connection:
+        head = catalog.head(connection, str(DEFAULT))
+        parts = list(catalog.ranges(connection, str(DEFAULT), (0, head), 5_000, 10_000))
+        planned = plan.parts(connection, log.dsn, str(DEFAULT), 0, head)
+    assert parts[0][0] == 0
+    assert parts[-1][1] == head
+    assert all(one[1] == two[0] for one, two in pairwise(parts))
+    assert len(parts) <= found // 5_000 + 4, "what has no events makes no part"
+    assert sum(part.rows for part in planned) == found
+
+
+def test_verify_finds_nothing(log: Staged):
+    checked = verify.run(settings.load(database_dsn=log.dsn), 1, 5_000, lambda *_: None)
+    assert {check.name: check.faults for check in checked.checks if check.broken} == {}
+    assert checked.rows == count(log)
+
+
+@pytest.mark.long
+def test_a_dump_is_restored(log: Staged, cluster: Cluster, tmp_path: Path):
+    assert cluster.server is not None
+    tools, dump = cluster.server.bin_dir, tmp_path / "dump"
+    subprocess.run([tools / "pg_dump", "-Fc", "-f", dump, log.dsn], check=True, capture_output=True)
+    state = """
+        select array(select (seq, commit_lsn, commit_idx, record)::text from sequin_events order by seq),
+            array(select indexdef from pg_indexes where schemaname in ('public', 'pipeline') order by 1),
+            pg_sequence_last_value('sequin_events_seq_seq')"""
+    with cluster.database("restored") as restored:
+        subprocess.run([tools / "pg_restore", "-d", restored, dump], check=True, capture_output=True)
+        with psycopg.connect(restored) as connection:
+            again = connection.execute(state).fetchone()
+    assert again == log.connection.execute(state).fetchone()
+
+
+def test_retention_drops_them(log: Staged):
+    """The last test of these: little is left."""
+    log.connection.execute(
+        "update sequin_events set inserted_at = now() - interval '1 day' where commit_lsn < 50000000"
+    )
+    config = settings.load(database_dsn=log.dsn, retention="1h", export_schedule="off")
+    before = len(partitions.attached(log.connection, DEFAULT))
+    while (dropped := retention.run(config, lambda: False)).partitions:
+        assert not dropped.waiting
+    left = partitions.attached(log.connection, DEFAULT)
+    assert before - len(left) >= FEW
+    assert count(log) == 1
+    adopt(log, batch(log, 60_000_000, 200))
+    log.shuffle()
+    assert count(log) == 201
+
+
+@pytest.mark.long
+def test_a_snapshot_of_a_standby_has_a_prefix_of_the_log(server_directory: Path):
+    """Commits come there in their order, so what holds at the primary holds at it."""
+    primary, standby = primary_and_standby(server_directory)
+    migrations.upgrade(primary.dsn("postgres"))
+    run(standby.dsn("postgres"), "alter system set hot_standby_feedback = on")  # or vacuum may end old snapshots
+    run(standby.dsn("postgres"), "select pg_reload_conf()")
+    old: list[psycopg.Connection[Any]] = []
+    with closing(Staged(primary.dsn("postgres"), (Table("orders"),))) as log:
+        log.moved(insert("orders", id="1"))
+
+        async def does(writer: Writer, backlog: BacklogWriter) -> None:
+            for lsn in (1_000, 2_000, 3_000):
+                await writer.append(batch(log, lsn, 10), durable=False)
+                replayed(log, standby)
+                old.append(psycopg.connect(standby.dsn("postgres")))
+                old[-1].isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+                old[-1].execute("select pg_current_snapshot()")
+            await backlog.finish()
+
+        writing(log, does)
+        log.shuffle()
+        replayed(log, standby)
+        query = "select commit_lsn from sequin_events order by seq"
+        seen = [connection.execute(query).fetchall() for connection in old]
+        assert seen == [
+            [(100,)] + [(lsn,) for lsn in (1_000, 2_000, 3_000)[:number] for _ in range(10)] for number in (1, 2, 3)
+        ]
+        for connection in old:
+            connection.close()
+
+
+def replayed(log: Staged, standby: Server) -> None:
+    position = log.connection.execute("select pg_current_wal_lsn()").fetchone()
+    with psycopg.connect(standby.dsn("postgres"), autocommit=True) as connection:
+        query = "select pg_last_wal_replay_lsn() >= %s"
+        eventually(lambda: connection.execute(query, position).fetchone() == (True,))
