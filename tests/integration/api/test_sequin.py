@@ -232,7 +232,7 @@ def test_an_event_that_the_statement_did_not_see_is_looked_up_again(staged: Stag
             query = statement("api.wires.sequin", "receive_items")
             seen = await (await cursor.execute(query, {"name": "orders", "most": 10})).fetchall()
             unseen = [item._replace(table_key=None, event_action=None) for item in seen]
-            return seen, await items._completed(connection, unseen)
+            return seen, await items._completed(connection, "orders", unseen)
 
     seen, again = asyncio.run(look())
     assert {item.event_action for item in seen} == {"insert", "update"}
