@@ -30,8 +30,8 @@ ORDER = (
             *("dead_records", "retry_in_line", "retry_dead", "discard_dead"),
         ),
     ),
-    ("readers.cursor", ("advance",)),
-    ("log", ("passed_upto", "readers")),
+    ("readers.cursor", ("advance", "passed_upto")),
+    ("log", ("readers",)),
     ("capture.snapshot", ("snapshots",)),
 )
 """Files in the packages' `functions/`; what a function calls comes before it."""

@@ -88,9 +88,7 @@ async def read(
     wanted = Filter(within=tuple(part.strip() for part in tables.split(","))) if tables else EVERYTHING
     known: Sequence[str] = request.app.state.events_tables
     table = _table(known, events_table) if consumer is None else await _read_by(database, known, events_table, consumer)
-    reading = _Reading(table, limit, after, wanted, consumer)
-    if table != known[0]:
-        reading.pages = shapes.json_of(EventsTable.parse(table).identifier)
+    reading = _Reading(table, limit, after, wanted, consumer, pages=_pages(table, known[0]))
     with wakeups.for_events(*([consumer] if consumer else []), table=table) as subscription:
 
         async def look(_client: Client) -> list[str] | None:
@@ -101,6 +99,10 @@ async def read(
 
         await until_found(request, subscription, wait, look, due)
     return _answer(request, reading)
+
+
+def _pages(table: str, default: str) -> Pages[Entry]:
+    return shapes.JSON if table == default else shapes.json_of(EventsTable.parse(table).identifier)
 
 
 async def _read_by(database: Pool, known: Sequence[str], asked: str | None, consumer: str) -> str:

@@ -44,10 +44,7 @@ def measure(
         moved=moved,
         holder=look.holder,
         sessions=sessions(connection, moved.source_id),
-        readers=[
-            *(each for each in readers.lagging() if each.kind != LAKE or (each.kind, each.name) == lake),
-            *_elsewhere(connection),
-        ],
+        readers=[*_lagging(readers, lake), *_elsewhere(connection)],
         around=around(connection, moved, [*found.values(), *reader_causes.held_beyond(at)]),
         spilled=spilled(connection, moved, at),
         reasons=tuple(reasons),
@@ -64,6 +61,10 @@ def measure(
         stages.append(_taken(facts, shuffled, follower_causes.STAGE, lambda kind: kind == FOLLOWER))
         facts = _with_followers(connection, facts, stages[-1])
     return Lag(causes.limits(facts, stages), at.written, stages)
+
+
+def _lagging(readers: Readers, lake: tuple[str, str] | None) -> Iterator[LaggingReader]:
+    return (each for each in readers.lagging() if each.kind != LAKE or (each.kind, each.name) == lake)
 
 
 def _elsewhere(connection: Connection) -> Iterator[LaggingReader]:

@@ -288,11 +288,8 @@ async def _find(connection: Connection, name: str) -> _Found:
     if found.kind != "cursor":
         raise WrongKind(f"consumer {name} is of kind {found.kind}; streams are for cursors, its items are received")
     if not found.is_there:
-        raise CursorExpired(
-            f"consumer {name} reads {found.events_table}, which no longer exists; restore the table, or delete the "
-            f"consumer: `pipeline consumers delete {name}`",
-            found.position,
-        )
+        remedy = f"restore the table, or delete the consumer: `pipeline consumers delete {name}`"
+        raise CursorExpired(f"consumer {name} reads {found.events_table}, which no longer exists; {remedy}")
     if found.position < found.floor:
         raise CursorExpired(
             f"consumer {name} is at seq {found.position}, but events up to seq {found.floor} are no longer kept; "

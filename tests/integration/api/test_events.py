@@ -281,13 +281,12 @@ def test_another_events_table_is_read_by_its_name(api: Callable[..., Api], log: 
     )
 
 
-def of_audits(api: Callable[..., Api], log: psycopg.Connection) -> Api:
-    route(log)
-    return api(routes=[{"tables": ["public.audits"], "events_table": str(AUDIT)}])
-
-
 def test_a_consumer_of_another_events_table_reads_that_one(api: Callable[..., Api], log: psycopg.Connection) -> None:
-    reading = of_audits(api, log)
+    route(log)
+    reading = api(routes=[{"tables": ["public.audits"], "events_table": str(AUDIT)}])
+    none = reading.post("/v1/consumers", name="c", events_table="public.nothing")
+    assert (none.status_code, str(AUDIT) in none.json()["title"]) == (422, True)
+    assert none.json()["title"].startswith("there is no events table public.nothing; name one that a route sends")
     created = reading.post("/v1/consumers", name="c", kind="cursor", events_table=str(AUDIT), start=25).json()
     assert (created["events_table"], created["position"], created["lag"]) == (str(AUDIT), 25, 5)
     page = reading.get("/v1/events", consumer="c").json()
@@ -304,18 +303,7 @@ def test_a_consumer_of_another_events_table_reads_that_one(api: Callable[..., Ap
         route(log, first=31, last=31)
         log.execute("select pg_notify('sequin_events', %s)", [json.dumps({"table": str(AUDIT), "seq": 31})])
         assert seqs(waiting.result(60).json()) == [31]
-
-
-def test_an_events_table_that_is_not_there_is_named_with_those_that_are(
-    api: Callable[..., Api], log: psycopg.Connection
-) -> None:
-    reading = of_audits(api, log)
-    answer = reading.post("/v1/consumers", name="c", events_table="public.nothing")
-    assert answer.status_code == 422
-    assert answer.json()["title"].startswith("there is no events table public.nothing; name one that a route sends")
-    assert str(AUDIT) in answer.json()["title"]
-    reading.post("/v1/consumers", name="c", kind="cursor", events_table=str(AUDIT))
-    log.execute('drop table public."audit/events"')
+    log.execute(SQL("drop table {}").format(AUDIT.identifier))
     gone = reading.get("/v1/events", consumer="c")
     said = f'consumer "c" reads {AUDIT}, which no longer exists; restore the table, or delete the consumer'
     assert (gone.status_code, gone.json()["title"]) == (410, said)

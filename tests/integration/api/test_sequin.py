@@ -21,10 +21,13 @@ from psycopg.types.json import Jsonb
 from pipeline.api.wires.sequin import items
 from pipeline.api.wires.sequin.answers import NOT_FOUND
 from pipeline.api.wires.sequin.items import Item
+from pipeline.config.routes import Route
+from pipeline.log.table import EventsTable
 from pipeline.postgres.queries import statement
 from pipeline.readers.wakeups import Subscription, Wakeups
 from tests.fixtures.api import Api, answering
 from tests.fixtures.postgres import Cluster
+from tests.fixtures.shuffling import move
 from tests.fixtures.staged import (
     Client,
     Staged,
@@ -220,6 +223,20 @@ def test_an_item_that_keeps_its_event_is_received_without_the_log(staged: Staged
     (found,) = received(api)
     assert found["data"]["record"] == {"id": 1, "v": "kept"}
     assert found["data"]["metadata"]["database"]["id"] == str(staged.source)
+
+
+def test_items_of_another_events_table_are_messages_as_any(staged: Staged, api: Api) -> None:
+    audits = EventsTable("public", "audits")
+    shuffler = staged.shuffler(routes=[Route(tables=("public.pair",), events_table=str(audits))])
+    move(shuffler)
+    create(staged.connection, "audited", events_table=str(audits))
+    staged.commit(insert("t", id=1), insert("pair", a=1, b=2, v="routed"))
+    move(shuffler)
+    (found,) = received(api, "audited")
+    assert (found["data"]["record"], found["data"]["action"]) == ({"a": 1, "b": 2, "v": "routed"}, "insert")
+    assert found["data"]["metadata"]["table_name"] == "pair"
+    assert ask(api, "ack", "audited", ack_ids=[found["ack_id"]]).status_code == 200
+    assert received(api, "audited") == []
 
 
 def test_an_event_that_the_statement_did_not_see_is_looked_up_again(staged: Staged, client: Client) -> None:
